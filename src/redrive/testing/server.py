@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 if TYPE_CHECKING:
     import ssl
@@ -22,6 +23,8 @@ reset: the connection is torn down (RST).    close: it ends without a byte.    h
 cut: half of the promised body, then the end.    drip: the body byte by byte, `pace` seconds apart.    garbage: not HTTP.
 """
 BODYLESS = frozenset((204, 304))
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER on, for 0 seconds: closing the socket sends a RST."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class FaultServer:
         """The port it listens on."""
         if self._listener is None:
             raise RuntimeError("this FaultServer has not been started: use `with`")
-        return cast("int", self._listener.server_address[1])
+        return self._listener.server_address[1]
 
     @property
     def url(self) -> str:
@@ -128,7 +131,7 @@ class FaultServer:
     def waits(self) -> tuple[float, ...]:
         """Seconds between one request and the next."""
         times = [request.at for request in self.requests]
-        return tuple(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+        return tuple(later - earlier for earlier, later in pairwise(times))
 
     def next_answer(self, request: Request, /) -> Answer:
         """Keep the request and take the next step of its script."""
@@ -165,7 +168,6 @@ class _Listener(ThreadingHTTPServer):
     def __init__(self, owner: FaultServer, tls: ssl.SSLContext | None) -> None:
         self.owner = owner
         self.closing = threading.Event()
-        self.to_reset: set[Any] = set()
         self._tls = tls
         self._open: set[Any] = set()
         self._guard = threading.Lock()
@@ -186,10 +188,7 @@ class _Listener(ThreadingHTTPServer):
     def shutdown_request(self, request: Any) -> None:
         with self._guard:
             self._open.discard(request)
-            reset = request in self.to_reset
-            self.to_reset.discard(request)
-        if reset:
-            request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if request.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, len(RESET)) == RESET:
             request.close()  # without shutdown(): that would send a FIN first
         else:
             super().shutdown_request(request)
@@ -241,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "hang":
                 self.server.closing.wait()
             case "reset":
-                self.server.to_reset.add(self.request)
+                self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             case "garbage":
                 self.wfile.write(b"\x00\x01 this is not HTTP\r\n\r\n")
             case "close":
@@ -252,8 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _send(self, answer: Answer) -> None:
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
+        self.send_response_only(answer.status)
+        for name, value in {"Date": self.date_time_string(), **answer.headers}.items():
             self.send_header(name, value)
         promised = max(2 * len(answer.body), 64) if answer.trouble == "cut" else len(answer.body)
         if answer.status not in BODYLESS:
@@ -269,5 +268,5 @@ class _Handler(BaseHTTPRequestHandler):
             if self.server.closing.wait(answer.pace):
                 return
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class has named it
+    def log_message(self, format: str, *args: object) -> None:
         """Not to stderr: `requests` has it all."""

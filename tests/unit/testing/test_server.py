@@ -1,0 +1,138 @@
+"""FaultServer does what its script says, over a real connection."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+import urllib.error
+import urllib.request
+from email.utils import parsedate_to_datetime
+
+import pytest
+
+from redrive.testing.server import Answer, FaultServer, Step, refused
+
+
+def get(url: str, *, method: str = "GET", body: bytes | None = None, timeout: float = 5) -> tuple[int, bytes]:
+    request = urllib.request.Request(url, data=body, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_steps_are_taken_in_turn_and_the_last_repeats() -> None:
+    with FaultServer(503, Answer(200, body=b"here")) as server:
+        assert [get(server.url) for _ in range(3)] == [(503, b""), (200, b"here"), (200, b"here")]
+        assert server.count == 3
+
+
+def test_an_empty_script_is_a_plain_200() -> None:
+    with FaultServer() as server:
+        assert get(server.url) == (200, b"")
+
+
+def test_requests_are_kept_whole() -> None:
+    with FaultServer() as server:
+        get(server.url + "/a?b=1", method="PUT", body=b"payload")
+        (request,) = server.requests
+        assert (request.method, request.path, request.body) == ("PUT", "/a?b=1", b"payload")
+        assert request.headers["content-length"] == "7"
+
+
+def test_chunked_bodies_are_read() -> None:
+    with FaultServer() as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        connection.request("POST", "/", body=iter([b"one", b"two"]), encode_chunked=True)
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert server.requests[0].body == b"onetwo"
+
+
+def test_waits_are_the_gaps_between_requests() -> None:
+    with FaultServer() as server:
+        get(server.url)
+        time.sleep(0.1)
+        get(server.url)
+        (wait,) = server.waits
+        assert wait >= 0.1
+
+
+def test_a_path_may_have_its_own_script() -> None:
+    with FaultServer(404) as server:
+        server.script(500, 200, path="/x")
+        assert [get(server.url + path)[0] for path in ("/x?q", "/y", "/x", "/x")] == [500, 404, 200, 200]
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ("reset", ConnectionResetError),
+        ("close", http.client.RemoteDisconnected),
+        ("hang", TimeoutError),
+        ("garbage", http.client.BadStatusLine),
+        (Answer(body=b"half", trouble="cut"), http.client.IncompleteRead),
+        (Answer(delay=5), TimeoutError),
+        (Answer(body=b"slow", trouble="drip", pace=5), TimeoutError),
+    ],
+    ids=str,
+)
+def test_each_trouble_is_what_its_name_says(step: Step, error: type[Exception]) -> None:
+    with FaultServer(step) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=0.2)
+        with pytest.raises(error):  # some break at the status line, some in the body
+            connection.request("GET", "/")
+            connection.getresponse().read()
+        connection.close()
+        assert server.count == 1
+
+
+def test_a_drip_arrives_in_the_end() -> None:
+    with FaultServer(Answer(body=b"slow", trouble="drip", pace=0.01)) as server:
+        assert get(server.url) == (200, b"slow")
+
+
+def test_closing_leaves_no_thread_whatever_hangs() -> None:
+    before = threading.active_count()
+    server = FaultServer("hang").start()
+    with pytest.raises(TimeoutError):
+        get(server.url, timeout=0.1)
+    idle = http.client.HTTPConnection("127.0.0.1", server.port)
+    idle.connect()
+    server.close()
+    server.close()
+    assert threading.active_count() == before
+    idle.close()
+
+
+def test_headers_of_the_answer_replace_the_servers_own() -> None:
+    date = "Wed, 21 Oct 2015 07:28:00 GMT"
+    with FaultServer(Answer(headers={"Date": date, "Retry-After": "2"}), 200) as server:
+        with urllib.request.urlopen(server.url) as response:
+            assert response.headers.get_all("date") == [date]
+            assert response.headers["retry-after"] == "2"
+        with urllib.request.urlopen(server.url) as response:
+            assert parsedate_to_datetime(response.headers["date"])
+
+
+def test_bodyless_answers_keep_the_connection_usable() -> None:
+    with FaultServer(204, Answer(200, body=b"later")) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        connection.request("GET", "/")
+        assert connection.getresponse().read() == b""
+        connection.request("GET", "/")
+        assert connection.getresponse().read() == b"later"
+        connection.close()
+
+
+def test_refused_is_refused() -> None:
+    with refused() as url, pytest.raises(urllib.error.URLError) as caught:
+        urllib.request.urlopen(url)
+    assert isinstance(caught.value.reason, ConnectionRefusedError)
+
+
+def test_the_address_of_a_server_that_was_not_started_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="not been started"):
+        FaultServer().url  # noqa: B018
