@@ -1,9 +1,10 @@
 """Makes a virtual environment with the pinned versions, or leaves it alone when it already is what was asked for.
 
     python scripts/environment.py .venv --extras all --group dev
+    python scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
 
-Standard library only: it runs before anything is installed. The stamp in the environment is a digest of all that decides
-its content; the folder's own place is part of it, since an environment doesn't survive a move.
+Standard library only: it runs before anything is installed. The stamp in the environment is a digest of all that
+decides its content; the folder's own place is part of it, since an environment doesn't survive a move.
 """
 
 from __future__ import annotations
@@ -18,52 +19,65 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PINS = ("--constraint", "constraints.txt")
 
 
-def digest(environment: Path, extras: str, group: str) -> str:
+def digest(environment: Path, extras: str, wanted: tuple[str, ...]) -> str:
     seen = hashlib.sha256()
-    for part in (sys.version, str(environment.absolute()), extras, group):
+    for part in (sys.version, str(environment.absolute()), extras, *wanted):
         seen.update(part.encode() + b"\0")
-    for name in ("pyproject.toml", "constraints.txt"):
-        seen.update((ROOT / name).read_bytes() + b"\0")
+    for name in ("pyproject.toml", "constraints.txt", *wanted):
+        if (ROOT / name).is_file():
+            seen.update((ROOT / name).read_bytes() + b"\0")
     return seen.hexdigest()
 
 
 def pip(python: Path, *arguments: str) -> None:
-    command = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--constraint", "constraints.txt"]
-    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
-    subprocess.run([*command, *arguments], cwd=ROOT, env=environment, check=True)
+    # Twice quiet: pip warns of every package that a machine's own extra index does not have.
+    command = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *arguments]
+    clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    subprocess.run(command, cwd=ROOT, env=clean, check=True)
+
+
+def version_of(python: Path) -> str | None:
+    try:
+        command = [python, "-c", "import sys; print(sys.version)"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.rstrip("\n")
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Make or refresh a virtual environment.")
     parser.add_argument("environment", type=Path)
     parser.add_argument("--extras", default="", help="extras of redrive, with commas")
-    parser.add_argument("--group", default="light", help="the dependency group of pyproject.toml")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--group", help="a dependency group of pyproject.toml, at the versions of constraints.txt")
+    what.add_argument("--requirements", help="a requirements file that pins its own versions")
     asked = parser.parse_args()
 
+    wanted = ("--group", asked.group, *PINS) if asked.group else ("--requirement", asked.requirements)
     stamp = asked.environment / "redrive-stamp"
-    wanted = digest(asked.environment, asked.extras, asked.group)
-    if stamp.is_file() and stamp.read_text() == wanted:
+    fresh = digest(asked.environment, asked.extras, wanted)
+    if stamp.is_file() and stamp.read_text() == fresh:
         return 0
 
     started = time.monotonic()
-    python = asked.environment / "bin" / "python"
-    print(f"Setting up {asked.environment} with Python {sys.version.split()[0]} (once; some minutes) ...", flush=True)
+    print(f"Setting up {asked.environment} with Python {sys.version.split()[0]}: once, a minute or two", flush=True)
     stamp.unlink(missing_ok=True)
+    python = asked.environment / "bin" / "python"
     # Kept where it can be: other shells may be at work in it, and an upgrade in place is quicker.
-    same = python.exists() and subprocess.run([python, "-c", "import sys; print(sys.version)"], capture_output=True, text=True).stdout
-    venv.create(asked.environment, with_pip=True, symlinks=True, clear=same != sys.version + "\n")
-    # pip is pinned too (an old one knows no dependency groups), and the build back end comes from the pins, not from isolation.
+    venv.create(asked.environment, with_pip=True, symlinks=True, clear=version_of(python) != sys.version)
     try:
-        pip(python, "pip", "hatchling", "editables")
+        # pip is pinned too (an old one knows no groups); the build back end comes from the pins, not from isolation.
+        pip(python, *PINS, "pip", "hatchling", "editables")
         project = f".[{asked.extras}]" if asked.extras else "."
-        pip(python, "--no-build-isolation", "--group", asked.group, "--editable", project)
+        pip(python, "--no-build-isolation", *wanted, "--editable", project)
     except subprocess.CalledProcessError as failed:
-        print(f"Set-up of {asked.environment} failed: pip ended with {failed.returncode}", file=sys.stderr)
+        print(f"Setting up {asked.environment} failed: pip ended with {failed.returncode}", file=sys.stderr)
         return 1
-    stamp.write_text(wanted)
-    print(f"{asked.environment} is ready after {time.monotonic() - started:.0f} s")
+    stamp.write_text(fresh)
+    print(f"{asked.environment} is ready after {time.monotonic() - started:.0f} s", flush=True)
     return 0
 
 
