@@ -34,14 +34,14 @@ def digest(environment: Path, extras: str, wanted: tuple[str, ...]) -> str:
 
 def pip(python: Path, *arguments: str) -> None:
     # Twice quiet: pip warns of every package that a machine's own extra index does not have.
-    command = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *arguments]
+    command = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *arguments]
     clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     subprocess.run(command, cwd=ROOT, env=clean, check=True)
 
 
 def version_of(python: Path) -> str | None:
     try:
-        command = [python, "-c", "import sys; print(sys.version)"]
+        command = [str(python), "-c", "import sys; print(sys.version)"]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.rstrip("\n")
     except (OSError, subprocess.CalledProcessError):
         return None

