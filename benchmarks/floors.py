@@ -1,0 +1,169 @@
+"""What any wrapper must cost: hand-written loops and the ingredients of a time limit."""
+
+import asyncio
+import functools
+import threading
+import time
+from contextvars import ContextVar
+from typing import Any
+
+from benchmarks.candidate import Form, Function, Library
+
+_depth: ContextVar[float | None] = ContextVar("_depth", default=None)
+_lock = threading.Lock()
+
+
+class _Tokens:
+    __slots__ = ("capacity", "left")
+
+    def __init__(self) -> None:
+        self.left = self.capacity = 10.0
+
+
+_tokens = _Tokens()
+
+
+def plain(fn: Function) -> Function:
+    """The call itself."""
+    return fn
+
+
+def loop(fn: Function) -> Function:
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        n = 0
+        while True:
+            try:
+                return fn(*args, **kwargs)
+            except ValueError:
+                n += 1
+                if n >= 3:
+                    raise
+
+    return wrapper
+
+
+def tokens(fn: Function) -> Function:
+    """A shared budget that is full needs no lock and no write."""
+    bucket = _tokens
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        n = 0
+        while True:
+            try:
+                result = fn(*args, **kwargs)
+            except ValueError:
+                n += 1
+                if n >= 3:
+                    raise
+            else:
+                if bucket.left < bucket.capacity:
+                    bucket.left += 0.1
+                return result
+
+    return wrapper
+
+
+def locked(fn: Function) -> Function:
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        n = 0
+        while True:
+            try:
+                result = fn(*args, **kwargs)
+            except ValueError:
+                n += 1
+                if n >= 3:
+                    raise
+            else:
+                with _lock:
+                    return result
+
+    return wrapper
+
+
+def deadline(fn: Function) -> Function:
+    """A start stamp, and the deadline written where inner layers read it."""
+    monotonic = time.monotonic
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        token = _depth.set(monotonic() + 10.0)
+        n = 0
+        try:
+            while True:
+                try:
+                    return fn(*args, **kwargs)
+                except ValueError:
+                    n += 1
+                    if n >= 3:
+                        raise
+        finally:
+            _depth.reset(token)
+
+    return wrapper
+
+
+def async_loop(fn: Function) -> Function:
+    @functools.wraps(fn)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        n = 0
+        while True:
+            try:
+                return await fn(*args, **kwargs)
+            except ValueError:
+                n += 1
+                if n >= 3:
+                    raise
+
+    return wrapper
+
+
+def call_later(fn: Function) -> Function:
+    @functools.wraps(fn)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        handle = asyncio.get_running_loop().call_later(5, task.cancel)
+        try:
+            return await fn(*args, **kwargs)
+        finally:
+            handle.cancel()
+
+    return wrapper
+
+
+def timeout(fn: Function) -> Function:
+    @functools.wraps(fn)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        async with asyncio.timeout(5):
+            return await fn(*args, **kwargs)
+
+    return wrapper
+
+
+def wait_for(fn: Function) -> Function:
+    @functools.wraps(fn)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return await asyncio.wait_for(fn(*args, **kwargs), 5)
+
+    return wrapper
+
+
+def load() -> Library:
+    return Library(
+        "floor",
+        sync=(
+            Form("a loop of three attempts", loop),
+            Form("loop + full budget, no lock", tokens),
+            Form("loop + budget with a lock", locked),
+            Form("loop + deadline in a ContextVar", deadline, limit=True),
+        ),
+        async_=(
+            Form("a loop of three attempts", async_loop),
+            Form("loop.call_later and cancel", call_later, limit=True, retries=False),
+            Form("asyncio.timeout", timeout, limit=True, retries=False),
+            Form("asyncio.wait_for", wait_for, limit=True, retries=False),
+        ),
+    )
