@@ -1,18 +1,52 @@
-# `make` alone lists what there is. Everything sets up what it needs; a second run finds it there.
+# `make` alone lists what there is. Every target sets up what it needs; a second run finds it there.
 # Plain enough for GNU make 3.81. Tools are run as `python -m tool`: their own start lines break in long paths.
 
+# The interpreter to build on; empty means that scripts/find-python looks for one.
 PYTHON =
-PY = .venv/bin/python
+
+RUN = .venv/bin/python
+FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) || exit 1
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
+.PHONY: help install demo test test-quick check format requirements docs bench bench-call constraints clean
 
-find_python = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) || exit 1
-
-.PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: install
 install: ## Make .venv: every extra and every tool, at the pinned versions
-	@$(find_python); "$$found" scripts/environment.py .venv --extras all --group dev
+	@$(FIND); "$$found" scripts/environment.py .venv --extras all --group dev
+
+demo: install ## See Redrive at work, live in the terminal
+	@$(RUN) -m redrive.demo
+
+test: install ## Run everything: check, all tests, the other interpreters, requirements, docs
+	@$(RUN) scripts/suites.py check tests interpreters requirements docs
+
+test-quick: install ## Run the unit and property tests on this interpreter only
+	@$(RUN) scripts/suites.py quick
+
+check: install ## Read the code: ruff, mypy --strict, the layers
+	@$(RUN) scripts/suites.py check
+
+format: install ## Lay the code out as `make check` wants it
+	@$(RUN) -m ruff check --fix-only --quiet .
+	@$(RUN) -m ruff format --quiet .
+
+requirements: install ## Run the tests that show requirements, and print a line for each number
+	@$(RUN) scripts/suites.py shown requirements
+
+docs: install ## Build the documentation into site/, strictly
+	@$(RUN) scripts/suites.py docs
+
+bench: bench-call ## Run every benchmark
+
+bench-call: ## Measure a call against the other retry libraries (in .venv-bench)
+	@$(FIND); "$$found" scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
+	@.venv-bench/bin/python benchmarks/call.py
+
+constraints: install ## Resolve every version anew into constraints.txt, for 3.11 and up
+	@$(RUN) scripts/constraints.py
+
+clean: ## Remove what the other targets made
+	rm -rf .venv .venv-* .cache .hypothesis .pytest_cache .ruff_cache .mypy_cache site build dist

@@ -1,0 +1,103 @@
+"""Runs suites one after the other, all of them even when one fails, and ends with a table of results and times.
+
+    python scripts/suites.py check tests interpreters requirements docs
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+RECORDS = ROOT / ".cache" / "requirements"
+# Enough for the unit and property tests, without the large ones (pyarrow, s3fs).
+LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
+
+Result = tuple[str, bool, float]
+
+
+def run(name: str, *command: str, python: str = sys.executable) -> Result:
+    """One step: its command, its time, and whether it went well."""
+    print(f"\n=== {name}", flush=True)
+    started = time.monotonic()
+    # The run is about this tree, whatever is on the caller's path.
+    clean = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    status = subprocess.run([python, "-m", *command], cwd=ROOT, env=clean, check=False).returncode
+    return name, status == 0, time.monotonic() - started
+
+
+def check() -> list[Result]:
+    return [
+        run("ruff", "ruff", "check", "--quiet", "."),
+        run("format", "ruff", "format", "--check", "--quiet", "."),
+        run("mypy", "mypy"),
+        run("architecture", "pytest", "-q", "tests/architecture"),
+    ]
+
+
+def quick() -> list[Result]:
+    return [run("unit and property tests", "pytest", "-q", "tests/unit", "tests/property")]
+
+
+def tests() -> list[Result]:
+    shutil.rmtree(RECORDS, ignore_errors=True)  # what is printed at the end is of this run
+    return [run(f"all tests, Python {HERE}", "pytest", "-q", "--durations=5", "--durations-min=2")]
+
+
+def interpreters() -> list[Result]:
+    """The unit and property tests on every other interpreter that the machine has."""
+    found = subprocess.run(["sh", "scripts/find-python", "--all"], cwd=ROOT, check=True, capture_output=True, text=True)
+    results: list[Result] = []
+    for line in sorted(found.stdout.splitlines(), key=lambda line: [int(part) for part in line.split()[0].split(".")]):
+        version, _, interpreter = line.partition(" ")
+        if version == HERE:
+            continue
+        environment = f".venv-{version}"
+        arguments = ["scripts/environment.py", environment, "--group", "light", "--extras", LIGHT]
+        if subprocess.run([interpreter, *arguments], cwd=ROOT, check=False).returncode:
+            results.append((f"set-up, Python {version}", False, 0.0))
+            continue
+        python = str(ROOT / environment / "bin" / "python")
+        name = f"unit and property tests, Python {version}"
+        results.append(run(name, "pytest", "-q", "tests/unit", "tests/property", python=python))
+    if not results:
+        print(f"\nNOT RUN: THE TESTS ON OTHER INTERPRETERS. Python {HERE} is the only one here that is 3.11 or newer.")
+    return results
+
+
+def shown() -> list[Result]:
+    """Only the tests that carry a requirement's number."""
+    shutil.rmtree(RECORDS, ignore_errors=True)
+    return [run("tests that show requirements", "pytest", "-q", "-m", "req")]
+
+
+def requirements() -> list[Result]:
+    return [run("requirements", "tests.requirements")]
+
+
+def docs() -> list[Result]:
+    return [run("docs", "mkdocs", "build", "--strict", "--quiet", "--site-dir", "site")]
+
+
+SUITES: dict[str, Callable[[], list[Result]]] = {
+    suite.__name__: suite for suite in (check, quick, tests, interpreters, shown, requirements, docs)
+}
+
+
+def main() -> int:
+    results = [result for name in sys.argv[1:] for result in SUITES[name]()]
+    print()
+    for name, well, seconds in results:
+        print(f"{'ok' if well else 'FAILED':<8}{seconds:7.1f} s  {name}")
+    print(f"{'':<8}{sum(seconds for *_, seconds in results):7.1f} s  in all", flush=True)
+    return 0 if all(well for _, well, _ in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
