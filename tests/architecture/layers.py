@@ -1,0 +1,86 @@
+"""The layers of docs/design.md: who may import whom, and which foreign packages each part may use."""
+
+from __future__ import annotations
+
+# Each part may import its own and every lower layer's; parts on one line are siblings and don't import each other,
+# but for those of the first line, which are one thing.
+CORE = frozenset(("errors", "backoff", "core"))
+LAYERS: tuple[frozenset[str], ...] = (
+    CORE,
+    frozenset(("journal",)),
+    frozenset(("engine",)),
+    frozenset(("native", "ledger")),
+    frozenset(("http", "grpc", "storage", "idempotency", "batch", "commands", "messages")),
+    frozenset(("partitions",)),
+    frozenset(("app",)),
+    frozenset(("ops",)),
+    frozenset(("cli", "console", "demo")),
+)
+PLACE = {part: height for height, layer in enumerate(LAYERS) for part in layer}
+
+# Skins show what `ops` does, and do nothing themselves.
+SKINS = {"cli": CORE | {"ops"}, "console": CORE | {"ops"}}
+
+# `testing` is the users' and may know everything below `ops`; nobody knows it.
+TESTING = frozenset(part for part, height in PLACE.items() if height < PLACE["ops"])
+
+# The root hands out the public names and is for users; the demonstration is written as a user's program is.
+USERS = frozenset(("demo",))
+
+
+def may_import(importer: str, imported: str) -> bool:
+    """May a module of one part import a module of the other? '' is the root."""
+    if importer in ("", imported):
+        return True
+    if imported == "":
+        return importer in USERS
+    if imported == "testing":
+        return False
+    if importer == "testing":
+        return imported in TESTING
+    if importer in SKINS:
+        return imported in SKINS[importer]
+    if {importer, imported} <= CORE:
+        return True
+    return PLACE[imported] < PLACE[importer]
+
+
+# What a part may import from outside the standard library: the packages of its extras. By module where only one may.
+FOREIGN: dict[str, frozenset[str]] = {
+    "ledger": frozenset(("sqlalchemy", "alembic", "psycopg")),
+    "native": frozenset(
+        ("azure", "boto3", "botocore", "grpc", "httpx", "httpx2", "pyarrow", "requests", "tenacity", "urllib3")
+    ),
+    "http": frozenset(("httpx", "httpx2")),
+    "grpc": frozenset(("grpc",)),
+    "messages": frozenset(("redis", "sqlalchemy")),
+    "storage": frozenset(("azure", "botocore", "fsspec", "httpx2", "paramiko", "pyarrow", "s3fs")),
+    "idempotency": frozenset(("sqlalchemy",)),
+    "batch": frozenset(("sqlalchemy",)),
+    "commands": frozenset(("sqlalchemy",)),
+    "partitions": frozenset(("sqlalchemy",)),
+    "app": frozenset(("sqlalchemy",)),
+    "ops": frozenset(("sqlalchemy",)),
+    "cli": frozenset(("typer", "rich")),
+    "console": frozenset(("fastapi", "jinja2", "starlette", "uvicorn")),
+    "demo": frozenset(("rich",)),
+    "testing": frozenset(("pytest",)),
+    "journal.otel": frozenset(("opentelemetry",)),
+    "journal.prometheus": frozenset(("prometheus_client",)),
+    "journal.structlog": frozenset(("structlog",)),
+}
+
+# `core` decides and does nothing: what gives it a clock, chance, a file, a socket or a process is not for it.
+IMPURE = frozenset(
+    """asyncio http io logging multiprocessing os pathlib random secrets select selectors shutil signal socket sqlite3
+    ssl subprocess tempfile threading time urllib uuid""".split()
+)
+ALLOWED_IN_CORE = {
+    ("redrive.core.clock", "time"): "the one place where time comes from",
+    ("redrive.core.clock", "asyncio"): "to sleep in async code",
+    ("redrive.core.lock", "os"): "register_at_fork: a child must not inherit a lock that is held",
+    ("redrive.core.policy", "os"): "environ, the default of from_environment",
+}
+
+# Names that say nothing of what a module is about.
+EMPTY_NAMES = frozenset("utils util helpers helper manager managers common misc base impl shared stuff tools".split())

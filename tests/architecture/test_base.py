@@ -1,0 +1,73 @@
+"""The base install needs the standard library only, and importing it opens nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.imports import SRC, modules, unit
+from tests.architecture.layers import FOREIGN
+
+# What works without any extra. The command is in it: it must be able to say what to install.
+BASE = [
+    module
+    for module in modules()
+    if unit(module) in {"", "errors", "backoff", "core", "journal", "engine"}
+    and module.removeprefix("redrive.") not in FOREIGN
+] + ["redrive.cli"]
+
+
+def bare(program: str, *arguments: str) -> str:
+    """Run a program on a Python that sees the standard library and src/, and nothing else."""
+    start = f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
+    command = [sys.executable, "-I", "-S", "-B", "-W", "error", "-c", start + program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("module", BASE)
+def test_needs_the_standard_library_only(module: str) -> None:
+    bare("import importlib; importlib.import_module(sys.argv[1])", module)
+
+
+WATCH = """
+import _thread, json, os
+seen = []
+def hook(event, arguments):
+    if event == "open":
+        path, mode, flags = arguments
+        reads_code = str(path).endswith((".py", ".pyc")) and not flags & (os.O_WRONLY | os.O_RDWR)
+        if not reads_code:
+            seen.append(f"open {path}")
+    elif event.startswith(("socket.", "subprocess.", "os.system", "os.fork", "os.exec", "sqlite3.", "_thread.start")):
+        seen.append(event)
+sys.addaudithook(hook)
+before = set(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else set()
+exec(sys.argv[1])
+after = set(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else set()
+seen += ["a thread is left running"] * _thread._count()
+seen += [f"descriptor {fd} is left open" for fd in after - before]
+print(json.dumps(seen))
+"""
+EVERYTHING = "import redrive\nfor name in getattr(redrive, '__all__', ()): getattr(redrive, name)"
+
+
+@pytest.mark.parametrize("program", ["import redrive", EVERYTHING], ids=["import", "every name"])
+def test_importing_opens_nothing(program: str) -> None:
+    assert json.loads(bare(WATCH, program)) == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "open('/dev/null')",
+        "import socket; socket.socket()",
+        "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
+    ],
+)
+def test_the_watch_does_see(program: str) -> None:
+    assert json.loads(bare(WATCH, program)) != []
