@@ -33,12 +33,11 @@ async def async_succeed() -> int:
 
 def flip() -> Function:
     """Fails at every odd call."""
-    failed = False
+    failed = [0]  # as in the first measurements, from which the targets come
 
     def run() -> int:
-        nonlocal failed
-        failed = not failed
-        if failed:
+        failed[0] ^= 1
+        if failed[0]:
             raise ValueError("x")
         return 1
 
@@ -46,12 +45,11 @@ def flip() -> Function:
 
 
 def async_flip() -> Function:
-    failed = False
+    failed = [0]
 
     async def run() -> int:
-        nonlocal failed
-        failed = not failed
-        if failed:
+        failed[0] ^= 1
+        if failed[0]:
             raise ValueError("x")
         return 1
 

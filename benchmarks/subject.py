@@ -10,6 +10,7 @@ ENFORCED = "… + attempt time-out, enforced"
 WHOLE = "… + a time limit for all attempts"
 DRAINED = "… + budget below full"
 BLOCK = "for/with block"
+ANEW = "for/with block, options given there"
 
 
 def load() -> Library:
@@ -34,9 +35,11 @@ def load() -> Library:
         return retry(policy, on=ValueError, budget=drained, attempt_timeout=None)(fn)
 
     def block(fn: Function) -> Function:
+        ours = retry(policy, **shared, attempt_timeout=None)
+
         def run() -> Any:
             result: Any = None
-            for attempt in attempts(policy, **shared, attempt_timeout=None):
+            for attempt in ours.attempts():
                 with attempt:
                     result = fn()
             return result
@@ -44,11 +47,23 @@ def load() -> Library:
         return run
 
     def async_block(fn: Function) -> Function:
+        ours = retry(policy, **shared, attempt_timeout=None)
+
         async def run() -> Any:
             result: Any = None
-            async for attempt in attempts(policy, **shared, attempt_timeout=None):
+            async for attempt in ours.attempts():
                 with attempt:
                     result = await fn()
+            return result
+
+        return run
+
+    def anew(fn: Function) -> Function:
+        def run() -> Any:
+            result: Any = None
+            for attempt in attempts(policy, **shared, attempt_timeout=None):
+                with attempt:
+                    result = fn()
             return result
 
         return run
@@ -69,6 +84,7 @@ def load() -> Library:
             Form(WHOLE, whole, limit=True),
             Form(DRAINED, below),
             Form(BLOCK, block),
+            Form(ANEW, anew),
         ),
         async_=(
             Form(GUARD, guarded),
