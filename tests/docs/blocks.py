@@ -1,0 +1,54 @@
+"""The fenced blocks of a Markdown page, and what its comments say about running them.
+
+A `python` block is run; the blocks of a page share one namespace, in order. `<!-- not run: why -->` right before a
+block has it compiled only. A `console` block is run where `<!-- run -->` stands before it: each `$ command` must end
+well, and print what the block shows under it (`...` stands for anything).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass
+from typing import Literal
+
+FENCE = re.compile(r"(?P<indent> *)(?P<ticks>```+)(?P<language>\w*)(?P<rest>.*)")
+COMMENT = re.compile(r" *<!-- (?P<what>run|not run: .+) -->")
+NOT_RUN_WITHOUT_REASON = re.compile(r" *<!-- not run:? *-->")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: Literal["python", "console"]
+    source: str
+    line: int
+    """Of its first line, from 1."""
+    run: bool
+
+
+def blocks(text: str) -> list[Block]:
+    found: list[Block] = []
+    lines = text.splitlines()
+    said = ""
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        if NOT_RUN_WITHOUT_REASON.fullmatch(line):
+            raise ValueError(f"line {number}: say why it is not run: <!-- not run: reason -->")
+        if comment := COMMENT.fullmatch(line):
+            said = comment["what"]
+        elif fence := FENCE.fullmatch(line):
+            first = number
+            while number < len(lines) and lines[number].strip() != fence["ticks"]:
+                number += 1
+            source = textwrap.dedent("\n".join(lines[first:number])) + "\n"
+            if fence["language"] == "python":
+                found.append(Block("python", source, first + 1, run=not said.startswith("not run")))
+            elif fence["language"] == "console":
+                found.append(Block("console", source, first + 1, run=said == "run"))
+            said = ""
+            number += 1
+        elif line.strip():
+            said = ""  # a comment is for the block right under it
+    return found

@@ -1,0 +1,47 @@
+"""Runs the blocks of one page, given as JSON on standard input: a program of its own, so that pages cannot meet.
+
+Its own names stay out of the page's namespace, which is `__main__` as a reader's own script would be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+
+def run(page: str, steps: list[dict[str, Any]]) -> None:
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    for step in steps:
+        if step["language"] == "python":
+            # Empty lines in front, so that a traceback names the page's own line.
+            code = compile("\n" * (step["line"] - 1) + step["source"], page, "exec")
+            if step["run"]:
+                exec(code, vars(module))
+        elif step["run"]:
+            console(page, step["line"], step["source"])
+
+
+def console(page: str, line: int, source: str) -> None:
+    for part in re.split(r"(?m)^\$ ", source)[1:]:
+        command, _, shown = part.partition("\n")
+        # The commands of the environment that runs this, before all others.
+        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
+        printed = done.stdout + done.stderr
+        if done.returncode:
+            sys.exit(f"{page}:{line}: `{command}` ended with {done.returncode}:\n{printed}")
+        expected = ".*".join(re.escape(piece) for piece in shown.strip().split("..."))
+        if shown.strip() and not re.fullmatch(expected, printed.strip(), re.DOTALL):
+            sys.exit(f"{page}:{line}: `{command}` printed\n{printed}\ninstead of\n{shown}")
+
+
+if __name__ == "__main__":
+    given = json.load(sys.stdin)
+    run(given["page"], given["steps"])

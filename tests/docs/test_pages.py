@@ -1,0 +1,100 @@
+"""Every block of code in README.md and docs/ does what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import Block, blocks
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_CODE = [page for page in PAGES if blocks(page.read_text(encoding="utf-8"))]
+
+
+def run(page: str, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    given = {"page": page, "steps": [dataclasses.asdict(block) for block in blocks(text)]}
+    command = [sys.executable, "-W", "error", "-m", "tests.docs.page"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
+    return subprocess.run(
+        command, input=json.dumps(given), cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    done = run(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8"), tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+PAGE = """
+# A page
+```python
+from dataclasses import dataclass
+@dataclass
+class Shared: number: int
+```
+text
+```python
+assert Shared(7).number == 7 and __name__ == "__main__"
+```
+    ```python
+    indented = True
+    ```
+<!-- not run: it would reach out -->
+```python
+raise SystemExit(3)
+```
+```console
+$ exit 1
+```
+<!-- run -->
+```console
+$ echo one; echo two; echo three
+one
+...
+three
+$ true
+```
+"""
+
+
+def test_what_is_run_and_what_is_not(tmp_path: Path) -> None:
+    assert [(block.language, block.line, block.run) for block in blocks(PAGE)] == [
+        ("python", 4, True),
+        ("python", 10, True),
+        ("python", 13, True),
+        ("python", 17, False),
+        ("console", 20, False),
+        ("console", 24, True),
+    ]
+    assert blocks(PAGE)[2] == Block("python", "indented = True\n", 13, run=True)
+    done = run("page.md", PAGE, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```python\n1 / 0\n```\n", 'File "page.md", line 2'),
+        ("<!-- not run: no reason to -->\n```python\n1 +\n```\n", "SyntaxError"),
+        ("```python\nimport warnings; warnings.warn('old')\n```\n", "UserWarning: old"),
+        ("<!-- run -->\n```console\n$ exit 4\n```\n", "page.md:3: `exit 4` ended with 4"),
+        ("<!-- run -->\n```console\n$ echo one\ntwo\n```\n", "instead of\ntwo"),
+    ],
+)
+def test_what_is_wrong_is_told(tmp_path: Path, text: str, said: str) -> None:
+    done = run("page.md", text, tmp_path)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_a_block_is_not_left_out_without_a_reason() -> None:
+    with pytest.raises(ValueError, match="say why"):
+        blocks("<!-- not run -->\n```python\n```\n")
