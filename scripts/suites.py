@@ -82,6 +82,7 @@ def requirements() -> list[Result]:
 
 
 def docs() -> list[Result]:
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"  # its news of the end of Material in 2027: see docs/dependencies.md
     return [run("docs", "mkdocs", "build", "--strict", "--quiet", "--site-dir", "site")]
 
 
