@@ -1,6 +1,6 @@
 """Runs suites one after the other, all of them even when one fails, and ends with a table of results and times.
 
-    python scripts/suites.py check tests interpreters requirements docs
+python scripts/suites.py check tests interpreters requirements docs
 """
 
 from __future__ import annotations
