@@ -20,7 +20,8 @@ Trouble: TypeAlias = Literal["reset", "close", "hang", "cut", "drip", "garbage"]
 """What goes wrong after a request was read.
 
 reset: the connection is torn down (RST).    close: it ends without a byte.    hang: no answer, ever.
-cut: half of the promised body, then the end.    drip: the body byte by byte, `pace` seconds apart.    garbage: not HTTP.
+cut: half of the promised body, then the end.    drip: the body byte by byte, `pace` seconds apart.
+garbage: not HTTP.
 """
 BODYLESS = frozenset((204, 304))
 RESET = struct.pack("ii", 1, 0)
@@ -65,7 +66,8 @@ class FaultServer:
         fetch(server.url)                # fails twice, then gets its 200
         assert server.count == 3
 
-    It listens on a free port of 127.0.0.1 from `start()` (or `with`) to `close()`. Threads may share it; forked children may not.
+    It listens on a free port of 127.0.0.1 from `start()` (or `with`) to `close()`. Threads may share it; forked
+    children may not.
     """
 
     def __init__(self, *script: Step, tls: ssl.SSLContext | None = None) -> None:
@@ -87,7 +89,9 @@ class FaultServer:
         if self._listener is not None:
             raise RuntimeError("this FaultServer has been started already")
         self._listener = _Listener(self, self._tls)
-        self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,), name="FaultServer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._listener.serve_forever, args=(0.02,), name="FaultServer", daemon=True
+        )
         self._thread.start()
         return self
 
@@ -268,5 +272,5 @@ class _Handler(BaseHTTPRequestHandler):
             if self.server.closing.wait(answer.pace):
                 return
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class has named it
         """Not to stderr: `requests` has it all."""

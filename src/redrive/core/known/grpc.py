@@ -1,0 +1,62 @@
+"""gRPC status codes, plain and aio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
+from ..retry_after import pushback
+from .look import THROTTLED, TIMEOUT, Entry, Look, read
+
+PUSHBACK = "grpc-retry-pushback-ms"
+CODES: dict[str, Fault] = {
+    "UNAVAILABLE": TRANSIENT,
+    # What HTTP says as 500, and what the transport says of a broken stream.
+    "INTERNAL": TRANSIENT,
+    "ABORTED": TRANSIENT,
+    "DEADLINE_EXCEEDED": TIMEOUT,
+    "RESOURCE_EXHAUSTED": THROTTLED,
+    # An exception in the server's handler, or a status from nowhere.
+    "UNKNOWN": UNKNOWN,
+}
+"""Every other code is permanent. None is "never sent": the words "failed to connect to all addresses" may as well be
+those of the server's own upstream, passed on, and in grpcio 1.85 nothing tells the two apart."""
+
+
+def by_code(code: object, trailers: object = None) -> Fault:
+    """What a status code means, with what the server said about coming back."""
+    name = read(code, "name")
+    if not isinstance(name, str):
+        return UNKNOWN
+    fault = CODES.get(name, PERMANENT)
+    said = _pushback(trailers) if fault.retryable else None
+    if said is None:
+        return fault
+    after = pushback(said)
+    return PERMANENT if after is None else replace(fault, after=after)
+
+
+def of_call(error: object) -> Fault:
+    """What a grpc.RpcError means. A bare one, without a code, is unknown."""
+    code = read(error, "code")
+    if not callable(code):
+        return UNKNOWN
+    trailing = read(error, "trailing_metadata")
+    return by_code(code(), trailing() if callable(trailing) else None)
+
+
+def _pushback(trailers: object) -> str | None:
+    if not isinstance(trailers, Iterable):
+        return None
+    for key, value in trailers:
+        if key == PUSHBACK:
+            return value if isinstance(value, str) else ""
+    return None
+
+
+def _rpc_error(error: Exception, look: Look) -> Fault:
+    return of_call(error)
+
+
+KNOWN: dict[str, Entry] = {"grpc.RpcError": _rpc_error, "grpc.FutureTimeoutError": TIMEOUT}

@@ -1,0 +1,36 @@
+"""Redrive's own errors."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ..clock import SYSTEM
+from ..fault import PERMANENT, TRANSIENT, Fault
+from ..retry_after import until
+from ..seconds import seconds
+from .look import TIMEOUT, Entry, Look, read
+
+
+def _busy(error: Exception, look: Look) -> Fault:
+    """Refused before anything ran, so that coming back is safe."""
+    moment = read(error, "retry_at")
+    after = until(moment, look.now or SYSTEM.now()) if isinstance(moment, datetime) else None
+    return Fault("throttled", after, sent=False)
+
+
+def _again(error: Exception, look: Look) -> Fault:
+    after = read(error, "after")
+    return TRANSIENT if after is None else Fault("transient", seconds("after", after))
+
+
+KNOWN: dict[str, Entry] = {
+    "redrive.AttemptTimeout": TIMEOUT,
+    "redrive.Rejected": TRANSIENT,
+    "redrive.KeyBusy": _busy,
+    "redrive.Again": _again,
+    **dict.fromkeys(
+        ("redrive.BreakerOpen", "redrive.KeyRefused", "redrive.Dead", "redrive.LeaseLost", "redrive.NotAllowed"),
+        PERMANENT,
+    ),
+    **dict.fromkeys(("redrive.LedgerError", "redrive.Stop", "redrive.Blocked"), PERMANENT),
+}
