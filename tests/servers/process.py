@@ -19,7 +19,7 @@ START_SECONDS = 60
 STOP_SECONDS = 10
 
 
-class ServerMissing(Exception):  # noqa: N818  # a fact about the machine, not an error in the program
+class ServerMissing(Exception):
     """There is no such server on this machine; the text says how to get it."""
 
 
