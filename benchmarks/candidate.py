@@ -63,7 +63,7 @@ class Field:
         """Add a library; one that cannot be imported or set up is written down instead of ending the run."""
         try:
             self.libraries.append(load())
-        except ImportError as error:
+        except ModuleNotFoundError as error:
             self.absent[name] = f"not installed ({error})"
         except Exception as error:
             self.absent[name] = f"{type(error).__name__}: {error}"

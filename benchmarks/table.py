@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+WORDS = frozenset(("what", "library", "statement", "verdict", "peers", "why", "error seen"))
+"""Columns that hold words and stand to the left; numbers stand to the right."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -17,14 +20,13 @@ class Table:
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
     def markdown(self) -> str:
-        numbers = "|".join([" --- ", *(" ---: " for _ in self.columns[1:])])
-        lines = [f"## {self.title}", "", self._row(self.columns), f"|{numbers}|", *map(self._row, self.rows)]
+        rule = "|".join(" --- " if column in WORDS else " ---: " for column in self.columns)
+        lines = [f"## {self.title}", "", self._row(self.columns), f"|{rule}|", *map(self._row, self.rows)]
         return "\n".join([*lines, *(["", self.note] if self.note else [])])
 
-    @staticmethod
-    def _line(cells: tuple[str, ...], widths: list[int]) -> str:
-        first, *rest = [(cell, width) for cell, width in zip(cells, widths, strict=True)]
-        return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]).rstrip()
+    def _line(self, cells: tuple[str, ...], widths: list[int]) -> str:
+        placed = zip(self.columns, cells, widths, strict=True)
+        return "  ".join(c.ljust(w) if column in WORDS else c.rjust(w) for column, c, w in placed).rstrip()
 
     @staticmethod
     def _row(cells: tuple[str, ...]) -> str:
