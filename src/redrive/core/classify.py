@@ -28,6 +28,12 @@ def classify(error: Exception, /, *, now: datetime | None = None) -> Fault:
         return Look(_entry, now).at(error)
 
 
+def meaning(kind: type[Exception], /) -> Fault | None:
+    """What every error of this type means; None where that depends on the single error. (The engine remembers it.)"""
+    entry = _entry(kind)
+    return entry if isinstance(entry, Fault) else None
+
+
 def _entry(kind: type) -> Entry:
     """What is known of a type: of the nearest known class among itself and its bases."""
     key = id(kind)

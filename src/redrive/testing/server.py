@@ -89,9 +89,7 @@ class FaultServer:
         if self._listener is not None:
             raise RuntimeError("this FaultServer has been started already")
         self._listener = _Listener(self, self._tls)
-        self._thread = threading.Thread(
-            target=self._listener.serve_forever, args=(0.02,), name="FaultServer", daemon=True
-        )
+        self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,), name="FaultServer", daemon=True)
         self._thread.start()
         return self
 

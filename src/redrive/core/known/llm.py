@@ -19,9 +19,7 @@ WORDS: dict[str, Kind] = {
     "timeout_error": "timeout",
 }
 """Types and codes of errors that arrive inside a stream, after a status of 200."""
-NO_MONEY = frozenset(
-    ("insufficient_quota", "billing_hard_limit_reached", "enforced_spend_limit_reached", "billing_error")
-)
+NO_MONEY = frozenset(("insufficient_quota", "billing_hard_limit_reached", "enforced_spend_limit_reached", "billing_error"))
 """Codes that look like throttling (429), but that waiting does not lift."""
 
 
@@ -90,10 +88,6 @@ _FINAL = (
     "EnforcedSpendLimitReachedError",
 )
 KNOWN: dict[str, Entry] = {
-    **{
-        f"{library}.{name}": _counted(entry, library)
-        for library in ("openai", "anthropic")
-        for name, entry in _ERRORS.items()
-    },
+    **{f"{library}.{name}": _counted(entry, library) for library in ("openai", "anthropic") for name, entry in _ERRORS.items()},
     **{f"{library}.{name}": PERMANENT for library in ("openai", "anthropic") for name in _FINAL},
 }

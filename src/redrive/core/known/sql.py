@@ -26,9 +26,7 @@ STATES: dict[str, Fault] = {
     "XX": UNKNOWN,
 }
 """By SQLSTATE, else by its class; every other one is permanent (constraints, syntax, permissions, ...)."""
-NOT_WELCOME = re.compile(
-    "authentication failed|does not exist|pg_hba|certificate|not permitted|no password", re.IGNORECASE
-)
+NOT_WELCOME = re.compile("authentication failed|does not exist|pg_hba|certificate|not permitted|no password", re.IGNORECASE)
 """A refused connection has no SQLSTATE, only words."""
 BUSY, LOCKED, PROTOCOL = 5, 6, 15
 

@@ -22,7 +22,7 @@ KINDS: dict[int, Kind] = {
 
 
 def by_status(status: int, after: float | None = None, *, sent: bool = True) -> Fault:
-    """What a status means. 503 with a time to come back is throttling; 3xx, 4xx not listed are permanent, 5xx unknown."""
+    """What a status means. 503 with a time to come back is throttling. Not listed: 3xx, 4xx permanent, 5xx unknown."""
     kind = KINDS.get(status) or ("permanent" if 300 <= status < 500 else "unknown")
     if status == 503 and after is not None:
         kind = "throttled"

@@ -1,0 +1,69 @@
+"""Failed work, tried again safely, never lost, and always in an operator's sight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import backoff as backoff
+    from . import errors as errors
+    from . import journal as journal
+    from . import testing as testing
+    from .core.breaker import Breaker as Breaker
+    from .core.budget import Budget as Budget
+    from .core.classify import classify as classify
+    from .core.fault import Fault as Fault
+    from .core.key import Key as Key
+    from .core.policy import RetryPolicy as RetryPolicy
+    from .engine.attempt import Attempt as Attempt
+    from .engine.attempt import correlate as correlate
+    from .engine.attempt import current as current
+    from .engine.attempt import deadline as deadline
+    from .engine.nesting import Outcome as Outcome
+    from .engine.nesting import outcome as outcome
+    from .engine.retry import Retry as Retry
+    from .engine.retry import acall as acall
+    from .engine.retry import attempts as attempts
+    from .engine.retry import call as call
+    from .engine.retry import retry as retry
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Attempt": "engine.attempt",
+    "Breaker": "core.breaker",
+    "Budget": "core.budget",
+    "Fault": "core.fault",
+    "Key": "core.key",
+    "Outcome": "engine.nesting",
+    "Retry": "engine.retry",
+    "RetryPolicy": "core.policy",
+    "acall": "engine.retry",
+    "attempts": "engine.retry",
+    "call": "engine.retry",
+    "classify": "core.classify",
+    "correlate": "engine.attempt",
+    "current": "engine.attempt",
+    "deadline": "engine.attempt",
+    "outcome": "engine.nesting",
+    "retry": "engine.retry",
+}
+_MODULES = frozenset(("backoff", "errors", "journal", "testing"))
+__all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first asked for: `import redrive` alone costs nothing, and a name costs only what it needs.
+    from importlib import import_module  # noqa: PLC0415
+
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

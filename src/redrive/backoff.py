@@ -1,0 +1,88 @@
+"""Waits that the five numbers of a policy cannot say. Given beside a policy, one replaces its three backoff fields.
+
+A backoff is any function of (failed attempt, from 1; a uniform draw from [0, 1)) that gives seconds. Those made here are
+immutable: threads, event loops and forked children may share one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from .core.policy import doubled
+from .core.seconds import Seconds, number, positive, seconds
+
+__all__ = ["Backoff", "fixed", "full_jitter", "powers", "steps"]
+
+
+class Backoff(Protocol):
+    """Seconds after failed attempt n (from 1), given a uniform draw from [0, 1)."""
+
+    def __call__(self, attempt: int, draw: float, /) -> float:
+        """Seconds to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    waits: tuple[float, ...]
+    jitter: float
+
+    def __call__(self, attempt: int, draw: float, /) -> float:
+        return _spread(self.waits[min(attempt, len(self.waits)) - 1], self.jitter, draw)
+
+
+@dataclass(frozen=True, slots=True)
+class _Powers:
+    base: float
+    cap: float
+    jitter: float
+
+    def __call__(self, attempt: int, draw: float, /) -> float:
+        try:
+            wait = self.base**attempt
+        except OverflowError:
+            wait = math.inf
+        return _spread(min(wait, self.cap), self.jitter, draw)
+
+
+@dataclass(frozen=True, slots=True)
+class _FullJitter:
+    base: float
+    cap: float
+
+    def __call__(self, attempt: int, draw: float, /) -> float:
+        return min(self.cap, doubled(self.base, attempt)) * draw
+
+
+def steps(*waits: Seconds, jitter: float = 0.1) -> Backoff:
+    """These waits in turn, the last one repeated; `jitter` is a share of the wait: 0.1 spreads it by ±10 %."""
+    if not waits:
+        raise ValueError("steps needs at least one wait, for example steps(300, 1800, 7200)")
+    return _Steps(tuple(seconds("a wait", wait) for wait in waits), _share(jitter))
+
+
+def fixed(wait: Seconds, /, *, jitter: float = 0.0) -> Backoff:
+    """The same wait every time; `jitter` is a share of it."""
+    return _Steps((seconds("wait", wait),), _share(jitter))
+
+
+def powers(base: float, /, *, cap: Seconds, jitter: float = 0.0) -> Backoff:
+    """`min(base ** n, cap)` after failed attempt n: 2, 4, 8 with base 2; `jitter` is a share of the wait."""
+    return _Powers(number("base", base), positive("cap", cap), _share(jitter))
+
+
+def full_jitter(base: Seconds, /, *, cap: Seconds) -> Backoff:
+    """Uniform from 0 to `min(cap, base * 2**(n-1))`: spreads a crowd of clients best."""
+    return _FullJitter(seconds("base", base), positive("cap", cap))
+
+
+def _share(jitter: object) -> float:
+    share = number("jitter", jitter)
+    if share > 1:
+        raise ValueError(f"jitter is a share of the wait, from 0 to 1: {jitter!r}")
+    return share
+
+
+def _spread(wait: float, jitter: float, draw: float) -> float:
+    return wait * (1 + jitter * (2 * draw - 1)) if jitter else wait

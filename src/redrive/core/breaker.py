@@ -1,0 +1,114 @@
+"""Breaker: stops calling what fails most of the time."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Literal, TypeAlias
+
+from .lock import LOCK
+from .named import Named
+from .seconds import Seconds, positive
+
+State: TypeAlias = Literal["closed", "open", "probing"]
+SLOTS = 10
+
+
+class Breaker:
+    """Opens at a failure rate, lets one probe through, closes on its success. "Open" is never retried.
+
+    A failure is an error that trying again might cure; an answer such as "not found" shows that the other side is well.
+    Threads and event loops may share one; a forked child goes on with its own copy.
+    """
+
+    __slots__ = ("_opened", "_probed", "_slots", "failure_rate", "min_calls", "open_for", "window")
+
+    def __init__(self, *, failure_rate: float = 0.5, window: Seconds = 30, min_calls: int = 20, open_for: Seconds = 10) -> None:
+        """failure_rate: the share of failures at which it opens, once `min_calls` were made within `window` seconds.
+
+        open_for: how long nobody is let through; then one probe decides.
+        """
+        if isinstance(failure_rate, bool) or not isinstance(failure_rate, (int, float)) or not 0 < failure_rate <= 1:
+            raise ValueError(f"failure_rate must be above 0 and at most 1: {failure_rate!r}")
+        if isinstance(min_calls, bool) or not isinstance(min_calls, int) or min_calls < 1:
+            raise ValueError(f"min_calls must be a whole number from 1 on: {min_calls!r}")
+        self.failure_rate = float(failure_rate)
+        self.window = positive("window", window)
+        self.min_calls = min_calls
+        self.open_for = positive("open_for", open_for)
+        self._slots: deque[list[int]] = deque()  # [slot, calls, failures]: a slot is a tenth of the window
+        self._opened: float | None = None
+        self._probed: float | None = None
+
+    @classmethod
+    def named(cls, name: str, /, **numbers: Any) -> Breaker:
+        """The one of this name in this process. Other numbers than the first time: ValueError."""
+        return _BREAKERS.get(name, numbers)
+
+    @property
+    def state(self) -> State:
+        """closed: calls go through. open: none does. probing: one is out to see."""
+        if self._opened is None:
+            return "closed"
+        return "open" if self._probed is None else "probing"
+
+    def allow(self, now: float, /) -> float:
+        """0 lets the call through; else the seconds until a probe may be."""
+        if self._opened is None:
+            return 0.0
+        with LOCK:
+            if self._opened is None:
+                return 0.0
+            wait = self.closed_for(now)
+            if not wait:
+                self._probed = now
+            return wait
+
+    def closed_for(self, now: float, /) -> float:
+        """Seconds until a probe may go; 0 when a call may. Lets nobody through by itself."""
+        since = self._opened if self._probed is None else self._probed
+        # A probe that never came back must not keep it open for ever, nor may a clock that jumped backwards.
+        if since is None or not since <= now < since + self.open_for:
+            return 0.0
+        return since + self.open_for - now
+
+    def record(self, failed: bool, now: float, /) -> bool:
+        """Note how a call ended; True when that opened or closed it."""
+        with LOCK:
+            if self._opened is not None:
+                return self._record_probe(failed, now)
+            slot = int(now // (self.window / SLOTS))
+            if not self._slots or self._slots[-1][0] != slot:
+                self._slots.append([slot, 0, 0])
+            while self._slots[0][0] <= slot - SLOTS or self._slots[0][0] > slot:
+                self._slots.popleft()
+            self._slots[-1][1] += 1
+            self._slots[-1][2] += failed
+            if not failed or not self._too_many():
+                return False
+            self._opened = now
+            self._slots.clear()
+            return True
+
+    def abandon(self) -> None:
+        """The call was cancelled: it says nothing, and another probe may go at once."""
+        with LOCK:
+            if self._probed is not None:
+                self._probed -= self.open_for
+
+    def _too_many(self) -> bool:
+        calls = sum(slot[1] for slot in self._slots)
+        failures = sum(slot[2] for slot in self._slots)
+        return calls >= self.min_calls and failures >= self.failure_rate * calls
+
+    def _record_probe(self, failed: bool, now: float) -> bool:
+        if self._probed is None:
+            return False  # a call that was under way when it opened: no news
+        self._probed = None
+        self._opened = now if failed else None
+        return not failed
+
+    def __repr__(self) -> str:
+        return f"Breaker({self.state}, failure_rate={self.failure_rate:g}, window={self.window:g})"
+
+
+_BREAKERS = Named(Breaker)

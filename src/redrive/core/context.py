@@ -1,0 +1,148 @@
+"""What a call carries with it: the attempt around it, the deadline, the correlation ids.
+
+A context (a thread's, a task's) has one cell, which holds the innermost scope. Plain code changes the cell of its thread in
+place and puts it back, since nothing else can run on that thread meanwhile: three times cheaper than `ContextVar.set`.
+Async code gets a cell of its own for each attempt, since tasks interleave. A cell seen from another thread (a copied
+context) is read only as it was made.
+"""
+
+from __future__ import annotations
+
+import math
+from _thread import get_ident
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from .clock import SYSTEM, Clock
+from .key import KeyLike
+
+
+class Layer(Protocol):
+    """Who makes the attempts of a scope."""
+
+    @property
+    def operation(self) -> str | None:
+        """What it is called in journal, budget and tests."""
+
+    @property
+    def max_attempts(self) -> int | None:
+        """How many attempts it makes at most."""
+
+    @property
+    def job_id(self) -> str | None:
+        """The job in the ledger whose attempt this is."""
+
+
+Scope: TypeAlias = "tuple[float, int, Layer | None, KeyLike | None, Scope | None]"
+"""(end on the monotonic clock, attempt number, layer, key, outer scope). A plain tuple: one is made for each attempt."""
+
+
+class Cell:
+    """The innermost scope of one context; belongs to the thread that made it."""
+
+    __slots__ = ("base", "scope", "thread")
+
+    def __init__(self, scope: Scope | None, thread: int) -> None:
+        self.base = self.scope = scope
+        self.thread = thread
+
+
+CELL: ContextVar[Cell | None] = ContextVar("redrive_cell", default=None)
+IDS: ContextVar[Mapping[str, str]] = ContextVar("redrive_ids", default={})  # noqa: B039  # never changed, only replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A test's own world: its clock, its dice, and the faults it has ordered."""
+
+    clock: Clock
+    draw: Callable[[], float] | None = None
+    faults: Callable[[Layer, Callable[..., Any]], Callable[..., Any]] | None = None
+
+
+STAGE: ContextVar[Stage | None] = ContextVar("redrive_stage", default=None)
+WATCH: list[object] = []
+"""Not empty while anybody anywhere in the process needs calls to take the long way: a stage, or a sink for successes."""
+
+
+def scope_around() -> Scope | None:
+    """The innermost scope of this context."""
+    cell = CELL.get()
+    if cell is None:
+        return None
+    return cell.scope if cell.thread == get_ident() else cell.base
+
+
+def own_cell() -> Cell:
+    """This thread's cell, made if this context has none or another thread's."""
+    cell = CELL.get()
+    thread = get_ident()
+    if cell is None or cell.thread != thread:
+        cell = Cell(None if cell is None else cell.base, thread)
+        CELL.set(cell)
+    return cell
+
+
+def enter(scope: Scope | None) -> Token[Cell | None]:
+    """Make this the innermost scope, for async code and blocks; undone by `leave`."""
+    return CELL.set(Cell(scope, get_ident()))
+
+
+def leave(token: Token[Cell | None]) -> None:
+    """Put back what was before `enter`."""
+    try:
+        CELL.reset(token)
+    except ValueError:
+        # A generator was closed by another context than the one it ran in: that one has nothing of ours to undo.
+        pass
+
+
+def clock_around() -> Clock:
+    """The clock of this context: a test's own, or the system's."""
+    stage = STAGE.get() if WATCH else None
+    return SYSTEM if stage is None else stage.clock
+
+
+def key_around(scope: Scope | None) -> KeyLike | None:
+    """The nearest key, from the inside out."""
+    while scope is not None:
+        if scope[3] is not None:
+            return scope[3]
+        scope = scope[4]
+    return None
+
+
+def job_around(scope: Scope | None) -> str | None:
+    """The id of the job around, if this is part of one."""
+    while scope is not None:
+        if scope[2] is not None and scope[2].job_id is not None:
+            return scope[2].job_id
+        scope = scope[4]
+    return None
+
+
+def within(end: float, outer: Scope | None) -> Scope:
+    """The same attempt, with a nearer end."""
+    if outer is None:
+        return (end, 1, None, None, None)
+    return (min(end, outer[0]), *outer[1:])
+
+
+def end_of(scope: Scope | None) -> float:
+    """When the time of this scope is over, on the monotonic clock; infinite where there is no limit."""
+    return math.inf if scope is None else scope[0]
+
+
+@contextmanager
+def staged(stage: Stage) -> Iterator[None]:
+    """Let a test's world hold inside."""
+    WATCH.append(stage)
+    token = STAGE.set(stage)
+    try:
+        yield
+    finally:
+        STAGE.reset(token)
+        WATCH.remove(stage)

@@ -1,0 +1,129 @@
+"""Key: the identity of a piece of work. Equal keys are the same work."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from string import Formatter
+from typing import Any, Self, TypeAlias
+
+SHAPE = "<domain>:<user>:<entity>:<operation>:<version>"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`<domain>:<user>:<entity>:<operation>:<version>`: equal keys are the same work.
+
+    The operation may have several parts (`module:resume`); `:` and `%` inside any other part are escaped; only the user
+    may be empty. Immutable: anything may share one.
+    """
+
+    domain: str
+    user: str
+    entity: str
+    operation: str
+    version: str = "v1"
+
+    def __post_init__(self) -> None:
+        for name in ("domain", "user", "entity", "operation", "version"):
+            _check(name, getattr(self, name))
+        if not all(self.operation.split(":")):
+            raise ValueError(f"key part 'operation' has an empty piece: {self.operation!r}")
+
+    @classmethod
+    def parse(cls, text: str, /) -> Self:
+        """The key that this text says; ValueError says what is wrong with it."""
+        if not isinstance(text, str):
+            raise TypeError(f"a key is text of the form {SHAPE}, not {type(text).__name__}")
+        parts = text.split(":")
+        if len(parts) < 5:
+            raise ValueError(f"a key has at least 5 parts, {SHAPE}; {text!r} has {len(parts)}")
+        domain, user, entity, *operation, version = parts
+        return cls(_bare(domain), _bare(user), _bare(entity), ":".join(operation), _bare(version))
+
+    def step(self, operation: str, /) -> Self:
+        """The key of a part of this work: same domain, user, entity and version; operation `outer.operation`."""
+        return replace(self, operation=f"{self.operation}.{operation}")
+
+    def __str__(self) -> str:
+        return ":".join((_safe(self.domain), _safe(self.user), _safe(self.entity), self.operation, _safe(self.version)))
+
+
+KeyLike: TypeAlias = Key | str
+KeyOf: TypeAlias = str | Callable[..., KeyLike]
+"""A template over the function's parameters ("billing:{order.user}:{order.id}:charge:v1"), or a function of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """How a function's arguments become its key. Checked when the function is decorated, not at three in the morning."""
+
+    text: str
+    signature: inspect.Signature
+
+    @classmethod
+    def over(cls, text: str, fn: Callable[..., Any], /, *, skip: int = 0) -> Self:
+        """The template `text` over the parameters of `fn`, the first `skip` of them left out."""
+        if not isinstance(text, str):
+            raise TypeError(f"a key template is text of the form {SHAPE}, not {type(text).__name__}")
+        if len(text.split(":")) < 5:
+            raise ValueError(f"a key template has at least 5 parts, {SHAPE}: {text!r}")
+        signature = inspect.signature(fn)
+        known = list(signature.parameters.values())[skip:]
+        for name in _names(text):
+            if name not in {parameter.name for parameter in known}:
+                names = ", ".join(parameter.name for parameter in known) or "no parameters"
+                raise ValueError(f"key template {text!r} names {name!r}, but {fn.__qualname__} has {names}")
+        return cls(text, signature.replace(parameters=known))
+
+    def key(self, args: tuple[object, ...], kwargs: Mapping[str, object], /) -> Key:
+        """The key of a call with these arguments."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return Key.parse(_filled(self.text, bound.arguments))
+
+
+def _names(text: str) -> list[str]:
+    names = []
+    for _, field, spec, conversion in Formatter().parse(text):
+        if field is None:
+            continue
+        name = field.partition(".")[0]
+        if spec or conversion or not name.isidentifier():
+            raise ValueError(f"key template {text!r}: write {{name}} or {{name.attribute}}, not {{{field}}}")
+        names.append(name)
+    return names
+
+
+def _filled(text: str, arguments: Mapping[str, Any]) -> str:
+    pieces = []
+    for literal, field, _, _ in Formatter().parse(text):
+        pieces.append(literal)
+        if field is None:
+            continue
+        name, *attributes = field.split(".")
+        value = arguments[name]
+        for attribute in attributes:
+            value = getattr(value, attribute)
+        if value is None:
+            raise ValueError(f"key template {text!r}: {{{field}}} is None; different work would share one key")
+        pieces.append(_safe(str(value)))
+    return "".join(pieces)
+
+
+def _check(name: str, part: object) -> None:
+    if not isinstance(part, str):
+        raise TypeError(f"key part {name!r} must be text, not {type(part).__name__}: {part!r}")
+    if not part and name != "user":
+        raise ValueError(f"key part {name!r} is empty; only 'user' may be")
+    if not part.isprintable():
+        raise ValueError(f"key part {name!r} has a character that cannot be printed: {part!r}")
+
+
+def _safe(part: str) -> str:
+    return part.replace("%", "%25").replace(":", "%3A")
+
+
+def _bare(part: str) -> str:
+    return part.replace("%3A", ":").replace("%25", "%")

@@ -1,0 +1,128 @@
+"""RetryPolicy: how often, how far apart and for how long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Self
+
+from .seconds import number
+
+ALIASES = {"max_in_call_retries": "max_attempts", "backoff_base_s": "backoff_base", "backoff_cap_s": "backoff_max"}
+"""Names of the batch document, understood by `from_mapping`: its retries come after the first attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often, how far apart and for how long. Five numbers; nothing else ever goes in here.
+
+    Immutable: threads, event loops and forked children may share one.
+    """
+
+    max_attempts: int = 3
+    """Attempts, the first one included."""
+    backoff_base: float = 1.0
+    """Seconds after the first failed attempt; doubles with each further one."""
+    backoff_max: float = 60.0
+    """No doubling goes beyond this many seconds."""
+    jitter: float = 1.0
+    """Up to this many seconds are added to each wait, at random."""
+    timeout: float | None = None
+    """Seconds for the whole loop, waits included; it does not interrupt an attempt. None: no limit."""
+
+    def __post_init__(self) -> None:
+        keep = object.__setattr__
+        keep(self, "max_attempts", _attempts(self.max_attempts))
+        for name in ("backoff_base", "backoff_max", "jitter"):
+            keep(self, name, number(name, getattr(self, name)))
+        if self.timeout is not None:
+            keep(self, "timeout", number("timeout", self.timeout))
+            if self.timeout == 0:
+                raise ValueError("timeout must be above 0, or None for no limit: 0")
+
+    @classmethod
+    def disabled(cls) -> Self:
+        """One attempt, no retry."""
+        return cls(max_attempts=1)
+
+    @classmethod
+    def service_call(cls) -> Self:
+        """3 attempts, 0.25 s to 5 s, jitter 0.25 s: what `retry()` uses when given no policy."""
+        return cls(max_attempts=3, backoff_base=0.25, backoff_max=5.0, jitter=0.25)
+
+    @classmethod
+    def from_mapping(cls, section: Mapping[str, object] | None, /) -> Self | None:
+        """From parsed TOML or JSON; None for a missing section; TypeError names an unknown key and the known ones."""
+        if section is None:
+            return None
+        if not isinstance(section, Mapping):
+            raise TypeError(f"a retry policy is a table of {_known()}, not {type(section).__name__}: {section!r}")
+        given: dict[str, object] = {}
+        for name, value in section.items():
+            field = ALIASES.get(name, name)
+            if field not in _NAMES:
+                raise TypeError(f"unknown key {name!r} in a retry policy; known: {_known()}")
+            if field in given:
+                raise TypeError(f"{name!r} and another key both set {field!r} in a retry policy")
+            given[field] = _attempts(value, "max_in_call_retries", 0) + 1 if name == "max_in_call_retries" else value
+        return cls(**given)  # type: ignore[arg-type]  # __post_init__ checks what a mapping cannot promise
+
+    @classmethod
+    def from_env(cls, prefix: str, /, environ: Mapping[str, str] | None = None) -> Self | None:
+        """From `<PREFIX>_MAX_ATTEMPTS` and its four siblings; None when none is set."""
+        if environ is None:
+            from os import environ as environment  # noqa: PLC0415  # the only outside thing here, read only when asked
+
+            environ = environment
+        given: dict[str, object] = {}
+        for name in _NAMES:
+            variable = f"{prefix}_{name}".upper()
+            if variable in environ:
+                given[name] = _parsed(variable, environ[variable], name)
+        try:
+            return cls(**given) if given else None  # type: ignore[arg-type]  # checked by __post_init__
+        except ValueError as error:
+            raise ValueError(f"{prefix.upper()}_*: {error}") from None
+
+    def wait(self, attempt: int, draw: float, /) -> float:
+        """Seconds to wait after failed attempt n (from 1), given a uniform draw from [0, 1)."""
+        wait = doubled(self.backoff_base, attempt) if attempt > 1 else self.backoff_base
+        return (wait if wait < self.backoff_max else self.backoff_max) + self.jitter * draw
+
+
+def doubled(base: float, attempt: int, /) -> float:
+    """`base * 2**(attempt - 1)`, infinite where a float cannot hold it."""
+    try:
+        return math.ldexp(base, attempt - 1)
+    except OverflowError:
+        return math.inf
+
+
+def _attempts(value: object, name: str = "max_attempts", least: int = 1) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}: {value!r}")
+    whole: int = value.__index__()
+    if whole < least:
+        raise ValueError(f"{name} must be at least {least}: {value!r}")
+    return whole
+
+
+def _parsed(variable: str, text: str, name: str) -> object:
+    if name == "timeout" and text.strip().lower() in ("", "none"):
+        return None
+    try:
+        return int(text) if name == "max_attempts" else float(text)
+    except ValueError:
+        kind = "a whole number" if name == "max_attempts" else "a number of seconds"
+        raise ValueError(f"{variable} must be {kind}, not {text!r}") from None
+
+
+def _known() -> str:
+    return ", ".join(_NAMES)
+
+
+_NAMES = tuple(field.name for field in fields(RetryPolicy))
+
+SERVICE = RetryPolicy.service_call()
+"""The default of `retry()`: service calls, where a second is long."""

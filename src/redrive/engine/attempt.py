@@ -1,0 +1,154 @@
+"""Attempt: one try, as the code inside it sees it."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from ..core.context import IDS, Scope, clock_around, enter, job_around, key_around, leave, scope_around, within
+from ..core.key import Key, KeyLike
+from ..core.seconds import Seconds, positive
+from ..errors import Rejected
+
+
+class Attempt:
+    """One try. `current()` gives it anywhere; in a block it is the context manager. Belongs to the code of that attempt."""
+
+    __slots__ = ("_block", "_scope")
+
+    def __init__(self, scope: Scope | None, block: Any = None) -> None:
+        self._scope = scope
+        self._block = block
+
+    @property
+    def number(self) -> int:
+        """From 1."""
+        return 1 if self._scope is None else self._scope[1]
+
+    @property
+    def max_attempts(self) -> int | None:
+        """How many there will be at most; None outside of a retry."""
+        layer = None if self._scope is None else self._scope[2]
+        return None if layer is None else layer.max_attempts
+
+    @property
+    def operation(self) -> str | None:
+        """The name of the call."""
+        layer = None if self._scope is None else self._scope[2]
+        return None if layer is None else layer.operation
+
+    @property
+    def job_id(self) -> str | None:
+        """The job in the ledger that this is part of."""
+        return job_around(self._scope)
+
+    @property
+    def key(self) -> Key | None:
+        """The idempotency key of the work in hand; the same for all its attempts."""
+        found: KeyLike | None = key_around(self._scope)
+        return Key.parse(found) if isinstance(found, str) else found
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds this attempt may still take: the smaller of its own time-out and all deadlines. None: no limit."""
+        if self._scope is None or self._scope[0] == math.inf:
+            return None
+        return max(0.0, self._scope[0] - clock_around().monotonic())
+
+    def reject(self, because: str = "the result was rejected", /, *, result: Any = None) -> NoReturn:
+        """This attempt's result is no good: leave it and try again."""
+        raise Rejected(because, result=result)
+
+    def __enter__(self) -> Self:
+        if self._block is None:
+            raise RuntimeError("only the attempts of `for attempt in retry.attempts()` can be entered")
+        self._block.enter(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> bool:
+        left: bool = self._block.leave(error)
+        return left
+
+    def __repr__(self) -> str:
+        return f"Attempt(number={self.number}, operation={self.operation!r}, remaining={self.remaining})"
+
+
+def current() -> Attempt:
+    """The attempt around this code. Outside of one: number 1, no limit, no key. Never None."""
+    return Attempt(scope_around())
+
+
+class _Bound:
+    """A scope that `with` and `async with` both open; made anew for each use."""
+
+    __slots__ = ("_seconds", "_token")
+
+    def __init__(self, limit: float) -> None:
+        self._seconds = limit
+        self._token: Any = None
+
+    def __enter__(self) -> None:
+        if self._token is not None:
+            raise RuntimeError("this deadline is in use already: make a new one")
+        end = clock_around().monotonic() + self._seconds
+        self._token = enter(within(end, scope_around()))
+
+    def __exit__(self, *_: object) -> None:
+        token, self._token = self._token, None
+        leave(token)
+
+    async def __aenter__(self) -> None:
+        self.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
+
+
+def deadline(seconds: Seconds, /) -> _Bound:
+    """No attempt inside starts later, no wait reaches beyond. It only shrinks; it interrupts nobody."""
+    if not isinstance(seconds, timedelta) and seconds == 0:
+        return _Bound(0.0)
+    return _Bound(positive("deadline", seconds))
+
+
+class _Ids:
+    """Correlation ids for a block, opened by `with` or `async with`."""
+
+    __slots__ = ("_ids", "_token")
+
+    def __init__(self, ids: dict[str, str]) -> None:
+        self._ids = ids
+        self._token: Any = None
+
+    def __enter__(self) -> None:
+        if self._token is not None:
+            raise RuntimeError("this correlate(...) is in use already: make a new one")
+        self._token = IDS.set({**IDS.get(), **self._ids})
+
+    def __exit__(self, *_: object) -> None:
+        token, self._token = self._token, None
+        IDS.reset(token)
+
+    async def __aenter__(self) -> None:
+        self.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
+
+
+def correlate(
+    *,
+    request_id: str | None = None,
+    trace_id: str | None = None,
+    user_id: str | None = None,
+    org_id: str | None = None,
+    **more: str,
+) -> _Ids:
+    """Ids that every record of the work inside carries, across processes and queues."""
+    given = {"request_id": request_id, "trace_id": trace_id, "user_id": user_id, "org_id": org_id, **more}
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"correlation id {name} must be text, not {type(value).__name__}: {value!r}")
+    return _Ids({name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,202 @@
+"""Blocks: `for attempt in retry.attempts(): with attempt: ...`, in both colours."""
+
+from __future__ import annotations
+
+import math
+import sys
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Iterator
+from contextvars import Token
+
+from ..core.context import STAGE, WATCH, Cell, clock_around, end_of, enter, leave, scope_around
+from ..core.key import Key, KeyLike
+from ..errors import AttemptTimeout
+from .attempt import Attempt
+from .gate import admit, late
+from .nesting import GIVEUPS
+from .run import Run
+from .settings import Settings
+from .timer import Timer, lone_timer
+
+ASYNC_CODE = 0x80 | 0x200  # inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+class Attempts:
+    """One call's attempts. `for` in plain code, `async for` in async code; the wrong one raises. For one use, in one place."""
+
+    __slots__ = ("_block",)
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.reject is not None:
+            raise TypeError("a block has no result for reject= to look at: call attempt.reject() in it")
+        if isinstance(settings.key, str):
+            raise TypeError("a block has no parameters for a key template: give a Key")
+        self._block: Block | None = Block(settings)
+
+    def __iter__(self) -> Iterator[Attempt]:
+        if sys._getframe(1).f_code.co_flags & ASYNC_CODE:
+            raise TypeError("`for attempt in ...` in async code would block the event loop: write `async for`")
+        return _plain(self._take())
+
+    def __aiter__(self) -> AsyncIterator[Attempt]:
+        return _async(self._take())
+
+    def _take(self) -> Block:
+        block, self._block = self._block, None
+        if block is None:
+            raise RuntimeError("these attempts were used already: call attempts() again")
+        return block
+
+
+def _plain(block: Block) -> Iterator[Attempt]:
+    while block.goes_on():
+        if not block.fault_was_ordered():
+            yield block.begin()
+        if block.wait > 0:
+            block.clock.sleep(block.wait)
+
+
+async def _async(block: Block) -> AsyncIterator[Attempt]:
+    block.in_task = True
+    while block.goes_on():
+        if not block.fault_was_ordered():
+            yield block.begin()
+        if not block.done:
+            await block.clock.asleep(block.wait)
+
+
+class Block:
+    """The state of one loop: which attempt it is at, and what the last one leads to."""
+
+    __slots__ = (
+        "_cell",
+        "_entered",
+        "_error",
+        "_key",
+        "_last",
+        "_outer",
+        "_run",
+        "_seen",
+        "_settings",
+        "_started",
+        "_timer",
+        "clock",
+        "done",
+        "in_task",
+        "wait",
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._key: KeyLike | None = (
+            settings.key if settings.key is None or isinstance(settings.key, (Key, str)) else settings.key()
+        )
+        self.clock = clock_around()
+        self._outer = scope_around()
+        self._started = self.clock.monotonic()
+        timeout = math.inf if settings.policy.timeout is None else settings.policy.timeout
+        self._last = min(self._started + timeout, end_of(self._outer))
+        self._run: Run | None = None
+        self._error: Exception | None = None
+        self._cell: Token[Cell | None] | None = None
+        self._timer: Timer | None = None
+        self._entered = True
+        self._seen = 0
+        self.in_task = self.done = False
+        self.wait = 0.0
+
+    def goes_on(self) -> bool:
+        """Whether there is another attempt; raises the last error where its time was slept away."""
+        if not self._entered:
+            raise RuntimeError("the attempt was not entered: write `with attempt:` around the body of the loop")
+        if self.done:
+            return False
+        self._started = self.clock.monotonic()
+        error, self._error = self._error, None
+        try:
+            if error is not None and self._run is not None and self._started >= self._last:
+                self._run.overslept(error)
+                raise error
+        finally:
+            del error  # its traceback knows this frame
+        admit(self._settings, self.clock, self._started, self._end())
+        return True
+
+    def begin(self) -> Attempt:
+        """The next attempt, to be entered."""
+        self._entered = False
+        number = 1 if self._run is None else self._run.attempt
+        return Attempt((self._end(), number, self._settings, self._key, self._outer), self)
+
+    def fault_was_ordered(self) -> bool:
+        """Whether a test ordered this attempt to fail; it has failed then, without its body."""
+        stage = STAGE.get() if WATCH else None
+        if stage is None or stage.faults is None:
+            return False
+        self._seen = GIVEUPS.count
+        try:
+            stage.faults(self._settings, _nothing)()
+        except Exception as error:
+            if not self._failed(error):
+                raise
+            return True
+        return False
+
+    def enter(self, attempt: Attempt) -> None:
+        """The body begins."""
+        if self._entered:
+            raise RuntimeError("an attempt is entered once")
+        self._entered = True
+        self._seen = GIVEUPS.count
+        self._cell = enter(attempt._scope)
+        if self.in_task and self._settings.attempt_timeout is not None:
+            self._timer = lone_timer(self._end() - self._started)
+
+    def leave(self, error: BaseException | None) -> bool:
+        """The body ended; True when its error is dealt with and the loop goes on."""
+        timer, self._timer = self._timer, None
+        cell, self._cell = self._cell, None
+        if cell is not None:
+            leave(cell)
+        if timer is not None and timer.stop(isinstance(error, CancelledError)):
+            number = 1 if self._run is None else self._run.attempt
+            overdue = AttemptTimeout(late(self._settings, number, self._end() - self._started))
+            if self._failed(overdue):
+                return True
+            raise overdue from None
+        if error is None:
+            self._succeeded()
+            return False
+        if isinstance(error, Exception):
+            return self._failed(error)
+        if self._settings.breaker is not None:
+            self._settings.breaker.abandon()
+        return False
+
+    def _failed(self, error: Exception) -> bool:
+        if self._run is None:
+            self._run = self._new_run()
+        wait = self._run.failed(error, self._seen, self._started)
+        if wait is None:
+            self.done = True
+            return False
+        self.wait = wait
+        self._error = error
+        return True
+
+    def _succeeded(self) -> None:
+        self.done = True
+        self.wait = 0.0
+        run = self._run or self._new_run()
+        run.succeeded(self._started)
+
+    def _new_run(self) -> Run:
+        return Run(self._settings, self.clock, self._started, self._last, self._outer)
+
+    def _end(self) -> float:
+        limit = self._settings.attempt_timeout
+        return self._last if limit is None else min(self._last, self._started + limit)
+
+
+def _nothing() -> None:
+    """What is called where a test orders a fault for a block."""

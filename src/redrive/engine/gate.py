@@ -1,0 +1,48 @@
+"""The gates of an attempt: without time, or behind an open breaker, it does not start; with a bad result, it has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from ..core.clock import Clock
+from ..core.decision import Reason
+from ..errors import AttemptTimeout, BreakerOpen, RedriveError, Rejected
+from ..journal.bus import emit, wanted
+from ..journal.log import WARNING
+from .nesting import GIVEUPS, Outcome, mark
+from .settings import Settings
+
+
+def admit(settings: Settings, clock: Clock, started: float, end: float) -> None:
+    """Refuse an attempt that has no time left, or whose breaker is open."""
+    refused: RedriveError
+    retry_at = None
+    if end <= started:
+        reason: Reason = "timeout"
+        refused = AttemptTimeout(f"{settings.operation}: the deadline had passed before the attempt could start")
+    elif settings.breaker is not None and (closed_for := settings.breaker.allow(started)):
+        reason = "breaker_open"
+        retry_at = clock.now() + timedelta(seconds=closed_for)
+        refused = BreakerOpen(f"{settings.operation}: the breaker is open for {closed_for:.3g} s more", retry_at=retry_at)
+    else:
+        return
+    mark(refused, Outcome(0, 0.0, reason, retry_at, settings.operation, GIVEUPS.next()), None)
+    if wanted(WARNING):
+        emit(
+            "giveup",
+            {**settings.fields, "operation": settings.operation, "attempt": 0, "reason": reason, "retry_at": retry_at},
+        )
+    raise refused
+
+
+def late(settings: Settings, number: int, limit: float) -> str:
+    """What an overdue attempt says."""
+    return f"{settings.operation}: attempt {number} took longer than {limit:.3g} s"
+
+
+def refuse(reject: Callable[[Any], bool], result: object, settings: Settings) -> None:
+    """Raise where a result counts as a failure."""
+    if reject(result):
+        raise Rejected(f"{settings.operation}: the result was rejected", result=result)

@@ -1,0 +1,326 @@
+"""The loops: plain and async, side by side. Each calls the function, asks the run about a failure, waits, and calls again.
+
+A wrapper makes its first attempt itself where nothing special is going on, and leaves all else to `again`, the whole loop:
+without a time limit or a key, no clock is read and nothing is published before something fails. Errors are raised again from
+the `except` that caught them: one frame each in the traceback, and no reference cycle left behind.
+"""
+
+from __future__ import annotations
+
+import math
+from _thread import get_ident
+from collections.abc import Callable, Coroutine
+from time import monotonic, sleep
+from types import NoneType
+from typing import Any
+
+from ..core.clock import SYSTEM, Clock
+from ..core.context import CELL, STAGE, WATCH, Cell, own_cell, scope_around
+from ..errors import AttemptTimeout
+from .gate import admit, late, refuse
+from .nesting import GIVEUPS
+from .run import Run
+from .settings import Settings
+from .work import Limits, limits, settled
+
+# Module names, since each variable that a wrapper closes over costs something at every call.
+cell_around, set_cell, reset_cell = CELL.get, CELL.set, CELL.reset
+
+
+def plain(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The wrapper of a plain function."""
+    bounds = limits(settings, fn)
+    if bounds.special:
+        return _whole(settings, fn, bounds)
+    return _plain_timed(settings, fn, bounds) if bounds.shortest < math.inf else _plain_untimed(settings, fn, bounds)
+
+
+def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> Callable[..., Any]:
+    again, budget = _plain_again(settings, fn, bounds), settings.budget
+    usual: type = NoneType
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        nonlocal usual
+        cell = cell_around()
+        if WATCH or (cell is not None and cell.scope is not None):
+            return again(None, args, kwargs)
+        seen = GIVEUPS.count
+        try:
+            result = fn(*args, **kwargs) if kwargs else fn(*args)
+        except Exception as error:
+            run = Run(settings, SYSTEM, None, math.inf, None)
+            wait = run.failed(error, seen)
+            if wait is None:
+                raise
+            if wait > 0:
+                sleep(wait)
+        else:
+            if type(result) is not usual:
+                usual = settled(result, settings)
+            if budget._tokens < budget.capacity:
+                budget.earn()
+            return result
+        while True:
+            seen = GIVEUPS.count
+            try:
+                result = fn(*args, **kwargs) if kwargs else fn(*args)
+            except Exception as error:
+                wait = run.failed(error, seen)
+                if wait is None:
+                    raise
+                if wait > 0:
+                    sleep(wait)
+            else:
+                if type(result) is not usual:
+                    usual = settled(result, settings)
+                budget.earn(run.paid)
+                if run.heard:
+                    run.recovered()
+                return result
+
+    return wrapper
+
+
+def _plain_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> Callable[..., Any]:
+    again, budget, timeout, shortest = (
+        _plain_again(settings, fn, bounds),
+        settings.budget,
+        bounds.timeout,
+        bounds.shortest,
+    )
+    usual: type = NoneType
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        nonlocal usual
+        cell = cell_around()
+        if WATCH or cell is None or cell.scope is not None or cell.thread != get_ident():
+            return again(None, args, kwargs)
+        started = monotonic()
+        seen = GIVEUPS.count
+        cell.scope = (started + shortest, 1, settings, None, None)
+        try:
+            result = fn(*args, **kwargs) if kwargs else fn(*args)
+        except Exception as error:
+            cell.scope = None
+            run = Run(settings, SYSTEM, started, started + timeout, None)
+            wait = run.failed(error, seen, started)
+            if wait is None:
+                raise
+            if wait > 0:
+                sleep(wait)
+            if monotonic() >= run.end:
+                run.overslept(error)
+                raise
+        else:
+            if type(result) is not usual:
+                usual = settled(result, settings)
+            if budget._tokens < budget.capacity:
+                budget.earn()
+            return result
+        finally:
+            cell.scope = None
+        return again(run, args, kwargs)
+
+    return wrapper
+
+
+def _whole(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> Callable[..., Any]:
+    again = _plain_again(settings, fn, bounds)
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return again(None, args, kwargs)
+
+    return wrapper
+
+
+def _plain_again(
+    settings: Settings, fn: Callable[..., Any], bounds: Limits
+) -> Callable[[Run | None, tuple[Any, ...], dict[str, Any]], Any]:
+    reject, breaker = settings.reject, settings.breaker
+
+    def again(run: Run | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        call, clock = _on_stage(settings, fn)
+        cell = own_cell()
+        outer = cell.scope
+        key = bounds.key(args, kwargs)
+        if run is None:
+            run = Run(settings, clock, clock.monotonic(), bounds.last(clock.monotonic(), outer), outer)
+        while True:
+            started = clock.monotonic()
+            end = min(started + bounds.attempt, run.end)
+            admit(settings, clock, started, end)
+            seen = GIVEUPS.count
+            cell.scope = (end, run.attempt, settings, key, outer)
+            try:
+                result = call(*args, **kwargs)
+                if reject is not None:
+                    refuse(reject, result, settings)
+            except Exception as error:
+                cell.scope = outer
+                wait = run.failed(error, seen, started)
+                if wait is None:
+                    raise
+                if wait > 0:
+                    clock.sleep(wait)
+                if clock.monotonic() >= run.end:
+                    run.overslept(error)
+                    raise
+            except BaseException:
+                if breaker is not None:
+                    breaker.abandon()
+                raise
+            else:
+                settled(result, settings)
+                run.succeeded(started)
+                return result
+            finally:
+                cell.scope = outer
+
+    return again
+
+
+def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The wrapper of an async function."""
+    bounds = limits(settings, fn)
+    if not bounds.special and settings.attempt_timeout == bounds.shortest:
+        return _coroutine_timed(settings, fn, bounds)
+    again, budget = _coroutine_again(settings, fn, bounds), settings.budget
+    whole = bounds.special or bounds.shortest < math.inf
+
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        cell = cell_around()
+        if whole or WATCH or (cell is not None and cell.scope is not None):
+            return await again(None, args, kwargs)
+        seen = GIVEUPS.count
+        try:
+            result = await (fn(*args, **kwargs) if kwargs else fn(*args))
+        except Exception as error:
+            run = Run(settings, SYSTEM, None, math.inf, None)
+            wait = run.failed(error, seen)
+            if wait is None:
+                raise
+            await SYSTEM.asleep(wait)
+        else:
+            if budget._tokens < budget.capacity:
+                budget.earn()
+            return result
+        return await again(run, args, kwargs)
+
+    return wrapper
+
+
+def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> Callable[..., Coroutine[Any, Any, Any]]:
+    from asyncio import CancelledError, current_task  # noqa: PLC0415  # 45 ms that plain programs must not pay
+
+    from .timer import Row, Timer  # noqa: PLC0415  # the same
+
+    again, budget, timeout, limit = (
+        _coroutine_again(settings, fn, bounds),
+        settings.budget,
+        bounds.timeout,
+        bounds.attempt,
+    )
+    row = Row(None)
+
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        nonlocal row
+        cell = cell_around()
+        task = current_task()
+        if WATCH or task is None or (cell is not None and cell.scope is not None):
+            return await again(None, args, kwargs)
+        loop = task.get_loop()
+        if row.loop is not loop:
+            row = Row(loop)
+        started = monotonic()
+        end = started + limit
+        seen = GIVEUPS.count
+        token = set_cell(Cell((end, 1, settings, None, None), get_ident()))
+        timer = Timer(row, task, end)
+        del task  # it knows the error, which knows this frame
+        try:
+            try:
+                result = await (fn(*args, **kwargs) if kwargs else fn(*args))
+            except CancelledError:
+                if timer.stop(True):
+                    raise AttemptTimeout(late(settings, 1, limit)) from None
+                raise
+            finally:
+                reset_cell(token)
+                timer.stop(False)
+        except Exception as error:
+            run = Run(settings, SYSTEM, started, started + timeout, None)
+            wait = run.failed(error, seen, started)
+            if wait is None:
+                raise
+            await SYSTEM.asleep(wait)
+            if monotonic() >= run.end:
+                run.overslept(error)
+                raise
+        else:
+            if budget._tokens < budget.capacity:
+                budget.earn()
+            return result
+        return await again(run, args, kwargs)
+
+    return wrapper
+
+
+def _coroutine_again(
+    settings: Settings, fn: Callable[..., Any], bounds: Limits
+) -> Callable[[Run | None, tuple[Any, ...], dict[str, Any]], Coroutine[Any, Any, Any]]:
+    from asyncio import CancelledError  # noqa: PLC0415  # 45 ms that plain programs must not pay
+
+    from .timer import lone_timer  # noqa: PLC0415  # the same
+
+    reject, breaker, timed = settings.reject, settings.breaker, settings.attempt_timeout is not None
+
+    async def again(run: Run | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        call, clock = _on_stage(settings, fn)
+        outer = scope_around()
+        key = bounds.key(args, kwargs)
+        if run is None:
+            run = Run(settings, clock, clock.monotonic(), bounds.last(clock.monotonic(), outer), outer)
+        while True:
+            started = clock.monotonic()
+            end = min(started + bounds.attempt, run.end)
+            admit(settings, clock, started, end)
+            seen = GIVEUPS.count
+            token = set_cell(Cell((end, run.attempt, settings, key, outer), get_ident()))
+            timer = lone_timer(end - started) if timed else None
+            try:
+                try:
+                    result = await call(*args, **kwargs)
+                except CancelledError:
+                    if timer is not None and timer.stop(True):
+                        raise AttemptTimeout(late(settings, run.attempt, end - started)) from None
+                    raise
+                finally:
+                    reset_cell(token)
+                    if timer is not None:
+                        timer.stop(False)
+                if reject is not None:
+                    refuse(reject, result, settings)
+            except Exception as error:
+                wait = run.failed(error, seen, started)
+                if wait is None:
+                    raise
+                await clock.asleep(wait)
+                if clock.monotonic() >= run.end:
+                    run.overslept(error)
+                    raise
+            except BaseException:
+                if breaker is not None:
+                    breaker.abandon()
+                raise
+            else:
+                run.succeeded(started)
+                return result
+
+    return again
+
+
+def _on_stage(settings: Settings, fn: Callable[..., Any]) -> tuple[Callable[..., Any], Clock]:
+    stage = STAGE.get() if WATCH else None
+    if stage is None:
+        return fn, SYSTEM
+    return (fn if stage.faults is None else stage.faults(settings, fn)), stage.clock

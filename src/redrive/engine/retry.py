@@ -1,0 +1,224 @@
+"""Retry: a policy with what errors mean and what it may spend. One object, four uses: decorate, call, loop, hand over."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack, overload
+
+from ..backoff import Backoff
+from ..core.breaker import Breaker
+from ..core.budget import Budget
+from ..core.fault import Rules
+from ..core.key import Key, KeyOf
+from ..core.policy import RetryPolicy
+from ..core.seconds import Seconds
+from .loop import coroutine, plain
+from .settings import Options, Settings
+
+if TYPE_CHECKING:
+    from .block import Attempts
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Retry:
+    """A policy together with what errors mean, what it may spend and how long one attempt may take.
+
+    Immutable: threads, event loops and forked children may share one.
+    """
+
+    __slots__ = ("settings",)
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """How often, how far apart, how long."""
+        return self.settings.policy
+
+    @property
+    def operation(self) -> str | None:
+        """The name in journal, budget and tests; None: that of the function."""
+        return self.settings.operation
+
+    def __call__(self, fn: F, /) -> F:
+        """As a decorator: `def`, `async def`, methods, generators (their opening only). The type is kept as it was."""
+        if isinstance(fn, (classmethod, staticmethod)):
+            return type(fn)(self(fn.__func__))
+        settings = self._for(fn)
+        wrapper = _maker(fn)(settings, fn)
+        update_wrapper(wrapper, fn)
+        wrapper.__redrive__ = Retry(settings)  # type: ignore[attr-defined]  # what `redrive layers` and tests look at
+        return wrapper  # type: ignore[return-value]  # the identity over the callable's type: see the class of F
+
+    def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `fn` now."""
+        if _colour(fn) != "plain":
+            raise TypeError(f"call is for plain functions; {_name(fn)} is async: use `await retry.acall(...)`")
+        result: T = plain(self._for(fn), fn)(*args, **kwargs)
+        return result
+
+    async def acall(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call and await `fn` now."""
+        if _colour(fn) in ("generator", "async_generator"):
+            raise TypeError(f"acall is for async functions; {_name(fn)} is a generator: decorate it")
+        result: T = await coroutine(self._for(fn), fn)(*args, **kwargs)
+        return result
+
+    def attempts(self) -> Attempts:
+        """For a block of code: `for attempt in crm.attempts(): with attempt: ...`"""
+        from .block import Attempts  # noqa: PLC0415  # brings asyncio
+
+        settings = self.settings
+        return Attempts(settings if settings.operation else settings.using(None, {"operation": _place()}))
+
+    def using(self, policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -> Retry:
+        """The same with other options; shares the budget and the breaker."""
+        return Retry(self._known(self.settings.using(policy, options)))
+
+    def _for(self, fn: Callable[..., Any]) -> Settings:
+        _check(fn)
+        operation = self.settings.operation or _name(fn)
+        return self._known(self.settings.using(None, {"operation": operation}))
+
+    def _known(self, settings: Settings) -> Settings:
+        from dataclasses import replace  # noqa: PLC0415
+
+        return replace(settings, origins=(*self.settings.origins, self))
+
+    def __repr__(self) -> str:
+        name = f"{self.operation}: " if self.operation else ""
+        return f"Retry({name}{self.policy})"
+
+
+RetryLike: TypeAlias = RetryPolicy | Retry
+"""What every `retry=` in the package takes. None: the default of that place. Off: `RetryPolicy.disabled()`."""
+
+
+@overload
+def retry(fn: F, /) -> F: ...
+@overload
+def retry(
+    policy: RetryPolicy | None,
+    /,
+    *,
+    on: Rules | None = None,
+    reject: Callable[[Any], bool] | None = None,
+    backoff: Backoff | None = None,
+    budget: Budget | str | None = None,
+    breaker: Breaker | str | None = None,
+    attempt_timeout: Seconds | None = 10.0,
+    idempotent: bool = True,
+    nested: Literal["final", "allow"] = "final",
+    key: Key | KeyOf | None = None,
+    fields: Mapping[str, Any] | None = None,
+    operation: str | None = None,
+) -> Retry: ...
+@overload
+def retry(
+    *,
+    max_attempts: int = 3,
+    backoff_base: float = 0.25,
+    backoff_max: float = 5.0,
+    jitter: float = 0.25,
+    timeout: float | None = None,
+    on: Rules | None = None,
+    reject: Callable[[Any], bool] | None = None,
+    backoff: Backoff | None = None,
+    budget: Budget | str | None = None,
+    breaker: Breaker | str | None = None,
+    attempt_timeout: Seconds | None = 10.0,
+    idempotent: bool = True,
+    nested: Literal["final", "allow"] = "final",
+    key: Key | KeyOf | None = None,
+    fields: Mapping[str, Any] | None = None,
+    operation: str | None = None,
+) -> Retry: ...
+def retry(given: Any = None, /, **options: Any) -> Any:
+    """Try again what may pass. Either a policy, or its five fields by name (service-call defaults), never both.
+
+    on: which errors (default: the standard rule `classify`; unknown errors are not retried).
+    reject: which *results* count as failures; spent, `errors.Rejected` is raised with the last one.
+    backoff: other waits than the policy's; see `redrive.backoff`.
+    budget, breaker: shared objects, or the name of one.
+    attempt_timeout: for one attempt; async ones are cancelled, plain ones read it: `current().remaining`.
+    idempotent: False, only what was never sent is tried again.
+    nested: "final", an error that an inner layer has spent its retries on is not retried here.
+    key: the idempotency key of the work, a template over the parameters, or a function of them; inside: `current().key`.
+    fields: copied into every record of the journal.
+    operation: the name in journal, budget and tests (default: the function's qualified name).
+    """
+    if given is None or isinstance(given, RetryPolicy):
+        return DEFAULT.using(given, **options)
+    if options:
+        raise TypeError(f"retry takes a RetryPolicy and options, or just a function: not {given!r} with {', '.join(options)}")
+    return DEFAULT(given)
+
+
+def call(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """`retry().call(...)`."""
+    return DEFAULT.call(fn, *args, **kwargs)
+
+
+async def acall(fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """`await retry().acall(...)`."""
+    return await DEFAULT.acall(fn, *args, **kwargs)
+
+
+def attempts(policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -> Attempts:
+    """`retry(...).attempts()`."""
+    return DEFAULT.using(policy, **options).attempts()
+
+
+DEFAULT = Retry(Settings())
+"""Three attempts, 0.25 s to 5 s, 10 s each, the standard rule."""
+
+
+def _colour(fn: Callable[..., Any]) -> str:
+    while isinstance(fn, partial):
+        fn = fn.func
+    inner = fn if inspect.isroutine(fn) else getattr(type(fn), "__call__", fn)  # noqa: B004  # not whether it can be called, but what would be
+    if inspect.iscoroutinefunction(inner):
+        return "coroutine"
+    if inspect.isasyncgenfunction(inner):
+        return "async_generator"
+    return "generator" if inspect.isgeneratorfunction(inner) else "plain"
+
+
+def _maker(fn: Callable[..., Any]) -> Callable[[Settings, Callable[..., Any]], Callable[..., Any]]:
+    colour = _colour(fn)
+    if colour == "plain":
+        return plain
+    if colour == "coroutine":
+        return coroutine
+    from . import opening  # noqa: PLC0415  # generators are rare
+
+    return opening.generator if colour == "generator" else opening.async_generator
+
+
+def _check(fn: object) -> None:
+    if isinstance(fn, type):
+        raise TypeError(f"retry is for functions; {fn.__name__} is a class: decorate the method that may fail")
+    if not callable(fn):
+        hint = ": give the function, not what it returned" if hasattr(fn, "__await__") else ""
+        raise TypeError(f"retry is for functions and RetryPolicy objects, not {type(fn).__name__} {fn!r}{hint}")
+
+
+def _name(fn: Any) -> str:
+    while isinstance(fn, partial):
+        fn = fn.func
+    named = fn if hasattr(fn, "__qualname__") else type(fn)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _place() -> str:
+    """The function that has the block, two frames up from here."""
+    import sys  # noqa: PLC0415
+
+    frame = sys._getframe(2)
+    return f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}"

@@ -1,0 +1,86 @@
+"""Rules: from what `on=` was given to one function that says what an error means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+from ..core.classify import classify, meaning
+from ..core.fault import PERMANENT, TRANSIENT, UNKNOWN, Fault, Rule, Rules
+from ..errors import Rejected
+
+Judge: TypeAlias = Callable[[Exception], Fault]
+REMEMBERED = 256
+"""Kinds of errors whose meaning is kept: enough for a program, and a bound for one that makes classes as it goes."""
+
+
+class Judgement(NamedTuple):
+    """How errors are judged: by a function, and at once for kinds whose meaning does not depend on the single error."""
+
+    judge: Judge
+    known: dict[type[Exception], Fault]
+
+
+def judgement(on: Rules | None) -> Judgement:
+    """One function for all the rules; without any, the standard classifier."""
+    if on is None:
+        return Judgement(classify, {})
+    rules = on if isinstance(on, tuple) else (on,)
+    if not rules:
+        raise ValueError("on=() would retry nothing; leave it out for the standard rule, or give RetryPolicy.disabled()")
+    for rule in rules:
+        _check(rule)
+    if all(isinstance(rule, type) for rule in rules):
+        return _by_type(rules)
+    return Judgement(_by_rules(rules), {})
+
+
+def _by_type(types: tuple[Any, ...]) -> Judgement:
+    known: dict[type[Exception], Fault] = {}
+
+    def by_type(error: Exception) -> Fault:
+        if not isinstance(error, types) and not isinstance(error, Rejected):
+            return UNKNOWN
+        fault = _told(classify(error))
+        if fault is TRANSIENT and meaning(type(error)) is not None and len(known) < REMEMBERED:
+            known[type(error)] = fault
+        return fault
+
+    return Judgement(by_type, known)
+
+
+def _by_rules(rules: tuple[Rule, ...]) -> Judge:
+    def by_rules(error: Exception) -> Fault:
+        for rule in rules:
+            if isinstance(rule, type):
+                said: Fault | bool | None = isinstance(error, rule) or None
+            else:
+                said = rule(error)
+            if said is None:
+                continue
+            if isinstance(said, Fault):
+                return said
+            if not isinstance(said, bool):
+                raise TypeError(f"a rule gives a Fault, True, False or None, not {type(said).__name__}: {said!r}")
+            return _told(classify(error)) if said else PERMANENT
+        return classify(error) if isinstance(error, Rejected) else UNKNOWN
+
+    return by_rules
+
+
+def _told(known: Fault) -> Fault:
+    """Retry, because the user says so; what the server asked for, and what was never sent, still holds."""
+    if known is UNKNOWN or known is PERMANENT:
+        return TRANSIENT
+    return known if known.retryable else replace(known, kind="transient")
+
+
+def _check(rule: object) -> None:
+    if isinstance(rule, type):
+        if not issubclass(rule, BaseException):
+            raise TypeError(f"on= takes exception types and functions; {rule.__name__} is no exception type")
+        if not issubclass(rule, Exception):
+            raise TypeError(f"{rule.__name__} is never retried: it says that the program or the caller wants to stop")
+    elif not callable(rule):
+        raise TypeError(f"on= takes exception types, functions of the error, or a tuple of both, not {rule!r}")

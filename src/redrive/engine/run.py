@@ -1,0 +1,204 @@
+"""Run: what one call has tried so far, and what its next failure leads to."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from random import random
+from time import monotonic
+from typing import Any, TypeAlias
+
+from ..core.clock import SYSTEM, Clock
+from ..core.context import STAGE, WATCH, Scope, key_around
+from ..core.decision import Reason, decide
+from ..core.fault import UNKNOWN, Fault
+from ..errors import BreakerOpen, Final
+from ..journal import log
+from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
+from ..journal.log import INFO, level_of
+from .nesting import GIVEUPS, Outcome, add_note, mark, spent_inside
+from .settings import Settings
+
+inf = math.inf
+SHOWN = 10
+"""How many waits and errors of a long run its note tells."""
+Trail: TypeAlias = "tuple[Trail | None, float, type[Exception]]"
+"""Earlier attempts, the latest first: (the ones before, the wait, the kind of error)."""
+WORDS: dict[Reason, str] = {
+    "attempts": "attempts spent",
+    "timeout": "the next wait does not fit the time that is left",
+    "retry_after": "the server asks for more time than is left",
+    "budget": "the shared retry budget is spent",
+    "not_retryable": "not worth trying again",
+    "not_idempotent": "it may have been executed, and is not idempotent",
+    "nested": "an inner layer had spent its retries",
+    "breaker_open": "the breaker is open",
+    "stopped": "told to stop",
+}
+
+
+class Run:
+    """One call's attempts so far. Belongs to that call alone; made when its first attempt has failed, or needs a clock."""
+
+    __slots__ = ("attempt", "began", "clock", "end", "heard", "outer", "paid", "settings", "trail")
+
+    def __init__(self, settings: Settings, clock: Clock, began: float | None, end: float, outer: Scope | None) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.began = began
+        self.end = end
+        self.outer = outer
+        self.attempt = 1
+        self.paid = 0.0
+        self.trail: Trail | None = None
+
+    def failed(self, error: Exception, seen: int, started: float | None = None) -> float | None:
+        """Seconds to wait before the next attempt, or None: the error is to be raised, and says why.
+
+        seen: how many give-ups there had been when the attempt began. started: when it began, where that is known.
+        """
+        settings, attempt = self.settings, self.attempt
+        now = monotonic() if self.clock is SYSTEM else self.clock.monotonic()
+        if self.began is None:
+            self.began = now
+        fault = settings.known.get(type(error))
+        if fault is not None and attempt < settings.tabled and self.end == inf and GIVEUPS.count == seen:
+            # At a glance: a kind of error that needs no look, no deadline, no inner layer. `decide` would say the same.
+            reason: Reason | None = None
+            wait = settings.waits[attempt]
+            if settings.jitter:
+                wait += settings.jitter * (drawn() if WATCH else random())
+        else:
+            reason, wait, fault = self._decided(error, seen, now)
+        if reason is None:
+            paid = settings.budget.take(fault.kind)
+            if paid is not None:
+                self.paid = paid
+            elif not settings.budget.spare(now):
+                reason = "budget"
+        if reason is not None:
+            self._give_up(error, reason, wait, fault, now, started)
+            return None
+        self.heard = heard = bool(SUBSCRIPTIONS) or log.enabled(INFO)
+        if heard:
+            self._record("retry", error, fault, now, started, wait=wait)
+        if attempt <= SHOWN:
+            self.trail = (self.trail, wait, type(error))
+        self.attempt = attempt + 1
+        return wait
+
+    def _decided(self, error: Exception, seen: int, now: float) -> tuple[Reason | None, float, Fault]:
+        settings, fault, breaker = self.settings, UNKNOWN, self.settings.breaker
+        try:
+            fault = settings.judge(error)
+            if breaker is not None:
+                self.tell_breaker(fault.retryable)
+            if settings.final and (fault.spent or (GIVEUPS.count != seen and spent_inside(error, seen))):
+                return "nested", math.nan, fault
+            if isinstance(error, Final):
+                return ("breaker_open" if isinstance(error, BreakerOpen) else "stopped"), math.nan, fault
+            wait = settings.backoff(self.attempt, drawn() if WATCH else random())
+            reason, wait = decide(fault, self.attempt, settings.max_attempts, settings.idempotent, wait, self.end - now)
+        except Exception as problem:  # a rule or a backoff of the user's raised: its bug must not hide this error
+            add_note(error, f"redrive: not tried again: deciding about it raised {type(problem).__name__}: {problem}")
+            return "not_retryable", math.nan, fault
+        if reason is None and breaker is not None and (closed_for := breaker.closed_for(now + wait)):
+            return "breaker_open", wait + closed_for, fault
+        return reason, wait, fault
+
+    def overslept(self, error: Exception) -> None:
+        """The wait took longer than it should have, and the deadline has passed: the last error is raised after all."""
+        self.attempt -= 1
+        self._give_up(error, "timeout", 0.0, self.settings.judge(error), self.clock.monotonic(), None)
+
+    def _give_up(self, error: Exception, reason: Reason, wait: float, fault: Fault, now: float, started: float | None) -> None:
+        assert self.began is not None
+        settings = self.settings
+        if reason == "attempts" and settings.max_attempts == 1:
+            return  # switched off: nothing was spent, and a layer around it may have its say
+        retry_at = None if math.isnan(wait) else self.clock.now() + timedelta(seconds=min(wait, 1e9))
+        if reason == "nested":
+            add_note(error, f"redrive: {settings.operation} did not try again: {WORDS['nested']}")
+        else:
+            elapsed = now - self.began
+            ended = Outcome(self.attempt, elapsed, reason, retry_at, settings.operation, GIVEUPS.next())
+            quiet = self.attempt == 1 and reason in ("not_retryable", "stopped")
+            mark(error, ended, None if quiet else self._story(ended))
+        if wanted(level_of("giveup", reason)):
+            self._record("giveup", error, fault, now, started, reason=reason, retry_at=retry_at)
+
+    def succeeded(self, started: float | None = None) -> None:
+        """The last attempt worked: give back what its retry had cost, and say so."""
+        settings = self.settings
+        if settings.breaker is not None:
+            self.tell_breaker(False)
+        if self.attempt > 1:
+            settings.budget.earn(self.paid)
+            if self.heard:
+                self.recovered(started)
+            return
+        if settings.budget.left < settings.budget.capacity:
+            settings.budget.earn()
+        if wanted_success():
+            self._record("success", None, None, self.clock.monotonic(), started)
+
+    def recovered(self, started: float | None = None) -> None:
+        """Say that it worked after retries."""
+        self._record("recovered", None, None, self.clock.monotonic(), started)
+
+    def tell_breaker(self, failed: bool) -> None:
+        """Let the breaker know how an attempt ended."""
+        breaker = self.settings.breaker
+        if breaker is not None and breaker.record(failed, self.clock.monotonic()):
+            emit("breaker_opened" if failed else "breaker_closed", {"operation": self.settings.operation})
+
+    def _record(
+        self, kind: str, error: Exception | None, fault: Fault | None, now: float, started: float | None, **more: Any
+    ) -> None:
+        settings = self.settings
+        fields: dict[str, Any] = {
+            **settings.fields,
+            "operation": settings.operation,
+            "attempt": self.attempt,
+            "max_attempts": settings.max_attempts,
+            "latency_ms": None if started is None else round((now - started) * 1000, 3),
+            "idempotency_key": _text(key_around(self.outer)),
+            **more,
+        }
+        if error is not None and fault is not None:
+            fields["error"] = _said(error)
+            fields["error_class"] = type(error).__name__
+            fields["retryable"] = fault.retryable
+            fields["http_status"] = fault.status
+        emit(kind, fields)
+
+    def _story(self, ended: Outcome) -> str:
+        times = "1 attempt" if ended.attempts == 1 else f"{ended.attempts} attempts"
+        waits: list[str] = []
+        names: list[str] = []
+        trail = self.trail
+        while trail is not None:
+            trail, wait, kind = trail
+            waits.insert(0, f"{wait:.3g}")
+            names.insert(0, kind.__name__)
+        more = ", …" if self.attempt > SHOWN + 1 else ""
+        waited = f" (waits {', '.join(waits)}{more} s)" if waits else ""
+        others = "" if len(set(names)) < 2 else f"; before it: {', '.join(names)}{more}"
+        return f"redrive: gave up on {ended.layer} after {times} in {ended.elapsed:.3g} s{waited}: {WORDS[ended.reason]}{others}"
+
+
+def drawn() -> float:
+    """A test's own throw of the dice, or a real one."""
+    stage = STAGE.get()
+    return random() if stage is None or stage.draw is None else stage.draw()
+
+
+def _said(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # an error that cannot even say itself is still an error
+        return "(its message cannot be read)"
+
+
+def _text(key: object) -> str | None:
+    return None if key is None else str(key)

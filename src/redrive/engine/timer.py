@@ -1,0 +1,92 @@
+"""Timer: the end of an async attempt. Cancels the task it runs in, and never eats a cancellation of the caller's.
+
+Attempts with the same time-out end in the order in which they began. So those of one event loop and one length stand in a row,
+and one handle of the loop watches its head: a third of the cost of the `call_later` and `cancel` that each attempt would pay.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, Task, TimerHandle, current_task
+from collections import deque
+from time import monotonic
+from typing import Any
+
+SLACK = 100
+"""Timers that are over may stay in the middle of a row until they are so many more than the others: swept out in one go."""
+
+
+class Timer:
+    """One attempt's time-out, without a task or a handle of its own. Belongs to the task that made it."""
+
+    __slots__ = ("_before", "_fired", "_row", "end", "task")
+
+    def __init__(self, row: Row, task: Task[Any], end: float) -> None:
+        self.task: Task[Any] | None = task
+        self.end = end
+        self._before = task.cancelling()
+        self._fired = False
+        self._row = row
+        row.timers.append(self)
+        if row.handle is None:
+            row.watch_from(end)
+
+    def fire(self) -> None:
+        """Its time has come: cancel the attempt."""
+        self._fired = True
+        if self.task is not None:
+            self.task.cancel()
+
+    def stop(self, cancelled: bool) -> bool:
+        """The attempt is over. True: it was cancelled, and by nobody but this timer."""
+        task, self.task = self.task, None
+        if self._fired and task is not None:
+            # Taken back even if the attempt swallowed it. Still above `before`: the caller cancelled too, and that goes on.
+            return task.uncancel() <= self._before and cancelled
+        row = self._row.timers
+        if row and row[-1] is self:
+            row.pop()
+        elif task is not None:
+            self._row.sweep()
+        return False
+
+
+class Row:
+    """The timers of one length in one event loop, in the order of their ends."""
+
+    __slots__ = ("_over", "handle", "loop", "timers")
+
+    def __init__(self, loop: AbstractEventLoop | None) -> None:
+        self.loop = loop
+        self.timers: deque[Timer] = deque()
+        self.handle: TimerHandle | None = None
+        self._over = 0
+
+    def watch_from(self, end: float) -> None:
+        """Look at the head of the row when this moment has come."""
+        assert self.loop is not None
+        self.handle = self.loop.call_later(max(0.0, end - monotonic()), self._look)
+
+    def sweep(self) -> None:
+        """One more is over; take them out when they are many."""
+        self._over += 1
+        if self._over > SLACK + len(self.timers) // 2:
+            alive = [timer for timer in self.timers if timer.task is not None]
+            self.timers.clear()
+            self.timers.extend(alive)
+            self._over = 0
+
+    def _look(self) -> None:
+        now, timers = monotonic(), self.timers
+        while timers and (timers[0].task is None or timers[0].end <= now):
+            timers.popleft().fire()
+        self.handle = None
+        if timers:
+            self.watch_from(timers[0].end)
+
+
+def lone_timer(seconds: float) -> Timer:
+    """A time-out of its own length: what is left until a deadline."""
+    task = current_task()
+    if task is None:
+        raise RuntimeError("an async attempt with a time-out must run in an asyncio task")
+    return Timer(Row(task.get_loop()), task, monotonic() + seconds)

@@ -1,0 +1,138 @@
+"""Every exception of ours. A call that gives up raises the caller's own exception, never one of these.
+
+RedriveError
+├── AttemptTimeout (also TimeoutError)   an attempt ran out of time, or had none left to start
+├── Rejected                             a result was refused by `reject=`; carries it
+├── BreakerOpen                          not called: the breaker is open; carries retry_at
+├── KeyRefused                           an idempotency key says no
+│   ├── KeyBusy                          another caller is at it now; carries retry_at
+│   ├── KeyConflict                      same key, other request
+│   └── KeyFailed                        the first use failed for good; carries the stored error
+├── Dead                                 the job waited for became a dead letter; carries its id
+├── LeaseLost                            somebody else owns this job now
+├── NotAllowed                           an operator's act was refused
+│   └── Drift                            what is to be applied is not what was planned
+└── LedgerError                          the database is not what it should be
+    └── SchemaMismatch                   it is older or newer than this code, or another program's
+
+Raised by your own handlers, to say what they mean (not under RedriveError, so that `except RedriveError` never eats one):
+Again(after=...)   Stop("because")   Blocked("because", until=...)
+
+Misuse is a plain TypeError or ValueError, at decoration where possible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+
+class RedriveError(Exception):
+    """Something that only redrive can say."""
+
+
+class Final(Exception):  # no error of its own, only what four others have in common
+    """What is never tried again in process, whatever `on=` says: a handler's own word, and an open breaker's."""
+
+
+class AttemptTimeout(RedriveError, TimeoutError):
+    """An attempt ran out of time: an async one was cancelled, or one could not start because the deadline had passed."""
+
+
+class Rejected(RedriveError):
+    """A result was refused by `reject=` (or by `attempt.reject()`), and no attempt is left to get a better one."""
+
+    def __init__(self, because: str = "the result was rejected", /, *, result: Any = None) -> None:
+        super().__init__(because)
+        self.result = result
+
+
+class BreakerOpen(RedriveError, Final):
+    """Not called: too many recent calls failed. Never retried; `retry_at` says when a probe is let through."""
+
+    def __init__(self, message: str, /, *, retry_at: datetime) -> None:
+        super().__init__(message)
+        self.retry_at = retry_at
+
+
+class KeyRefused(RedriveError):
+    """An idempotency key says no."""
+
+    def __init__(self, message: str, /, *, key: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class KeyBusy(KeyRefused):
+    """Another caller is working under this key right now; come back at `retry_at`."""
+
+    def __init__(self, message: str, /, *, key: str, retry_at: datetime) -> None:
+        super().__init__(message, key=key)
+        self.retry_at = retry_at
+
+
+class KeyConflict(KeyRefused):
+    """The same key came with another request."""
+
+
+class KeyFailed(KeyRefused):
+    """The first use of this key failed for good; `error` is what was stored of it."""
+
+    def __init__(self, message: str, /, *, key: str, error: dict[str, Any]) -> None:
+        super().__init__(message, key=key)
+        self.error = error
+
+
+class Dead(RedriveError):
+    """The job waited for became a dead letter."""
+
+    def __init__(self, message: str, /, *, dead_id: str, reason: str) -> None:
+        super().__init__(message)
+        self.dead_id = dead_id
+        self.reason = reason
+
+
+class LeaseLost(RedriveError):
+    """Somebody else owns this job now: stop, and settle nothing."""
+
+
+class NotAllowed(RedriveError):
+    """An operator's act was refused."""
+
+
+class Drift(NotAllowed):
+    """What is to be applied is not what was planned: the world has moved on."""
+
+
+class LedgerError(RedriveError):
+    """The ledger's database is not what it should be."""
+
+
+class SchemaMismatch(LedgerError):
+    """The database is older or newer than this code, or belongs to another program."""
+
+
+class Again(Final):  # a handler's word, not an error of ours
+    """Not done, not failed: come back. Costs an attempt unless `free`."""
+
+    def __init__(self, because: str = "", /, *, after: float | timedelta | None = None, free: bool = False) -> None:
+        super().__init__(because)
+        self.after = after
+        self.free = free
+
+
+class Stop(Final):  # a handler's word, not an error of ours
+    """No use trying again: stop now."""
+
+    def __init__(self, because: str, /) -> None:
+        super().__init__(because)
+
+
+class Blocked(Final):  # a handler's word, not an error of ours
+    """Waits for something outside; leaves when `until` has come, or an operator says so."""
+
+    def __init__(self, because: str, /, *, until: datetime | None = None) -> None:
+        super().__init__(because)
+        self.until = until

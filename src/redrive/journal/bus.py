@@ -1,0 +1,99 @@
+"""The bus: who hears records, and what is done when one does not listen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.context import IDS, WATCH, clock_around
+from ..core.lock import LOCK
+from . import log
+from .record import Record, Sink
+from .redaction import redacted
+
+if TYPE_CHECKING:
+    from .background import Background
+
+
+@dataclass(eq=False, slots=True)
+class Subscription:
+    """One sink and how it wants to hear."""
+
+    sink: Sink
+    every: bool
+    background: Background | None = None
+    dropped: int = 0
+
+
+SUBSCRIPTIONS: list[Subscription] = []
+"""Changed under the lock, read without: whoever goes through it takes a copy."""
+_logging = Subscription(log.log, every=False)
+
+
+def subscribe(sink: Sink, /, *, every: bool = False, inline: bool = False) -> Callable[[], None]:
+    """Hear everything in this process; returns the unsubscriber.
+
+    every: also calls that succeed at once (they are not recorded otherwise).
+    inline: call the sink where the work happens. Only for sinks that never wait: others hear from a thread of their own, through
+    a queue that drops and counts when the sink is too slow. Any thread may subscribe; a forked child starts with its own threads.
+    """
+    if not callable(sink):
+        raise TypeError(f"a sink is a function of one Record, not {type(sink).__name__}: {sink!r}")
+    from .background import Background  # noqa: PLC0415  # threads and queues: not before somebody wants them
+
+    background = None if inline else Background(sink)
+    subscription = Subscription(background or sink, every, background)
+    with LOCK:
+        SUBSCRIPTIONS.append(subscription)
+        if every:
+            WATCH.append(subscription)
+
+    def unsubscribe() -> None:
+        with LOCK:
+            if subscription not in SUBSCRIPTIONS:
+                return
+            SUBSCRIPTIONS.remove(subscription)
+            if every:
+                WATCH.remove(subscription)
+        if background is not None:
+            background.close()
+
+    return unsubscribe
+
+
+def flush(timeout: float = 5.0) -> bool:
+    """Wait until the sinks in the background have heard everything so far; False when they have not in time."""
+    queued = [subscription.background for subscription in list(SUBSCRIPTIONS)]
+    flushed = [background.flush(timeout) for background in queued if background is not None]
+    return all(flushed)
+
+
+def dropped() -> int:
+    """How many records were lost so far, because a sink raised or was too slow."""
+    everybody = (*SUBSCRIPTIONS, _logging)
+    slow = [subscription.background for subscription in everybody]
+    return sum(s.dropped for s in everybody) + sum(background.dropped for background in slow if background is not None)
+
+
+def wanted(level: int, /) -> bool:
+    """Whether anybody wants a record of this logging level: asked before one is made."""
+    return bool(SUBSCRIPTIONS) or log.enabled(level)
+
+
+def wanted_success() -> bool:
+    """Whether anybody wants to hear of calls that succeed at once."""
+    return any(subscription.every for subscription in list(SUBSCRIPTIONS))
+
+
+def emit(kind: str, fields: Mapping[str, Any], /) -> None:
+    """Tell everybody, without secrets. Never raises."""
+    named = {**IDS.get(), **{name: value for name, value in fields.items() if value is not None}}
+    record = Record(kind, clock_around().now(), redacted(named))
+    for subscription in (_logging, *SUBSCRIPTIONS):
+        if kind == "success" and not subscription.every:
+            continue
+        try:
+            subscription.sink(record)
+        except Exception:  # whatever a sink does, the work goes on
+            subscription.dropped += 1

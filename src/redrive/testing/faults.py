@@ -1,0 +1,90 @@
+"""Faults to order: make the next attempts of a call fail, without a mock and without patching a name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeAlias
+
+from ..core.context import STAGE, Layer, Stage, clock_around, staged
+from ..engine.retry import Retry
+from ..engine.settings import Settings
+
+Ordered: TypeAlias = BaseException | type[BaseException] | None
+"""What an attempt does: raise this, or (None) go through."""
+Target: TypeAlias = Callable[..., Any] | Retry | str
+
+
+class Injected:
+    """What became of the faults that were ordered."""
+
+    def __init__(self, outcomes: tuple[Ordered, ...]) -> None:
+        self._outcomes = list(outcomes)
+        self.calls = 0
+        """Attempts made in the block, the failed ones included."""
+
+    @property
+    def left(self) -> int:
+        """Faults that nobody has met yet."""
+        return len(self._outcomes)
+
+    def attempt(self) -> None:
+        """One attempt begins; raises where a fault was ordered for it."""
+        self.calls += 1
+        ordered = self._outcomes.pop(0) if self._outcomes else None
+        if ordered is not None:
+            raise ordered
+
+
+@contextmanager
+def inject(target: Target, /, *outcomes: Ordered) -> Iterator[Injected]:
+    """Make the next attempts of `target` fail like this, then work: a retried function, a `Retry`, or an operation's name.
+
+    An exception (or its type) is raised in place of the call; None lets it through. In this context only, as `instant`.
+    """
+    for ordered in outcomes:
+        if ordered is not None and not isinstance(ordered, BaseException) and not _is_exception(ordered):
+            raise TypeError(f"a fault is an exception, its type, or None, not {ordered!r}")
+    matches = _matcher(target)
+    injected = Injected(outcomes)
+    around = STAGE.get()
+
+    def faults(layer: Layer, fn: Callable[..., Any]) -> Callable[..., Any]:
+        inner = fn if around is None or around.faults is None else around.faults(layer, fn)
+        return _failing(inner, injected) if matches(layer) else inner
+
+    with staged(Stage(clock_around(), None if around is None else around.draw, faults)):
+        yield injected
+
+
+def _is_exception(ordered: object) -> bool:
+    return isinstance(ordered, type) and issubclass(ordered, BaseException)
+
+
+def _matcher(target: object) -> Callable[[Layer], bool]:
+    if isinstance(target, str):
+        return lambda layer: layer.operation == target
+    retry = target if isinstance(target, Retry) else getattr(target, "__redrive__", None)
+    if not isinstance(retry, Retry):
+        raise TypeError(f"faults are ordered for a retried function, a Retry or an operation's name, not {target!r}")
+    return lambda layer: layer is retry.settings or (isinstance(layer, Settings) and retry in layer.origins)
+
+
+def _failing(fn: Callable[..., Any], injected: Injected) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(fn):
+
+        @wraps(fn)
+        async def later(*args: Any, **kwargs: Any) -> Any:
+            injected.attempt()
+            return await fn(*args, **kwargs)
+
+        return later
+
+    @wraps(fn)
+    def at_once(*args: Any, **kwargs: Any) -> Any:
+        injected.attempt()
+        return fn(*args, **kwargs)
+
+    return at_once
