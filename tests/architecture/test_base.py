@@ -15,8 +15,7 @@ from tests.architecture.layers import FOREIGN
 BASE = [
     module
     for module in modules()
-    if unit(module) in {"", "errors", "backoff", "core", "journal", "engine"}
-    and module.removeprefix("redrive.") not in FOREIGN
+    if unit(module) in {"", "errors", "backoff", "core", "journal", "engine"} and module.removeprefix("redrive.") not in FOREIGN
 ] + ["redrive.cli"]
 
 
@@ -29,9 +28,22 @@ def bare(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", BASE)
-def test_needs_the_standard_library_only(module: str) -> None:
-    bare("import importlib; importlib.import_module(sys.argv[1])", module)
+IMPORT_ALL = """
+import importlib, traceback
+for module in sys.argv[1:]:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        print(module, traceback.format_exc())
+"""
+
+
+def test_needs_the_standard_library_only() -> None:
+    assert bare(IMPORT_ALL, *BASE) == ""
+
+
+def test_a_foreign_import_would_be_seen() -> None:
+    assert "No module named 'pytest'" in bare(IMPORT_ALL, "pytest")
 
 
 WATCH = """

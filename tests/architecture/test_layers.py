@@ -66,10 +66,7 @@ def test_core_is_pure() -> None:
 
 def test_no_exception_outlives_its_use() -> None:
     used = {
-        (module, name.partition(".")[0])
-        for module in MODULES
-        if unit(module) == "core"
-        for name, _ in imports(module, MODULES)
+        (module, name.partition(".")[0]) for module in MODULES if unit(module) == "core" for name, _ in imports(module, MODULES)
     }
     left = {pair for pair in ALLOWED_IN_CORE if pair[0] in MODULES} - used
     assert not left, f"take these out of ALLOWED_IN_CORE: {sorted(left)}"

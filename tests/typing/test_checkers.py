@@ -14,9 +14,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PROGRAMS = sorted(
-    path for path in HERE.glob("*.py") if path.name != "__init__.py" and not path.name.startswith("test_")
-)
+PROGRAMS = sorted(path for path in HERE.glob("*.py") if path.name != "__init__.py" and not path.name.startswith("test_"))
 
 MYPY = [sys.executable, "-m", "mypy"]
 PYRIGHT = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
