@@ -1,0 +1,32 @@
+"""LLM calls. The SDK has retries of its own: let exactly one layer have them."""
+
+import openai
+from pydantic import BaseModel, ValidationError
+
+from redrive import RetryPolicy, current, retry
+
+
+class Summary(BaseModel):
+    title: str
+    points: list[str]
+
+
+policy = RetryPolicy(max_attempts=4, backoff_base=1, backoff_max=30, timeout=90)
+client = openai.OpenAI(api_key="…", max_retries=0)
+
+
+@retry(policy, budget="openai", attempt_timeout=40)
+def summarise(text: str) -> Summary:
+    reply = client.chat.completions.create(
+        model="gpt-x", messages=[{"role": "user", "content": text}], timeout=current().remaining
+    )
+    return Summary.model_validate_json(reply.choices[0].message.content or "")  # a bad shape is not retried
+
+
+again = retry(policy, on=ValidationError, operation="summary.shape")  # unless you say that it is worth one more try
+forgetful = openai.AsyncOpenAI(api_key="…")  # 3 requests of its own: ours sees that they were spent, and makes no 12
+
+
+@retry(policy)
+async def embed(text: str) -> list[float]:
+    return (await forgetful.embeddings.create(model="e", input=text)).data[0].embedding

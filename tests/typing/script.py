@@ -1,0 +1,17 @@
+"""A script that fetches exchange rates with requests."""
+
+import requests
+
+from redrive import current, retry
+
+
+@retry
+def rates(day: str) -> dict[str, float]:
+    reply = requests.get(f"https://rates.example.com/{day}", timeout=current().remaining)
+    reply.raise_for_status()
+    found: dict[str, float] = reply.json()
+    return found
+
+
+if __name__ == "__main__":
+    print(rates("2026-01-01"))
