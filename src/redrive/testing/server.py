@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -149,6 +149,20 @@ def refused() -> Iterator[str]:
     with socket.socket() as bound:  # bound but not listening: nobody else can take the port
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+@contextmanager
+def unreachable() -> Iterator[str]:
+    """The address of a port on which connecting takes for ever, as long as the block lasts. Linux only."""
+    with ExitStack() as sockets:
+        full = sockets.enter_context(socket.socket())
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(3):  # nobody accepts these, and there is no room for more
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        yield f"http://127.0.0.1:{full.getsockname()[1]}"
 
 
 def _answers(script: tuple[Step, ...]) -> list[Answer]:

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from redrive.testing.server import Answer, FaultServer, Step, refused
+from redrive.testing.server import Answer, FaultServer, Step, refused, unreachable
 
 
 def get(url: str, *, method: str = "GET", body: bytes | None = None, timeout: float = 5) -> tuple[int, bytes]:
@@ -131,6 +131,12 @@ def test_refused_is_refused() -> None:
     with refused() as url, pytest.raises(urllib.error.URLError) as caught:
         urllib.request.urlopen(url)
     assert isinstance(caught.value.reason, ConnectionRefusedError)
+
+
+def test_unreachable_never_connects() -> None:
+    with unreachable() as url, pytest.raises(urllib.error.URLError) as caught:
+        urllib.request.urlopen(url, timeout=0.2)
+    assert isinstance(caught.value.reason, TimeoutError)
 
 
 def test_the_address_of_a_server_that_was_not_started_is_an_error() -> None:

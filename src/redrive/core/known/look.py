@@ -104,8 +104,8 @@ def spent(fault: Fault, layer: str) -> Fault:
 
 def frames(error: BaseException | None) -> Iterator[FrameType]:
     """The frames that an error passed through, the outermost first."""
-    step: TracebackType | None = read(error, "__traceback__")
-    while step is not None:
+    step = read(error, "__traceback__")
+    while isinstance(step, TracebackType):
         yield step.tb_frame
         step = step.tb_next
 

@@ -32,5 +32,5 @@ KNOWN: dict[str, Entry] = {
         ("redrive.BreakerOpen", "redrive.KeyRefused", "redrive.Dead", "redrive.LeaseLost", "redrive.NotAllowed"),
         PERMANENT,
     ),
-    **dict.fromkeys(("redrive.LedgerError", "redrive.Stop", "redrive.Blocked"), PERMANENT),
+    **dict.fromkeys(("redrive.LedgerError", "redrive.Final"), PERMANENT),
 }

@@ -1,0 +1,92 @@
+"""HTTP clients, each as a function that gets a URL and raises that library's own errors."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.error
+import urllib.request
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import aiohttp
+import httpx
+import httpx2
+import requests
+import urllib3
+
+from redrive.core.classify import classify
+from redrive.core.fault import Fault
+
+LIMIT = 0.3
+Get: TypeAlias = Callable[[str], object]
+
+
+def raised(work: Callable[[], object]) -> tuple[Exception, Fault]:
+    """The error that this raises, and what the classifier says of it while it is being handled, as the engine asks."""
+    try:
+        work()
+    except Exception as error:
+        return error, classify(error)
+    raise AssertionError("nothing was raised")
+
+
+def google_api() -> tuple[Any, Any]:
+    """google.api_core's exceptions and retry. It warns at import where grpcio-status is missing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImportWarning)
+        from google.api_core import exceptions, retry
+    return exceptions, retry
+
+
+def with_httpx(url: str) -> object:
+    return httpx.get(url, timeout=LIMIT).raise_for_status()
+
+
+def with_httpx2(url: str) -> object:
+    return httpx2.get(url, timeout=LIMIT).raise_for_status()
+
+
+def with_async_httpx(url: str) -> object:
+    async def get() -> object:
+        async with httpx.AsyncClient(timeout=LIMIT) as client:
+            return (await client.get(url)).raise_for_status()
+
+    return asyncio.run(get())
+
+
+def with_requests(url: str) -> object:
+    with requests.get(url, timeout=LIMIT) as response:
+        response.raise_for_status()
+        return response.content
+
+
+def with_aiohttp(url: str) -> object:
+    limits = aiohttp.ClientTimeout(sock_connect=LIMIT, sock_read=LIMIT)
+
+    async def get() -> object:
+        async with aiohttp.ClientSession(timeout=limits) as session, session.get(url) as response:
+            response.raise_for_status()
+            return await response.read()
+
+    return asyncio.run(get())
+
+
+def with_urllib(url: str) -> object:
+    try:
+        with urllib.request.urlopen(url, timeout=LIMIT) as response:
+            return response.read()
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise
+
+
+def with_urllib3(url: str) -> object:
+    """Raises no error for a status: for what happens on the way only."""
+    with urllib3.PoolManager(retries=False, timeout=LIMIT) as pool:
+        return pool.request("GET", url)
+
+
+CLIENTS: list[Get] = [with_httpx, with_httpx2, with_async_httpx, with_requests, with_aiohttp, with_urllib]
+"""Those that raise for a status too."""
+EVERY_CLIENT: list[Get] = [*CLIENTS, with_urllib3]

@@ -1,0 +1,234 @@
+"""Layers that have retried already: what they raise is marked as spent, and only then. A server counts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anthropic
+import boto3
+import openai
+import pytest
+import redis
+import requests
+import stamina
+import tenacity
+import urllib3
+from azure.core import PipelineClient
+from azure.core.pipeline.policies import RetryPolicy
+from azure.core.pipeline.transport import RequestsTransport
+from azure.core.rest import HttpRequest
+from azure.storage.blob import BlobClient
+from botocore.config import Config
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from redrive.core.fault import Fault
+from redrive.testing.server import Answer, FaultServer, Step, refused
+from tests.acceptance.classify.clients import google_api, raised
+
+pytestmark = pytest.mark.req("C-7")
+times = pytest.mark.parametrize("retries", [0, 2])
+
+
+def session(**settings: Any) -> requests.Session:
+    client = requests.Session()
+    client.mount("http://", requests.adapters.HTTPAdapter(max_retries=urllib3.Retry(**settings)))
+    return client
+
+
+@times
+@pytest.mark.parametrize(("step", "kind"), [("reset", "transient"), ("hang", "timeout")])
+def test_requests_that_retries_on_its_way(retries: int, step: Step, kind: str) -> None:
+    with FaultServer(step) as server, session(total=retries) as client:
+        fault = raised(lambda: client.get(server.url, timeout=0.2))[1]
+        assert (fault.kind, fault.spent) == (kind, "urllib3" if retries else None)
+        assert server.count == 1 + retries
+
+
+def test_plain_requests_says_max_retries_exceeded_but_has_not_retried() -> None:
+    with refused() as url:
+        error, fault = raised(lambda: requests.get(url, timeout=1))
+        assert "Max retries exceeded" in str(error)
+        assert fault == Fault("transient", sent=False)
+
+
+def test_after_retries_nobody_can_say_that_nothing_was_sent() -> None:
+    server = FaultServer("close").start()
+    with session(total=1, backoff_factor=0) as client:
+
+        class Stopping(urllib3.Retry):
+            """The server goes away between the two attempts: the last error is a refusal, but the first attempt arrived."""
+
+            def sleep(self, response: object = None) -> None:
+                server.close()
+
+        client.mount("http://", requests.adapters.HTTPAdapter(max_retries=Stopping(total=1)))
+        fault = raised(lambda: client.get(server.url, timeout=1))[1]
+    assert server.count == 1
+    assert fault == Fault("transient", spent="urllib3")
+
+
+@times
+def test_requests_that_retries_statuses(retries: int) -> None:
+    with FaultServer(503) as server, session(total=retries, status_forcelist=[503]) as client:
+        error, fault = raised(lambda: client.get(server.url))
+        assert isinstance(error, requests.exceptions.RetryError)
+        assert fault == Fault("transient", spent="urllib3" if retries else None, status=503)
+        assert server.count == 1 + retries
+
+
+@times
+def test_requests_that_retries_and_hands_back_the_last_response(retries: int) -> None:
+    with (
+        FaultServer(503) as server,
+        session(total=retries, status_forcelist=[503], raise_on_status=False) as client,
+    ):
+        fault = raised(lambda: client.get(server.url).raise_for_status())[1]
+        assert fault == Fault("transient", spent="urllib3" if retries else None, status=503)
+        assert server.count == 1 + retries
+
+
+def test_a_redirect_is_no_retry() -> None:
+    with FaultServer(Answer(302, {"Location": "/there"}), 503) as server, session(total=5) as client:
+        fault = raised(lambda: client.get(server.url).raise_for_status())[1]
+        assert fault == Fault("transient", status=503)
+        assert server.count == 2
+
+
+@times
+def test_urllib3_itself(retries: int) -> None:
+    with FaultServer("close") as server, urllib3.PoolManager(retries=retries) as pool:
+        error, fault = raised(lambda: pool.request("GET", server.url))
+        assert isinstance(error, urllib3.exceptions.MaxRetryError)
+        assert fault == Fault("transient", spent="urllib3" if retries else None)
+        assert server.count == 1 + retries
+
+
+@times
+def test_tenacity(retries: int) -> None:
+    with FaultServer(503) as server:
+        layer: Any = tenacity.retry(stop=tenacity.stop_after_attempt(1 + retries))
+        error, fault = raised(layer(lambda: requests.get(server.url).raise_for_status()))
+        assert isinstance(error, tenacity.RetryError)
+        assert fault == Fault("transient", spent="tenacity" if retries else None, status=503)
+        assert server.count == 1 + retries
+
+
+def test_tenacity_that_gives_up_on_a_result() -> None:
+    layer: Any = tenacity.retry(stop=tenacity.stop_after_attempt(2), retry=tenacity.retry_if_result(lambda _: True))
+    assert raised(layer(lambda: None))[1] == Fault("transient", spent="tenacity")
+
+
+def test_stamina_raises_the_callers_error_and_leaves_no_trace() -> None:
+    with FaultServer(503) as server:
+        layer = stamina.retry(on=requests.HTTPError, attempts=2, wait_initial=0, wait_jitter=0)
+        assert raised(layer(lambda: requests.get(server.url).raise_for_status()))[1].spent is None
+        assert server.count == 2
+
+
+def s3(url: str, retries: int, mode: str = "standard") -> Any:
+    config = Config(
+        retries={"total_max_attempts": 1 + retries, "mode": mode},
+        s3={"addressing_style": "path"},
+        connect_timeout=0.3,
+        read_timeout=0.3,
+    )
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    return boto3.client("s3", endpoint_url=url, config=config, **keys)
+
+
+@times
+@pytest.mark.parametrize("mode", ["standard", "legacy"])
+@pytest.mark.parametrize(("step", "kind"), [(500, "transient"), ("close", "transient"), ("hang", "timeout")])
+def test_botocore(retries: int, mode: str, step: Step, kind: str) -> None:
+    with FaultServer(step) as server:
+        fault = raised(lambda: s3(server.url, min(retries, 1), mode).get_object(Bucket="b", Key="k"))[1]
+        assert (fault.kind, fault.spent) == (kind, "botocore" if retries else None)
+        assert server.count == 1 + min(retries, 1)
+
+
+@times
+def test_botocore_that_is_refused(retries: int) -> None:
+    with refused() as url:
+        fault = raised(lambda: s3(url, min(retries, 1)).get_object(Bucket="b", Key="k"))[1]
+        assert fault == (Fault("transient", spent="botocore") if retries else Fault("transient", sent=False))
+
+
+def pipeline(url: str, retries: int) -> PipelineClient[Any, Any]:
+    transport = RequestsTransport(connection_timeout=0.3, read_timeout=0.3)
+    policies: Any = [RetryPolicy(retry_total=retries, retry_backoff_factor=0.01)]
+    return PipelineClient(url, policies=policies, transport=transport)
+
+
+@times
+@pytest.mark.parametrize(("step", "kind"), [("reset", "transient"), ("hang", "timeout")])
+def test_azure_core(retries: int, step: Step, kind: str) -> None:
+    with FaultServer(step) as server, pipeline(server.url, retries) as client:
+        fault = raised(lambda: client.send_request(HttpRequest("GET", server.url)))[1]
+        assert fault == Fault(kind, spent="azure-core" if retries else None)  # type: ignore[arg-type]  # spelt above
+        assert server.count == 1 + retries
+
+
+@times
+@pytest.mark.parametrize("step", [500, "reset"])
+def test_azure_storage(retries: int, step: Step) -> None:
+    waits = {"initial_backoff": 0, "increment_base": 0, "random_jitter_range": 0}
+    limits = dict.fromkeys(("retry_total", "retry_connect", "retry_read", "retry_status"), retries)
+    blob: Any = BlobClient
+    with (
+        FaultServer(step) as server,
+        blob(f"{server.url}/account", container_name="some", blob_name="b", **waits, **limits) as client,
+    ):
+        fault = raised(lambda: client.download_blob().readall())[1]
+        assert (fault.kind, fault.spent) == ("transient", "azure-core" if retries else None)
+        assert server.count == 1 + retries
+
+
+def test_google_api_core() -> None:
+    exceptions, retry = google_api()
+
+    def call() -> None:
+        raise exceptions.from_http_response(requests.get(server.url))
+
+    with FaultServer(503) as server:
+        error, fault = raised(retry.Retry(initial=0.01, maximum=0.01, timeout=0.1)(call))
+        assert isinstance(error, exceptions.RetryError)
+        assert fault == Fault("transient", spent="google-api-core", status=503)
+        assert server.count > 1
+
+
+def ask_openai(url: str, retries: int) -> object:
+    with openai.OpenAI(base_url=url, api_key="k", max_retries=retries, timeout=0.5) as client:
+        return client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hello"}])
+
+
+def ask_anthropic(url: str, retries: int) -> object:
+    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=retries, timeout=0.5) as client:
+        return client.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "hello"}])
+
+
+@times
+@pytest.mark.req("C-5")
+@pytest.mark.parametrize(("ask", "library"), [(ask_openai, "openai"), (ask_anthropic, "anthropic")])
+@pytest.mark.parametrize("step", [Answer(500, {"retry-after-ms": "10"}), "reset"], ids=["500", "reset"])
+def test_llm_clients(retries: int, ask: Any, library: str, step: Step) -> None:
+    with FaultServer(step) as server:
+        fault = raised(lambda: ask(server.url, min(retries, 1)))[1]
+        assert (fault.kind, fault.spent) == ("transient", library if retries else None)
+        assert server.count == 1 + min(retries, 1)
+
+
+@times
+def test_redis_retries_by_itself_since_version_6(retries: int) -> None:
+    with refused() as url:
+        client = redis.Redis(port=int(url.rpartition(":")[2]), retry=Retry(NoBackoff(), retries))
+        fault = raised(client.ping)[1]
+        assert fault == (Fault("transient", spent="redis") if retries else Fault("transient", sent=False))
+        client.close()
+
+
+def test_json_is_not_needed_to_see_a_retry() -> None:
+    """The header is on the request: a body that cannot be read hides nothing."""
+    with FaultServer(Answer(500, {"retry-after-ms": "1"}, json.dumps([1]).encode())) as server:
+        assert raised(lambda: ask_openai(server.url, 1))[1].spent == "openai"
