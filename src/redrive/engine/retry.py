@@ -50,6 +50,8 @@ class Retry:
         """As a decorator: `def`, `async def`, methods, generators (their opening only). The type is kept as it was."""
         if isinstance(fn, (classmethod, staticmethod)):
             return type(fn)(self(fn.__func__))
+        if isinstance(fn, type):
+            raise TypeError(f"retry decorates functions; {fn.__name__} is a class: decorate the method that may fail")
         settings = self._for(fn)
         wrapper = _maker(fn)(settings, fn)
         update_wrapper(wrapper, fn)
@@ -202,8 +204,6 @@ def _maker(fn: Callable[..., Any]) -> Callable[[Settings, Callable[..., Any]], C
 
 
 def _check(fn: object) -> None:
-    if isinstance(fn, type):
-        raise TypeError(f"retry is for functions; {fn.__name__} is a class: decorate the method that may fail")
     if not callable(fn):
         hint = ": give the function, not what it returned" if hasattr(fn, "__await__") else ""
         raise TypeError(f"retry is for functions and RetryPolicy objects, not {type(fn).__name__} {fn!r}{hint}")

@@ -1,0 +1,41 @@
+"""Three layers that each try three times: 27 calls where nobody looks, 3 here."""
+
+from __future__ import annotations
+
+from redrive import RetryPolicy, outcome, retry
+
+three = retry(RetryPolicy(max_attempts=3, backoff_base=0, jitter=0))
+calls = 0
+
+
+@three
+def query() -> None:
+    """The bottom: always refused."""
+    global calls
+    calls += 1
+    raise ConnectionRefusedError("nobody there")
+
+
+@three
+def repository() -> None:
+    """The middle."""
+    query()
+
+
+@three
+def handler() -> None:
+    """The top."""
+    repository()
+
+
+def main() -> None:
+    try:
+        handler()
+    except ConnectionRefusedError as error:
+        ended = outcome(error)
+        print(f"{calls} calls; {ended and ended.layer} spent them")
+        print(*error.__notes__, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
