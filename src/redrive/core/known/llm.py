@@ -85,7 +85,6 @@ _FINAL = (
     "LengthFinishReasonError",
     "ContentFilterFinishReasonError",
     "CredentialsError",
-    "EnforcedSpendLimitReachedError",
 )
 KNOWN: dict[str, Entry] = {
     **{f"{library}.{name}": _counted(entry, library) for library in ("openai", "anthropic") for name, entry in _ERRORS.items()},

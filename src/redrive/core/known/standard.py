@@ -7,6 +7,7 @@ import re
 
 from ..fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
 from ..retry_after import retry_after
+from .arrow import in_words
 from .look import NEVER_SENT, NEVER_SENT_PERMANENT, TIMEOUT, Entry, Look, read, whole, worst, wrapping
 from .status import by_status
 
@@ -28,7 +29,6 @@ MISCONFIGURED = re.compile(
     "|NO_SHARED_CIPHER|UNRECOGNIZED_NAME|HTTPS?_(PROXY_)?REQUEST"
 )
 """Reasons of TLS errors that no further attempt can change."""
-_ARROW_STATUS = re.compile(r"AWS Error .*HTTP status (\d{3})", re.DOTALL)
 
 
 def _os_error(error: Exception, look: Look) -> Fault:
@@ -42,8 +42,7 @@ def _os_error(error: Exception, look: Look) -> Fault:
         return TRANSIENT
     inner = look.at(read(error, "__cause__"))
     if inner.kind == "unknown" and number is None:
-        found = _ARROW_STATUS.search(str(error))
-        return by_status(int(found[1])) if found else UNKNOWN
+        return in_words(str(error))
     return inner
 
 

@@ -1,0 +1,215 @@
+"""botocore, s3fs, pyarrow, azure-core and google-api-core against a server that answers as theirs do when they fail."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import boto3
+import pytest
+import requests
+from azure.core import PipelineClient
+from azure.core.pipeline.transport import RequestsTransport
+from azure.core.rest import HttpRequest
+from azure.storage.blob import BlobClient
+from botocore.config import Config
+
+from redrive.core.fault import Fault
+from redrive.testing.server import Answer, FaultServer, Step, refused, unreachable
+from tests.acceptance.classify.clients import google_api, raised
+
+pytestmark = pytest.mark.req("C-3")
+KEYS = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+
+
+def aws(url: str, service: str = "s3") -> Any:
+    once = Config(retries={"total_max_attempts": 1}, connect_timeout=0.3, read_timeout=0.3)
+    return boto3.client(service, endpoint_url=url, config=once, **KEYS)
+
+
+def s3_failure(status: int, code: str, **headers: str) -> Answer:
+    return Answer(status, headers, f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (s3_failure(503, "SlowDown"), Fault("throttled", status=503)),
+        (s3_failure(503, "ServiceUnavailable"), Fault("transient", status=503)),
+        (s3_failure(500, "InternalError"), Fault("transient", status=500)),
+        (s3_failure(400, "RequestTimeout"), Fault("timeout", status=400)),
+        (s3_failure(404, "NoSuchKey"), Fault("permanent", status=404)),
+        (s3_failure(403, "AccessDenied"), Fault("permanent", status=403)),
+        (s3_failure(412, "PreconditionFailed"), Fault("permanent", status=412)),
+        (Answer(503, {"Retry-After": "3"}), Fault("throttled", 3.0, status=503)),
+    ],
+    ids=str,
+)
+def test_s3(answer: Answer, fault: Fault) -> None:
+    with FaultServer(answer) as server:
+        assert raised(lambda: aws(server.url).get_object(Bucket="b", Key="k"))[1] == fault
+
+
+def test_dynamodb_throttles_with_a_400() -> None:
+    body = b'{"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "slow"}'
+    with FaultServer(Answer(400, {"content-type": "application/x-amz-json-1.0"}, body)) as server:
+        call = aws(server.url, "dynamodb").get_item
+        assert raised(lambda: call(TableName="t", Key={"k": {"S": "1"}}))[1] == Fault("throttled", status=400)
+
+
+@pytest.mark.req("C-10")
+def test_the_connection_of_botocore() -> None:
+    def get(url: str) -> Fault:
+        def read() -> object:
+            return aws(url).get_object(Bucket="b", Key="k")["Body"].read()
+
+        return raised(read)[1]
+
+    with FaultServer("reset", "hang", Answer(body=b"half", trouble="cut")) as server:
+        assert get(server.url) == Fault("transient")
+        assert get(server.url) == Fault("timeout")
+        assert get(server.url) == Fault("transient")
+    with refused() as url:
+        assert get(url) == Fault("transient", sent=False)
+    with unreachable() as url:
+        assert get(url) == Fault("timeout", sent=False)
+
+
+def test_parameters_that_botocore_refuses_are_permanent() -> None:
+    assert raised(lambda: aws("http://127.0.0.1:1").get_object(Bucket="b"))[1] == Fault("permanent")
+
+
+def test_a_failed_upload_means_what_is_behind_it(tmp_path: Any) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    with FaultServer(s3_failure(503, "SlowDown")) as server:
+        fault = raised(lambda: aws(server.url).upload_file(str(tmp_path / "file"), "b", "k"))[1]
+        assert fault == Fault("throttled", status=503)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [(s3_failure(503, "SlowDown"), "throttled"), (s3_failure(500, "InternalError"), "transient"), (403, "permanent")],
+    ids=str,
+)
+def test_s3fs_hides_botocores_error_behind_an_oserror(answer: Any, kind: str) -> None:
+    import s3fs
+
+    with FaultServer(answer) as server:
+        files = s3fs.S3FileSystem(
+            key="a",
+            secret="b",
+            endpoint_url=server.url,
+            config_kwargs={"retries": {"total_max_attempts": 1}},
+            skip_instance_cache=True,
+        )
+        files.retries = 1
+        error, fault = raised(lambda: files.ls("bucket"))
+        assert isinstance(error, OSError)
+        assert fault.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("step", "fault"),
+    [
+        (503, Fault("transient", status=503)),
+        (429, Fault("throttled", status=429)),
+        (403, Fault("permanent")),
+        (s3_failure(503, "SlowDown"), Fault("throttled")),
+        ("reset", Fault("transient")),
+    ],
+    ids=str,
+)
+def test_pyarrow_says_it_in_words_only(step: Step, fault: Fault) -> None:
+    from pyarrow import fs
+
+    with FaultServer(step) as server:
+        files = fs.S3FileSystem(
+            access_key="a",
+            secret_key="b",
+            region="us-east-1",
+            scheme="http",
+            endpoint_override=f"127.0.0.1:{server.port}",
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
+        )
+        error, found = raised(lambda: files.get_file_info(fs.FileSelector("bucket")))
+        assert type(error) is OSError
+        assert found == fault
+
+
+def azure(url: str) -> object:
+    transport = RequestsTransport(connection_timeout=0.3, read_timeout=0.3)
+    with PipelineClient[Any, Any](url, policies=[], transport=transport) as client:
+        response = client.send_request(HttpRequest("GET", url))
+        response.raise_for_status()
+        return response.read()
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (Answer(503), Fault("transient", status=503)),
+        (Answer(429, {"x-ms-retry-after-ms": "1500"}), Fault("throttled", 1.5, status=429)),
+        (Answer(429, {"retry-after": "2"}), Fault("throttled", 2.0, status=429)),
+        (Answer(401), Fault("permanent", status=401)),
+        (Answer(404), Fault("permanent", status=404)),
+        (Answer(409), Fault("permanent", status=409)),
+        (Answer(trouble="reset"), Fault("transient")),
+        (Answer(trouble="hang"), Fault("timeout")),
+        (Answer(body=b"half", trouble="cut"), Fault("transient")),
+    ],
+    ids=str,
+)
+def test_azure_core(answer: Answer, fault: Fault) -> None:
+    with FaultServer(answer) as server:
+        assert raised(lambda: azure(server.url))[1] == fault
+
+
+@pytest.mark.req("C-10")
+def test_azure_that_never_sent() -> None:
+    with refused() as url:
+        assert raised(lambda: azure(url))[1] == Fault("transient", sent=False)
+    with unreachable() as url:
+        assert raised(lambda: azure(url))[1] == Fault("timeout", sent=False)
+    assert raised(lambda: azure("http://no-such-host.invalid"))[1] == Fault("transient", sent=False)
+
+
+def test_a_busy_azure_storage_is_throttling() -> None:
+    blob: Any = BlobClient
+    with (
+        FaultServer(Answer(503, {"x-ms-error-code": "ServerBusy"})) as server,
+        blob(f"{server.url}/account", container_name="some", blob_name="b", retry_total=0) as client,
+    ):
+        assert raised(client.get_blob_properties)[1] == Fault("throttled", status=503)
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (Answer(503), Fault("transient", status=503)),
+        (Answer(429, {"Retry-After": "7"}), Fault("throttled", 7.0, status=429)),
+        (Answer(409), Fault("permanent", status=409)),
+        (Answer(404), Fault("permanent", status=404)),
+        (Answer(504), Fault("timeout", status=504)),
+    ],
+    ids=str,
+)
+def test_google_over_rest(answer: Answer, fault: Fault) -> None:
+    exceptions, _ = google_api()
+
+    def call() -> None:
+        raise exceptions.from_http_response(requests.get(server.url))
+
+    with FaultServer(answer) as server:
+        assert raised(call)[1] == fault
+
+
+@pytest.mark.req("R-6")
+def test_google_says_when_to_come_back_in_its_details() -> None:
+    exceptions, _ = google_api()
+    info = importlib.import_module("google.rpc.error_details_pb2").RetryInfo()  # there are no types for it
+    info.retry_delay.FromMilliseconds(2500)
+
+    def call() -> None:
+        raise exceptions.ResourceExhausted("slow down", details=[info])
+
+    assert raised(call)[1] == Fault("throttled", 2.5, status=429)

@@ -1,0 +1,181 @@
+"""Postgres, SQLite and Redis: what real servers and their drivers raise, bare and through SQLAlchemy."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+import redis
+import sqlalchemy as sa
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from redrive.core.fault import Fault
+from redrive.testing.server import refused, unreachable
+from tests.acceptance.classify.clients import raised
+
+pytestmark = pytest.mark.req("C-3")
+ONCE = Retry(NoBackoff(), 0)
+
+
+@pytest.fixture
+def table(postgres_db: str) -> str:
+    with psycopg.connect(postgres_db) as connection:
+        connection.execute("CREATE TABLE t (i int PRIMARY KEY)")
+        connection.execute("INSERT INTO t VALUES (1)")
+    return postgres_db
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("INSERT INTO t VALUES (1)", Fault("permanent")),
+        ("INSERT INTO t VALUES (NULL)", Fault("permanent")),
+        ("SELEC", Fault("permanent")),
+        ("SELECT * FROM nowhere", Fault("permanent")),
+        ("SELECT 1/0", Fault("permanent")),
+        ("SET statement_timeout = 50; SELECT pg_sleep(5)", Fault("timeout")),
+        ("DO $$BEGIN RAISE SQLSTATE '40001'; END$$", Fault("transient")),
+        ("DO $$BEGIN RAISE SQLSTATE '40P01'; END$$", Fault("transient")),
+        ("DO $$BEGIN RAISE SQLSTATE '53200'; END$$", Fault("transient")),
+        ("DO $$BEGIN RAISE SQLSTATE '57P02'; END$$", Fault("transient")),
+        ("DO $$BEGIN RAISE SQLSTATE '58030'; END$$", Fault("transient")),
+        ("DO $$BEGIN RAISE SQLSTATE 'XX000'; END$$", Fault("unknown")),
+    ],
+)
+def test_statements(table: str, statement: str, fault: Fault) -> None:
+    with psycopg.connect(table, autocommit=True) as connection:
+        assert raised(lambda: connection.execute(statement.encode()))[1] == fault
+    engine = sa.create_engine(table.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as wrapped:
+        error, through = raised(lambda: wrapped.exec_driver_sql(statement))
+        assert isinstance(error, sa.exc.DBAPIError)
+        assert through == fault
+    engine.dispose()
+
+
+def test_two_transactions_that_cannot_be_serialised(table: str) -> None:
+    with psycopg.connect(table) as one, psycopg.connect(table) as other:
+        for connection in (one, other):
+            connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+            connection.execute("SELECT sum(i) FROM t")
+        one.execute("INSERT INTO t VALUES (10)")
+        other.execute("INSERT INTO t VALUES (11)")
+        one.commit()
+        assert raised(other.commit)[1] == Fault("transient")
+
+
+def test_a_lock_that_is_taken(table: str) -> None:
+    with psycopg.connect(table) as holder, psycopg.connect(table) as waiter:
+        holder.execute("LOCK TABLE t")
+        assert raised(lambda: waiter.execute("LOCK TABLE t NOWAIT"))[1] == Fault("transient")
+
+
+def test_a_connection_that_an_administrator_cut(table: str) -> None:
+    with psycopg.connect(table, autocommit=True) as admin:
+        victim = psycopg.connect(table)
+        admin.execute("SELECT pg_terminate_backend(%s)", [victim.info.backend_pid])
+        time.sleep(0.1)
+        assert raised(lambda: victim.execute("SELECT 1"))[1] == Fault("transient")
+        assert raised(lambda: victim.execute("SELECT 1"))[1] == Fault("transient")
+        victim.close()
+
+
+@pytest.mark.req("C-10")
+def test_postgres_that_is_not_there() -> None:
+    with refused() as url:
+        port = url.rpartition(":")[2]
+        assert raised(lambda: psycopg.connect(f"host=127.0.0.1 port={port}"))[1] == Fault("transient", sent=False)
+        engine = sa.create_engine(f"postgresql+psycopg://nobody@127.0.0.1:{port}/x")
+        assert raised(engine.connect)[1] == Fault("transient", sent=False)
+    assert raised(lambda: psycopg.connect("host=no-such-host.invalid"))[1] == Fault("transient", sent=False)
+
+
+@pytest.mark.req("C-10")
+def test_postgres_that_does_not_answer() -> None:
+    with unreachable() as url:
+        info = f"host=127.0.0.1 port={url.rpartition(':')[2]} connect_timeout=1"
+        assert raised(lambda: psycopg.connect(info))[1] == Fault("timeout", sent=False)
+
+
+def test_postgres_that_does_not_know_us(postgres: str) -> None:
+    nowhere = urlsplit(postgres)._replace(path="/nowhere").geturl()
+    assert raised(lambda: psycopg.connect(nowhere))[1] == Fault("permanent", sent=False)
+
+
+def test_a_pool_without_a_free_connection(table: str) -> None:
+    url = table.replace("postgresql:", "postgresql+psycopg:")
+    engine = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.1)
+    with engine.connect():
+        assert raised(engine.connect)[1] == Fault("timeout", sent=False)
+    engine.dispose()
+
+
+def test_sqlite_that_is_locked(tmp_path: Path) -> None:
+    file = tmp_path / "some.db"
+    holder, waiter = sqlite3.connect(file, isolation_level=None), sqlite3.connect(file, timeout=0)
+    holder.execute("CREATE TABLE t (i PRIMARY KEY)")
+    holder.execute("BEGIN IMMEDIATE")
+    assert raised(lambda: waiter.execute("INSERT INTO t VALUES (1)"))[1] == Fault("transient")
+    engine = sa.create_engine(f"sqlite:///{file}", connect_args={"timeout": 0})
+    with engine.connect() as connection:
+        assert raised(lambda: connection.exec_driver_sql("INSERT INTO t VALUES (1)"))[1] == Fault("transient")
+    holder.execute("INSERT INTO t VALUES (1)")
+    assert raised(lambda: holder.execute("INSERT INTO t VALUES (1)"))[1] == Fault("permanent")
+    assert raised(lambda: holder.execute("SELECT * FROM nowhere"))[1].kind == "unknown"
+    holder.close()
+    waiter.close()
+    engine.dispose()
+
+
+def client(url: str, **settings: Any) -> redis.Redis:
+    return redis.Redis.from_url(url, retry=ONCE, **settings)
+
+
+def test_redis_answers(redis_url: str) -> None:
+    key = f"classify:{uuid.uuid4()}"
+    with client(redis_url) as connection:
+        connection.set(key, "text", ex=60)
+        assert raised(lambda: connection.lpush(key, 1))[1] == Fault("permanent")
+        assert raised(lambda: connection.evalsha("0" * 40, 0))[1] == Fault("permanent")
+        with client(redis_url) as other, connection.pipeline() as pipe:
+            pipe.watch(key)
+            other.set(key, "changed", ex=60)
+            pipe.multi()
+            pipe.set(key, "lost")
+            assert raised(pipe.execute)[1] == Fault("transient")
+    with client(redis_url, username="nobody", password="wrong") as stranger:
+        assert raised(stranger.ping)[1] == Fault("permanent")
+
+
+def test_redis_that_answers_too_late(redis_url: str) -> None:
+    with client(redis_url, socket_timeout=0.2) as connection:
+        assert raised(lambda: connection.blpop(["classify:never"], timeout=2))[1] == Fault("timeout")
+
+
+@pytest.mark.req("C-10")
+def test_redis_that_is_not_there() -> None:
+    with refused() as url, client(url.replace("http", "redis")) as connection:
+        assert raised(connection.ping)[1] == Fault("transient", sent=False)
+    with unreachable() as url, client(url.replace("http", "redis"), socket_connect_timeout=0.2) as connection:
+        assert raised(connection.ping)[1] == Fault("timeout", sent=False)
+    with client("redis://no-such-host.invalid") as connection:
+        assert raised(connection.ping)[1] == Fault("transient", sent=False)
+
+
+def test_redis_that_cuts_the_connection(redis_url: str) -> None:
+    with client(redis_url) as victim, client(redis_url) as admin:
+        number = victim.client_id()
+        waiting = threading.Timer(0.2, lambda: admin.client_kill_filter(_id=str(number)))
+        waiting.start()
+        with redis.Redis.from_url(redis_url, retry=ONCE, single_connection_client=True) as single:
+            number = single.client_id()
+            assert raised(lambda: single.blpop(["classify:never"], timeout=3))[1] == Fault("transient")
+        waiting.join()

@@ -1,0 +1,152 @@
+"""The openai and anthropic SDKs against a server that answers as theirs do when they fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import anthropic
+import openai
+import pydantic
+import pytest
+
+from redrive.core.fault import Fault
+from redrive.testing.server import Answer, FaultServer, refused
+from tests.acceptance.classify.clients import raised
+
+pytestmark = pytest.mark.req("C-5")
+JSON = {"content-type": "application/json"}
+Ask: TypeAlias = Callable[[str], object]
+
+
+def ask_openai(url: str) -> object:
+    with openai.OpenAI(base_url=url, api_key="k", max_retries=0, timeout=0.3) as client:
+        return client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hello"}])
+
+
+def ask_anthropic(url: str) -> object:
+    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0, timeout=0.3) as client:
+        return client.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "hello"}])
+
+
+by_sdk = pytest.mark.parametrize("ask", [ask_openai, ask_anthropic])
+
+
+def failure(status: int, headers: Mapping[str, str] | None = None, **error: object) -> Answer:
+    return Answer(status, {**JSON, **(headers or {})}, json.dumps({"type": "error", "error": error}).encode())
+
+
+@by_sdk
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "permanent"),
+        (401, "permanent"),
+        (403, "permanent"),
+        (404, "permanent"),
+        (408, "timeout"),
+        (409, "permanent"),
+        (413, "permanent"),
+        (422, "permanent"),
+        (429, "throttled"),
+        (500, "transient"),
+        (501, "permanent"),
+        (502, "transient"),
+        (503, "transient"),
+        (504, "timeout"),
+        (520, "transient"),
+        (529, "throttled"),
+    ],
+)
+def test_statuses(ask: Ask, status: int, kind: str) -> None:
+    with FaultServer(failure(status, message="no")) as server:
+        assert raised(lambda: ask(server.url))[1] == Fault(kind, status=status)  # type: ignore[arg-type]  # spelt above
+
+
+@by_sdk
+@pytest.mark.req("R-6")
+@pytest.mark.parametrize(("name", "text", "seconds"), [("retry-after", "7", 7.0), ("retry-after-ms", "250", 0.25)])
+def test_when_to_come_back(ask: Ask, name: str, text: str, seconds: float) -> None:
+    with FaultServer(failure(429, {name: text}, message="slow down")) as server:
+        assert raised(lambda: ask(server.url))[1] == Fault("throttled", seconds, status=429)
+
+
+@by_sdk
+def test_the_servers_own_word_on_retrying_counts(ask: Ask) -> None:
+    with FaultServer(failure(500, {"x-should-retry": "false"}), failure(409, {"x-should-retry": "true"})) as server:
+        assert raised(lambda: ask(server.url))[1].kind == "permanent"
+        assert raised(lambda: ask(server.url))[1].kind == "transient"
+
+
+@pytest.mark.parametrize(
+    ("ask", "error"),
+    [
+        (ask_openai, {"code": "insufficient_quota", "type": "insufficient_quota"}),
+        (ask_anthropic, {"type": "rate_limit_error", "details": {"error_code": "enforced_spend_limit_reached"}}),
+    ],
+)
+def test_no_money_left_is_permanent_though_it_says_429(ask: Ask, error: dict[str, Any]) -> None:
+    with FaultServer(failure(429, **error, message="pay")) as server:
+        assert raised(lambda: ask(server.url))[1] == Fault("permanent", status=429)
+
+
+@by_sdk
+@pytest.mark.parametrize("code", ["content_policy_violation", "invalid_prompt", "context_length_exceeded"])
+def test_content_that_is_refused_is_permanent(ask: Ask, code: str) -> None:
+    with FaultServer(failure(400, code=code, type="invalid_request_error", message="no")) as server:
+        assert not raised(lambda: ask(server.url))[1].retryable
+
+
+@by_sdk
+def test_an_answer_that_is_no_json_is_permanent(ask: Ask) -> None:
+    with FaultServer(Answer(200, JSON, b"not json")) as server:
+        assert raised(lambda: ask(server.url))[1] == Fault("permanent")
+
+
+def test_an_answer_that_does_not_fit_its_schema_is_permanent() -> None:
+    class Reply(pydantic.BaseModel):
+        price: float
+
+    with FaultServer(Answer(200, JSON, b'{"price": "dear"}')):
+        assert raised(lambda: Reply.model_validate_json('{"price": "dear"}'))[1] == Fault("permanent")
+
+
+@by_sdk
+def test_the_connection(ask: Ask) -> None:
+    with FaultServer("reset", "hang", Answer(200, JSON, b"{", trouble="cut")) as server:
+        assert raised(lambda: ask(server.url))[1] == Fault("transient")
+        assert raised(lambda: ask(server.url))[1] == Fault("timeout")
+        assert raised(lambda: ask(server.url))[1] == Fault("transient")
+    with refused() as url:
+        assert raised(lambda: ask(url))[1] == Fault("transient", sent=False)
+
+
+def stream_openai(url: str) -> object:
+    with openai.OpenAI(base_url=url, api_key="k", max_retries=0, timeout=0.3) as client:
+        return list(client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], stream=True))
+
+
+def stream_anthropic(url: str) -> object:
+    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0, timeout=0.3) as client:
+        said: Any = [{"role": "user", "content": "x"}]
+        return list(client.messages.create(model="m", max_tokens=1, messages=said, stream=True))
+
+
+@pytest.mark.parametrize("stream", [stream_openai, stream_anthropic])
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("overloaded_error", "throttled"),
+        ("rate_limit_error", "throttled"),
+        ("api_error", "transient"),
+        ("timeout_error", "timeout"),
+        ("invalid_request_error", "permanent"),
+        ("insufficient_quota", "permanent"),
+    ],
+)
+def test_an_error_in_the_middle_of_a_stream_comes_after_a_200(stream: Ask, word: str, kind: str) -> None:
+    error = json.dumps({"type": "error", "error": {"type": word, "message": "no"}})
+    answer = Answer(200, {"content-type": "text/event-stream"}, f"event: error\ndata: {error}\n\n".encode())
+    with FaultServer(answer) as server:
+        assert raised(lambda: stream(server.url))[1].kind == kind
