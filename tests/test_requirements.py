@@ -67,7 +67,8 @@ def test_the_list_of_what_is_not_yet_built_only_shrinks() -> None:
 def run(folder: Path, source: str) -> tuple[subprocess.CompletedProcess[str], dict[str, object]]:
     (folder / "test_it.py").write_text("import pytest\n" + source)
     command = [sys.executable, "-m", "pytest", "-p", "tests.requirements", "-p", "no:cacheprovider", "-c", os.devnull]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "REDRIVE_REQUIREMENTS": str(folder / "records")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment["REDRIVE_REQUIREMENTS"] = str(folder / "records")
     done = subprocess.run([*command, "--rootdir", ".", "."], cwd=folder, env=environment, capture_output=True, text=True)
     records = list((folder / "records").glob("*.json"))
     return done, json.loads(records[0].read_text()) if records else {}

@@ -30,7 +30,7 @@ def run(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(TESTS)
     hidden = {"CI", "REDRIVE_TEST_POSTGRES", "REDRIVE_TEST_REDIS"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    environment |= {"PYTHONPATH": str(ROOT)} | variables
+    environment |= {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | variables
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull, "."]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
