@@ -171,11 +171,9 @@ def test_redis_that_is_not_there() -> None:
 
 
 def test_redis_that_cuts_the_connection(redis_url: str) -> None:
-    with client(redis_url) as victim, client(redis_url) as admin:
-        number = victim.client_id()
-        waiting = threading.Timer(0.2, lambda: admin.client_kill_filter(_id=str(number)))
-        waiting.start()
-        with redis.Redis.from_url(redis_url, retry=ONCE, single_connection_client=True) as single:
-            number = single.client_id()
-            assert raised(lambda: single.blpop(["classify:never"], timeout=3))[1] == Fault("transient")
-        waiting.join()
+    with client(redis_url) as admin, client(redis_url, single_connection_client=True) as victim:
+        number = str(victim.client_id())
+        cut = threading.Timer(0.2, lambda: admin.client_kill_filter(_id=number))
+        cut.start()
+        assert raised(lambda: victim.blpop(["classify:never"], timeout=3))[1] == Fault("transient")
+        cut.join()
