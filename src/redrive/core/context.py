@@ -13,7 +13,6 @@ from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from .clock import SYSTEM, Clock
@@ -54,13 +53,19 @@ CELL: ContextVar[Cell | None] = ContextVar("redrive_cell", default=None)
 IDS: ContextVar[Mapping[str, str]] = ContextVar("redrive_ids", default={})  # noqa: B039  # never changed, only replaced
 
 
-@dataclass(frozen=True, slots=True)
+Faults: TypeAlias = Callable[[Layer, Callable[..., Any]], Callable[..., Any]]
+"""From a layer and the function it calls to the function that it is to call instead."""
+
+
 class Stage:
     """A test's own world: its clock, its dice, and the faults it has ordered."""
 
-    clock: Clock
-    draw: Callable[[], float] | None = None
-    faults: Callable[[Layer, Callable[..., Any]], Callable[..., Any]] | None = None
+    __slots__ = ("clock", "draw", "faults")
+
+    def __init__(self, clock: Clock, draw: Callable[[], float] | None = None, faults: Faults | None = None) -> None:
+        self.clock = clock
+        self.draw = draw
+        self.faults = faults
 
 
 STAGE: ContextVar[Stage | None] = ContextVar("redrive_stage", default=None)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from string import Formatter
 from typing import Any, Self, TypeAlias
 
 SHAPE = "<domain>:<user>:<entity>:<operation>:<version>"
@@ -55,12 +54,14 @@ KeyOf: TypeAlias = str | Callable[..., KeyLike]
 """A template over the function's parameters ("billing:{order.user}:{order.id}:charge:v1"), or a function of them."""
 
 
-@dataclass(frozen=True, slots=True)
 class Template:
     """How a function's arguments become its key. Checked when the function is decorated, not at three in the morning."""
 
-    text: str
-    signature: inspect.Signature
+    __slots__ = ("_signature", "text")
+
+    def __init__(self, text: str, signature: inspect.Signature) -> None:
+        self.text = text
+        self._signature = signature
 
     @classmethod
     def over(cls, text: str, fn: Callable[..., Any], /, *, skip: int = 0) -> Self:
@@ -79,14 +80,20 @@ class Template:
 
     def key(self, args: tuple[object, ...], kwargs: Mapping[str, object], /) -> Key:
         """The key of a call with these arguments."""
-        bound = self.signature.bind(*args, **kwargs)
+        bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return Key.parse(_filled(self.text, bound.arguments))
 
 
+def _pieces(text: str) -> Iterable[tuple[str, str | None, str | None, str | None]]:
+    from string import Formatter  # noqa: PLC0415  # only for those who have templates
+
+    return Formatter().parse(text)
+
+
 def _names(text: str) -> list[str]:
     names = []
-    for _, field, spec, conversion in Formatter().parse(text):
+    for _, field, spec, conversion in _pieces(text):
         if field is None:
             continue
         name = field.partition(".")[0]
@@ -98,7 +105,7 @@ def _names(text: str) -> list[str]:
 
 def _filled(text: str, arguments: Mapping[str, Any]) -> str:
     pieces = []
-    for literal, field, _, _ in Formatter().parse(text):
+    for literal, field, _, _ in _pieces(text):
         pieces.append(literal)
         if field is None:
             continue

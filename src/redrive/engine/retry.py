@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
-from ..backoff import Backoff
 from ..core.breaker import Breaker
 from ..core.budget import Budget
 from ..core.fault import Rules
@@ -18,6 +17,7 @@ from .loop import coroutine, plain
 from .settings import Options, Settings
 
 if TYPE_CHECKING:
+    from ..backoff import Backoff
     from .block import Attempts
 
 P = ParamSpec("P")
@@ -76,22 +76,16 @@ class Retry:
         """For a block of code: `for attempt in crm.attempts(): with attempt: ...`"""
         from .block import Attempts  # noqa: PLC0415  # brings asyncio
 
-        settings = self.settings
-        return Attempts(settings if settings.operation else settings.using(None, {"operation": _place()}))
+        return Attempts(self.settings.named(self.operation or _place(), self))
 
     def using(self, policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -> Retry:
         """The same with other options; shares the budget and the breaker."""
-        return Retry(self._known(self.settings.using(policy, options)))
+        settings = self.settings.using(policy, options)
+        return Retry(settings.named(settings.operation, self))
 
     def _for(self, fn: Callable[..., Any]) -> Settings:
         _check(fn)
-        operation = self.settings.operation or _name(fn)
-        return self._known(self.settings.using(None, {"operation": operation}))
-
-    def _known(self, settings: Settings) -> Settings:
-        from dataclasses import replace  # noqa: PLC0415
-
-        return replace(settings, origins=(*self.settings.origins, self))
+        return self.settings.named(self.settings.operation or _name(fn), self)
 
     def __repr__(self) -> str:
         name = f"{self.operation}: " if self.operation else ""
@@ -217,8 +211,10 @@ def _name(fn: Any) -> str:
 
 
 def _place() -> str:
-    """The function that has the block, two frames up from here."""
+    """The function that has the block: the first one up from here that is not of this file."""
     import sys  # noqa: PLC0415
 
-    frame = sys._getframe(2)
+    frame = sys._getframe()
+    while frame.f_globals is globals() and frame.f_back is not None:
+        frame = frame.f_back
     return f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}"

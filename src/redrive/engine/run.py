@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import timedelta
-from random import random
 from time import monotonic
 from typing import Any, TypeAlias
 
 from ..core.clock import SYSTEM, Clock
 from ..core.context import STAGE, WATCH, Scope, key_around
 from ..core.decision import Reason, decide
-from ..core.fault import UNKNOWN, Fault
+from ..core.fault import TRANSIENT, UNKNOWN, Fault
+from ..core.lock import GIL
 from ..errors import BreakerOpen, Final
 from ..journal import log
 from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
@@ -61,23 +62,22 @@ class Run:
         now = monotonic() if self.clock is SYSTEM else self.clock.monotonic()
         if self.began is None:
             self.began = now
-        fault = settings.known.get(type(error))
+        fault, budget = settings.known.get(type(error)), settings.budget
         if fault is not None and attempt < settings.tabled and self.end == inf and GIVEUPS.count == seen:
             # At a glance: a kind of error that needs no look, no deadline, no inner layer. `decide` would say the same.
             reason: Reason | None = None
             wait = settings.waits[attempt]
             if settings.jitter:
-                wait += settings.jitter * (drawn() if WATCH else random())
+                wait += settings.jitter * drawn()
         else:
             reason, wait, fault = self._decided(error, seen, now)
-        if reason is None:
-            paid = settings.budget.take(fault.kind)
-            if paid is not None:
-                self.paid = paid
-            elif not settings.budget.spare(now):
-                reason = "budget"
-        if reason is not None:
-            self._give_up(error, reason, wait, fault, now, started)
+        if reason is None and GIL and fault is TRANSIENT and budget._tokens >= budget.cost:
+            budget._tokens -= budget.cost  # what `take` does in one step, without the call
+            self.paid = budget.cost
+        elif reason is None and (paid := budget.take(fault.kind)) is not None:
+            self.paid = paid
+        elif reason is not None or not budget.spare(now):
+            self._give_up(error, reason or "budget", wait, fault, now, started)
             return None
         self.heard = heard = bool(SUBSCRIPTIONS) or log.enabled(INFO)
         if heard:
@@ -97,7 +97,7 @@ class Run:
                 return "nested", math.nan, fault
             if isinstance(error, Final):
                 return ("breaker_open" if isinstance(error, BreakerOpen) else "stopped"), math.nan, fault
-            wait = settings.backoff(self.attempt, drawn() if WATCH else random())
+            wait = settings.backoff(self.attempt, drawn())
             reason, wait = decide(fault, self.attempt, settings.max_attempts, settings.idempotent, wait, self.end - now)
         except Exception as problem:  # a rule or a backoff of the user's raised: its bug must not hide this error
             add_note(error, f"redrive: not tried again: deciding about it raised {type(problem).__name__}: {problem}")
@@ -188,9 +188,20 @@ class Run:
 
 
 def drawn() -> float:
-    """A test's own throw of the dice, or a real one."""
-    stage = STAGE.get()
-    return random() if stage is None or stage.draw is None else stage.draw()
+    """A throw of the dice, or a test's own."""
+    stage = STAGE.get() if WATCH else None
+    return dice() if stage is None or stage.draw is None else stage.draw()
+
+
+def _first_throw() -> float:
+    global dice  # noqa: PLW0603  # found once
+    from random import random  # noqa: PLC0415  # 2 ms that a program without a single failure need not pay
+
+    dice = random
+    return dice()
+
+
+dice: Callable[[], float] = _first_throw
 
 
 def _said(error: Exception) -> str:

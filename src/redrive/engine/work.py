@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..core.context import Scope, end_of
@@ -14,20 +13,18 @@ from .settings import Settings
 KeyMaker: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], KeyLike | None]
 
 
-@dataclass(frozen=True, slots=True)
 class Limits:
     """The bounds of one function's calls, in seconds; infinite where there is none."""
 
-    attempt: float
-    timeout: float
-    key: KeyMaker
-    special: bool
-    """Whether every attempt needs the whole loop: it has a key, a breaker, or results to look at."""
+    __slots__ = ("attempt", "key", "shortest", "special", "timeout")
 
-    @property
-    def shortest(self) -> float:
-        """The nearest end of a first attempt."""
-        return min(self.attempt, self.timeout)
+    def __init__(self, attempt: float, timeout: float, key: KeyMaker, special: bool) -> None:
+        """special: whether every attempt needs the whole loop: it has a key, a breaker, or results to look at."""
+        self.attempt = attempt
+        self.timeout = timeout
+        self.shortest = min(attempt, timeout)
+        self.key = key
+        self.special = special
 
     def last(self, now: float, outer: Scope | None) -> float:
         """When the last attempt must have started."""

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.context import IDS, WATCH, clock_around
 from ..core.lock import LOCK
 from . import log
-from .record import Record, Sink
-from .redaction import redacted
 
 if TYPE_CHECKING:
     from .background import Background
+    from .record import Sink
 
 
-@dataclass(eq=False, slots=True)
 class Subscription:
     """One sink and how it wants to hear."""
 
-    sink: Sink
-    every: bool
-    background: Background | None = None
-    dropped: int = 0
+    __slots__ = ("background", "dropped", "every", "sink")
+
+    def __init__(self, sink: Sink, every: bool, background: Background | None = None) -> None:
+        self.sink = sink
+        self.every = every
+        self.background = background
+        self.dropped = 0
 
 
 SUBSCRIPTIONS: list[Subscription] = []
@@ -88,6 +88,9 @@ def wanted_success() -> bool:
 
 def emit(kind: str, fields: Mapping[str, Any], /) -> None:
     """Tell everybody, without secrets. Never raises."""
+    from .record import Record  # noqa: PLC0415  # a program in which nothing fails needs neither
+    from .redaction import redacted  # noqa: PLC0415
+
     named = {**IDS.get(), **{name: value for name, value in fields.items() if value is not None}}
     record = Record(kind, clock_around().now(), redacted(named))
     for subscription in (_logging, *SUBSCRIPTIONS):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from .record import Record
+if TYPE_CHECKING:
+    from .record import Record
 
 INFO, WARNING = 20, 30
 
