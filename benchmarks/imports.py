@@ -27,9 +27,7 @@ class Import:
     modules: int
 
 
-def cold(
-    statements: list[str], yardstick: str, effort: Effort, progress: Progress
-) -> tuple[dict[str, Import], dict[str, str]]:
+def cold(statements: list[str], yardstick: str, effort: Effort, progress: Progress) -> tuple[dict[str, Import], dict[str, str]]:
     """What each import statement costs, and why some could not be measured. `yardstick` is one of them."""
     failed: dict[str, str] = {}
     spent: dict[str, list[float]] = {statement: [] for statement in statements}

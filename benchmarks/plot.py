@@ -9,8 +9,9 @@ from typing import Literal
 from benchmarks.interval import number
 from benchmarks.paths import Timings
 from benchmarks.results import YARDSTICK, Results
-from benchmarks.targets import FROM_IMPORT, TARGETS
+from benchmarks.targets import FROM_IMPORT, IMPORT, TARGETS
 
+NAMES = {FROM_IMPORT: "redrive, retry loaded", IMPORT: "redrive, unused yet"}
 Hue = Literal["ours", "peer", "floor"]
 
 WIDTH, COLUMN, LABEL, TOP, LINE, BAR = 1000, 480, 176, 46, 21, 13
@@ -101,9 +102,7 @@ def _draw(panel: Panel) -> str:
         parts.append(f'<rect class="{bar.hue}" x="{LABEL}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2"/>')
         text = f"{number(bar.value)}{panel.unit}"
         # A scrap of the card behind the figure: the line of the target does not cross it.
-        parts.append(
-            f'<rect class="under" x="{LABEL + width + 2:.1f}" y="{y}" width="{8 * len(text)}" height="{BAR}"/>'
-        )
+        parts.append(f'<rect class="under" x="{LABEL + width + 2:.1f}" y="{y}" width="{8 * len(text)}" height="{BAR}"/>')
         parts.append(_text(f"value{strong}", LABEL + width + 5, y + 11, text))
     return "".join(parts)
 
@@ -146,7 +145,7 @@ def _bars(timings: Timings | None, *, limit: bool) -> list[Bar]:
 def _import_bars(results: Results) -> list[Bar]:
     bars = []
     for statement, found in results.imports.items():
-        name = "redrive + retry" if statement == FROM_IMPORT else statement.removeprefix("import ")
+        name = NAMES.get(statement) or statement.removeprefix("import ")
         bars.append(Bar(name, found.milliseconds.median, "ours" if "redrive" in name else "peer"))
     return bars
 

@@ -17,5 +17,5 @@ async def _no_async_sleep(delay: float, result: object = None) -> object:
 
 def remove() -> None:
     """For the whole process; before the libraries are imported, because some take the function by name."""
-    time.sleep = _no_sleep
+    time.sleep = _no_sleep  # type: ignore[assignment]
     asyncio.sleep = _no_async_sleep  # type: ignore[assignment]

@@ -19,7 +19,7 @@ def load() -> Library:
     policy = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
     bounded = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0, timeout=45)
     budget = Budget(capacity=1e9)  # shared by all, and never spent by the failures measured here
-    drained = Budget(capacity=1e9, cost=1e8)
+    drained = Budget(capacity=1e9, cost=1e5, refill=1e-3)
     shared: dict[str, Any] = {"on": ValueError, "budget": budget}
 
     def guarded(fn: Function) -> Function:
@@ -74,7 +74,7 @@ def load() -> Library:
     try:
         below(fail)()
     except ValueError:
-        pass  # two retries' worth of tokens are gone now; successes give back one at a time
+        pass  # two retries' worth of tokens are gone now; successes give back next to nothing
     return Library(
         "redrive",
         "redrive",

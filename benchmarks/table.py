@@ -1,5 +1,6 @@
 """A table, on the terminal and in Markdown."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 WORDS = frozenset(("what", "library", "statement", "verdict", "peers", "why", "error seen"))
@@ -10,7 +11,7 @@ WORDS = frozenset(("what", "library", "statement", "verdict", "peers", "why", "e
 class Table:
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     note: str = ""
 
     def text(self) -> str:
