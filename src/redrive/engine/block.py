@@ -16,7 +16,7 @@ from .gate import admit, late
 from .nesting import GIVEUPS
 from .run import Run
 from .settings import Settings
-from .timer import Timer, lone_timer
+from .timer import LoneTimer
 
 ASYNC_CODE = 0x80 | 0x200  # inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -99,7 +99,7 @@ class Block:
         self._run: Run | None = None
         self._error: Exception | None = None
         self._cell: Token[Cell | None] | None = None
-        self._timer: Timer | None = None
+        self._timer: LoneTimer | None = None
         self._entered = True
         self._seen = 0
         self.in_task = self.done = False
@@ -150,7 +150,7 @@ class Block:
         self._seen = GIVEUPS.count
         self._cell = enter(attempt._scope)
         if self.in_task and self._settings.attempt_timeout is not None:
-            self._timer = lone_timer(self._end() - self._started)
+            self._timer = LoneTimer(self._end() - self._started)
 
     def leave(self, error: BaseException | None) -> bool:
         """The body ended; True when its error is dealt with and the loop goes on."""

@@ -19,7 +19,7 @@ from ..core.context import CELL, STAGE, WATCH, Cell, own_cell, scope_around
 from ..errors import AttemptTimeout
 from .gate import admit, late, refuse
 from .nesting import GIVEUPS
-from .run import Run
+from .run import Run, first_failure
 from .settings import Settings
 from .work import Limits, limits, settled
 
@@ -48,8 +48,8 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
         try:
             result = fn(*args, **kwargs) if kwargs else fn(*args)
         except Exception as error:
-            run = Run(settings, SYSTEM, None, math.inf, None)
-            wait = run.failed(error, seen)
+            run = first_failure(settings, error, seen)
+            wait = run.wait
             if wait is None:
                 raise
             if wait > 0:
@@ -195,8 +195,8 @@ def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Corou
         try:
             result = await (fn(*args, **kwargs) if kwargs else fn(*args))
         except Exception as error:
-            run = Run(settings, SYSTEM, None, math.inf, None)
-            wait = run.failed(error, seen)
+            run = first_failure(settings, error, seen)
+            wait = run.wait
             if wait is None:
                 raise
             await SYSTEM.asleep(wait)
@@ -212,7 +212,7 @@ def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Corou
 def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> Callable[..., Coroutine[Any, Any, Any]]:
     from asyncio import CancelledError, current_task  # noqa: PLC0415  # 45 ms that plain programs must not pay
 
-    from .timer import Row, Timer  # noqa: PLC0415  # the same
+    from .timer import Row, Rows, Timer  # noqa: PLC0415  # the same
 
     again, budget, timeout, limit = (
         _coroutine_again(settings, fn, bounds),
@@ -220,17 +220,18 @@ def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits)
         bounds.timeout,
         bounds.attempt,
     )
-    row = Row(None)
+    rows, latest = Rows(), Row(None)
 
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        nonlocal row
+        nonlocal latest
         cell = cell_around()
         task = current_task()
         if WATCH or task is None or (cell is not None and cell.scope is not None):
             return await again(None, args, kwargs)
         loop = task.get_loop()
+        row = latest  # another thread with a loop of its own may change it at any time
         if row.loop is not loop:
-            row = Row(loop)
+            row = latest = rows.of(loop)
         started = monotonic()
         end = started + limit
         seen = GIVEUPS.count
@@ -270,7 +271,7 @@ def _coroutine_again(
 ) -> Callable[[Run | None, tuple[Any, ...], dict[str, Any]], Coroutine[Any, Any, Any]]:
     from asyncio import CancelledError  # noqa: PLC0415  # 45 ms that plain programs must not pay
 
-    from .timer import lone_timer  # noqa: PLC0415  # the same
+    from .timer import LoneTimer  # noqa: PLC0415  # the same
 
     reject, breaker, timed = settings.reject, settings.breaker, settings.attempt_timeout is not None
 
@@ -286,7 +287,7 @@ def _coroutine_again(
             admit(settings, clock, started, end)
             seen = GIVEUPS.count
             token = set_cell(Cell((end, run.attempt, settings, key, outer), get_ident()))
-            timer = lone_timer(end - started) if timed else None
+            timer = LoneTimer(end - started) if timed else None
             try:
                 try:
                     result = await call(*args, **kwargs)

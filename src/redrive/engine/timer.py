@@ -84,9 +84,49 @@ class Row:
             self.watch_from(timers[0].end)
 
 
-def lone_timer(seconds: float) -> Timer:
-    """A time-out of its own length: what is left until a deadline."""
-    task = current_task()
-    if task is None:
-        raise RuntimeError("an async attempt with a time-out must run in an asyncio task")
-    return Timer(Row(task.get_loop()), task, monotonic() + seconds)
+class Rows:
+    """The rows of one function: one for each event loop that is open. Threads may share it, each with its own loop."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Row] = {}
+
+    def of(self, loop: AbstractEventLoop) -> Row:
+        """The row of this loop, made when first asked for; those of closed loops are forgotten then."""
+        row = self._rows.get(id(loop))
+        if row is not None and row.loop is loop:
+            return row
+        for key, other in list(self._rows.items()):
+            if other.loop is None or other.loop.is_closed():
+                self._rows.pop(key, None)
+        row = self._rows[id(loop)] = Row(loop)
+        return row
+
+
+class LoneTimer:
+    """A time-out of its own length, with a handle of its own: what is left until a deadline. Belongs to the task around."""
+
+    __slots__ = ("_before", "_fired", "_handle", "_task")
+
+    def __init__(self, seconds: float) -> None:
+        task = current_task()
+        if task is None:
+            raise RuntimeError("an async attempt with a time-out must run in an asyncio task")
+        self._before = task.cancelling()
+        self._fired = False
+        self._task: Task[Any] | None = task
+        self._handle: TimerHandle | None = task.get_loop().call_later(max(0.0, seconds), self._fire)
+
+    def _fire(self) -> None:
+        self._fired = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def stop(self, cancelled: bool) -> bool:
+        """The attempt is over. True: it was cancelled, and by nobody but this timer."""
+        task, self._task = self._task, None
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.cancel()  # or the loop would keep it until its time has come
+        return self._fired and task is not None and task.uncancel() <= self._before and cancelled
