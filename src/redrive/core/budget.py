@@ -20,7 +20,7 @@ class Budget:
     Threads and event loops may share one; a forked child goes on with its own copy.
     """
 
-    __slots__ = ("_denied", "_granted_at", "_tokens", "capacity", "cost", "floor", "refill", "throttled_cost")
+    __slots__ = ("_denied", "_granted_at", "_tokens", "capacity", "cost", "floor", "refill", "short", "throttled_cost")
 
     def __init__(
         self,
@@ -43,6 +43,8 @@ class Budget:
         self.refill = number("refill", refill)
         self.floor = number("floor", floor)
         self._tokens = self.capacity
+        self.short = False
+        """Whether a success has anything to fill up: all that a call which succeeds at once looks at."""
         self._granted_at = -math.inf
         self._denied = 0
 
@@ -74,11 +76,13 @@ class Budget:
         if GIL:  # no call between the comparison and the write: one step
             if self._tokens >= cost:
                 self._tokens -= cost
+                self.short = self._tokens < self.capacity
                 return cost
             return None
         with LOCK:
             if self._tokens >= cost:
                 self._tokens -= cost
+                self.short = self._tokens < self.capacity
                 return cost
         return None
 
@@ -98,9 +102,11 @@ class Budget:
             tokens = self.refill
         if GIL:  # no call in between: one step
             self._tokens = self._tokens + tokens if self._tokens + tokens < self.capacity else self.capacity
+            self.short = self._tokens < self.capacity
         else:
             with LOCK:
                 self._tokens = min(self._tokens + tokens, self.capacity)
+                self.short = self._tokens < self.capacity
 
     def __repr__(self) -> str:
         return f"Budget(left={self._tokens:g}, capacity={self.capacity:g})"

@@ -7,6 +7,7 @@ import sys
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Iterator
 from contextvars import Token
+from typing import Self
 
 from ..core.context import STAGE, WATCH, Cell, clock_around, end_of, enter, leave, scope_around
 from ..core.key import Key, KeyLike
@@ -39,7 +40,7 @@ class Attempts:
         return _plain(self._take())
 
     def __aiter__(self) -> AsyncIterator[Attempt]:
-        return _async(self._take())
+        return _AsyncTurns(self._take())
 
     def _take(self) -> Block:
         block, self._block = self._block, None
@@ -56,13 +57,29 @@ def _plain(block: Block) -> Iterator[Attempt]:
             block.clock.sleep(block.wait)
 
 
-async def _async(block: Block) -> AsyncIterator[Attempt]:
-    block.in_task = True
-    while block.goes_on():
-        if not block.fault_was_ordered():
-            yield block.begin()
-        if not block.done:
-            await block.clock.asleep(block.wait)
+class _AsyncTurns:
+    """No async generator: one that a `return` in the body leaves unfinished costs the event loop a task to close it."""
+
+    __slots__ = ("_block", "_waits")
+
+    def __init__(self, block: Block) -> None:
+        block.in_task = True
+        self._block = block
+        self._waits = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Attempt:
+        block = self._block
+        while True:
+            if self._waits and not block.done:
+                await block.clock.asleep(block.wait)
+            self._waits = True
+            if not block.goes_on():
+                raise StopAsyncIteration
+            if not block.fault_was_ordered():
+                return block.begin()
 
 
 class Block:
@@ -125,6 +142,7 @@ class Block:
     def begin(self) -> Attempt:
         """The next attempt, to be entered."""
         self._entered = False
+        self.wait = 0.0
         number = 1 if self._run is None else self._run.attempt
         return Attempt((self._end(), number, self._settings, self._key, self._outer), self)
 
@@ -161,9 +179,12 @@ class Block:
         if timer is not None and timer.stop(isinstance(error, CancelledError)):
             number = 1 if self._run is None else self._run.attempt
             overdue = AttemptTimeout(late(self._settings, number, self._end() - self._started))
-            if self._failed(overdue):
-                return True
-            raise overdue from None
+            try:
+                if self._failed(overdue):
+                    return True
+                raise overdue from None
+            finally:
+                del overdue, error  # their tracebacks know this frame
         if error is None:
             self._succeeded()
             return False

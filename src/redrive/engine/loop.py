@@ -57,7 +57,7 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
         else:
             if type(result) is not usual:
                 usual = settled(result, settings)
-            if budget._tokens < budget.capacity:
+            if budget.short:
                 budget.earn()
             return result
         while True:
@@ -114,7 +114,7 @@ def _plain_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> 
         else:
             if type(result) is not usual:
                 usual = settled(result, settings)
-            if budget._tokens < budget.capacity:
+            if budget.short:
                 budget.earn()
             return result
         finally:
@@ -201,7 +201,7 @@ def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Corou
                 raise
             await SYSTEM.asleep(wait)
         else:
-            if budget._tokens < budget.capacity:
+            if budget.short:
                 budget.earn()
             return result
         return await again(run, args, kwargs)
@@ -258,7 +258,7 @@ def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits)
                 run.overslept(error)
                 raise
         else:
-            if budget._tokens < budget.capacity:
+            if budget.short:
                 budget.earn()
             return result
         return await again(run, args, kwargs)

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 from ..core.clock import SYSTEM, Clock
 from ..core.context import STAGE, WATCH, Scope, key_around
 from ..core.decision import Reason, decide
-from ..core.fault import TRANSIENT, UNKNOWN, Fault
-from ..core.lock import GIL
+from ..core.fault import UNKNOWN, Fault
 from ..errors import BreakerOpen, Final
 from ..journal import log
 from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
@@ -41,7 +40,7 @@ WORDS: dict[Reason, str] = {
 class Run:
     """One call's attempts so far. Belongs to that call alone; made when its first attempt has failed, or needs a clock."""
 
-    __slots__ = ("attempt", "began", "clock", "end", "heard", "outer", "paid", "settings", "trail")
+    __slots__ = ("attempt", "began", "clock", "end", "heard", "outer", "paid", "settings", "trail", "wait")
 
     def __init__(self, settings: Settings, clock: Clock, began: float | None, end: float, outer: Scope | None) -> None:
         self.settings = settings
@@ -51,40 +50,33 @@ class Run:
         self.outer = outer
         self.attempt = 1
         self.paid = 0.0
+        self.heard = False
         self.trail: Trail | None = None
+        self.wait: float | None = None
 
     def failed(self, error: Exception, seen: int, started: float | None = None) -> float | None:
         """Seconds to wait before the next attempt, or None: the error is to be raised, and says why.
 
         seen: how many give-ups there had been when the attempt began. started: when it began, where that is known.
         """
-        settings, attempt = self.settings, self.attempt
-        now = monotonic() if self.clock is SYSTEM else self.clock.monotonic()
+        settings, now = self.settings, self.clock.monotonic()
         if self.began is None:
             self.began = now
-        fault, budget = settings.known.get(type(error)), settings.budget
-        if fault is not None and attempt < settings.tabled and self.end == inf and GIVEUPS.count == seen:
-            # At a glance: a kind of error that needs no look, no deadline, no inner layer. `decide` would say the same.
-            reason: Reason | None = None
-            wait = settings.waits[attempt]
-            if settings.jitter:
-                wait += settings.jitter * drawn()
-        else:
-            reason, wait, fault = self._decided(error, seen, now)
-        if reason is None and GIL and fault is TRANSIENT and budget._tokens >= budget.cost:
-            budget._tokens -= budget.cost  # what `take` does in one step, without the call
-            self.paid = budget.cost
-        elif reason is None and (paid := budget.take(fault.kind)) is not None:
-            self.paid = paid
-        elif reason is not None or not budget.spare(now):
-            self._give_up(error, reason or "budget", wait, fault, now, started)
+        reason, wait, fault = self._decided(error, seen, now)
+        if reason is None:
+            paid = settings.budget.take(fault.kind)
+            if paid is None and not settings.budget.spare(now):
+                reason = "budget"
+            self.paid = paid or 0.0
+        if reason is not None:
+            self._give_up(error, reason, wait, fault, now, started)
             return None
-        self.heard = heard = bool(SUBSCRIPTIONS) or log.enabled(INFO)
-        if heard:
+        self.heard = wanted(INFO)
+        if self.heard:
             self._record("retry", error, fault, now, started, wait=wait)
-        if attempt <= SHOWN:
+        if self.attempt <= SHOWN:
             self.trail = (self.trail, wait, type(error))
-        self.attempt = attempt + 1
+        self.attempt += 1
         return wait
 
     def _decided(self, error: Exception, seen: int, now: float) -> tuple[Reason | None, float, Fault]:
@@ -137,7 +129,7 @@ class Run:
             if self.heard:
                 self.recovered(started)
             return
-        if settings.budget.left < settings.budget.capacity:
+        if settings.budget.short:
             settings.budget.earn()
         if wanted_success():
             self._record("success", None, None, self.clock.monotonic(), started)
@@ -185,6 +177,39 @@ class Run:
         waited = f" (waits {', '.join(waits)}{more} s)" if waits else ""
         others = "" if len(set(names)) < 2 else f"; before it: {', '.join(names)}{more}"
         return f"redrive: gave up on {ended.layer} after {times} in {ended.elapsed:.3g} s{waited}: {WORDS[ended.reason]}{others}"
+
+
+def first_failure(settings: Settings, error: Exception, seen: int) -> Run:
+    """A run whose first attempt failed, without a time limit; its `wait` says what `failed` would.
+
+    At a glance, and in one frame, where nothing is in question: a kind of error that needs no look, no inner layer, a budget
+    that has enough. Most of what one retry costs beside the two calls is made here.
+    """
+    run = _new(Run)
+    run.settings = settings
+    run.clock = SYSTEM
+    run.began = now = monotonic()
+    run.end = inf
+    run.outer = None
+    run.attempt = 1
+    run.trail = None
+    fault = settings.known.get(type(error))
+    if fault is not None and settings.tabled > 1 and GIVEUPS.count == seen:
+        paid = settings.budget.take(fault.kind)
+        if paid is not None:
+            run.paid = paid
+            run.wait = wait = settings.waits[1] + settings.jitter * drawn() if settings.jitter else settings.waits[1]
+            run.heard = heard = bool(SUBSCRIPTIONS) or log.enabled(INFO)
+            if heard:
+                run._record("retry", error, fault, now, None, wait=wait)
+            run.trail = (None, wait, type(error))
+            run.attempt = 2
+            return run
+    run.wait = run.failed(error, seen)
+    return run
+
+
+_new = Run.__new__
 
 
 def drawn() -> float:

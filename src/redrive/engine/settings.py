@@ -69,7 +69,7 @@ class Settings:
     waits: tuple[float, ...] = field(init=False, repr=False)
     """The policy's waits by attempt, before jitter, worked out beforehand: `[0]` is not used."""
     tabled: int = field(init=False, repr=False)
-    """Attempts below this one need no decision of their own, if the error needs none."""
+    """Attempts below this one need no decision of their own, if the error needs none; 0 where each one does."""
     jitter: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,12 @@
+"""Stored values: from a Python value to JSON and back, by its annotation. What cannot be stored is refused at decoration.
+
+JSON types, dataclasses, enums, dates, Decimal, UUID, bytes, lists, tuples, sets, dicts, unions, TypedDict and NamedTuple;
+pydantic, attrs and msgspec classes where they are used. Codecs are immutable: anything may share one.
+"""
+
+from __future__ import annotations
+
+from .codec import Codec, codec
+from .text import from_bytes, to_bytes
+
+__all__ = ["Codec", "codec", "from_bytes", "to_bytes"]

@@ -1,0 +1,132 @@
+"""Classes with named fields: dataclasses, TypedDict, NamedTuple; pydantic, attrs and msgspec where they are used."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .codec import Codec
+
+Of = Callable[[Any], "Codec"]
+
+
+class Record:
+    """A class whose fields are stored by name, each by its own annotation."""
+
+    def __init__(self, kind: type, fields: dict[str, Codec], aliases: dict[str, str] | None = None) -> None:
+        self._kind = kind
+        self._fields = fields
+        self._aliases = aliases or {}
+
+    def dump(self, value: Any, /) -> Any:
+        """An object of its fields."""
+        if not isinstance(value, self._kind):
+            raise TypeError(f"expected {self._kind.__name__}, not {type(value).__name__}: {value!r}")
+        return {name: codec.dump(getattr(value, name)) for name, codec in self._fields.items()}
+
+    def load(self, data: Any, /) -> Any:
+        """The object; a field that was added since, and has a default, may be missing."""
+        known = {name: codec for name, codec in self._fields.items() if name in data}
+        return self._kind(**{self._aliases.get(name, name): codec.load(data[name]) for name, codec in known.items()})
+
+
+class Typed:
+    """A TypedDict."""
+
+    def __init__(self, kind: Any, fields: dict[str, Codec]) -> None:
+        self._kind = kind
+        self._fields = fields
+
+    def dump(self, value: Any, /) -> Any:
+        """An object of its fields."""
+        if not isinstance(value, dict) or not self._kind.__required_keys__ <= value.keys() <= self._fields.keys():
+            raise TypeError(f"expected {self._kind.__name__} with {', '.join(self._fields)}, not {value!r}")
+        return {name: self._fields[name].dump(each) for name, each in value.items()}
+
+    def load(self, data: Any, /) -> Any:
+        """The dict."""
+        return {name: self._fields[name].load(each) for name, each in data.items() if name in self._fields}
+
+
+class Pydantic:
+    """A pydantic model: it knows best."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def dump(self, value: Any, /) -> Any:
+        """As pydantic writes JSON."""
+        if not isinstance(value, self._kind):
+            raise TypeError(f"expected {self._kind.__name__}, not {type(value).__name__}: {value!r}")
+        return value.model_dump(mode="json")
+
+    def load(self, data: Any, /) -> Any:
+        """The model, validated."""
+        return self._kind.model_validate(data)
+
+
+class Msgspec:
+    """A msgspec struct: it knows best."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def dump(self, value: Any, /) -> Any:
+        """As msgspec writes JSON."""
+        import msgspec  # noqa: PLC0415  # here, since the user's class comes from there
+
+        if not isinstance(value, self._kind):
+            raise TypeError(f"expected {self._kind.__name__}, not {type(value).__name__}: {value!r}")
+        return msgspec.to_builtins(value)
+
+    def load(self, data: Any, /) -> Any:
+        """The struct, validated."""
+        import msgspec  # noqa: PLC0415
+
+        return msgspec.convert(data, self._kind)
+
+
+def codec_of(annotation: Any, of: Of) -> Codec | None:
+    """The codec of a class with fields; None where it is none."""
+    kind = typing.get_origin(annotation) or annotation
+    if not isinstance(kind, type):
+        return None
+    if hasattr(kind, "model_validate") and hasattr(kind, "model_dump"):
+        return Pydantic(annotation if isinstance(annotation, type) else kind)
+    if hasattr(kind, "__struct_fields__"):
+        return Msgspec(kind)
+    if typing.is_typeddict(kind):
+        return Typed(kind, _codecs(kind, annotation, of))
+    if dataclasses.is_dataclass(kind):
+        kept = [field.name for field in dataclasses.fields(kind) if field.init]
+        return Record(kind, _codecs(kind, annotation, of, kept))
+    if hasattr(kind, "__attrs_attrs__"):
+        attributes = [each for each in kind.__attrs_attrs__ if each.init]
+        aliases = {each.name: each.alias for each in attributes}
+        return Record(kind, _codecs(kind, annotation, of, list(aliases)), aliases)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return Record(kind, _codecs(kind, annotation, of, list(kind._fields)))
+    return None
+
+
+def _codecs(kind: Any, annotation: Any, of: Of, names: list[str] | None = None) -> dict[str, Codec]:
+    hints = typing.get_type_hints(kind)
+    variables = dict(zip(getattr(kind, "__parameters__", ()), typing.get_args(annotation), strict=False))
+    found: dict[str, Codec] = {}
+    for name in hints if names is None else names:
+        hint = variables.get(hints.get(name, Any), hints.get(name, Any))
+        try:
+            found[name] = of(_stripped(hint))
+        except TypeError as refusal:
+            raise TypeError(f"{kind.__qualname__}.{name}: {refusal}") from None
+    return found
+
+
+def _stripped(hint: Any) -> Any:
+    """Without Required[...], NotRequired[...] and ReadOnly[...]."""
+    while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+        hint = typing.get_args(hint)[0]
+    return hint

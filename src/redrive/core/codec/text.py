@@ -1,0 +1,16 @@
+"""JSON text of stored values: strict, compact, in UTF-8."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def to_bytes(data: Any, /) -> bytes:
+    """JSON in UTF-8. NaN and infinities are refused: no other reader could take them."""
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def from_bytes(stored: bytes | str, /) -> Any:
+    """What was stored."""
+    return json.loads(stored)
