@@ -33,8 +33,13 @@ def shown(outcome: str, *numbers: str) -> Shown:
 
 def test_the_table() -> None:
     records = {
-        "python3.11": {"a": shown("passed", "R-1"), "b": shown("passed", "R-1"), "c": shown("skipped", "R-2")},
-        "python3.12": {"a": shown("passed", "R-1")},
+        "python3.11": {
+            "a[1]": shown("passed", "R-1"),
+            "a[2]": shown("passed", "R-1"),
+            "b": shown("passed", "R-1"),
+            "c": shown("skipped", "R-2"),
+        },
+        "python3.12": {"a[1]": shown("passed", "R-1")},
     }
     lines, wrong = table({"R-1": False, "R-2": False, "R-3": False, "C-1": False, "C-13": True}, records, {"C-1"})
     assert lines == [
