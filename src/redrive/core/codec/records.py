@@ -39,10 +39,16 @@ class Typed:
     def __init__(self, kind: Any, fields: dict[str, Codec]) -> None:
         self._kind = kind
         self._fields = fields
+        # Not `__required_keys__`: it takes an annotation that is still text for a required one.
+        hints = typing.get_type_hints(kind, include_extras=True)
+        told = {name: typing.get_origin(hint) for name, hint in hints.items()}
+        self._needed = {
+            n for n, how in told.items() if how is typing.Required or (kind.__total__ and how is not typing.NotRequired)
+        }
 
     def dump(self, value: Any, /) -> Any:
         """An object of its fields."""
-        if not isinstance(value, dict) or not self._kind.__required_keys__ <= value.keys() <= self._fields.keys():
+        if not isinstance(value, dict) or not self._needed <= value.keys() <= self._fields.keys():
             raise TypeError(f"expected {self._kind.__name__} with {', '.join(self._fields)}, not {value!r}")
         return {name: self._fields[name].dump(each) for name, each in value.items()}
 
@@ -117,16 +123,16 @@ def _codecs(kind: Any, annotation: Any, of: Of, names: list[str] | None = None) 
     variables = dict(zip(getattr(kind, "__parameters__", ()), typing.get_args(annotation), strict=False))
     found: dict[str, Codec] = {}
     for name in hints if names is None else names:
-        hint = variables.get(hints.get(name, Any), hints.get(name, Any))
         try:
-            found[name] = of(_stripped(hint))
+            found[name] = of(_filled(hints.get(name, Any), variables))
         except TypeError as refusal:
             raise TypeError(f"{kind.__qualname__}.{name}: {refusal}") from None
     return found
 
 
-def _stripped(hint: Any) -> Any:
-    """Without Required[...], NotRequired[...] and ReadOnly[...]."""
-    while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
-        hint = typing.get_args(hint)[0]
-    return hint
+def _filled(hint: Any, variables: dict[Any, Any]) -> Any:
+    """The hint of a generic class's field, with its type variables told."""
+    if hint in variables:
+        return variables[hint]
+    inside = getattr(hint, "__parameters__", ())
+    return hint[tuple(variables.get(each, each) for each in inside)] if inside and variables else hint

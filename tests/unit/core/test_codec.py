@@ -1,0 +1,224 @@
+"""Stored values come back as what they were annotated to be; what cannot be stored is refused beforehand."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, Optional, TypedDict, TypeVar
+from uuid import UUID
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+from redrive.core.codec import codec, from_bytes, to_bytes
+
+T = TypeVar("T")
+UserId = NewType("UserId", int)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Odd(enum.Enum):
+    PAIR = (1, 2)
+
+
+@dataclass(frozen=True)
+class Line:
+    sku: str
+    price: Decimal
+    count: int = 1
+
+
+@dataclass
+class Order:
+    id: UUID
+    at: datetime
+    lines: list[Line]
+    notes: dict[str, str] = field(default_factory=dict)
+    colour: Colour | None = None
+
+
+@dataclass
+class Tree:
+    value: int
+    children: list[Tree] = field(default_factory=list)
+
+
+@dataclass
+class Page(Generic[T]):
+    items: list[T]
+
+
+class Point(NamedTuple):
+    x: int
+    y: float
+
+
+class Options(TypedDict):
+    name: str
+    size: NotRequired[int]
+
+
+class Model(pydantic.BaseModel):
+    at: date
+    price: Decimal
+
+
+@attrs.frozen
+class Attrs:
+    day: date
+    _hidden: int = 3
+
+
+class Struct(msgspec.Struct):
+    id: UUID
+    n: int = 1
+
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=timezone.utc)
+ID = UUID("12345678123456781234567812345678")
+VALUES: list[tuple[Any, Any]] = [
+    (None, None),
+    (bool, True),
+    (int, 10**30),
+    (float, 1.5),
+    (str, "žluť ✓"),
+    (bytes, b"\x00\xff"),
+    (datetime, AT),
+    (date, date(2026, 2, 28)),
+    (time, time(1, 2, 3)),
+    (timedelta, timedelta(days=1, milliseconds=1)),
+    (Decimal, Decimal("0.10")),
+    (UUID, ID),
+    (Path, Path("a/b")),
+    (Colour, Colour.BLUE),
+    (Level, Level.HIGH),
+    (Odd, Odd.PAIR),
+    (list[int], [1, 2]),
+    (Sequence[str], ["a"]),
+    (tuple[int, str], (1, "a")),
+    (tuple[date, ...], (date(2026, 1, 1),)),
+    (set[str], {"a", "b"}),
+    (frozenset[int], frozenset({1})),
+    (dict[str, list[int]], {"a": [1]}),
+    (dict[int, str], {1: "a"}),
+    (dict[Colour, int], {Colour.RED: 1}),
+    (dict[Level, int], {Level.LOW: 1}),
+    (dict[date, int], {date(2026, 1, 1): 1}),
+    (Mapping[UUID, int], {ID: 1}),
+    (int | None, None),
+    (Optional[date], date(2026, 1, 1)),  # noqa: UP045  # the old spelling is another type at run time
+    (int | str, "1"),
+    (int | str, 1),
+    (date | str | None, date(2026, 1, 1)),
+    (date | str | None, "2026-01-01"),
+    (date | str | None, None),
+    (Literal["a", 1, None], "a"),
+    (Annotated[int, "years"], 7),
+    (UserId, 7),
+    (Any, {"a": [1, None, True, "x", 1.5]}),
+    (object, [1]),
+    (list, [1, "a"]),
+    (dict, {"a": 1}),
+    (Line, Line("x", Decimal("1.20"))),
+    (Order, Order(ID, AT, [Line("x", Decimal(1))], {"k": "v"}, Colour.RED)),
+    (Tree, Tree(1, [Tree(2), Tree(3, [Tree(4)])])),
+    (Page[Line], Page([Line("x", Decimal(2))])),
+    (Point, Point(1, 2.5)),
+    (Options, {"name": "a"}),
+    (Options, {"name": "a", "size": 1}),
+    (Model, Model(at=date(2026, 1, 1), price=Decimal("1.5"))),
+    (list[Model], [Model(at=date(2026, 1, 1), price=Decimal("1.5"))]),
+    (Attrs, Attrs(date(2026, 1, 1), 4)),
+    (Struct, Struct(ID, 2)),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value"), VALUES, ids=lambda value: str(value)[:40])
+def test_a_value_comes_back_as_it_was(annotation: Any, value: Any) -> None:
+    how = codec(annotation)
+    back = how.load(from_bytes(to_bytes(how.dump(value))))
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (int, "1"),
+        (int, True),
+        (bool, 1),
+        (str, 1),
+        (float, "1.5"),
+        (date, "2026-01-01"),
+        (Colour, "red"),
+        (list[int], "12"),
+        (list[int], ["1"]),
+        (tuple[int, int], (1,)),
+        (dict[str, int], {1: 1}),
+        (dict[str, int], [("a", 1)]),
+        (Literal["a"], "b"),
+        (Line, {"sku": "x"}),
+        (int | str, 1.5),
+        (Options, {"size": 1}),
+        (Options, {"name": "a", "colour": 1}),
+        (Model, {"at": "2026-01-01"}),
+        (Struct, {"n": 1}),
+        (Any, object()),
+        (Any, {1: 2}),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_is_refused(annotation: Any, value: Any) -> None:
+    with pytest.raises(TypeError, match=r"expected|cannot be stored"):
+        codec(annotation).dump(value)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("annotation", [float, Any])
+def test_a_number_that_json_lacks_is_refused(annotation: Any, number: float) -> None:
+    with pytest.raises(ValueError, match="JSON has no such number"):
+        codec(annotation).dump(number)
+
+
+class Plain:
+    pass
+
+
+@dataclass
+class Holder:
+    inner: list[Plain]
+
+
+@pytest.mark.parametrize("annotation", [Plain, list[Plain], type, dict[bytes, int], Literal[1.5], complex, int | Plain], ids=str)
+def test_what_cannot_be_stored_is_refused_before_there_is_a_value(annotation: Any) -> None:
+    with pytest.raises(TypeError, match="cannot be stored"):
+        codec(annotation)
+
+
+def test_the_refusal_names_the_field() -> None:
+    with pytest.raises(TypeError, match=r"Holder\.inner: .*Plain cannot be stored"):
+        codec(Holder)
+
+
+def test_a_field_that_was_added_since_gets_its_default() -> None:
+    assert codec(Line).load({"sku": "x", "price": "1"}) == Line("x", Decimal(1), 1)
+
+
+def test_a_field_that_was_removed_since_is_passed_over() -> None:
+    assert codec(Point).load({"x": 1, "y": 2.0, "z": 3}) == Point(1, 2.0)
