@@ -9,15 +9,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextvars import Token
 from typing import Self
 
-from ..core.context import STAGE, WATCH, Cell, clock_around, end_of, enter, leave, scope_around
+from ..core.context import STAGE, WATCH, Cell, clock_around, enter, leave, scope_around
 from ..core.key import Key, KeyLike
 from ..errors import AttemptTimeout
 from .attempt import Attempt
-from .gate import admit, late
+from .gate import begin, late
 from .nesting import GIVEUPS
-from .run import Run
 from .settings import Settings
-from .timer import LoneTimer
+from .timer import LoneTimer, cancellations
 
 ASYNC_CODE = 0x80 | 0x200  # inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -25,28 +24,28 @@ ASYNC_CODE = 0x80 | 0x200  # inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 class Attempts:
     """One call's attempts. `for` in plain code, `async for` in async code; the wrong one raises. For one use, in one place."""
 
-    __slots__ = ("_block",)
+    __slots__ = ("_settings",)
 
     def __init__(self, settings: Settings) -> None:
         if settings.reject is not None:
             raise TypeError("a block has no result for reject= to look at: call attempt.reject() in it")
         if isinstance(settings.key, str):
             raise TypeError("a block has no parameters for a key template: give a Key")
-        self._block: Block | None = Block(settings)
+        self._settings: Settings | None = settings
 
     def __iter__(self) -> Iterator[Attempt]:
         if sys._getframe(1).f_code.co_flags & ASYNC_CODE:
             raise TypeError("`for attempt in ...` in async code would block the event loop: write `async for`")
-        return _plain(self._take())
+        return _plain(Block(self._take()))
 
     def __aiter__(self) -> AsyncIterator[Attempt]:
-        return _AsyncTurns(self._take())
+        return _AsyncTurns(Block(self._take(), in_task=True))
 
-    def _take(self) -> Block:
-        block, self._block = self._block, None
-        if block is None:
+    def _take(self) -> Settings:
+        settings, self._settings = self._settings, None
+        if settings is None:
             raise RuntimeError("these attempts were used already: call attempts() again")
-        return block
+        return settings
 
 
 def _plain(block: Block) -> Iterator[Attempt]:
@@ -54,7 +53,11 @@ def _plain(block: Block) -> Iterator[Attempt]:
         if not block.fault_was_ordered():
             yield block.begin()
         if block.wait > 0:
-            block.clock.sleep(block.wait)
+            try:
+                block.clock.sleep(block.wait)
+            except BaseException:
+                block.forget()
+                raise
 
 
 class _AsyncTurns:
@@ -63,7 +66,6 @@ class _AsyncTurns:
     __slots__ = ("_block", "_waits")
 
     def __init__(self, block: Block) -> None:
-        block.in_task = True
         self._block = block
         self._waits = False
 
@@ -74,7 +76,11 @@ class _AsyncTurns:
         block = self._block
         while True:
             if self._waits and not block.done:
-                await block.clock.asleep(block.wait)
+                try:
+                    await block.clock.asleep(block.wait)
+                except BaseException:
+                    block.forget()
+                    raise
             self._waits = True
             if not block.goes_on():
                 raise StopAsyncIteration
@@ -86,65 +92,63 @@ class Block:
     """The state of one loop: which attempt it is at, and what the last one leads to."""
 
     __slots__ = (
+        "_before",
         "_cell",
         "_entered",
         "_error",
+        "_in_task",
         "_key",
-        "_last",
         "_outer",
         "_run",
         "_seen",
         "_settings",
-        "_started",
         "_timer",
         "clock",
         "done",
-        "in_task",
         "wait",
     )
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, in_task: bool = False) -> None:
+        timeout = math.inf if settings.policy.timeout is None else settings.policy.timeout
         self._settings = settings
         self._key: KeyLike | None = (
             settings.key if settings.key is None or isinstance(settings.key, (Key, str)) else settings.key()
         )
-        self.clock = clock_around()
+        self._in_task = in_task
         self._outer = scope_around()
-        self._started = self.clock.monotonic()
-        timeout = math.inf if settings.policy.timeout is None else settings.policy.timeout
-        self._last = min(self._started + timeout, end_of(self._outer))
-        self._run: Run | None = None
+        self.clock = clock_around()
+        self._run = begin(settings, self.clock, timeout, self._key, self._outer)
         self._error: Exception | None = None
         self._cell: Token[Cell | None] | None = None
         self._timer: LoneTimer | None = None
         self._entered = True
-        self._seen = 0
-        self.in_task = self.done = False
+        self._seen = self._before = 0
+        self.done = False
         self.wait = 0.0
 
     def goes_on(self) -> bool:
-        """Whether there is another attempt; raises the last error where its time was slept away."""
+        """Whether there is another attempt; raises the last error where there was to be one, and can be none after all."""
         if not self._entered:
             raise RuntimeError("the attempt was not entered: write `with attempt:` around the body of the loop")
         if self.done:
             return False
-        self._started = self.clock.monotonic()
         error, self._error = self._error, None
         try:
-            if error is not None and self._run is not None and self._started >= self._last:
-                self._run.overslept(error)
+            if error is not None and not self._run.goes_on(error):
                 raise error
         finally:
             del error  # its traceback knows this frame
-        admit(self._settings, self.clock, self._started, self._end())
         return True
+
+    def forget(self) -> None:
+        """Nobody comes back after this wait: what was kept for it would be a reference cycle."""
+        self._error = None
 
     def begin(self) -> Attempt:
         """The next attempt, to be entered."""
         self._entered = False
         self.wait = 0.0
-        number = 1 if self._run is None else self._run.attempt
-        return Attempt((self._end(), number, self._settings, self._key, self._outer), self)
+        return Attempt((self._end(), self._run.attempt, self._settings, self._key, self._outer), self)
 
     def fault_was_ordered(self) -> bool:
         """Whether a test ordered this attempt to fail; it has failed then, without its body."""
@@ -166,9 +170,11 @@ class Block:
             raise RuntimeError("an attempt is entered once")
         self._entered = True
         self._seen = GIVEUPS.count
+        if self._in_task:
+            self._before = cancellations()
+            if self._settings.attempt_timeout is not None:
+                self._timer = LoneTimer(self._end() - self._run.started)
         self._cell = enter(attempt._scope)
-        if self.in_task and self._settings.attempt_timeout is not None:
-            self._timer = LoneTimer(self._end() - self._started)
 
     def leave(self, error: BaseException | None) -> bool:
         """The body ended; True when its error is dealt with and the loop goes on."""
@@ -177,8 +183,7 @@ class Block:
         if cell is not None:
             leave(cell)
         if timer is not None and timer.stop(isinstance(error, CancelledError)):
-            number = 1 if self._run is None else self._run.attempt
-            overdue = AttemptTimeout(late(self._settings, number, self._end() - self._started))
+            overdue = AttemptTimeout(late(self._settings, self._run.attempt, self._end() - self._run.started))
             try:
                 if self._failed(overdue):
                     return True
@@ -186,18 +191,21 @@ class Block:
             finally:
                 del overdue, error  # their tracebacks know this frame
         if error is None:
-            self._succeeded()
+            self.done = True
+            self._run.succeeded(self._run.started)
             return False
-        if isinstance(error, Exception):
-            return self._failed(error)
-        if self._settings.breaker is not None:
-            self._settings.breaker.abandon()
-        return False
+        if not isinstance(error, Exception):
+            if self._settings.breaker is not None:
+                self._settings.breaker.abandon()
+            return False
+        if self._in_task and cancellations() > self._before:
+            self.done = True
+            self._run.stopped(error, self._run.started)
+            return False
+        return self._failed(error)
 
     def _failed(self, error: Exception) -> bool:
-        if self._run is None:
-            self._run = self._new_run()
-        wait = self._run.failed(error, self._seen, self._started)
+        wait = self._run.failed(error, self._seen, self._run.started)
         if wait is None:
             self.done = True
             return False
@@ -205,18 +213,9 @@ class Block:
         self._error = error
         return True
 
-    def _succeeded(self) -> None:
-        self.done = True
-        self.wait = 0.0
-        run = self._run or self._new_run()
-        run.succeeded(self._started)
-
-    def _new_run(self) -> Run:
-        return Run(self._settings, self.clock, self._started, self._last, self._outer)
-
     def _end(self) -> float:
         limit = self._settings.attempt_timeout
-        return self._last if limit is None else min(self._last, self._started + limit)
+        return self._run.end if limit is None else min(self._run.end, self._run.started + limit)
 
 
 def _nothing() -> None:

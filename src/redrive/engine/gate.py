@@ -7,12 +7,23 @@ from datetime import timedelta
 from typing import Any
 
 from ..core.clock import Clock
+from ..core.context import Scope, end_of
 from ..core.decision import Reason
+from ..core.key import KeyLike
 from ..errors import AttemptTimeout, BreakerOpen, RedriveError, Rejected
 from ..journal.bus import emit, wanted
 from ..journal.log import WARNING
 from .nesting import GIVEUPS, Outcome, mark
+from .run import Run
 from .settings import Settings
+
+
+def begin(settings: Settings, clock: Clock, timeout: float, key: KeyLike | None, outer: Scope | None) -> Run:
+    """A run whose first attempt may start now; raises where none may."""
+    now = clock.monotonic()
+    end = min(now + timeout, end_of(outer))
+    admit(settings, clock, now, end)
+    return Run(settings, clock, now, end, outer if key is None else (end, 1, settings, key, outer))
 
 
 def admit(settings: Settings, clock: Clock, started: float, end: float) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from ..core.clock import SYSTEM, Clock
 from ..core.context import CELL, STAGE, WATCH, Cell, own_cell, scope_around
 from ..errors import AttemptTimeout
-from .gate import admit, late, refuse
+from .gate import begin, late, refuse
 from .nesting import GIVEUPS
 from .run import Run, first_failure
 from .settings import Settings
@@ -108,8 +108,7 @@ def _plain_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> 
                 raise
             if wait > 0:
                 sleep(wait)
-            if monotonic() >= run.end:
-                run.overslept(error)
+            if not run.goes_on(error):
                 raise
         else:
             if type(result) is not usual:
@@ -144,16 +143,15 @@ def _plain_again(
         outer = cell.scope
         key = bounds.key(args, kwargs)
         if run is None:
-            run = Run(settings, clock, clock.monotonic(), bounds.last(clock.monotonic(), outer), outer)
+            run = begin(settings, clock, bounds.timeout, key, outer)
         while True:
-            started = clock.monotonic()
+            started = run.started
             end = min(started + bounds.attempt, run.end)
-            admit(settings, clock, started, end)
             seen = GIVEUPS.count
             cell.scope = (end, run.attempt, settings, key, outer)
             try:
                 result = call(*args, **kwargs)
-                if reject is not None:
+                if reject is not None and not hasattr(type(result), "__await__"):  # else `settled` says what is wrong
                     refuse(reject, result, settings)
             except Exception as error:
                 cell.scope = outer
@@ -162,8 +160,7 @@ def _plain_again(
                     raise
                 if wait > 0:
                     clock.sleep(wait)
-                if clock.monotonic() >= run.end:
-                    run.overslept(error)
+                if not run.goes_on(error):
                     raise
             except BaseException:
                 if breaker is not None:
@@ -184,6 +181,8 @@ def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Corou
     bounds = limits(settings, fn)
     if not bounds.special and settings.attempt_timeout == bounds.shortest:
         return _coroutine_timed(settings, fn, bounds)
+    from .timer import cancelled_inside  # noqa: PLC0415  # brings asyncio
+
     again, budget = _coroutine_again(settings, fn, bounds), settings.budget
     whole = bounds.special or bounds.shortest < math.inf
 
@@ -195,11 +194,16 @@ def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Corou
         try:
             result = await (fn(*args, **kwargs) if kwargs else fn(*args))
         except Exception as error:
+            if cancelled_inside(error):
+                Run(settings, SYSTEM, monotonic(), math.inf, None).stopped(error)
+                raise
             run = first_failure(settings, error, seen)
             wait = run.wait
             if wait is None:
                 raise
             await SYSTEM.asleep(wait)
+            if not run.goes_on(error):
+                raise
         else:
             if budget.short:
                 budget.earn()
@@ -212,7 +216,7 @@ def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Corou
 def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> Callable[..., Coroutine[Any, Any, Any]]:
     from asyncio import CancelledError, current_task  # noqa: PLC0415  # 45 ms that plain programs must not pay
 
-    from .timer import Row, Rows, Timer  # noqa: PLC0415  # the same
+    from .timer import Row, Rows, Timer, cancellations  # noqa: PLC0415  # the same
 
     again, budget, timeout, limit = (
         _coroutine_again(settings, fn, bounds),
@@ -246,16 +250,21 @@ def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits)
                     raise AttemptTimeout(late(settings, 1, limit)) from None
                 raise
             finally:
-                reset_cell(token)
                 timer.stop(False)
+                try:
+                    reset_cell(token)
+                except ValueError:
+                    pass  # closed by another context than the one it ran in, which has nothing of ours to undo
         except Exception as error:
             run = Run(settings, SYSTEM, started, started + timeout, None)
+            if cancellations() > timer.before:
+                run.stopped(error, started)
+                raise
             wait = run.failed(error, seen, started)
             if wait is None:
                 raise
             await SYSTEM.asleep(wait)
-            if monotonic() >= run.end:
-                run.overslept(error)
+            if not run.goes_on(error):
                 raise
         else:
             if budget.short:
@@ -271,7 +280,7 @@ def _coroutine_again(
 ) -> Callable[[Run | None, tuple[Any, ...], dict[str, Any]], Coroutine[Any, Any, Any]]:
     from asyncio import CancelledError  # noqa: PLC0415  # 45 ms that plain programs must not pay
 
-    from .timer import LoneTimer  # noqa: PLC0415  # the same
+    from .timer import LoneTimer, cancellations  # noqa: PLC0415  # the same
 
     reject, breaker, timed = settings.reject, settings.breaker, settings.attempt_timeout is not None
 
@@ -280,14 +289,13 @@ def _coroutine_again(
         outer = scope_around()
         key = bounds.key(args, kwargs)
         if run is None:
-            run = Run(settings, clock, clock.monotonic(), bounds.last(clock.monotonic(), outer), outer)
+            run = begin(settings, clock, bounds.timeout, key, outer)
         while True:
-            started = clock.monotonic()
+            started, before = run.started, cancellations()
             end = min(started + bounds.attempt, run.end)
-            admit(settings, clock, started, end)
             seen = GIVEUPS.count
-            token = set_cell(Cell((end, run.attempt, settings, key, outer), get_ident()))
             timer = LoneTimer(end - started) if timed else None
+            token = set_cell(Cell((end, run.attempt, settings, key, outer), get_ident()))
             try:
                 try:
                     result = await call(*args, **kwargs)
@@ -296,18 +304,23 @@ def _coroutine_again(
                         raise AttemptTimeout(late(settings, run.attempt, end - started)) from None
                     raise
                 finally:
-                    reset_cell(token)
                     if timer is not None:
                         timer.stop(False)
+                    try:
+                        reset_cell(token)
+                    except ValueError:
+                        pass  # closed by another context than the one it ran in, which has nothing of ours to undo
                 if reject is not None:
                     refuse(reject, result, settings)
             except Exception as error:
+                if cancellations() > before:
+                    run.stopped(error, started)
+                    raise
                 wait = run.failed(error, seen, started)
                 if wait is None:
                     raise
                 await clock.asleep(wait)
-                if clock.monotonic() >= run.end:
-                    run.overslept(error)
+                if not run.goes_on(error):
                     raise
             except BaseException:
                 if breaker is not None:

@@ -40,19 +40,21 @@ WORDS: dict[Reason, str] = {
 class Run:
     """One call's attempts so far. Belongs to that call alone; made when its first attempt has failed, or needs a clock."""
 
-    __slots__ = ("attempt", "began", "clock", "end", "heard", "outer", "paid", "settings", "trail", "wait")
+    __slots__ = ("around", "attempt", "began", "clock", "end", "heard", "paid", "settings", "started", "trail", "wait")
 
-    def __init__(self, settings: Settings, clock: Clock, began: float | None, end: float, outer: Scope | None) -> None:
+    def __init__(self, settings: Settings, clock: Clock, began: float, end: float, around: Scope | None) -> None:
         self.settings = settings
         self.clock = clock
         self.began = began
         self.end = end
-        self.outer = outer
+        self.around = around
         self.attempt = 1
         self.paid = 0.0
         self.heard = False
         self.trail: Trail | None = None
         self.wait: float | None = None
+        self.started = began
+        """When the attempt in hand began."""
 
     def failed(self, error: Exception, seen: int, started: float | None = None) -> float | None:
         """Seconds to wait before the next attempt, or None: the error is to be raised, and says why.
@@ -60,8 +62,6 @@ class Run:
         seen: how many give-ups there had been when the attempt began. started: when it began, where that is known.
         """
         settings, now = self.settings, self.clock.monotonic()
-        if self.began is None:
-            self.began = now
         reason, wait, fault = self._decided(error, seen, now)
         if reason is None:
             paid = settings.budget.take(fault.kind)
@@ -89,22 +89,43 @@ class Run:
                 return "nested", math.nan, fault
             if isinstance(error, Final):
                 return ("breaker_open" if isinstance(error, BreakerOpen) else "stopped"), math.nan, fault
-            wait = settings.backoff(self.attempt, drawn())
+            wait = float(settings.backoff(self.attempt, drawn()))
             reason, wait = decide(fault, self.attempt, settings.max_attempts, settings.idempotent, wait, self.end - now)
         except Exception as problem:  # a rule or a backoff of the user's raised: its bug must not hide this error
-            add_note(error, f"redrive: not tried again: deciding about it raised {type(problem).__name__}: {problem}")
+            add_note(error, f"redrive: not tried again: deciding about it raised {type(problem).__name__}: {_said(problem)}")
             return "not_retryable", math.nan, fault
         if reason is None and breaker is not None and (closed_for := breaker.closed_for(now + wait)):
             return "breaker_open", wait + closed_for, fault
         return reason, wait, fault
 
-    def overslept(self, error: Exception) -> None:
-        """The wait took longer than it should have, and the deadline has passed: the last error is raised after all."""
+    def goes_on(self, error: Exception) -> bool:
+        """After the wait: whether the next attempt may start now. If not, the last error says why, and is raised after all."""
+        self.started = now = self.clock.monotonic()
+        breaker = self.settings.breaker
+        if now >= self.end:  # the wait took longer than it should have
+            self._end_after_all(error, "timeout", 0.0, now)
+            return False
+        if breaker is not None and (closed_for := breaker.allow(now)):  # others met failures meanwhile
+            self._end_after_all(error, "breaker_open", closed_for, now)
+            return False
+        return True
+
+    def _end_after_all(self, error: Exception, reason: Reason, wait: float, now: float) -> None:
         self.attempt -= 1
-        self._give_up(error, "timeout", 0.0, self.settings.judge(error), self.clock.monotonic(), None)
+        self.settings.budget.earn(self.paid)  # for a retry that was not made
+        try:
+            fault = self.settings.judge(error)
+        except Exception:  # a rule of the user's that changed its mind
+            fault = UNKNOWN
+        self._give_up(error, reason, wait, fault, now, None)
+
+    def stopped(self, error: Exception, started: float | None = None) -> None:
+        """The caller was cancelled in this attempt, whose clean-up made an error of that: whatever it is, it is the last."""
+        if self.settings.breaker is not None:
+            self.settings.breaker.abandon()
+        self._give_up(error, "stopped", math.nan, UNKNOWN, self.clock.monotonic(), started)
 
     def _give_up(self, error: Exception, reason: Reason, wait: float, fault: Fault, now: float, started: float | None) -> None:
-        assert self.began is not None
         settings = self.settings
         if reason == "attempts" and settings.max_attempts == 1:
             return  # switched off: nothing was spent, and a layer around it may have its say
@@ -154,7 +175,7 @@ class Run:
             "attempt": self.attempt,
             "max_attempts": settings.max_attempts,
             "latency_ms": None if started is None else round((now - started) * 1000, 3),
-            "idempotency_key": _text(key_around(self.outer)),
+            "idempotency_key": _text(key_around(self.around)),
             **more,
         }
         if error is not None and fault is not None:
@@ -188,9 +209,9 @@ def first_failure(settings: Settings, error: Exception, seen: int) -> Run:
     run = _new(Run)
     run.settings = settings
     run.clock = SYSTEM
-    run.began = now = monotonic()
+    run.began = run.started = now = monotonic()
     run.end = inf
-    run.outer = None
+    run.around = None
     run.attempt = 1
     run.trail = None
     fault = settings.known.get(type(error))

@@ -6,24 +6,29 @@ and one handle of the loop watches its head: a third of the cost of the `call_la
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, Task, TimerHandle, current_task
+import sys
+from asyncio import AbstractEventLoop, CancelledError, Task, TimerHandle, current_task
 from collections import deque
 from time import monotonic
+from types import FrameType
 from typing import Any
 
 SLACK = 100
 """Timers that are over may stay in the middle of a row until they are so many more than the others: swept out in one go."""
 
+DEPTH = 50
+"""How far a chain of errors is followed: also the guard against one that bites its tail."""
+
 
 class Timer:
     """One attempt's time-out, without a task or a handle of its own. Belongs to the task that made it."""
 
-    __slots__ = ("_before", "_fired", "_row", "end", "task")
+    __slots__ = ("_fired", "_row", "before", "end", "task")
 
     def __init__(self, row: Row, task: Task[Any], end: float) -> None:
         self.task: Task[Any] | None = task
         self.end = end
-        self._before = task.cancelling()
+        self.before = task.cancelling()
         self._fired = False
         self._row = row
         row.timers.append(self)
@@ -41,7 +46,7 @@ class Timer:
         task, self.task = self.task, None
         if self._fired and task is not None:
             # Taken back even if the attempt swallowed it. Still above `before`: the caller cancelled too, and that goes on.
-            return task.uncancel() <= self._before and cancelled
+            return task.uncancel() <= self.before and cancelled
         row = self._row.timers
         if row and row[-1] is self:
             row.pop()
@@ -107,13 +112,13 @@ class Rows:
 class LoneTimer:
     """A time-out of its own length, with a handle of its own: what is left until a deadline. Belongs to the task around."""
 
-    __slots__ = ("_before", "_fired", "_handle", "_task")
+    __slots__ = ("_fired", "_handle", "_task", "before")
 
     def __init__(self, seconds: float) -> None:
         task = current_task()
         if task is None:
             raise RuntimeError("an async attempt with a time-out must run in an asyncio task")
-        self._before = task.cancelling()
+        self.before = task.cancelling()
         self._fired = False
         self._task: Task[Any] | None = task
         self._handle: TimerHandle | None = task.get_loop().call_later(max(0.0, seconds), self._fire)
@@ -129,4 +134,34 @@ class LoneTimer:
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.cancel()  # or the loop would keep it until its time has come
-        return self._fired and task is not None and task.uncancel() <= self._before and cancelled
+        return self._fired and task is not None and task.uncancel() <= self.before and cancelled
+
+
+def cancellations() -> int:
+    """How often the task around has been asked to stop; 0 outside of one."""
+    task = current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def cancelled_inside(error: BaseException) -> bool:
+    """Whether this error was made of a cancellation of the task that reached the code below: by clean-up that failed, say.
+
+    For callers that did not count `cancellations` before. One that is being dealt with further up does not count.
+    """
+    if not cancellations():
+        return False
+    context: BaseException | None = error
+    for _ in range(DEPTH):
+        if context is None:
+            return False
+        if isinstance(context, CancelledError) and context.__traceback__ is not None:
+            return not _is_above(context.__traceback__.tb_frame)
+        context = context.__context__
+    return False
+
+
+def _is_above(caught_by: FrameType) -> bool:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame is not caught_by:
+        frame = frame.f_back
+    return frame is not None

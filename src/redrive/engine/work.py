@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ..core.context import Scope, end_of
 from ..core.key import Key, KeyLike, Template
 from .settings import Settings
 
@@ -25,10 +24,6 @@ class Limits:
         self.shortest = min(attempt, timeout)
         self.key = key
         self.special = special
-
-    def last(self, now: float, outer: Scope | None) -> float:
-        """When the last attempt must have started."""
-        return min(now + self.timeout, end_of(outer))
 
 
 def limits(settings: Settings, fn: Callable[..., Any]) -> Limits:
