@@ -26,7 +26,7 @@ def main() -> int:
         python = f"{folder}/bin/python"
         subprocess.run([python, "-m", "pip", "install", "-qq", "uv"], check=True)
         resolved = subprocess.run(
-            [python, "-m", "uv", *RESOLVE.split(), "--no-emit-index-url", "--no-emit-find-links", "pyproject.toml"],
+            [python, "-m", "uv", *RESOLVE.split(), "pyproject.toml"],
             cwd=ROOT,
             check=True,
             stdout=subprocess.PIPE,
