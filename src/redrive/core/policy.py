@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
-from .seconds import number
+from .seconds import number, whole
 
 ALIASES = {"max_in_call_retries": "max_attempts", "backoff_base_s": "backoff_base", "backoff_cap_s": "backoff_max"}
 """Names of the batch document, understood by `from_mapping`: its retries come after the first attempt."""
@@ -33,13 +33,11 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         keep = object.__setattr__
-        keep(self, "max_attempts", _attempts(self.max_attempts))
+        keep(self, "max_attempts", whole("max_attempts", self.max_attempts))
         for name in ("backoff_base", "backoff_max", "jitter"):
             keep(self, name, number(name, getattr(self, name)))
         if self.timeout is not None:
-            keep(self, "timeout", number("timeout", self.timeout))
-            if self.timeout == 0:
-                raise ValueError("timeout must be above 0, or None for no limit: 0")
+            keep(self, "timeout", _limit("timeout", self.timeout))
 
     @classmethod
     def disabled(cls) -> Self:
@@ -65,25 +63,27 @@ class RetryPolicy:
                 raise TypeError(f"unknown key {name!r} in a retry policy; known: {_known()}")
             if field in given:
                 raise TypeError(f"{name!r} and another key both set {field!r} in a retry policy")
-            given[field] = _attempts(value, "max_in_call_retries", 0) + 1 if name == "max_in_call_retries" else value
+            given[field] = whole(name, value, least=0) + 1 if name == "max_in_call_retries" else value
         return cls(**given)  # type: ignore[arg-type]  # __post_init__ checks what a mapping cannot promise
 
     @classmethod
     def from_env(cls, prefix: str, /, environ: Mapping[str, str] | None = None) -> Self | None:
-        """From `<PREFIX>_MAX_ATTEMPTS` and its four siblings; None when none is set."""
+        """From `<PREFIX>_MAX_ATTEMPTS` and its four siblings; None when none is set.
+
+        An error names the variable; an empty `<PREFIX>_TIMEOUT`, or "none", means no limit.
+        """
+        if not isinstance(prefix, str) or not prefix.strip("_"):
+            raise TypeError(f"the prefix of the variables must be text, such as 'CRM_RETRY': {prefix!r}")
         if environ is None:
             from os import environ as environment  # noqa: PLC0415  # the only outside thing here, read only when asked
 
             environ = environment
         given: dict[str, object] = {}
-        for name in _NAMES:
-            variable = f"{prefix}_{name}".upper()
+        for name in (*_NAMES, *ALIASES):
+            variable = f"{prefix.rstrip('_')}_{name}".upper()
             if variable in environ:
                 given[name] = _parsed(variable, environ[variable], name)
-        try:
-            return cls(**given) if given else None  # type: ignore[arg-type]  # checked by __post_init__
-        except ValueError as error:
-            raise ValueError(f"{prefix.upper()}_*: {error}") from None
+        return cls.from_mapping(given) if given else None
 
     def wait(self, attempt: int, draw: float, /) -> float:
         """Seconds to wait after failed attempt n (from 1), given a uniform draw from [0, 1)."""
@@ -99,23 +99,25 @@ def doubled(base: float, attempt: int, /) -> float:
         return math.inf
 
 
-def _attempts(value: object, name: str = "max_attempts", least: int = 1) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}: {value!r}")
-    whole: int = value.__index__()
-    if whole < least:
-        raise ValueError(f"{name} must be at least {least}: {value!r}")
-    return whole
+def _limit(name: str, value: object) -> float:
+    limit = number(name, value)
+    if limit == 0:
+        raise ValueError(f"{name} must be above 0, or None for no limit: {value!r}")
+    return limit
 
 
-def _parsed(variable: str, text: str, name: str) -> object:
+def _parsed(variable: str, text: str, name: str) -> float | None:
     if name == "timeout" and text.strip().lower() in ("", "none"):
         return None
+    counts = name.startswith("max_")
     try:
-        return int(text) if name == "max_attempts" else float(text)
+        value = int(text) if counts else float(text)
     except ValueError:
-        kind = "a whole number" if name == "max_attempts" else "a number of seconds"
+        kind = "a whole number" if counts else "a number of seconds"
         raise ValueError(f"{variable} must be {kind}, not {text!r}") from None
+    if counts:
+        return whole(variable, value, least=0 if name in ALIASES else 1)
+    return _limit(variable, value) if name == "timeout" else number(variable, value)
 
 
 def _known() -> str:

@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from operator import index
 from typing import TypeAlias
 
 Seconds: TypeAlias = float | timedelta
 """A duration wherever one is *given*. What is read back is a float of seconds; a moment is an aware datetime."""
 
 
-def number(name: str, value: object, /) -> float:
-    """A finite, non-negative number, or an error that names what was wrong."""
+def real(name: str, value: object, /) -> float:
+    """A finite number, or an error that names what was wrong."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}: {value!r}")
-    if not math.isfinite(value):
+    try:
+        finite = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is too large a number: a float cannot hold it") from None
+    if not math.isfinite(finite):
         raise ValueError(f"{name} must be a finite number, not {value!r}")
-    if value < 0:
+    return finite
+
+
+def number(name: str, value: object, /) -> float:
+    """A finite number from 0 on."""
+    given = real(name, value)
+    if given < 0:
         raise ValueError(f"{name} must not be negative: {value!r}")
-    return float(value)
+    return given
+
+
+def whole(name: str, value: object, /, *, least: int = 1) -> int:
+    """A whole number from `least` on; those of other libraries, such as numpy's, are taken too."""
+    if isinstance(value, (bool, type)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}: {value!r}")
+    given = index(value)
+    if given < least:
+        raise ValueError(f"{name} must be at least {least}: {value!r}")
+    return given
 
 
 def seconds(name: str, value: object, /) -> float:
@@ -34,5 +55,5 @@ def positive(name: str, value: object, /) -> float:
     """A duration above zero."""
     given = seconds(name, value)
     if given == 0:
-        raise ValueError(f"{name} must be above 0 (None means no limit)")
+        raise ValueError(f"{name} must be above 0: {value!r}")
     return given
