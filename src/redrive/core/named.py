@@ -15,7 +15,7 @@ class Named(Generic[T]):
 
     def __init__(self, make: type[T]) -> None:
         self._make = make
-        self._known: dict[str, tuple[T, Mapping[str, object]]] = {}
+        self._known: dict[str, T] = {}
 
     def get(self, name: str, numbers: Mapping[str, object]) -> T:
         """The one of this name, made when first asked for."""
@@ -23,9 +23,14 @@ class Named(Generic[T]):
             raise TypeError(f"the name of a shared {self._make.__name__} must be text: {name!r}")
         fresh = self._make(**numbers)  # checks the numbers before anything is kept
         with LOCK:
-            found, given = self._known.setdefault(name, (fresh, numbers))
-        if numbers and numbers != given:
-            raise ValueError(
-                f"{self._make.__name__} {name!r} exists with {dict(given) or 'the default numbers'}; asked for {dict(numbers)}"
-            )
+            found = self._known.setdefault(name, fresh)
+        # Read back from both, so that a number left out equals its default, and 30 equals timedelta(seconds=30).
+        there = {number: getattr(found, number) for number in numbers}
+        asked = {number: getattr(fresh, number) for number in numbers}
+        if there != asked:
+            raise ValueError(f"{self._make.__name__} {name!r} exists already, with {_listed(there)}; asked for {_listed(asked)}")
         return found
+
+
+def _listed(numbers: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={number!r}" for name, number in numbers.items())
