@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any, Literal, TypeAlias
 
 from .lock import LOCK
 from .named import Named
-from .seconds import Seconds, positive
+from .seconds import Seconds, number, positive, whole
 
 State: TypeAlias = Literal["closed", "open", "probing"]
 SLOTS = 10
@@ -27,13 +28,11 @@ class Breaker:
 
         open_for: how long nobody is let through; then one probe decides.
         """
-        if isinstance(failure_rate, bool) or not isinstance(failure_rate, (int, float)) or not 0 < failure_rate <= 1:
+        self.failure_rate = number("failure_rate", failure_rate)
+        if not 0 < self.failure_rate <= 1:
             raise ValueError(f"failure_rate must be above 0 and at most 1: {failure_rate!r}")
-        if isinstance(min_calls, bool) or not isinstance(min_calls, int) or min_calls < 1:
-            raise ValueError(f"min_calls must be a whole number from 1 on: {min_calls!r}")
-        self.failure_rate = float(failure_rate)
         self.window = positive("window", window)
-        self.min_calls = min_calls
+        self.min_calls = whole("min_calls", min_calls)
         self.open_for = positive("open_for", open_for)
         self._slots: deque[list[int]] = deque()  # [slot, calls, failures]: a slot is a tenth of the window
         self._opened: float | None = None
@@ -76,29 +75,39 @@ class Breaker:
         with LOCK:
             if self._opened is not None:
                 return self._record_probe(failed, now)
-            slot = int(now // (self.window / SLOTS))
-            if not self._slots or self._slots[-1][0] != slot:
-                self._slots.append([slot, 0, 0])
-            while self._slots[0][0] <= slot - SLOTS or self._slots[0][0] > slot:
-                self._slots.popleft()
-            self._slots[-1][1] += 1
-            self._slots[-1][2] += failed
+            latest = self._latest(int(now // (self.window / SLOTS)))
+            latest[1] += 1
+            latest[2] += failed
             if not failed or not self._too_many():
                 return False
             self._opened = now
-            self._slots.clear()
+            self._slots = deque()
             return True
 
     def abandon(self) -> None:
         """The call was cancelled: it says nothing, and another probe may go at once."""
         with LOCK:
             if self._probed is not None:
-                self._probed -= self.open_for
+                self._probed = None
+                self._opened = -math.inf
+
+    def _latest(self, slot: int) -> list[int]:
+        """The slot to count in; those that the window has left are dropped, so that slots are always in order."""
+        slots = self._slots
+        if slots and slot < slots[-1][0]:
+            if slots[-1][0] - slot < SLOTS:  # a thread that read the clock earlier and came later
+                return slots[-1]
+            self._slots = slots = deque()  # the clock has jumped backwards
+        if not slots or slots[-1][0] != slot:
+            slots.append([slot, 0, 0])
+        while slots[0][0] <= slot - SLOTS:
+            slots.popleft()
+        return slots[-1]
 
     def _too_many(self) -> bool:
         calls = sum(slot[1] for slot in self._slots)
         failures = sum(slot[2] for slot in self._slots)
-        return calls >= self.min_calls and failures >= self.failure_rate * calls
+        return calls >= self.min_calls and failures / calls >= self.failure_rate  # a quotient, since 0.55 * 20 is above 11
 
     def _record_probe(self, failed: bool, now: float) -> bool:
         if self._probed is None:

@@ -1,0 +1,327 @@
+"""Breaker: opens at a failure rate, lets a probe through, closes on its success."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from redrive import Breaker
+
+
+def calls(breaker: Breaker, failed: int, well: int, now: float = 0.0) -> bool:
+    """So many good calls, then so many failed ones; whether the last of them opened it."""
+    for _ in range(well):
+        assert not breaker.record(False, now)
+    return [breaker.record(True, now) for _ in range(failed)][-1]
+
+
+def state(breaker: Breaker) -> str:
+    """A function, since type checkers think that an attribute stays what it was."""
+    return breaker.state
+
+
+def opened(now: float = 100.0, open_for: float = 10) -> Breaker:
+    breaker = Breaker(min_calls=1, open_for=open_for)
+    assert breaker.record(True, now)
+    return breaker
+
+
+@pytest.mark.req("C-12")
+def test_the_default_numbers() -> None:
+    breaker = Breaker()
+    assert (breaker.failure_rate, breaker.window, breaker.min_calls, breaker.open_for) == (0.5, 30, 20, 10)
+    assert state(breaker) == "closed"
+    assert breaker.allow(0.0) == 0.0
+    assert repr(breaker) == "Breaker(closed, failure_rate=0.5, window=30)"
+
+
+@pytest.mark.req("C-12")
+def test_it_opens_at_the_failure_rate_and_not_below() -> None:
+    below, at = Breaker(), Breaker()
+    assert not calls(below, failed=9, well=11)
+    assert state(below) == "closed"
+    assert calls(at, failed=10, well=10)
+    assert state(at) == "open"
+    assert repr(at) == "Breaker(open, failure_rate=0.5, window=30)"
+
+
+@pytest.mark.req("C-12")
+@pytest.mark.parametrize(
+    ("rate", "failed", "of"), [(0.55, 11, 20), (0.07, 7, 100), (0.1, 3, 30), (0.29, 29, 100), (0.57, 57, 100), (1, 20, 20)]
+)
+def test_the_rate_is_met_exactly_where_decimals_are_not_exact(rate: float, failed: int, of: int) -> None:
+    assert calls(Breaker(failure_rate=rate, min_calls=20), failed, of - failed)
+
+
+@pytest.mark.req("C-12")
+def test_it_needs_so_many_calls_to_judge() -> None:
+    breaker = Breaker(min_calls=5)
+    assert not calls(breaker, failed=4, well=0)
+    assert breaker.record(True, 0.0)
+    assert not calls(Breaker(min_calls=2), failed=1, well=0)
+    assert calls(Breaker(min_calls=1), failed=1, well=0)
+
+
+@pytest.mark.req("C-12")
+def test_a_success_never_opens_it() -> None:
+    breaker = Breaker(min_calls=5)
+    assert not calls(breaker, failed=4, well=0)
+    assert not breaker.record(False, 0.0)
+    assert state(breaker) == "closed"
+    assert breaker.record(True, 0.0)
+
+
+@pytest.mark.req("C-12")
+def test_calls_that_have_left_the_window_count_no_more() -> None:
+    breaker = Breaker(window=30, min_calls=4)
+    calls(breaker, failed=3, well=0, now=0.0)
+    assert not breaker.record(True, 30.0)
+    assert not breaker.record(True, 59.0)
+    assert not breaker.record(True, 59.9)
+    assert breaker.record(True, 59.95)
+
+
+@pytest.mark.req("C-12")
+def test_calls_within_the_window_add_up() -> None:
+    breaker = Breaker(window=30, min_calls=4)
+    assert [breaker.record(True, now) for now in (0.0, 10.0, 20.0, 29.9)] == [False, False, False, True]
+
+
+@pytest.mark.req("C-12")
+def test_old_successes_do_not_hide_new_failures() -> None:
+    breaker = Breaker(window=30, min_calls=4)
+    for _ in range(1000):
+        breaker.record(False, 0.0)
+    assert calls(breaker, failed=4, well=0, now=31.0)
+
+
+@pytest.mark.req("C-12")
+def test_it_remembers_no_more_than_the_window() -> None:
+    breaker = Breaker(window=10, failure_rate=1)
+    for now in range(1000):
+        breaker.record(False, float(now))
+    assert len(breaker._slots) == 10
+
+
+@pytest.mark.req("C-12")
+def test_while_open_nobody_is_let_through_and_the_wait_is_told() -> None:
+    breaker = opened(100.0)
+    assert [breaker.allow(now) for now in (100.0, 104.0, 109.5)] == [10.0, 6.0, 0.5]
+    assert state(breaker) == "open"
+
+
+@pytest.mark.req("C-12")
+def test_then_one_probe_goes_and_its_success_closes_it() -> None:
+    breaker = opened(100.0)
+    assert breaker.allow(110.0) == 0.0
+    assert state(breaker) == "probing"
+    assert [breaker.allow(now) for now in (110.0, 111.0)] == [10.0, 9.0]
+    assert breaker.record(False, 111.0)
+    assert state(breaker) == "closed"
+    assert breaker.allow(111.0) == 0.0
+
+
+@pytest.mark.req("C-12")
+def test_a_probe_that_fails_keeps_it_open_for_as_long_again() -> None:
+    breaker = opened(100.0)
+    breaker.allow(112.0)
+    assert not breaker.record(True, 113.0)  # it was open, and is: no news
+    assert state(breaker) == "open"
+    assert breaker.allow(113.0) == 10.0
+    assert breaker.allow(122.5) == 0.5
+    assert breaker.allow(123.0) == 0.0
+
+
+@pytest.mark.req("C-12")
+def test_after_closing_it_starts_afresh() -> None:
+    breaker = Breaker(min_calls=3, open_for=10)
+    calls(breaker, failed=3, well=0, now=0.0)
+    breaker.allow(10.0)
+    breaker.record(False, 10.0)
+    assert not calls(breaker, failed=2, well=0, now=10.0)
+    assert breaker.record(True, 10.0)
+
+
+@pytest.mark.req("C-12")
+def test_a_probe_that_never_comes_back_makes_room_for_another() -> None:
+    breaker = opened(100.0)
+    assert breaker.allow(110.0) == 0.0
+    assert breaker.allow(119.9) > 0
+    assert breaker.allow(120.0) == 0.0
+    assert state(breaker) == "probing"
+    assert breaker.allow(121.0) == 9.0
+
+
+@pytest.mark.req("C-12")
+@pytest.mark.parametrize("now", [110.0, 110.1, 1234.567, 0.1 + 0.2 + 200, 1e9 + 0.3])
+def test_a_probe_that_was_cancelled_makes_room_at_once(now: float) -> None:
+    breaker = opened(100.0, open_for=9.7)
+    assert breaker.allow(now) == 0.0
+    breaker.abandon()
+    assert state(breaker) == "open"
+    assert breaker.closed_for(now) == 0.0
+    assert breaker.allow(now) == 0.0
+    assert state(breaker) == "probing"
+    assert breaker.allow(now) > 0
+
+
+@pytest.mark.req("C-12")
+def test_a_cancelled_call_changes_nothing_where_no_probe_is_out() -> None:
+    closed, still_open = Breaker(), opened(100.0)
+    closed.abandon()
+    still_open.abandon()
+    assert state(closed) == "closed"
+    assert still_open.allow(101.0) == 9.0
+
+
+@pytest.mark.req("C-12")
+def test_calls_that_were_under_way_when_it_opened_are_no_news() -> None:
+    breaker = opened(100.0)
+    assert not breaker.record(False, 101.0)
+    assert not breaker.record(True, 102.0)
+    assert breaker.allow(103.0) == 7.0
+
+
+@pytest.mark.req("C-12")
+def test_looking_lets_nobody_through() -> None:
+    breaker = opened(100.0)
+    assert breaker.closed_for(104.0) == 6.0
+    assert breaker.closed_for(110.0) == 0.0
+    assert state(breaker) == "open"
+    assert Breaker().closed_for(0.0) == 0.0
+
+
+@pytest.mark.req("C-12")
+def test_a_clock_that_jumps_backwards_does_not_keep_it_open() -> None:
+    breaker = opened(1e6)
+    assert breaker.allow(5.0) == 0.0
+    assert state(breaker) == "probing"
+    assert breaker.allow(1.0) == 0.0  # and again under the probe
+    assert breaker.record(False, 1.0)
+
+
+@pytest.mark.req("C-12")
+def test_a_clock_that_jumps_far_backwards_starts_a_new_window() -> None:
+    breaker = Breaker(window=30, min_calls=4)
+    calls(breaker, failed=3, well=0, now=1e6)
+    assert not calls(breaker, failed=3, well=0, now=5.0)
+    assert breaker.record(True, 6.0)
+
+
+@pytest.mark.req("C-12")
+def test_a_thread_that_comes_a_little_late_is_counted_and_wipes_nothing() -> None:
+    breaker = Breaker(window=10, min_calls=4)
+    assert [breaker.record(True, now) for now in (5.01, 4.99, 5.02, 4.0)] == [False, False, False, True]
+
+
+@pytest.mark.req("C-12")
+def test_late_comers_leave_no_slot_behind() -> None:
+    breaker = Breaker(window=10, min_calls=1000)
+    for now in (0.5, 5.01, 4.99, 5.02, 4.98, 5.03):
+        breaker.record(True, now)
+    assert [slot for slot, _, _ in breaker._slots] == [0, 5]
+    breaker.record(True, 14.5)
+    assert [(slot, failures) for slot, _, failures in breaker._slots] == [(5, 5), (14, 1)]
+
+
+def test_how_late_a_late_comer_may_be() -> None:
+    breaker = Breaker(window=10, min_calls=2)
+    breaker.record(True, 20.5)
+    assert breaker.record(True, 11.0)  # nine slots earlier
+    other = Breaker(window=10, min_calls=2)
+    other.record(True, 20.5)
+    assert not other.record(True, 10.9)  # ten: the clock has jumped
+
+
+@pytest.mark.req("C-12")
+def test_one_name_is_one_breaker_in_the_process() -> None:
+    crm = Breaker.named("test_breaker.crm", window=timedelta(minutes=1))
+    assert Breaker.named("test_breaker.crm") is crm
+    assert Breaker.named("test_breaker.crm", window=60) is crm
+    with pytest.raises(ValueError, match=re.escape("Breaker 'test_breaker.crm' exists already, with window=60.0; asked for win")):
+        Breaker.named("test_breaker.crm", window=61)
+
+
+@pytest.mark.parametrize("rate", [0, -0.1, 1.01, 50, math.nan, math.inf])
+def test_a_failure_rate_is_a_share(rate: float) -> None:
+    with pytest.raises(ValueError, match=r"^failure_rate must (be above 0 and at most 1|be a finite number|not be negative)"):
+        Breaker(failure_rate=rate)
+
+
+def test_numbers_of_a_wrong_type_are_named() -> None:
+    wrongs: list[Any] = [True, "0.5", None]
+    for wrong in wrongs:
+        kind = type(wrong).__name__
+        with pytest.raises(TypeError, match=f"^failure_rate must be a number, not {kind}"):
+            Breaker(failure_rate=wrong)
+        with pytest.raises(TypeError, match=f"^min_calls must be a whole number, not {kind}"):
+            Breaker(min_calls=wrong)
+        with pytest.raises(TypeError, match=f"^window must be seconds or a timedelta, not {kind}"):
+            Breaker(window=wrong)
+        with pytest.raises(TypeError, match=f"^open_for must be seconds or a timedelta, not {kind}"):
+            Breaker(open_for=wrong)
+    with pytest.raises(TypeError, match="^min_calls must be a whole number, not float: 5.0$"):
+        Breaker(min_calls=5.0)  # type: ignore[arg-type]
+
+
+def test_numbers_of_a_wrong_size_are_named() -> None:
+    for zero in (0, timedelta(0)):
+        with pytest.raises(ValueError, match="^window must be above 0: "):
+            Breaker(window=zero)
+        with pytest.raises(ValueError, match="^open_for must be above 0: "):
+            Breaker(open_for=zero)
+    with pytest.raises(ValueError, match="^min_calls must be at least 1: 0$"):
+        Breaker(min_calls=0)
+    with pytest.raises(ValueError, match="^failure_rate must be above 0 and at most 1: 2$"):
+        Breaker(failure_rate=2)
+
+
+@pytest.mark.req("C-12")
+def test_of_many_threads_one_makes_the_probe() -> None:
+    breaker = opened(100.0)
+    through: list[float] = []
+    at_once = threading.Barrier(8)
+
+    def knock() -> None:
+        at_once.wait()
+        through.append(breaker.allow(200.0))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=knock) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert sorted(through) == [0.0] + [10.0] * 7
+
+
+@pytest.mark.req("C-12")
+def test_threads_lose_no_count_between_them() -> None:
+    breaker = Breaker(min_calls=4001, window=1e6)
+    news: list[bool] = []
+
+    def fail() -> None:
+        news.extend(breaker.record(True, 1.0) for _ in range(1000))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=fail) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not any(news)
+    assert breaker.record(True, 1.0)
