@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import allocate_lock
+from _thread import RLock
 
-LOCK = allocate_lock()
+LOCK = RLock()
+"""Reentrant: a signal handler or a finaliser may run in the thread that holds it, and make a call that fails."""
 
 GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 """With it, CPython switches threads only at calls and backward jumps: a read, a comparison and a write in a row are one step.
