@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from .seconds import real
+
 Kind: TypeAlias = Literal["transient", "throttled", "timeout", "permanent", "unknown"]
 KINDS: tuple[Kind, ...] = ("transient", "throttled", "timeout", "permanent", "unknown")
 RETRYABLE: frozenset[Kind] = frozenset(("transient", "throttled", "timeout"))
@@ -30,6 +32,8 @@ class Fault:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"a fault is one of {', '.join(KINDS)}, not {self.kind!r}")
+        if self.after is not None:
+            object.__setattr__(self, "after", max(0.0, real("after", self.after)))
         object.__setattr__(self, "retryable", self.kind in RETRYABLE)
 
 
