@@ -43,6 +43,7 @@ class Key:
 
     def step(self, operation: str, /) -> Self:
         """The key of a part of this work: same domain, user, entity and version; operation `outer.operation`."""
+        _check("operation", operation)
         return replace(self, operation=f"{self.operation}.{operation}")
 
     def __str__(self) -> str:
@@ -68,14 +69,17 @@ class Template:
         """The template `text` over the parameters of `fn`, the first `skip` of them left out."""
         if not isinstance(text, str):
             raise TypeError(f"a key template is text of the form {SHAPE}, not {type(text).__name__}")
-        if len(text.split(":")) < 5:
-            raise ValueError(f"a key template has at least 5 parts, {SHAPE}: {text!r}")
+        names = _names(text)
+        try:
+            Key.parse("".join(literal + ("" if field is None else "x") for literal, field, _, _ in _pieces(text)))
+        except ValueError as wrong:
+            raise ValueError(f"key template {text!r}: {wrong}") from None
         signature = inspect.signature(fn)
         known = list(signature.parameters.values())[skip:]
-        for name in _names(text):
+        for name in names:
             if name not in {parameter.name for parameter in known}:
-                names = ", ".join(parameter.name for parameter in known) or "no parameters"
-                raise ValueError(f"key template {text!r} names {name!r}, but {fn.__qualname__} has {names}")
+                there = ", ".join(parameter.name for parameter in known) or "no parameters"
+                raise ValueError(f"key template {text!r} names {name!r}, but {getattr(fn, '__qualname__', fn)} has {there}")
         return cls(text, signature.replace(parameters=known))
 
     def key(self, args: tuple[object, ...], kwargs: Mapping[str, object], /) -> Key:
@@ -88,7 +92,10 @@ class Template:
 def _pieces(text: str) -> Iterable[tuple[str, str | None, str | None, str | None]]:
     from string import Formatter  # noqa: PLC0415  # only for those who have templates
 
-    return Formatter().parse(text)
+    try:
+        return list(Formatter().parse(text))
+    except ValueError as wrong:
+        raise ValueError(f"key template {text!r}: {wrong}") from None
 
 
 def _names(text: str) -> list[str]:
@@ -96,10 +103,10 @@ def _names(text: str) -> list[str]:
     for _, field, spec, conversion in _pieces(text):
         if field is None:
             continue
-        name = field.partition(".")[0]
-        if spec or conversion or not name.isidentifier():
-            raise ValueError(f"key template {text!r}: write {{name}} or {{name.attribute}}, not {{{field}}}")
-        names.append(name)
+        if spec or conversion or not all(name.isidentifier() for name in field.split(".")):
+            written = field + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
+            raise ValueError(f"key template {text!r}: write {{name}} or {{name.attribute}}, not {{{written}}}")
+        names.append(field.partition(".")[0])
     return names
 
 
@@ -115,6 +122,8 @@ def _filled(text: str, arguments: Mapping[str, Any]) -> str:
             value = getattr(value, attribute)
         if value is None:
             raise ValueError(f"key template {text!r}: {{{field}}} is None; different work would share one key")
+        if (type(value).__str__, type(value).__repr__) == (object.__str__, object.__repr__):
+            raise TypeError(f"key template {text!r}: {{{field}}} is {value!r}, known by its address only: every call a new key")
         pieces.append(_safe(str(value)))
     return "".join(pieces)
 
