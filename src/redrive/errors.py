@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 class RedriveError(Exception):
     """Something that only redrive can say."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By its arguments and attributes: the usual way calls __init__ without what it wants by name, and an exception that
+        # cannot be unpickled breaks a whole process pool.
+        from copyreg import __newobj__  # type: ignore[attr-defined]  # noqa: PLC0415  # as pickle's own default
+
+        return __newobj__, (type(self), *self.args), self.__dict__
+
 
 class Final(Exception):  # no error of its own, only what four others have in common
     """What is never tried again in process, whatever `on=` says: a handler's own word, and an open breaker's."""

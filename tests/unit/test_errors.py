@@ -1,0 +1,108 @@
+"""Our exceptions: one tree, and what each carries."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime, timezone
+from multiprocessing import get_context
+
+import pytest
+
+from redrive import errors
+
+AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
+EVERY: list[Exception] = [
+    errors.RedriveError("x"),
+    errors.AttemptTimeout("late"),
+    errors.Rejected(),
+    errors.Rejected("too small", result={"rows": 0}),
+    errors.BreakerOpen("open", retry_at=AT),
+    errors.KeyRefused("no", key="a:b:c:d:v1"),
+    errors.KeyBusy("busy", key="a:b:c:d:v1", retry_at=AT),
+    errors.KeyConflict("other", key="a:b:c:d:v1"),
+    errors.KeyFailed("failed", key="a:b:c:d:v1", error={"class": "ValueError"}),
+    errors.Dead("dead", dead_id="d-1", reason="attempts"),
+    errors.LeaseLost("gone"),
+    errors.NotAllowed("no"),
+    errors.Drift("moved"),
+    errors.LedgerError("no"),
+    errors.SchemaMismatch("newer"),
+    errors.Again("soon", after=5, free=True),
+    errors.Again(),
+    errors.Stop("enough"),
+    errors.Blocked("waits", until=AT),
+]
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("error", EVERY, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_an_error_survives_pickling_with_all_it_carries(error: Exception, protocol: int) -> None:
+    arrived = pickle.loads(pickle.dumps(error, protocol))
+    assert type(arrived) is type(error)
+    assert (str(arrived), arrived.args, vars(arrived)) == (str(error), error.args, vars(error))
+
+
+@pytest.mark.parametrize("error", EVERY, ids=lambda error: type(error).__name__)
+def test_an_error_can_be_copied_and_keeps_its_notes(error: Exception) -> None:
+    noted = copy.copy(error)
+    noted.add_note("seen")
+    again = copy.deepcopy(noted)
+    assert again.__notes__ == ["seen"]
+    assert not hasattr(error, "__notes__")
+
+
+def test_an_error_comes_out_of_another_process() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool, pytest.raises(errors.BreakerOpen) as caught:
+        pool.submit(_raise, errors.BreakerOpen("open", retry_at=AT)).result(60)
+    assert caught.value.retry_at == AT
+
+
+def test_what_each_carries() -> None:
+    assert errors.Rejected().args == ("the result was rejected",)
+    assert errors.Rejected("no", result=5).result == 5
+    assert errors.Rejected().result is None
+    assert errors.KeyFailed("m", key="k", error={"a": 1}).error == {"a": 1}
+    assert (errors.KeyBusy("m", key="k", retry_at=AT).key, errors.KeyBusy("m", key="k", retry_at=AT).retry_at) == ("k", AT)
+    assert (errors.Dead("m", dead_id="1", reason="r").dead_id, errors.Dead("m", dead_id="1", reason="r").reason) == ("1", "r")
+    assert (errors.Again().after, errors.Again().free, str(errors.Again())) == (None, False, "")
+    assert (errors.Blocked("b").until, str(errors.Blocked("b")), str(errors.Stop("s"))) == (None, "b", "s")
+
+
+def test_a_handlers_own_words_are_no_errors_of_ours() -> None:
+    for word in (errors.Again, errors.Stop, errors.Blocked):
+        assert not issubclass(word, errors.RedriveError)
+        assert issubclass(word, errors.Final)
+    assert issubclass(errors.BreakerOpen, errors.Final)
+
+
+def test_a_late_attempt_is_a_time_out() -> None:
+    assert issubclass(errors.AttemptTimeout, TimeoutError)
+
+
+def test_the_tree_on_top_of_the_file_is_the_tree() -> None:
+    """Every class of the drawing, under the parent that its indent says; and none is missing."""
+    drawn: dict[str, str] = {}
+    above: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r"(?P<indent>[│├└─ ]*)(?P<name>[A-Z]\w+)(?= |$)", line):
+            depth = len(found["indent"]) // 4
+            if found["indent"] or found["name"] == "RedriveError":
+                above[depth:] = [found["name"]]
+                drawn[found["name"]] = above[depth - 1] if depth else "Exception"
+    ours = {name: kind for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.RedriveError)}
+    assert set(drawn) == set(ours)
+    for name, parent in drawn.items():
+        assert parent in {base.__name__ for base in ours[name].__bases__}
+
+
+def test_every_error_is_in_this_test() -> None:
+    ours = {kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)}
+    assert ours == {type(error) for error in EVERY} | {errors.Final}
