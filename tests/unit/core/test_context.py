@@ -1,0 +1,191 @@
+"""What a call carries with it: scopes, cells, the stage of a test."""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from redrive import Key
+from redrive.core.clock import SYSTEM
+from redrive.core.context import (
+    CELL,
+    IDS,
+    STAGE,
+    WATCH,
+    Cell,
+    Scope,
+    Stage,
+    clock_around,
+    end_of,
+    enter,
+    job_around,
+    key_around,
+    leave,
+    own_cell,
+    scope_around,
+    staged,
+    within,
+)
+from redrive.testing import FakeClock
+
+KEY = Key("shop", "ann", "o-1", "receipt")
+
+
+@dataclass(frozen=True)
+class Here:
+    """A layer, as far as a scope needs one."""
+
+    job_id: str | None = None
+    operation: str | None = "op"
+    max_attempts: int | None = 3
+
+
+def scope(end: float = math.inf, layer: Here | None = None, key: Key | None = None, outer: Scope | None = None) -> Scope:
+    return (end, 2, layer, key, outer)
+
+
+def test_outside_of_everything_there_is_no_scope() -> None:
+    contextvars.Context().run(_nothing_around)
+
+
+def _nothing_around() -> None:
+    assert scope_around() is None
+    assert end_of(scope_around()) == math.inf
+    assert key_around(None) is None
+    assert job_around(None) is None
+    assert IDS.get() == {}
+    assert clock_around() is SYSTEM
+
+
+def test_a_scope_is_entered_and_left_and_scopes_nest() -> None:
+    outer, inner = scope(end=10), scope(end=5)
+    first = enter(outer)
+    assert scope_around() == outer
+    second = enter(inner)
+    assert scope_around() == inner
+    leave(second)
+    assert scope_around() == outer
+    leave(first)
+    assert scope_around() is None
+
+
+def test_leaving_from_another_context_undoes_nothing_there() -> None:
+    token = enter(scope())
+    contextvars.Context().run(leave, token)
+    assert scope_around() is not None
+    leave(token)
+    assert scope_around() is None
+
+
+def test_a_thread_has_one_cell_of_its_own() -> None:
+    def check() -> None:
+        cell = own_cell()
+        assert cell.scope is cell.base is None
+        assert cell.thread == threading.get_ident()
+        assert own_cell() is cell
+        assert CELL.get() is cell
+        cell.scope = scope(end=1)
+        assert scope_around() == scope(end=1)
+
+    contextvars.Context().run(check)
+
+
+def test_another_thread_sees_a_copied_context_as_it_was_made() -> None:
+    seen: list[object] = []
+
+    def check() -> None:
+        token = enter(scope(end=7))
+        cell = own_cell()
+        cell.scope = scope(end=3)  # what plain code does on its own thread
+        copied = contextvars.copy_context()
+
+        def other() -> None:
+            seen.append(scope_around())
+            mine = own_cell()
+            seen.append(mine is cell)
+            seen.append(mine.scope)
+            seen.append(mine.thread == threading.get_ident())
+            mine.scope = scope(end=1)
+
+        thread = threading.Thread(target=copied.run, args=(other,))
+        thread.start()
+        thread.join()
+        assert cell.scope == scope(end=3)
+        leave(token)
+
+    contextvars.Context().run(check)
+    assert seen == [scope(end=7), False, scope(end=7), True]
+
+
+def test_a_cell_starts_with_the_scope_it_was_made_with() -> None:
+    cell = Cell(scope(end=4), 1)
+    cell.scope = None
+    assert cell.base == scope(end=4)
+
+
+@pytest.mark.req("C-8")
+@pytest.mark.parametrize(
+    ("end", "outer", "left"), [(5.0, 10.0, 5.0), (10.0, 5.0, 5.0), (math.inf, 5.0, 5.0), (5.0, math.inf, 5.0)]
+)
+def test_a_deadline_only_shrinks(end: float, outer: float, left: float) -> None:
+    around = scope(outer, Here(), KEY, scope())
+    inner = within(end, around)
+    assert inner[0] == end_of(inner) == left
+    assert inner[1:] == around[1:]
+
+
+@pytest.mark.req("C-8")
+def test_a_deadline_outside_of_any_attempt_is_of_a_first_one() -> None:
+    assert within(5.0, None) == (5.0, 1, None, None, None)
+
+
+def test_the_nearest_key_counts_from_the_inside_out() -> None:
+    other = Key("shop", "bob", "o-2", "receipt")
+    assert key_around(scope(key=KEY, outer=scope(key=other))) == KEY
+    assert key_around(scope(outer=scope(outer=scope(key=other)))) == other
+    assert key_around(scope(outer=scope())) is None
+
+
+def test_the_nearest_job_counts_from_the_inside_out() -> None:
+    assert job_around(scope(layer=Here("j-1"), outer=scope(layer=Here("j-2")))) == "j-1"
+    assert job_around(scope(layer=Here(), outer=scope(outer=scope(layer=Here("j-2"))))) == "j-2"
+    assert job_around(scope(layer=Here(), outer=scope())) is None
+
+
+def test_a_stage_brings_its_clock_and_is_gone_afterwards() -> None:
+    stage, watched = Stage(FakeClock()), len(WATCH)
+    assert (stage.draw, stage.faults) == (None, None)
+    with staged(stage):
+        assert clock_around() is stage.clock
+        assert STAGE.get() is stage
+        assert len(WATCH) == watched + 1
+    assert clock_around() is SYSTEM
+    assert STAGE.get() is None
+    assert len(WATCH) == watched
+
+
+def test_a_stage_is_gone_after_an_error_too() -> None:
+    watched = len(WATCH)
+    with pytest.raises(ZeroDivisionError), staged(Stage(FakeClock())):
+        raise ZeroDivisionError
+    assert (clock_around(), STAGE.get(), len(WATCH)) == (SYSTEM, None, watched)
+
+
+def test_stages_nest_and_each_takes_only_itself_away() -> None:
+    clock = FakeClock()
+    outer, inner = Stage(clock), Stage(clock)
+    with staged(outer):
+        with staged(inner):
+            assert clock_around() is clock
+        assert outer in WATCH
+        assert inner not in WATCH
+        assert STAGE.get() is outer
+
+
+def test_a_stage_holds_in_its_own_context_only() -> None:
+    with staged(Stage(FakeClock())):
+        assert contextvars.Context().run(clock_around) is SYSTEM

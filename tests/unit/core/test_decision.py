@@ -1,0 +1,145 @@
+"""The decision after a failed attempt: again after so long, or stop because."""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import pytest
+
+from redrive import Fault
+from redrive.core.decision import LONGEST, PATIENCE, SPENT, Reason, decide
+from redrive.core.fault import Kind
+
+BUSY = Fault("transient")
+
+
+def decided(
+    fault: Fault = BUSY,
+    attempt: int = 1,
+    max_attempts: int = 3,
+    idempotent: bool = True,
+    wait: float = 1.0,
+    left: float = math.inf,
+) -> tuple[Reason | None, float]:
+    return decide(fault, attempt, max_attempts, idempotent, wait, left)
+
+
+@pytest.mark.req("R-4")
+@pytest.mark.parametrize("kind", ["transient", "throttled", "timeout"])
+def test_a_fault_that_may_pass_is_tried_again_after_the_backoffs_wait(kind: Kind) -> None:
+    assert decided(Fault(kind)) == (None, 1.0)
+    assert decided(Fault(kind), wait=0.0) == (None, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["permanent", "unknown"])
+def test_a_fault_that_will_not_pass_stops_whatever_else_holds(kind: Kind) -> None:
+    reason, wait = decided(Fault(kind, after=5, sent=False))
+    assert reason == "not_retryable"
+    assert math.isnan(wait)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "most", "reason"), [(1, 1, "attempts"), (2, 3, None), (3, 3, "attempts"), (4, 3, "attempts")]
+)
+def test_the_last_attempt_is_the_last(attempt: int, most: int, reason: Reason | None) -> None:
+    assert decided(attempt=attempt, max_attempts=most)[0] == reason
+
+
+def test_a_hundred_thousand_attempts_are_counted_to_the_end() -> None:
+    assert decided(attempt=99_999, max_attempts=100_000) == (None, 1.0)
+    assert decided(attempt=100_000, max_attempts=100_000)[0] == "attempts"
+
+
+@pytest.mark.req("R-6")
+def test_after_the_last_attempt_the_servers_word_is_all_that_is_known() -> None:
+    reason, wait = decided(attempt=3)
+    assert reason == "attempts"
+    assert math.isnan(wait)
+    assert decided(Fault("throttled", after=7), attempt=3) == ("attempts", 7.0)
+
+
+@pytest.mark.req("C-10")
+def test_maybe_executed_is_not_tried_again_without_idempotency_and_never_sent_is() -> None:
+    reason, wait = decided(BUSY, idempotent=False)
+    assert reason == "not_idempotent"
+    assert math.isnan(wait)
+    assert decided(Fault("transient", sent=False), idempotent=False) == (None, 1.0)
+    assert decided(Fault("transient", sent=False), idempotent=True) == (None, 1.0)
+    assert decided(BUSY, idempotent=True) == (None, 1.0)
+
+
+@pytest.mark.req("C-10")
+def test_never_sent_is_still_bounded_by_attempts_and_time() -> None:
+    never_sent = Fault("transient", sent=False)
+    assert decided(never_sent, idempotent=False, attempt=3)[0] == "attempts"
+    assert decided(never_sent, idempotent=False, left=0.5)[0] == "timeout"
+
+
+@pytest.mark.req("R-5")
+@pytest.mark.parametrize(
+    ("left", "reason"), [(1.001, None), (1.0, "timeout"), (0.5, "timeout"), (0.0, "timeout"), (-3.0, "timeout")]
+)
+def test_a_wait_that_would_pass_the_deadline_is_not_slept(left: float, reason: Reason | None) -> None:
+    assert decided(left=left) == (reason, 1.0)
+
+
+@pytest.mark.req("R-5")
+def test_without_any_time_left_not_even_a_zero_wait_fits() -> None:
+    assert decided(wait=0.0, left=0.0) == ("timeout", 0.0)
+
+
+@pytest.mark.req("R-6")
+@pytest.mark.parametrize(("after", "waited"), [(0.0, 1.0), (0.5, 1.0), (1.0, 1.0), (1.5, 1.5), (600.0, 600.0)])
+def test_the_servers_word_is_a_floor(after: float, waited: float) -> None:
+    assert decided(Fault("throttled", after=after)) == (None, waited)
+
+
+@pytest.mark.req("R-6")
+@pytest.mark.parametrize(("left", "reason"), [(5.001, None), (5.0, "retry_after"), (2.0, "retry_after"), (0.0, "retry_after")])
+def test_a_servers_wish_that_does_not_fit_is_a_reason_of_its_own(left: float, reason: Reason | None) -> None:
+    assert decided(Fault("throttled", after=5), left=left) == (reason, 5.0)
+
+
+@pytest.mark.req("R-6")
+def test_where_the_backoff_waits_longer_than_the_server_asks_the_time_is_what_stops() -> None:
+    assert decided(Fault("throttled", after=1), wait=5.0, left=3.0) == ("timeout", 5.0)
+    assert decided(Fault("throttled", after=5), wait=5.0, left=3.0) == ("timeout", 5.0)
+
+
+@pytest.mark.req("R-6")
+@pytest.mark.parametrize(
+    ("after", "reason"), [(PATIENCE, None), (math.nextafter(PATIENCE, 1e9), "retry_after"), (1e300, "retry_after")]
+)
+def test_nobody_waits_in_process_for_a_server_that_asks_for_hours(after: float, reason: Reason | None) -> None:
+    assert decided(Fault("throttled", after=after)) == (reason, after)
+
+
+def test_a_policy_of_longer_waits_than_that_is_the_users_own_wish() -> None:
+    assert decided(Fault("throttled", after=2 * PATIENCE), wait=3 * PATIENCE) == (None, 3 * PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("wait", "kept"),
+    [
+        (math.nan, 0.0),
+        (-1.0, 0.0),
+        (-math.inf, 0.0),
+        (math.inf, LONGEST),
+        (2 * LONGEST, LONGEST),
+        (LONGEST, LONGEST),
+        (-0.0, 0.0),
+    ],
+)
+def test_a_backoff_of_the_users_own_cannot_ask_for_an_impossible_wait(wait: float, kept: float) -> None:
+    assert decided(wait=wait) == (None, kept)
+
+
+@pytest.mark.req("R-6")
+def test_a_broken_backoff_does_not_undercut_the_server() -> None:
+    assert decided(Fault("throttled", after=5), wait=math.nan) == (None, 5.0)
+
+
+def test_attempts_that_were_used_up_are_told_from_those_that_never_made_sense() -> None:
+    assert {"attempts", "timeout", "retry_after", "budget", "breaker_open"} == SPENT
+    assert set(get_args(Reason)) - SPENT == {"not_retryable", "not_idempotent", "nested", "stopped"}
