@@ -122,7 +122,8 @@ def _filled(text: str, arguments: Mapping[str, Any]) -> str:
             value = getattr(value, attribute)
         if value is None:
             raise ValueError(f"key template {text!r}: {{{field}}} is None; different work would share one key")
-        if (type(value).__str__, type(value).__repr__) == (object.__str__, object.__repr__):
+        kind: Any = type(value)
+        if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
             raise TypeError(f"key template {text!r}: {{{field}}} is {value!r}, known by its address only: every call a new key")
         pieces.append(_safe(str(value)))
     return "".join(pieces)
