@@ -16,7 +16,7 @@ from .attempt import Attempt
 from .gate import begin, late
 from .nesting import GIVEUPS
 from .settings import Settings
-from .timer import LoneTimer, cancellations
+from .timer import LoneTimer, cancellations, cancelled_inside
 
 ASYNC_CODE = 0x80 | 0x200  # inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -198,7 +198,7 @@ class Block:
             if self._settings.breaker is not None:
                 self._settings.breaker.abandon()
             return False
-        if self._in_task and cancellations() > self._before:
+        if self._in_task and cancelled_inside(error, self._before):
             self.done = True
             self._run.stopped(error, self._run.started)
             return False

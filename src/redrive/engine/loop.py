@@ -216,7 +216,7 @@ def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Corou
 def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> Callable[..., Coroutine[Any, Any, Any]]:
     from asyncio import CancelledError, current_task  # noqa: PLC0415  # 45 ms that plain programs must not pay
 
-    from .timer import Row, Rows, Timer, cancellations  # noqa: PLC0415  # the same
+    from .timer import Row, Rows, Timer, cancelled_inside  # noqa: PLC0415  # the same
 
     again, budget, timeout, limit = (
         _coroutine_again(settings, fn, bounds),
@@ -257,7 +257,7 @@ def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits)
                     pass  # closed by another context than the one it ran in, which has nothing of ours to undo
         except Exception as error:
             run = Run(settings, SYSTEM, started, started + timeout, None)
-            if cancellations() > timer.before:
+            if cancelled_inside(error, timer.before):
                 run.stopped(error, started)
                 raise
             wait = run.failed(error, seen, started)
@@ -280,7 +280,7 @@ def _coroutine_again(
 ) -> Callable[[Run | None, tuple[Any, ...], dict[str, Any]], Coroutine[Any, Any, Any]]:
     from asyncio import CancelledError  # noqa: PLC0415  # 45 ms that plain programs must not pay
 
-    from .timer import LoneTimer, cancellations  # noqa: PLC0415  # the same
+    from .timer import LoneTimer, cancellations, cancelled_inside  # noqa: PLC0415  # the same
 
     reject, breaker, timed = settings.reject, settings.breaker, settings.attempt_timeout is not None
 
@@ -313,7 +313,7 @@ def _coroutine_again(
                 if reject is not None:
                     refuse(reject, result, settings)
             except Exception as error:
-                if cancellations() > before:
+                if cancelled_inside(error, before):
                     run.stopped(error, started)
                     raise
                 wait = run.failed(error, seen, started)

@@ -143,12 +143,13 @@ def cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
-def cancelled_inside(error: BaseException) -> bool:
+def cancelled_inside(error: BaseException, before: int = 0) -> bool:
     """Whether this error was made of a cancellation of the task that reached the code below: by clean-up that failed, say.
 
-    For callers that did not count `cancellations` before. One that is being dealt with further up does not count.
+    before: how many `cancellations` there were when the attempt began. More of them is not enough: until Python 3.13 a
+    TaskGroup whose task has failed leaves one behind. One that is being dealt with further up does not count.
     """
-    if not cancellations():
+    if cancellations() <= before:
         return False
     context: BaseException | None = error
     for _ in range(DEPTH):

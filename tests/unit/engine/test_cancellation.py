@@ -1,0 +1,408 @@
+"""Cancellation of the caller reaches the caller, wherever it strikes. Nothing here waits: attempts hang on futures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+
+import pytest
+
+from redrive import Retry, RetryPolicy, outcome, retry
+from redrive.testing import instant
+
+pytestmark = pytest.mark.req("C-2", "C-6")
+
+ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
+SLOW = RetryPolicy(max_attempts=3, backoff_base=1000, backoff_max=1000, jitter=0)
+Body: TypeAlias = Callable[[], Awaitable[Any]]
+Use: TypeAlias = Callable[[Retry, Body], Coroutine[Any, Any, Any]]
+
+
+async def decorated(layer: Retry, body: Body) -> Any:
+    @layer
+    async def call() -> Any:
+        return await body()
+
+    return await call()
+
+
+async def block(layer: Retry, body: Body) -> Any:
+    async for attempt in layer.attempts():
+        with attempt:
+            return await body()
+
+
+async def opened(layer: Retry, body: Body) -> Any:
+    @layer
+    async def items() -> Any:
+        yield await body()
+
+    return [item async for item in items()]
+
+
+USES: list[Use] = [decorated, block, opened]
+LAYERS = {
+    "timed": retry(ZERO, on=OSError),
+    "untimed": retry(ZERO, on=OSError, attempt_timeout=None),
+    "whole": retry(ZERO, on=OSError, key=lambda *_, **__: "a:b:c:d:v1"),
+    "limited": retry(RetryPolicy(max_attempts=3, backoff_base=0, jitter=0, timeout=60), on=OSError),
+}
+
+every_use = pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
+every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+
+
+class Hang:
+    """A body that hangs until cancelled, and says when it is there."""
+
+    def __init__(self, then: Callable[[], Any] | None = None) -> None:
+        self.calls = 0
+        self.there = asyncio.Event()
+        self._then = then
+
+    async def __call__(self) -> Any:
+        self.calls += 1
+        self.there.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            if self._then is None:
+                raise
+            return self._then()
+
+
+@every_layer
+@every_use
+def test_before_the_first_attempt(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        hang = Hang()
+        task = asyncio.create_task(use(layer, hang))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert hang.calls == 0
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_in_the_attempt(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        hang = Hang()
+        task = asyncio.create_task(use(layer, hang))
+        await hang.there.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (hang.calls, task.cancelling()) == (1, 1)
+
+    asyncio.run(main())
+
+
+@every_use
+@pytest.mark.parametrize("limit", [60, None])
+def test_in_the_wait(use: Use, limit: float | None) -> None:
+    async def main() -> None:
+        calls = 0
+
+        async def fail() -> None:
+            nonlocal calls
+            calls += 1
+            raise OSError
+
+        task = asyncio.create_task(use(retry(SLOW, on=OSError, attempt_timeout=limit), fail))
+        while not calls:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert calls == 1
+        assert isinstance(caught.value.__context__, OSError | type(None))
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_in_the_turn_in_which_the_attempt_completes(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        there = asyncio.Event()
+
+        async def body() -> int:
+            there.set()
+            return await done
+
+        task = asyncio.create_task(use(layer, body))
+        await there.wait()
+        done.set_result(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_in_the_turn_in_which_the_attempt_fails(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        there = asyncio.Event()
+        calls = 0
+
+        async def body() -> int:
+            nonlocal calls
+            calls += 1
+            there.set()
+            return await done
+
+        task = asyncio.create_task(use(layer, body))
+        await there.wait()
+        done.set_exception(OSError())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        done.exception()
+        assert calls == 1
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_clean_up_that_makes_an_error_of_it_is_not_tried_again(use: Use, layer: Retry) -> None:
+    def broken() -> Any:
+        raise OSError("while closing")
+
+    async def main() -> None:
+        hang = Hang(broken)
+        task = asyncio.create_task(use(layer, hang))
+        await hang.there.wait()
+        task.cancel()
+        with pytest.raises(OSError, match="while closing") as caught:
+            await task
+        assert (hang.calls, task.cancelling()) == (1, 1)
+        ended = outcome(caught.value)
+        assert ended is not None
+        assert (ended.reason, ended.spent) == ("stopped", False)
+
+    asyncio.run(main())
+
+
+@every_layer
+def test_clean_up_that_makes_an_error_of_it_in_a_later_attempt(layer: Retry) -> None:
+    async def main() -> None:
+        there = asyncio.Event()
+        calls = 0
+
+        async def body() -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise OSError
+            there.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                raise OSError("while closing")
+
+        task = asyncio.create_task(decorated(layer, body))
+        await there.wait()
+        task.cancel()
+        with pytest.raises(OSError, match="while closing"):
+            await task
+        assert calls == 2
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_clean_up_that_swallows_it_gives_its_result(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        hang = Hang(lambda: "kept")
+        task = asyncio.create_task(use(layer, hang))
+        await hang.there.wait()
+        task.cancel()
+        assert await task in ("kept", ["kept"])
+        assert task.cancelling() == 1
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_the_clean_up_of_a_cancelled_task_may_retry(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        there = asyncio.Event()
+        calls = 0
+
+        async def fails_once() -> int:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise OSError
+            return calls
+
+        async def cleans_up() -> None:
+            there.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                await use(layer, fails_once)
+                raise
+
+        task = asyncio.create_task(cleans_up())
+        await there.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert calls == 2
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+@pytest.mark.parametrize("waits", ["in its body", "for its tasks"])
+def test_a_task_group_that_failed_is_tried_again(use: Use, layer: Retry, waits: str) -> None:
+    """Until Python 3.13 it leaves a cancellation behind that nobody meant."""
+    layer = layer.using(on=lambda error: isinstance(error, ExceptionGroup))
+
+    async def main() -> None:
+        calls = 0
+
+        async def leaf() -> None:
+            await asyncio.sleep(0)
+            if calls < 3:
+                raise OSError
+
+        async def body() -> int:
+            nonlocal calls
+            calls += 1
+            async with asyncio.TaskGroup() as group:
+                group.create_task(leaf())
+                if waits == "in its body":
+                    for _ in range(5):
+                        await asyncio.sleep(0)
+            return calls
+
+        assert await use(layer, body) in (3, [3])
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_a_caller_that_cancels_twice(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        reached = asyncio.Event()
+
+        async def stubborn() -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                reached.set()
+                await asyncio.get_running_loop().create_future()
+
+        task = asyncio.create_task(use(layer, stubborn))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelling() == 2
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_a_cancelled_error_of_the_attempts_own_is_not_retried(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        calls = 0
+
+        async def body() -> None:
+            nonlocal calls
+            calls += 1
+            other = asyncio.get_running_loop().create_future()
+            other.cancel()
+            await other
+
+        with pytest.raises(asyncio.CancelledError):
+            await use(layer, body)
+        assert calls == 1
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_a_task_group_around_takes_its_calls_with_it(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        hang = Hang()
+
+        async def breaks() -> None:
+            await hang.there.wait()
+            raise KeyError
+
+        with pytest.raises(ExceptionGroup) as caught:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(use(layer, hang))
+                group.create_task(breaks())
+        assert [type(error) for error in caught.value.exceptions] == [KeyError]
+        assert hang.calls == 1
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_a_task_outlives_what_it_was_asked_to_retry(use: Use, layer: Retry) -> None:
+    """The count of cancellations is what it was, after success and after failure."""
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def good() -> int:
+            return 1
+
+        async def bad() -> int:
+            raise OSError("down")
+
+        with instant():
+            await use(layer, good)
+            with pytest.raises(OSError, match="down"):
+                await use(layer, bad)
+        assert task.cancelling() == 0
+
+    asyncio.run(main())
+
+
+@every_layer
+def test_a_coroutine_that_is_dropped_says_nothing(layer: Retry) -> None:
+    """Closed by another context than it ran in, as when an event loop is left with tasks in it."""
+    loop = asyncio.new_event_loop()
+    hang: list[Hang] = []
+
+    async def started() -> Coroutine[Any, Any, Any]:
+        hang.append(Hang())
+        running = decorated(layer, hang[0])
+        wrapped = loop.create_task(running)
+        await hang[0].there.wait()
+        wrapped._log_destroy_pending = False  # type: ignore[attr-defined]
+        return running
+
+    coroutine = loop.run_until_complete(started())
+    coroutine.close()  # not in the task's context; a ValueError of ours would be raised here
+    loop.close()
