@@ -64,6 +64,7 @@ def test_every_kind_of_import_is_seen(tmp_path: Path) -> None:
         ("console", "app", False),
         ("demo", "app", True),
         ("demo", "", True),
+        ("demo", "testing", True),
         ("engine", "", False),
         ("", "cli", True),
         ("testing", "app", True),

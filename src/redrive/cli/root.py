@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+from . import layers
+from .output import complain
+
+UNEXPECTED = 70
+"""EX_SOFTWARE of sysexits.h: an error of ours."""
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.command()(layers.layers)
 
 
 def _show_version(asked: bool) -> None:
@@ -23,3 +33,17 @@ def redrive(
     ] = False,
 ) -> None:
     """Failed work, tried again safely, never lost, and always in an operator's sight."""
+
+
+def run() -> None:
+    """Run the command line. An error of ours is one line and status 70; with REDRIVE_DEBUG=1 its traceback is shown."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a sign gets a question mark, not a traceback
+    try:
+        app()
+    except Exception as problem:
+        if os.environ.get("REDRIVE_DEBUG"):
+            raise
+        complain(f"unexpected {type(problem).__name__}: {problem} (REDRIVE_DEBUG=1 shows where)")
+        sys.exit(UNEXPECTED)

@@ -20,6 +20,8 @@ class Judgement(NamedTuple):
 
     judge: Judge
     known: dict[type[Exception], Fault]
+    rules: tuple[Rule, ...] = ()
+    """What `on=` was given; empty: the standard rule. For `redrive layers` to read."""
 
 
 def judgement(on: Rules | None) -> Judgement:
@@ -33,7 +35,7 @@ def judgement(on: Rules | None) -> Judgement:
         _check(rule)
     if all(isinstance(rule, type) for rule in rules):
         return _by_type(rules)
-    return Judgement(_by_rules(rules), {})
+    return Judgement(_by_rules(rules), {}, rules)
 
 
 def _by_type(types: tuple[Any, ...]) -> Judgement:
@@ -47,7 +49,7 @@ def _by_type(types: tuple[Any, ...]) -> Judgement:
             known[type(error)] = fault
         return fault
 
-    return Judgement(by_type, known)
+    return Judgement(by_type, known, types)
 
 
 def _by_rules(rules: tuple[Rule, ...]) -> Judge:

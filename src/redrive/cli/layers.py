@@ -1,0 +1,139 @@
+"""`redrive layers`: what a stack of retrying layers can do in the worst case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..core.span import span
+from ..ops.layers import Advice, LayersReport, Unreadable, WorstError, WorstLayer
+from ..ops.layers import layers as read_layers
+from .output import BAD_INPUT, bullets, complain, console, heading, print_json, show, table
+from .timeline import timeline
+
+MULTIPLIED = 1
+NARROW = 76
+"""Below so many columns, the table of the layers leaves out what the advice says anyway."""
+
+
+def layers(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A TOML file with [[layer]] tables; or module:object.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+) -> None:
+    """Show what a stack of retrying layers can do in the worst case, and which layer owns which error.
+
+    SOURCE is a TOML file, or module:object, where the object is a Retry, a function decorated with one, or a list of these,
+    the outermost first. The directory you are in is searched for the module.
+
+    Exit status: 0, nothing multiplies; 1, a layer tries again what another has tried already; 2, the source cannot be read.
+    """
+    try:
+        report = read_layers(source)
+    except Unreadable as wrong:
+        complain(str(wrong))
+        raise typer.Exit(BAD_INPUT) from None
+    if as_json:
+        print_json({"source": source, **report.as_dict()})
+    else:
+        _show(report, console())
+    raise typer.Exit(MULTIPLIED if report.multiplies else 0)
+
+
+def _show(report: LayersReport, out: Console) -> None:
+    parts: list[tuple[str, RenderableType]] = [
+        ("Layers, the outermost first", _layers(report.layers, out.width)),
+        ("Waits at their longest, if attempts fail at once", _waits(report.layers, out.width)),
+        ("Who owns which error", _errors(report.errors, out.width)),
+    ]
+    if report.advice:
+        parts.append(("What to know", _advice(report.advice)))
+    shown: list[RenderableType] = [_sentence(report)]
+    for title, body in parts:
+        shown += ["", heading(title), Padding(body, (0, 0, 0, 2), expand=False)]
+    show(out, Group(*shown))
+
+
+def _sentence(report: LayersReport) -> Text:
+    said = Text("At worst, ")
+    said.append(_times(report.attempts), style="bold red" if report.multiplies else "bold green")
+    said.append(" at the bottom for one call, ")
+    said.append("without any time limit" if report.seconds is None else f"in at most {span(report.seconds)}", style="bold")
+    return said.append(
+        "." if report.attempts == report.mixed_attempts else f" ({_times(report.mixed_attempts)} if errors change)."
+    )
+
+
+def _times(attempts: int) -> str:
+    return "1 attempt" if attempts == 1 else f"{attempts:,} attempts"
+
+
+def _layers(layers: Sequence[WorstLayer], width: int) -> Table:
+    numbers = ("attempts", "each", "limit", "bottom", "at most")
+    columns = ["layer", "by", "attempts", "each", "limit", "bottom", "at most"]
+    if width < NARROW:
+        columns = [column for column in columns if column not in ("each", "limit")]
+    made = table(*columns, numbers=numbers)
+    for layer in layers:
+        reached = str(layer.max_attempts) if layer.attempts == layer.max_attempts else f"{layer.attempts} of {layer.max_attempts}"
+        cells = {
+            "layer": layer.name,
+            "by": layer.by,
+            "attempts": reached,
+            "each": _limit(layer.attempt_timeout),
+            "limit": _limit(layer.limit),
+            "bottom": f"{layer.calls:,}",
+            "at most": _limit(layer.seconds),
+        }
+        made.add_row(*(cells[column] for column in columns))
+    return made
+
+
+def _limit(seconds: float | None) -> str:
+    return "–" if seconds is None else span(seconds)
+
+
+def _waits(layers: Sequence[WorstLayer], width: int) -> Table:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    longest = max(len(layer.name) for layer in layers)
+    named = min(longest, max(8, width // 4))
+    made.add_column(width=named, overflow="ellipsis", no_wrap=True)
+    made.add_column()
+    for layer in layers:
+        lines: list[Text] = [Text("one attempt", style="dim")]
+        if layer.max_attempts > 1:
+            more = layer.max_attempts > len(layer.waits) + 1
+            lines = timeline([longest for _, longest in layer.waits], layer.limit, max(12, width - named - 6), more=more)
+        made.add_row(layer.name, Group(*lines))
+    return made
+
+
+def _errors(errors: Sequence[WorstError], width: int) -> Table:
+    """Errors that fare alike share a line."""
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for error in errors:
+        alike.setdefault((error.owner, error.attempts, error.seconds, error.again), []).append(error.error)
+    multiplied = width >= NARROW and any(error.again for error in errors)
+    made = table(
+        "error", "owner", "bottom", "at most", *(["tried again by"] if multiplied else []), numbers=("bottom", "at most")
+    )
+    for (owner, attempts, seconds, again), names in alike.items():
+        assert isinstance(again, tuple)
+        assert seconds is None or isinstance(seconds, float)
+        cells = [", ".join(names), str(owner or "nobody"), f"{attempts:,}", _limit(seconds)]
+        made.add_row(*cells, *([", ".join(again)] if multiplied else []), style="red" if again else None)
+    return made
+
+
+def _advice(advice: Sequence[Advice]) -> Table:
+    made = bullets()
+    for one in advice:
+        says = Text(f"{one.says[0].upper()}{one.says[1:]}.") if one.layer is None else Text(f"{one.says}.")
+        made.add_row(Text("✗", style="bold red") if one.multiplies else Text("•", style="yellow"), says)
+        made.add_row("", Text(f"→ {one.do}.", style="dim"))
+    return made

@@ -1,0 +1,1 @@
+"""The live demonstration that `make demo` runs: a flaky server of its own, and what Redrive makes of it."""

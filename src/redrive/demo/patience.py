@@ -1,0 +1,45 @@
+"""A server that asks for more time than there is: the error leaves at once, and says when to come back."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+
+from redrive import outcome, retry
+from redrive.testing import Answer, FaultServer
+
+from .client import fetch
+from .scene import Figures, Scene
+from .stage import Stage
+
+ASKED = 120
+
+
+def _play(stage: Stage) -> Figures:
+    stage.line(f"The server says 429 with Retry-After: {ASKED}; the call has 5 s.")
+    with FaultServer(Answer(429, {"Retry-After": str(ASKED)})) as server:
+        began = time.monotonic()
+        try:
+            retry(max_attempts=5, timeout=5).call(fetch, server.url)
+        except OSError as error:
+            ended = outcome(error)
+        else:
+            raise AssertionError("the server never answers well")
+        elapsed = time.monotonic() - began
+        assert ended is not None
+        assert ended.retry_at is not None
+        due = (ended.retry_at - datetime.now(timezone.utc)).total_seconds()
+        stage.line(f"given up after {elapsed * 1000:.0f} ms, because of {ended.reason}: nobody sits and waits", "yellow")
+        stage.line(f"retry_at  {ended.retry_at:%H:%M:%S} UTC, in {due:.0f} s", "green")
+        return {"requests": server.count, "elapsed": round(elapsed, 3), "retry_in": round(due, 1)}
+
+
+PATIENCE = Scene(
+    "patience",
+    "4. A wait that does not fit is not begun",
+    _play,
+    lambda figures: (
+        f"{figures['requests']} request, {figures['elapsed'] * 1000:.0f} ms; come back in {figures['retry_in']:.0f} s"
+    ),
+    "docs/how-to/deadlines.md",
+)

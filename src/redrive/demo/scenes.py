@@ -1,0 +1,10 @@
+"""The scenes, in the order in which they are shown. A new one is a file of its own, and a name here."""
+
+from __future__ import annotations
+
+from .nesting import NESTING
+from .outage import OUTAGE
+from .patience import PATIENCE
+from .recovery import RECOVERY
+
+SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE)

@@ -1,0 +1,83 @@
+"""Layers: what a stack of retrying layers can do in the worst case, who owns which error, and what multiplies. As data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeAlias
+
+from .advice import Advice, advise
+from .layer import Layer
+from .retry import Retry
+from .worst import Worst, WorstError, WorstLayer, worst
+
+__all__ = ["Advice", "Layer", "LayersReport", "Layered", "WorstError", "WorstLayer", "layers"]
+
+Layered: TypeAlias = Any
+"""A `Layer`, a `Retry`, or a function that was decorated with one (or with several, one around the other)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayersReport(Worst):
+    """What a stack can do, and what to know about it. Immutable."""
+
+    advice: tuple[Advice, ...] = ()
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether one layer tries again what another has tried already."""
+        return any(advice.multiplies for advice in self.advice)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; a time without an end is null."""
+        return {"multiplies": self.multiplies, **asdict(self)}
+
+
+def layers(stack: Iterable[Layered] | Layered, /) -> LayersReport:
+    """What these layers can do, the outermost first."""
+    found = _named(tuple(_flat(stack)))
+    if not found:
+        raise ValueError("a stack needs at least one layer")
+    known = worst(found)
+    fields = {name: getattr(known, name) for name in Worst.__dataclass_fields__}
+    return LayersReport(**fields, advice=advise(found, known))
+
+
+def _flat(given: Layered) -> Iterable[Layer]:
+    if isinstance(given, Layer):
+        yield given
+    elif isinstance(given, Retry):
+        yield Layer.of(given)
+    elif isinstance(getattr(given, "__redrive__", None), Retry):
+        yield from _decorated(given)
+    elif isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+        for one in given:
+            yield from _flat(one)
+    else:
+        raise TypeError(
+            f"a layer is a Retry, a function decorated with one, or a Layer, not {type(given).__name__} {given!r}; "
+            f"give one of these, or a list of them with the outermost first"
+        )
+
+
+def _decorated(function: Any) -> Iterable[Layer]:
+    seen: list[Retry] = []
+    while function is not None:
+        retry = getattr(function, "__redrive__", None)
+        # A wrapper of somebody else's copies the attributes of what it wraps: the same object is the same layer.
+        if isinstance(retry, Retry) and not any(retry is known for known in seen):
+            seen.append(retry)
+            yield Layer.of(retry)
+        function = getattr(function, "__wrapped__", None)
+
+
+def _named(stack: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """A name for each: those around one function share its name otherwise."""
+    twice = {name for name, count in Counter(layer.name for layer in stack).items() if count > 1}
+    numbers: Counter[str] = Counter()
+    found = []
+    for layer in stack:
+        numbers[layer.name] += 1
+        found.append(replace(layer, name=f"{layer.name} #{numbers[layer.name]}") if layer.name in twice else layer)
+    return tuple(found)

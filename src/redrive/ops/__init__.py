@@ -1,0 +1,1 @@
+"""What an operator may do, once, for both skins: the command line and the console. One module for each noun."""

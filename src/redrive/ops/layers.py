@@ -1,0 +1,157 @@
+"""Where a stack of layers is written down: a TOML file, or an object in the user's code."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .. import backoff as backoffs
+from ..core.policy import ALIASES, SERVICE, RetryPolicy
+from ..engine.layers import Advice, Layer, LayersReport, WorstError, WorstLayer
+from ..engine.layers import layers as analysed
+
+__all__ = ["Advice", "LayersReport", "Unreadable", "WorstError", "WorstLayer", "layers"]
+
+POLICY = tuple(field.name for field in fields(RetryPolicy))
+OWN = ("name", "by", "on", "nested", "seen", "attempt_timeout", "backoff", "budget")
+WAITS = ("backoff_base", "backoff_max", "jitter")
+FORMS = {"steps": ("jitter",), "fixed": ("jitter",), "powers": ("cap", "jitter"), "full_jitter": ("cap",)}
+"""The backoffs of `redrive.backoff`, with what each takes beside its first value."""
+EXAMPLE = "[[layer]] tables, the outermost first, each with a name and what differs from the defaults"
+
+
+class Unreadable(ValueError):
+    """The source says no stack of layers; the message says what is wrong, where, and what would be right."""
+
+
+def layers(source: str, /) -> LayersReport:
+    """What the stack of a TOML file, or of `module:object`, can do in the worst case."""
+    path = Path(source)
+    if path.suffix == ".toml" or path.is_file():
+        return _analysed(source, _from_toml(path))
+    module, colon, name = source.partition(":")
+    if not colon or not module or not name:
+        raise Unreadable(f"{source}: no such file; give a TOML file, or module:object")
+    return _analysed(source, _from_module(module, name))
+
+
+def _analysed(source: str, stack: object) -> LayersReport:
+    try:
+        return analysed(stack)
+    except (TypeError, ValueError) as wrong:
+        raise Unreadable(f"{source}: {wrong}") from wrong
+
+
+def _from_module(module: str, name: str) -> object:
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module)
+    except (Exception, SystemExit) as wrong:  # a module of the user's may do anything
+        missing = isinstance(wrong, ModuleNotFoundError) and wrong.name is not None and f"{module}.".startswith(f"{wrong.name}.")
+        what = (
+            f"there is none; {here} and the installed packages were searched" if missing else f"{type(wrong).__name__}: {wrong}"
+        )
+        raise Unreadable(f"module {module} cannot be imported: {what}") from wrong
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError as wrong:
+            known = [known for known in dir(found) if not known.startswith("__")]
+            raise Unreadable(f"{module}:{name}: there is no {part!r}{_meant(part, known)}") from wrong
+    return found
+
+
+def _from_toml(path: Path) -> list[Layer]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
+    except (OSError, UnicodeDecodeError) as wrong:
+        reason = wrong.strerror if isinstance(wrong, OSError) else "it is not UTF-8 text"
+        raise Unreadable(f"{path} cannot be read: {reason}") from wrong
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as wrong:
+        raise Unreadable(f"{path} is no TOML: {wrong}") from wrong
+    for key in content:
+        if key != "layer":
+            raise Unreadable(f"{path}: unknown {key!r}; it has {EXAMPLE}")
+    tables = content.get("layer")
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise Unreadable(f"{path}: no layers in it; it has {EXAMPLE}")
+    return [_layer(path, number, table) for number, table in enumerate(tables, 1)]
+
+
+def _layer(path: Path, number: int, table: Mapping[str, Any]) -> Layer:
+    name = table.get("name")
+    where = f"{path}: [[layer]] {number}" + (f" ({name})" if isinstance(name, str) and name else "")
+    known = (*OWN, *POLICY)
+    for key in table:
+        if key not in known and key not in ALIASES:
+            raise Unreadable(f"{where}: unknown key {key!r}{_meant(key, known)}; known: {', '.join(known)}")
+    if name is None:
+        raise Unreadable(f'{where}: it has no name; say name = "…"')
+    try:
+        own = {key: table[key] for key in OWN if key in table and key not in ("name", "backoff", "on")}
+        return Layer(name, policy=_policy(table), backoff=_backoff(table), on=_on(table.get("on")), **own)
+    except (TypeError, ValueError) as wrong:
+        raise Unreadable(f"{where}: {wrong}") from wrong
+
+
+def _policy(table: Mapping[str, Any]) -> RetryPolicy | None:
+    given = {key: value for key, value in table.items() if key in POLICY or key in ALIASES}
+    said = RetryPolicy.from_mapping(given) or SERVICE
+    # What is left out is as `retry()` has it; of another library nothing is known, and unknown waits count as none.
+    ours = table.get("by", "redrive") == "redrive"
+    names = {ALIASES.get(key, key) for key in given}
+    if not ours and "max_attempts" not in names:
+        return None
+    before = SERVICE if ours else RetryPolicy(backoff_base=0.0, jitter=0.0)
+    return replace(before, **{key: getattr(said, key) for key in names})
+
+
+def _on(value: object) -> Any:
+    """A status may be written as the number it is."""
+    if value is None:
+        return None
+    given = value if isinstance(value, list) else [value]
+    return tuple(str(error) if isinstance(error, int) and not isinstance(error, bool) else error for error in given)
+
+
+def _backoff(table: Mapping[str, Any]) -> backoffs.Backoff | None:
+    value = table.get("backoff")
+    if value is None:
+        return None
+    doubled = [key for key in table if ALIASES.get(key, key) in WAITS]
+    if doubled:
+        raise ValueError(f"backoff says the waits; take out {', '.join(doubled)}")
+    if isinstance(value, list):
+        value = {"steps": value}
+    form = [key for key in value if key in FORMS] if isinstance(value, dict) else []
+    if len(form) != 1 or set(value) - {*form, *FORMS[form[0]]}:
+        raise ValueError(
+            "backoff is a list of seconds, or one of { fixed = 5 }, { steps = [1, 10], jitter = 0.1 }, "
+            f"{{ powers = 2, cap = 60 }}, {{ full_jitter = 0.5, cap = 30 }}, not {value!r}"
+        )
+    first = value[form[0]]
+    rest = {key: value[key] for key in value if key != form[0]}
+    if "cap" in FORMS[form[0]] and "cap" not in rest:
+        raise ValueError(f"backoff {form[0]} needs a cap, in seconds")
+    made: backoffs.Backoff = getattr(backoffs, form[0])(
+        *(first if form[0] == "steps" and isinstance(first, list) else [first]), **rest
+    )
+    return made
+
+
+def _meant(name: str, known: object) -> str:
+    assert isinstance(known, (list, tuple))
+    close = get_close_matches(name, known, 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,54 @@
+"""The demonstration runs by itself, and its figures are what the servers counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from redrive.demo.scenes import SCENES
+
+ROOT = Path(__file__).parents[2]
+
+
+def demo(*arguments: str, **environment: str) -> str:
+    command = [sys.executable, "-W", "error", "-m", "redrive.demo", *arguments]
+    kept = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "COLUMNS")}
+    done = subprocess.run(command, env=kept | environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_its_figures() -> None:
+    began = time.monotonic()
+    # A proxy in the environment is not for a server on this machine.
+    data = json.loads(demo("--json", http_proxy="http://127.0.0.1:9"))
+    assert time.monotonic() - began < 20
+    scenes = data["scenes"]
+    assert scenes["recovery"]["requests"] == 3
+    assert 1.5 <= scenes["recovery"]["waited"] < 4  # 0.5 s and 1 s, with jitter
+    outage = scenes["outage"]
+    assert outage["requests_without_budget"] == 3 * outage["calls"]
+    # A bucket of 100 pays for 7 retries of 14; then one for each second that it takes.
+    assert outage["calls"] + 7 <= outage["requests_with_budget"] < 1.5 * outage["calls"]
+    assert scenes["nesting"] == {"requests_by_hand": 27, "requests_by_redrive": 3}
+    assert scenes["patience"]["requests"] == 1
+    assert scenes["patience"]["elapsed"] < 2
+    assert 110 < scenes["patience"]["retry_in"] <= 121
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_without_a_terminal_it_prints_plain_lines_and_ends(width: int) -> None:
+    printed = demo(COLUMNS=str(width))
+    assert "\x1b" not in printed
+    assert max(map(len, printed.splitlines())) <= width
+    for scene in SCENES:
+        assert scene.title in printed
+        assert scene.read in printed
+        assert (ROOT / scene.read).is_file()
+    assert "attempt 3  it worked" in printed
