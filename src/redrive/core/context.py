@@ -12,7 +12,7 @@ import math
 from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias
 
 from .clock import SYSTEM, Clock
@@ -75,7 +75,10 @@ WATCH: list[object] = []
 
 def scope_around() -> Scope | None:
     """The innermost scope of this context."""
-    cell = CELL.get()
+    return _innermost(CELL.get())
+
+
+def _innermost(cell: Cell | None) -> Scope | None:
     if cell is None:
         return None
     return cell.scope if cell.thread == get_ident() else cell.base
@@ -91,18 +94,27 @@ def own_cell() -> Cell:
     return cell
 
 
-def enter(scope: Scope | None) -> Token[Cell | None]:
-    """Make this the innermost scope, for async code and blocks; undone by `leave`."""
-    return CELL.set(Cell(scope, get_ident()))
+class Entered(Cell):
+    """A scope that async code or a block is in, until it is left. Several may be left out of turn, as generators are."""
 
+    __slots__ = ("_before", "_left")
 
-def leave(token: Token[Cell | None]) -> None:
-    """Put back what was before `enter`."""
-    try:
-        CELL.reset(token)
-    except ValueError:
-        # A generator was closed by another context than the one it ran in: that one has nothing of ours to undo.
-        pass
+    def __init__(self, scope: Scope | None) -> None:
+        super().__init__(scope, get_ident())
+        self._before = CELL.get()
+        self._left = False
+        CELL.set(self)
+
+    def leave(self) -> None:
+        """Back to what was around. A context that is not this one, and still has the cell, finds that in it."""
+        self._left = True
+        self.scope = self.base = _innermost(self._before)
+        cell = CELL.get()
+        around = cell
+        while isinstance(around, Entered) and around._left:
+            around = around._before
+        if around is not cell:
+            CELL.set(around)
 
 
 def clock_around() -> Clock:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from ..core.context import IDS, Scope, clock_around, enter, job_around, key_around, leave, scope_around, within
+from ..core.context import IDS, Entered, Scope, clock_around, job_around, key_around, scope_around, within
 from ..core.key import Key, KeyLike
-from ..core.seconds import Seconds, positive
+from ..core.seconds import Seconds
+from ..core.seconds import seconds as duration
 from ..errors import Rejected
 
 
@@ -83,21 +83,22 @@ def current() -> Attempt:
 class _Bound:
     """A scope that `with` and `async with` both open; made anew for each use."""
 
-    __slots__ = ("_seconds", "_token")
+    __slots__ = ("_entered", "_seconds")
 
     def __init__(self, limit: float) -> None:
         self._seconds = limit
-        self._token: Any = None
+        self._entered: Entered | None = None
 
     def __enter__(self) -> None:
-        if self._token is not None:
+        if self._entered is not None:
             raise RuntimeError("this deadline is in use already: make a new one")
         end = clock_around().monotonic() + self._seconds
-        self._token = enter(within(end, scope_around()))
+        self._entered = Entered(within(end, scope_around()))
 
     def __exit__(self, *_: object) -> None:
-        token, self._token = self._token, None
-        leave(token)
+        entered, self._entered = self._entered, None
+        if entered is not None:
+            entered.leave()
 
     async def __aenter__(self) -> None:
         self.__enter__()
@@ -108,9 +109,7 @@ class _Bound:
 
 def deadline(seconds: Seconds, /) -> _Bound:
     """No attempt inside starts later, no wait reaches beyond. It only shrinks; it interrupts nobody."""
-    if not isinstance(seconds, timedelta) and seconds == 0:
-        return _Bound(0.0)
-    return _Bound(positive("deadline", seconds))
+    return _Bound(duration("deadline", seconds))
 
 
 class _Ids:
@@ -129,7 +128,10 @@ class _Ids:
 
     def __exit__(self, *_: object) -> None:
         token, self._token = self._token, None
-        IDS.reset(token)
+        try:
+            IDS.reset(token)
+        except ValueError:
+            pass  # a generator was closed by another context than the one it ran in, which has nothing of ours to undo
 
     async def __aenter__(self) -> None:
         self.__enter__()

@@ -6,10 +6,9 @@ import math
 import sys
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Iterator
-from contextvars import Token
 from typing import Self
 
-from ..core.context import STAGE, WATCH, Cell, clock_around, enter, leave, scope_around
+from ..core.context import STAGE, WATCH, Entered, clock_around, scope_around
 from ..core.key import Key, KeyLike
 from ..errors import AttemptTimeout
 from .attempt import Attempt
@@ -93,13 +92,13 @@ class Block:
 
     __slots__ = (
         "_before",
-        "_cell",
         "_entered",
         "_error",
         "_in_task",
         "_key",
         "_outer",
         "_run",
+        "_scope",
         "_seen",
         "_settings",
         "_timer",
@@ -119,7 +118,7 @@ class Block:
         self.clock = clock_around()
         self._run = begin(settings, self.clock, timeout, self._key, self._outer)
         self._error: Exception | None = None
-        self._cell: Token[Cell | None] | None = None
+        self._scope: Entered | None = None
         self._timer: LoneTimer | None = None
         self._entered = True
         self._seen = self._before = 0
@@ -174,14 +173,14 @@ class Block:
             self._before = cancellations()
             if self._settings.attempt_timeout is not None:
                 self._timer = LoneTimer(self._end() - self._run.started)
-        self._cell = enter(attempt._scope)
+        self._scope = Entered(attempt._scope)
 
     def leave(self, error: BaseException | None) -> bool:
         """The body ended; True when its error is dealt with and the loop goes on."""
         timer, self._timer = self._timer, None
-        cell, self._cell = self._cell, None
-        if cell is not None:
-            leave(cell)
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            scope.leave()
         if timer is not None and timer.stop(isinstance(error, CancelledError)):
             overdue = AttemptTimeout(late(self._settings, self._run.attempt, self._end() - self._run.started))
             try:

@@ -31,6 +31,7 @@ async def block(layer: Retry, body: Body) -> Any:
     async for attempt in layer.attempts():
         with attempt:
             return await body()
+    return None
 
 
 async def opened(layer: Retry, body: Body) -> Any:
@@ -106,15 +107,16 @@ def test_in_the_attempt(use: Use, layer: Retry) -> None:
 def test_in_the_wait(use: Use, limit: float | None) -> None:
     async def main() -> None:
         calls = 0
+        failing = asyncio.Event()
 
         async def fail() -> None:
             nonlocal calls
             calls += 1
+            failing.set()
             raise OSError
 
         task = asyncio.create_task(use(retry(SLOW, on=OSError, attempt_timeout=limit), fail))
-        while not calls:
-            await asyncio.sleep(0)
+        await failing.wait()
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:

@@ -1,0 +1,359 @@
+"""What code sees of the attempt around it: `current`, `deadline`, `correlate`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from redrive import Key, RetryPolicy, correlate, current, deadline, errors, journal, retry
+from redrive.core import context
+from redrive.engine import loop
+from redrive.testing import FakeClock, instant
+
+ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
+
+
+@pytest.fixture
+def clock() -> Iterator[FakeClock]:
+    with instant() as clock:
+        yield clock
+
+
+def test_outside_of_an_attempt() -> None:
+    attempt = current()
+    assert (attempt.number, attempt.max_attempts, attempt.operation) == (1, None, None)
+    assert (attempt.key, attempt.job_id, attempt.remaining) == (None, None, None)
+    assert repr(attempt) == "Attempt(number=1, operation=None, remaining=None)"
+
+
+@pytest.mark.req("C-1")
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"timeout": 60}, {"key": "a:b:c:d:v1"}, {"reject": lambda _: False}, {"attempt_timeout": None, "timeout": 60}],
+    ids=str,
+)
+def test_every_attempt_knows_its_number_and_its_call(options: dict[str, Any]) -> None:
+    seen: list[tuple[int, int | None, str | None]] = []
+
+    def note() -> None:
+        seen.append((current().number, current().max_attempts, current().operation))
+        if len(seen) < 3:
+            raise ValueError
+
+    async def anote() -> None:
+        note()
+
+    layer = retry(backoff_base=0, jitter=0, on=ValueError, operation="crm", **options)
+    asyncio.run(layer.acall(anote))
+    assert seen == [(1, 3, "crm"), (2, 3, "crm"), (3, 3, "crm")]
+    seen.clear()
+    layer.call(note)
+    assert seen == [(1, 3, "crm"), (2, 3, "crm"), (3, 3, "crm")]
+    assert current().operation is None
+
+
+@pytest.mark.req("C-1")
+def test_later_attempts_are_numbered_without_a_time_limit_too() -> None:
+    seen: list[int] = []
+
+    @retry(ZERO, on=ValueError, attempt_timeout=None)
+    def call() -> None:
+        seen.append(current().number)
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        call()
+    assert seen == [1, 2, 3]
+    assert current().number == 1
+
+
+@pytest.mark.req("C-1")
+def test_the_key_is_found_from_the_inside_out(clock: FakeClock) -> None:
+    @retry(key="in:{user}:{order}:charge:v1")
+    def inner(order: str, *, user: str = "ann") -> Key | None:
+        return current().key
+
+    @retry
+    def between() -> Key | None:
+        return current().key
+
+    @retry(key=lambda: Key("out", "bob", "o-2", "ship"))
+    def outer() -> tuple[Key | None, Key | None]:
+        return between(), inner("o-1")
+
+    assert outer() == (Key("out", "bob", "o-2", "ship"), Key("in", "ann", "o-1", "charge"))
+
+
+@pytest.mark.req("C-2", "C-8")
+def test_a_plain_attempt_reads_its_time(clock: FakeClock) -> None:
+    @retry(ZERO, attempt_timeout=7)
+    def call() -> float | None:
+        clock.advance(2)
+        return current().remaining
+
+    assert call() == 5
+    clock.advance(1)
+    with deadline(4):
+        assert call() == 2
+    assert retry(RetryPolicy(timeout=6)).call(lambda: current().remaining) == 6
+    assert retry(RetryPolicy(), attempt_timeout=None).call(lambda: current().remaining) is None
+
+
+@pytest.mark.req("C-8")
+def test_time_that_is_over_is_none_left_not_less(clock: FakeClock) -> None:
+    with deadline(1):
+        clock.advance(5)
+        assert current().remaining == 0
+
+
+@pytest.mark.req("C-8")
+def test_a_deadline_only_shrinks(clock: FakeClock) -> None:
+    with deadline(5):
+        with deadline(timedelta(seconds=9)):
+            assert current().remaining == 5
+        with deadline(2):
+            assert current().remaining == 2
+        assert current().remaining == 5
+    assert current().remaining is None
+
+
+@pytest.mark.req("C-8")
+def test_a_deadline_in_async_code(clock: FakeClock) -> None:
+    @retry
+    async def call() -> float | None:
+        return current().remaining
+
+    async def main() -> None:
+        async with deadline(5):
+            assert await call() == 5
+            assert list(await asyncio.gather(call(), call())) == [5, 5]
+            assert await asyncio.to_thread(lambda: current().remaining) == 5
+            with deadline(3):
+                assert await asyncio.create_task(call()) == 3
+        assert current().remaining is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.req("C-8", "C-11")
+@pytest.mark.parametrize("nothing", [0, 0.0, timedelta(0)])
+def test_a_deadline_that_is_over_lets_nothing_start(nothing: Any) -> None:
+    with deadline(nothing), pytest.raises(errors.AttemptTimeout, match="had passed"):
+        retry(lambda: pytest.fail("began"))()
+
+
+@pytest.mark.req("C-11")
+@pytest.mark.parametrize("wrong", [True, False, "5", None, -1, float("nan"), float("inf"), timedelta(seconds=-1)])
+def test_a_wrong_deadline_is_refused(wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="deadline must"):
+        deadline(wrong)
+
+
+@pytest.mark.req("C-11")
+def test_a_deadline_is_used_once_at_a_time() -> None:
+    limit = deadline(5)
+    with limit:
+        with pytest.raises(RuntimeError, match="make a new one"):
+            limit.__enter__()
+        assert current().remaining is not None
+    with limit:
+        assert current().remaining is not None
+    assert current().remaining is None
+
+
+@pytest.mark.req("C-8")
+@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
+def test_a_deadline_goes_with_its_block(raised: type[BaseException]) -> None:
+    with pytest.raises(raised), deadline(5):
+        raise raised
+    assert current().remaining is None
+
+
+@pytest.mark.req("C-8")
+def test_generators_that_are_left_out_of_turn_leave_no_deadline() -> None:
+    def items() -> Iterator[float | None]:
+        with deadline(5):
+            yield current().remaining
+
+    first, second = items(), items()
+    next(first)
+    next(second)
+    first.close()  # type: ignore[attr-defined]
+    second.close()  # type: ignore[attr-defined]
+    assert current().remaining is None
+
+
+@pytest.mark.req("C-8")
+def test_an_async_generator_that_was_dropped_leaves_no_deadline() -> None:
+    async def items() -> AsyncIterator[int]:
+        with deadline(5), correlate(request_id="r"):
+            yield 1
+            yield 2
+
+    async def main() -> None:
+        async for _ in items():
+            break
+        gc.collect()
+        for _ in range(5):
+            await asyncio.sleep(0)  # the loop closes it, in a context of its own
+        assert current().remaining is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.req("C-8")
+def test_what_is_left_out_of_turn_falls_back_to_what_was_around(clock: FakeClock) -> None:
+    def items() -> Iterator[float | None]:
+        with deadline(5):
+            yield current().remaining
+
+    with deadline(9):
+        first, second = items(), items()
+        next(first)
+        next(second)
+        first.close()  # type: ignore[attr-defined]
+        second.close()  # type: ignore[attr-defined]
+        assert current().remaining == 9
+    assert current().remaining is None
+
+
+@pytest.mark.req("C-8")
+@pytest.mark.parametrize("limit", [10, None])
+@pytest.mark.parametrize("ends", [lambda: 1, ValueError, KeyboardInterrupt])
+def test_a_plain_layer_restores_what_was_around(limit: float | None, ends: Callable[[], Any]) -> None:
+    def inner() -> None:
+        if isinstance(ends, type):
+            raise ends
+
+    layer = retry(ZERO, on=ValueError, attempt_timeout=limit)
+    for _ in range(2):
+        try:
+            layer.call(inner)
+        except (ValueError, KeyboardInterrupt):
+            pass
+        assert context.scope_around() is None
+        with deadline(50):
+            around = context.scope_around()
+            try:
+                layer.call(inner)
+            except (ValueError, KeyboardInterrupt):
+                pass
+            assert context.scope_around() is around
+
+
+@pytest.mark.req("C-8")
+def test_scopes_never_leak_between_threads_and_tasks() -> None:
+    """Many at once, nested, failing and succeeding, in copied contexts and in fresh ones; each sees its own world only."""
+    wrong: list[str] = []
+    limits = [3.0, 5.0, 7.0, None]
+
+    def check(number: int) -> None:
+        limit = limits[number % 4]
+        layer = retry(ZERO, on=ValueError, attempt_timeout=limit, operation=f"layer {number}")
+        tries = 0
+
+        def leaf() -> None:
+            nonlocal tries
+            tries += 1
+            remaining = current().remaining
+            bound = 3.0 if limit is None else min(limit, 100.0)
+            if limit is not None and (remaining is None or remaining > bound):
+                wrong.append(f"{limit} became {remaining}")
+            if limit is not None and (current().number != tries or current().operation != f"layer {number}"):
+                wrong.append(f"attempt {tries} of {number} was {current()}")
+            if tries < 3:
+                raise ValueError
+
+        layer.call(leaf)
+
+    async def task(number: int) -> None:
+        layer = retry(ZERO, on=ValueError, attempt_timeout=limits[number % 4], operation=f"task {number}")
+
+        async def leaf() -> None:
+            operation = current().operation
+            await asyncio.sleep(0)
+            check(number + 1)
+            await asyncio.to_thread(check, number + 2)
+            if current().operation != operation:
+                wrong.append(f"{operation} became {current().operation}")
+
+        await layer.acall(leaf)
+
+    async def many(base: int) -> None:
+        await asyncio.gather(*(task(base + number) for number in range(20)))
+
+    def work(base: int) -> None:
+        for number in range(50):
+            check(base + number)
+        asyncio.run(many(base))
+        if context.scope_around() is not None:
+            wrong.append("left behind")
+
+    check(0)  # the contexts copied below have a cell already
+    with ThreadPoolExecutor(8) as pool:
+        futures = [pool.submit(contextvars.copy_context().run, work, base) for base in range(6)]
+        futures += [pool.submit(work, base) for base in range(6)]
+        for future in futures:
+            future.result()
+    assert wrong == []
+
+
+@pytest.mark.req("C-8")
+def test_a_cell_of_another_thread_is_only_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with greenlets that have an identity of their own, and share what was copied."""
+    layer = retry(ZERO, attempt_timeout=10)
+    layer.call(lambda: None)
+    cell = context.CELL.get()
+    assert cell is not None
+    copied = contextvars.copy_context()
+    stranger = threading.get_ident() + 1
+    monkeypatch.setattr(context, "get_ident", lambda: stranger)
+    monkeypatch.setattr(loop, "get_ident", lambda: stranger)
+    seen: list[object] = []
+    copied.run(layer.call, lambda: seen.append(cell.scope))
+    assert seen == [None]
+    assert copied[context.CELL] is not cell
+
+
+def test_correlation_ids_reach_every_record_inside() -> None:
+    ring = journal.ring()
+    unsubscribe = journal.subscribe(ring, inline=True)
+
+    def call() -> None:
+        with pytest.raises(KeyError):
+            retry(ZERO, operation="o").call(dict[str, int]().__getitem__, "x")
+
+    async def later() -> None:
+        async with correlate(trace_id="t"):
+            call()
+
+    try:
+        with correlate(request_id="r", order="7"):
+            call()
+            asyncio.run(later())
+        call()
+    finally:
+        unsubscribe()
+    found = [{name: record.fields.get(name) for name in ("request_id", "order", "trace_id")} for record in ring.records]
+    assert found == [
+        {"request_id": "r", "order": "7", "trace_id": None},
+        {"request_id": "r", "order": "7", "trace_id": "t"},
+        {"request_id": None, "order": None, "trace_id": None},
+    ]
+
+
+@pytest.mark.req("C-11")
+def test_wrong_ids_are_refused() -> None:
+    with pytest.raises(TypeError, match="request_id must be text"):
+        correlate(request_id=5)  # type: ignore[arg-type]
+    ids = correlate(user_id="u")
+    with ids, pytest.raises(RuntimeError, match="make a new one"):
+        ids.__enter__()
