@@ -24,7 +24,7 @@ from .settings import Settings
 from .work import Limits, limits, settled
 
 # Module names, since each variable that a wrapper closes over costs something at every call.
-cell_around, set_cell, reset_cell = CELL.get, CELL.set, CELL.reset
+cell_around, set_cell, reset_cell, inf = CELL.get, CELL.set, CELL.reset, math.inf
 
 
 def plain(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,11 +60,15 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
             if budget.short:
                 budget.earn()
             return result
+        if cell is None or cell.thread != get_ident():
+            cell = own_cell()
         while True:
             seen = GIVEUPS.count
+            cell.scope = (inf, run.attempt, settings, None, None)
             try:
                 result = fn(*args, **kwargs) if kwargs else fn(*args)
             except Exception as error:
+                cell.scope = None
                 wait = run.failed(error, seen)
                 if wait is None:
                     raise
@@ -77,6 +81,8 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
                 if run.heard:
                     run.recovered()
                 return result
+            finally:
+                cell.scope = None
 
     return wrapper
 

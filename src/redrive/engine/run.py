@@ -209,23 +209,24 @@ def first_failure(settings: Settings, error: Exception, seen: int) -> Run:
     run = _new(Run)
     run.settings = settings
     run.clock = SYSTEM
-    run.began = run.started = now = monotonic()
+    run.began = now = monotonic()
     run.end = inf
     run.around = None
-    run.attempt = 1
-    run.trail = None
     fault = settings.known.get(type(error))
     if fault is not None and settings.tabled > 1 and GIVEUPS.count == seen:
         paid = settings.budget.take(fault.kind)
         if paid is not None:
             run.paid = paid
             run.wait = wait = settings.waits[1] + settings.jitter * drawn() if settings.jitter else settings.waits[1]
-            run.heard = heard = bool(SUBSCRIPTIONS) or log.enabled(INFO)
+            run.heard = heard = True if SUBSCRIPTIONS else log.enabled(INFO)  # a call less than bool
             if heard:
+                run.attempt = 1
                 run._record("retry", error, fault, now, None, wait=wait)
             run.trail = (None, wait, type(error))
             run.attempt = 2
             return run
+    run.attempt = 1
+    run.trail = None
     run.wait = run.failed(error, seen)
     return run
 
