@@ -1,0 +1,59 @@
+"""Where a ledger is: the address that people write, read into its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from ..errors import LedgerError
+
+FORMS = "sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
+POSTGRES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
+
+
+class Address(NamedTuple):
+    """A ledger's address. Immutable: anything may share it."""
+
+    dialect: Literal["sqlite", "postgresql"]
+    target: str
+    """The file (empty: in memory), or what the Postgres driver takes. It may hold a password: never shown."""
+    shown: str
+    """The address without its password."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Private to this process, gone with it."""
+        return self.dialect == "sqlite" and not self.target
+
+
+def parse(url: str, /) -> Address:
+    """Read an address; LedgerError says what forms there are. Nothing is opened."""
+    if not isinstance(url, str):
+        raise TypeError(f"a ledger's address is text, {FORMS}; not {type(url).__name__}")
+    try:
+        parts = urlsplit(url)
+        password, port = parts.password, parts.port
+    except ValueError as error:
+        raise LedgerError(f"a ledger's address is {FORMS}: {error}") from None
+    shown = url if password is None else url.replace(f":{password}@", ":***@", 1)
+    if parts.scheme == "sqlite":
+        return _sqlite(url, shown)
+    if parts.scheme in POSTGRES:
+        if not parts.path.strip("/") and not parts.query:
+            raise LedgerError(f"{shown!r} names no database: write postgresql://user@host/database")
+        if port == 0:
+            raise LedgerError(f"{shown!r} has no usable port")
+        return Address("postgresql", f"postgresql://{url.partition('://')[2]}", shown)
+    raise LedgerError(f"a ledger's address is {FORMS}, not {shown!r}")
+
+
+def _sqlite(url: str, shown: str) -> Address:
+    path = url.removeprefix("sqlite:")
+    if path in ("//", "///:memory:"):
+        return Address("sqlite", "", shown)
+    if not path.startswith("///") or len(path) == 3:
+        raise LedgerError(f"{shown!r} names no file: write sqlite:///file.db, or sqlite:////absolute/path/file.db")
+    if "?" in path or "#" in path:
+        raise LedgerError(f"{shown!r}: a SQLite ledger takes no options in its address")
+    return Address("sqlite", str(Path(path[3:]).absolute()), shown)

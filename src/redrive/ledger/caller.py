@@ -1,0 +1,115 @@
+"""The caller's own open transaction, made ready for our statements: effect and job commit together, or neither."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, Protocol, TypeAlias
+
+import sqlalchemy
+import sqlalchemy.orm
+
+from .address import Address
+from .statement import Cursor, Many
+
+POSTGRES_DRIVERS = frozenset(("psycopg", "psycopg_async", "psycopg2"))
+SQLITE_DRIVERS = frozenset(("pysqlite", "aiosqlite"))
+
+
+class DriverConnection(Protocol):
+    """A connection of sqlite3 or psycopg."""
+
+    def cursor(self) -> Any:
+        """A cursor."""
+
+    def commit(self) -> None:
+        """End the transaction."""
+
+
+Transaction: TypeAlias = "sqlalchemy.Connection | sqlalchemy.orm.Session | DriverConnection"
+"""An open transaction of yours, on the ledger's database."""
+
+
+class Driven:
+    """A SQLAlchemy connection that runs our text."""
+
+    def __init__(self, connection: sqlalchemy.Connection) -> None:
+        self.connection = connection
+
+    def execute(self, text: str, parameters: Any = (), /) -> Cursor:
+        """Once."""
+        return self.connection.exec_driver_sql(text, parameters)
+
+    def executemany(self, text: str, parameters: Any, /) -> Cursor:
+        """For each."""
+        return self.connection.exec_driver_sql(text, list(parameters))
+
+
+class Lent:
+    """A driver's connection that runs our text, whatever its owner wants rows to look like."""
+
+    def __init__(self, connection: Any, plain_rows: Any) -> None:
+        self.connection = connection
+        self.plain_rows = plain_rows
+
+    def _cursor(self) -> Any:
+        cursor = self.connection.cursor()
+        cursor.row_factory = self.plain_rows
+        return cursor
+
+    def execute(self, text: str, parameters: Any = (), /) -> Cursor:
+        """Once."""
+        cursor = self._cursor()
+        cursor.execute(text, parameters)
+        return cursor  # type: ignore[no-any-return]  # the driver's own, which has no type here
+
+    def executemany(self, text: str, parameters: Any, /) -> Cursor:
+        """For each."""
+        cursor = self._cursor()
+        cursor.executemany(text, parameters)
+        return cursor  # type: ignore[no-any-return]  # likewise
+
+
+def runner(tx: Any, dialect: str, /) -> Many:
+    """What runs our statements in this transaction; TypeError or ValueError where it cannot be ours."""
+    if isinstance(tx, sqlalchemy.orm.Session):
+        tx = tx.connection()
+    if isinstance(tx, sqlalchemy.Connection):
+        drivers = SQLITE_DRIVERS if dialect == "sqlite" else POSTGRES_DRIVERS
+        if tx.dialect.name != dialect or tx.dialect.driver not in drivers:
+            raise TypeError(
+                f"tx is a connection of {tx.dialect.name}+{tx.dialect.driver}; "
+                f"the ledger is on {dialect}, by {', '.join(sorted(drivers))}"
+            )
+        if tx.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
+            raise ValueError("tx has no transaction open: it is in autocommit")
+        return Driven(tx)
+    if isinstance(tx, sqlite3.Connection):
+        if dialect != "sqlite":
+            raise TypeError(f"tx is a connection of SQLite; the ledger is on {dialect}")
+        if not tx.in_transaction and tx.isolation_level is None:
+            raise ValueError("tx has no transaction open: say BEGIN IMMEDIATE first")
+        return Lent(tx, None)
+    if dialect == "postgresql":
+        import psycopg  # noqa: PLC0415  # an extra of its own
+        from psycopg.rows import tuple_row  # noqa: PLC0415
+
+        if isinstance(tx, psycopg.Connection):
+            if tx.autocommit and not tx.info.transaction_status:
+                raise ValueError("tx has no transaction open: use `with connection.transaction():`")
+            return Lent(tx, tuple_row)
+    raise TypeError(f"tx is an open SQLAlchemy connection or session, or the driver's own connection, not {type(tx).__name__}")
+
+
+def same_database(run: Many, address: Address, /) -> None:
+    """Refuse a transaction on another database: its jobs would never be found."""
+    if address.dialect == "sqlite":
+        here = next(str(row[2]) for row in run.execute("PRAGMA database_list").fetchall() if row[1] == "main")
+        if not here or here != address.target:
+            raise ValueError(
+                f"tx is on the database {here or 'in memory'!r}, the ledger on {address.shown!r}"
+                + ("; one in memory is reached by `with ledger.begin() as tx`" if address.in_memory else "")
+            )
+    else:
+        here = run.execute("SELECT to_regclass('redrive_job') IS NOT NULL, current_database()").fetchone()
+        if not here[0]:
+            raise ValueError(f"tx is on the database {here[1]!r}, which has no ledger; the ledger is {address.shown!r}")

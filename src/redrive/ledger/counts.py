@@ -1,0 +1,86 @@
+"""Counts: kept in the same transaction as what they count, so that they balance at every moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, delete, func, select, union_all
+from sqlalchemy.dialects.postgresql import insert
+
+from .postgres import tally as on_postgres
+from .record import Tally
+from .session import Session
+from .sqlite import tally as on_sqlite
+from .statement import number
+from .tables import BUCKETS, dead, job, tally, tally_delta
+
+FOLD = 10_000
+
+
+def add(session: Session, changes: Mapping[str, Mapping[str, int]], /) -> None:
+    """Add to the counts, in the transaction that is open."""
+    (on_sqlite if session.sqlite else on_postgres).add_all(session.raw, changes)
+
+
+def counts(connection: Connection, /) -> dict[str, Tally]:
+    """The counts of every kind."""
+    names = ("kind", *BUCKETS)
+    rows = union_all(select(*(tally.c[name] for name in names)), select(*(tally_delta.c[name] for name in names))).subquery()
+    summed = select(rows.c.kind, *(func.sum(rows.c[name]) for name in BUCKETS)).group_by(rows.c.kind).order_by(rows.c.kind)
+    return {kind: Tally(*map(int, numbers)) for kind, *numbers in connection.execute(summed)}
+
+
+def fold(session: Session, /) -> int:
+    """Sum up the rows that changes left on Postgres; how many they were."""
+    if session.sqlite:
+        return 0
+    with session.transaction("fold") as connection:
+        some = select(tally_delta.c.id).order_by(tally_delta.c.id).limit(FOLD).with_for_update(skip_locked=True)
+        gone = delete(tally_delta).where(tally_delta.c.id.in_(some.scalar_subquery())).returning(tally_delta)
+        summed: dict[str, dict[str, int]] = {}
+        folded = 0
+        for row in connection.execute(gone).mappings():
+            folded += 1
+            kept = summed.setdefault(row["kind"], dict.fromkeys(BUCKETS, 0))
+            for name in BUCKETS:
+                kept[name] += row[name]
+        new = insert(tally)
+        new = new.on_conflict_do_update(
+            index_elements=[tally.c.kind], set_={name: tally.c[name] + new.excluded[name] for name in BUCKETS}
+        )
+        for kind in sorted(summed):  # in one order, so that two who fold never wait for each other
+            connection.execute(new, {"kind": kind, **summed[kind]})
+    return folded
+
+
+def imbalance(connection: Connection, /) -> list[str]:
+    """What does not add up, in words. Reads every row: for `redrive doctor` and for tests."""
+    wrong = []
+    counted = counts(connection)
+    stored: dict[str, dict[int, int]] = {}
+    for kind, state, rows in connection.execute(select(job.c.kind, job.c.state, func.count()).group_by(job.c.kind, job.c.state)):
+        stored.setdefault(kind, {})[state] = rows
+    for kind in sorted(counted.keys() | stored.keys()):
+        sums, rows_of = counted.get(kind, Tally()), stored.get(kind, {})
+        if not sums.balanced:
+            wrong.append(f"{kind}: submitted is not the sum of the rest: {sums}")
+        for at, bucket in enumerate(("ready", "leased", "done", "dead", "dropped")):
+            if getattr(sums, bucket) != rows_of.get(at, 0):
+                wrong.append(f"{kind}: {bucket} is counted {getattr(sums, bucket)}, and there are {rows_of.get(at, 0)}")
+        if sums.pruned < rows_of.get(5, 0):
+            wrong.append(f"{kind}: pruned is counted {sums.pruned}, and there are {rows_of[5]}")
+    return wrong + _letters(connection)
+
+
+def _letters(connection: Connection) -> list[str]:
+    dead_jobs = connection.scalar(select(func.count()).where(job.c.state == number(3)))
+    pending = connection.scalar(select(func.count()).where(dead.c.status == "pending", dead.c.job_id.is_not(None)))
+    live = job.c.state.in_((0, 1)) & job.c.dead_id.is_not(None)
+    replays = connection.scalar(select(func.count()).where(live))
+    replaying = connection.scalar(select(func.count()).where(dead.c.status == "replaying"))
+    wrong = []
+    if dead_jobs != pending:
+        wrong.append(f"{dead_jobs} jobs are dead, and {pending} dead letters are pending")
+    if replays != replaying:
+        wrong.append(f"{replays} replays are under way, and {replaying} dead letters are replaying")
+    return wrong

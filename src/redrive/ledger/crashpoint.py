@@ -1,0 +1,69 @@
+"""Crash points: every step between two durable effects has a name, and a test can make the process die there.
+
+`REDRIVE_CRASH_AT=name[:nth][:exit|kill]` dies at the nth time (from 1) that the step is reached, by `os._exit(137)` or by
+SIGKILL. Without the variable a crash point is an empty function.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import NoReturn
+
+VARIABLE = "REDRIVE_CRASH_AT"
+VERBS = (
+    "submit", "start", "renew", "settle", "turn", "reap", "replay", "discard", "prune", "fold", "beat", "caller", "migrate",
+)  # fmt: skip
+POINTS = (
+    *(f"{verb}.{step}" for verb in VERBS for step in ("before_commit", "after_commit")),
+    "submit.in_caller",
+    "settle.in_caller",
+)
+"""All there are. before_commit: everything is written, nothing is durable. after_commit: durable, nobody knows.
+in_caller: written in the caller's transaction, which is the caller's to commit."""
+STATUS = 137
+
+
+def parse(setting: str, /) -> tuple[str, int, Callable[[], NoReturn]]:
+    """What the variable says: where, at which time, and how to die. ValueError says what is wrong with it."""
+    name, *rest = setting.split(":")
+    if name not in POINTS:
+        raise ValueError(f"{VARIABLE}: there is no crash point {name!r}; known: {', '.join(POINTS)}")
+    how = rest.pop() if rest and rest[-1] in WAYS else "exit"
+    if len(rest) > 1 or not all(part.isdecimal() and int(part) > 0 for part in rest):
+        raise ValueError(f"{VARIABLE}: write name[:nth][:exit|kill], not {setting!r}")
+    return name, int(rest[0]) if rest else 1, WAYS[how]
+
+
+def _exit() -> NoReturn:
+    os._exit(STATUS)
+
+
+def _kill() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("still alive")
+
+
+WAYS: dict[str, Callable[[], NoReturn]] = {"exit": _exit, "kill": _kill}
+
+
+def armed(setting: str, /) -> Callable[[str], None]:
+    """A crash point that dies as told."""
+    name, nth, die = parse(setting)
+    left = [nth]
+
+    def point(reached: str, /) -> None:
+        if reached == name:
+            left[0] -= 1
+            if left[0] == 0:
+                die()
+
+    return point
+
+
+def _nothing(_reached: str, /) -> None:
+    pass
+
+
+crash_point: Callable[[str], None] = armed(os.environ[VARIABLE]) if VARIABLE in os.environ else _nothing

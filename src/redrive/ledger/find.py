@@ -1,0 +1,71 @@
+"""Find: a job by its id or key, its attempts, and pages of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, case, exists, select
+
+from .record import Attempt, Job
+from .state import DEAD, DONE, LEASED, READY, STATES, State
+from .statement import number
+from .tables import CURRENT, attempt, dead, job
+
+_blocked = case((job.c.state == number(DEAD), exists().where(dead.c.job_id == job.c.id, dead.c.blocked)))
+_named: dict[str, ColumnElement[Any]] = {
+    "state_stored": job.c.state,
+    "ids_stored": job.c.ids,
+    "headers_stored": job.c.headers,
+    "blocked": _blocked,
+}
+_JOB: Select[Any] = select(*((_named[name] if name in _named else job.c[name]).label(name) for name in Job._fields))
+
+
+def by_id(connection: Connection, ids: Sequence[int], /) -> dict[int, Job]:
+    """Jobs by their ids; those that are gone are missing."""
+    return {row[0]: Job._make(row) for row in connection.execute(_JOB.where(job.c.id.in_(list(ids))))}
+
+
+def by_key(connection: Connection, kind: str, key: str, /) -> Job | None:
+    """The job that a key has now."""
+    row = connection.execute(_JOB.where(job.c.kind == kind, job.c.key == key, CURRENT)).first()
+    return None if row is None else Job._make(row)
+
+
+def attempts(connection: Connection, job_id: int, /) -> list[Attempt]:
+    """The attempts of a job that did not end well, in their order."""
+    query = select(*(attempt.c[name] for name in Attempt._fields)).where(attempt.c.job_id == job_id).order_by(attempt.c.fence)
+    return [Attempt._make(row) for row in connection.execute(query)]
+
+
+def page(connection: Connection, state: State, /, *, kind: str | None, limit: int) -> list[Job]:
+    """Some jobs in a state: those due or expiring first, those done last; each through its index."""
+    stored = STATES.index(state)
+    order: dict[int, Any] = {
+        READY: (job.c.kind, job.c.priority, job.c.due_at),
+        LEASED: (job.c.lease_until,),
+        DONE: (job.c.ended_at.desc(),),
+    }
+    query = _JOB.where(job.c.state == number(stored)).order_by(*order.get(stored, (job.c.id,))).limit(limit)
+    if kind is not None:
+        query = query.where(job.c.kind == kind)
+    return [Job._make(row) for row in connection.execute(query)]
+
+
+def next_due(connection: Connection, kinds: Sequence[str], priorities: Sequence[int], /) -> datetime | None:
+    """The earliest due time among waiting jobs of these kinds: one look into the index for each kind and priority."""
+    earliest: datetime | None = None
+    for kind in kinds:
+        for priority in priorities:
+            first = (
+                select(job.c.due_at)
+                .where(job.c.state == number(READY), job.c.kind == kind, job.c.priority == priority)
+                .order_by(job.c.due_at, job.c.id)
+                .limit(1)
+            )
+            found = connection.scalar(first)
+            if found is not None and (earliest is None or found < earliest):
+                earliest = found
+    return earliest

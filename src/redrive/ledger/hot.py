@@ -1,0 +1,58 @@
+"""Hot: the verbs whose statements differ between the databases, behind one small interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from .record import Lease, NewJob, Settlement, Submitted, Turn
+from .session import Session
+from .statement import Many
+
+
+class Demand(NamedTuple):
+    """What a worker can take now."""
+
+    kinds: Mapping[str, int]
+    """The most of each kind."""
+    worker: str
+    seconds: float
+    """How long it holds what it gets."""
+    total: int
+    """The most of all kinds together."""
+    start: bool = True
+    """Write that the attempts begin. False: they are only claimed, and `start` follows for each."""
+    alone: bool = False
+    """Of the jobs that were running when their worker died: one, to be run with nothing beside it."""
+
+
+class Hot(Protocol):
+    """The verbs on one kind of database. Stateless: anything may share one."""
+
+    def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
+        """Jobs of different keys, sorted, in a transaction of ours."""
+
+    def submit_in(self, run: Many, jobs: Sequence[NewJob], /) -> list[Submitted]:
+        """The same in the caller's transaction."""
+
+    def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
+        """Settle, then claim."""
+
+    def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
+        """Settle; those that came too late."""
+
+    def settle_in(self, run: Many, settlements: Sequence[Settlement], /) -> list[Settlement]:
+        """The same in the caller's transaction."""
+
+    def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:
+        """Write that attempts begin; those that may."""
+
+    def renew(self, session: Session, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
+        """Hold leases longer; those that are lost."""
+
+
+def plain(settlements: Sequence[Settlement], /) -> bool:
+    """All done, none the replay of a dead letter, no job twice: the short way."""
+    return all(one.outcome == "done" and not one.replay for one in settlements) and len(
+        {one.job_id for one in settlements}
+    ) == len(settlements)

@@ -1,0 +1,362 @@
+"""Ledger: the durable memory of keys, jobs and attempts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Connection
+
+from ..core.seconds import Seconds, positive, seconds
+from ..errors import LeaseLost
+from . import audit, counts, find, letters, limits, prune, reap, schema, workers
+from .address import Address, parse
+from .caller import Driven, Transaction, runner, same_database
+from .crashpoint import crash_point
+from .gathering import Gathering, distinct
+from .hot import Demand, Hot
+from .letters import Sorted
+from .now import now_on
+from .postgres import connect as postgres
+from .postgres.hot import OnPostgres
+from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, Submitted, Tally, Turn
+from .session import Pool, Session
+from .sqlite import connect as sqlite
+from .sqlite.hot import OnSQLite
+from .state import PRIORITIES, QUARANTINE, State, Status
+from .statement import Many
+from .wake import Bell, Listening, Looking, Told, Wake
+from .workers import Worker
+
+CONNECTIONS = 8
+"""To Postgres, at most, for one ledger."""
+LEASE = 60.0
+DAY = 86_400.0
+BATCH = 1000
+
+
+class Ledger:
+    """The durable memory of keys, jobs and attempts; open one by `open_ledger`. Context manager.
+
+    Threads may share one, and so may forked children, which get connections of their own (one in memory excepted, which
+    is its process's alone). Its methods block: event loops go through `AsyncLedger`.
+    """
+
+    def __init__(self, address: Address, *, migrate: bool, max_payload: int) -> None:
+        self.url = address.shown
+        self.max_payload = max_payload
+        self._address = address
+        self._hot: Hot
+        on_sqlite = address.dialect == "sqlite"
+        if on_sqlite:
+            self._engine = sqlite.engine(address.target, create=migrate)
+            self._hot = OnSQLite()
+        else:
+            self._engine = postgres.engine(address.target)
+            self._hot = OnPostgres()
+        self._write = Pool(self._session, 1 if on_sqlite else CONNECTIONS, forks=not address.in_memory)
+        self._read = Pool(self._session, 2) if on_sqlite and not address.in_memory else self._write
+        self._bell = Bell()
+        self._lent: set[int] = set()
+        self._gather()
+        try:
+            with self._write.use() as session:
+                if migrate or address.in_memory:
+                    schema.migrate(session)
+                else:
+                    schema.check(session.core, self.url)
+                if on_sqlite:
+                    sqlite.durable(session)
+                    self._address = address._replace(target=sqlite.file_of(session))
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def opened(cls, url: str, /, *, migrate: bool = False, max_payload: int | None = None) -> Self:
+        """See `open_ledger`."""
+        return cls(parse(url), migrate=migrate, max_payload=limits.MAX_PAYLOAD if max_payload is None else max_payload)
+
+    def _session(self) -> Session:
+        return Session(self._engine.connect())
+
+    def _gather(self) -> None:
+        self._pid = os.getpid()
+        self._gathering = Gathering(self._written)
+
+    @property
+    def gathering(self) -> Gathering:
+        """Who submits at the same time."""
+        if self._pid != os.getpid():
+            self._gather()  # in a forked child nobody would ever finish what the parent's threads had begun
+        return self._gathering
+
+    # ---- submit ----
+
+    def submit(self, job: NewJob, /, *, tx: Transaction | None = None) -> Submitted:
+        """Write a job down, once for its key. In the caller's own open transaction, where one is given."""
+        return self.submit_many((job,), tx=tx)[0]
+
+    def submit_many(self, jobs: Iterable[NewJob], /, *, tx: Transaction | None = None) -> list[Submitted]:
+        """Many at once, all or none; what comes back is in their order."""
+        checked = [limits.checked(job, self.max_payload) for job in jobs]
+        if not checked:
+            return []
+        if tx is not None:
+            found = distinct(checked, lambda new: self._hot.submit_in(self._caller(tx), new))
+            crash_point("submit.in_caller")
+            return found
+        return self.gathering.submit(checked)
+
+    def _written(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        with self._write.use() as session:
+            found = distinct(jobs, lambda new: self._hot.submit(session, new))
+        self._bell.ring()
+        return found
+
+    def _caller(self, tx: Any) -> Many:
+        if id(tx) in self._lent:
+            return Driven(tx)
+        run = runner(tx, self._address.dialect)
+        same_database(run, self._address)
+        return run
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction of the ledger's own, for effects of yours that shall commit with what you submit or settle."""
+        pool = self._write
+        with pool.use() as session, session.transaction("caller") as connection:
+            self._lent.add(id(connection))
+            try:
+                yield connection
+            finally:
+                self._lent.discard(id(connection))
+
+    # ---- work ----
+
+    def turn(
+        self, settlements: Sequence[Settlement], kinds: Mapping[str, int], /, *, worker: str, lease: Seconds = LEASE,
+        total: int | None = None, start: bool = True, alone: bool = False,
+    ) -> Turn:  # fmt: skip
+        """A worker's turn: settle what it has, claim what it can take. Settlements that come too late are counted.
+
+        kinds: the most to take of each kind; total: of all of them. lease: seconds for which nobody else gets them.
+        start: False where they will wait in the worker; `start` them then, one by one: a crash counts for started ones only.
+        alone: one of those that were running when their worker died; run nothing beside it.
+        """
+        demand = self._demand(kinds, worker, lease, total, start, alone)
+        self._checked(settlements)
+        with self._write.use() as session:
+            return self._hot.turn(session, settlements, demand)
+
+    def claim(
+        self, kinds: Mapping[str, int], /, *, worker: str, lease: Seconds = LEASE, total: int | None = None, start: bool = True,
+        alone: bool = False,
+    ) -> list[Lease]:  # fmt: skip
+        """Lease what is due, kind by kind, the most urgent first. See `turn`."""
+        return self.turn((), kinds, worker=worker, lease=lease, total=total, start=start, alone=alone).leases
+
+    def start(self, leases: Sequence[Lease], /) -> list[Lease]:
+        """Write that these attempts begin, before they do; those that may (the others' leases are lost)."""
+        if not leases:
+            return []
+        with self._write.use() as session:
+            return self._hot.start(session, leases)
+
+    def renew(self, leases: Sequence[Lease], /, *, lease: Seconds = LEASE) -> list[Lease]:
+        """Hold these longer; those that are lost, and must not be worked on any more."""
+        until = positive("lease", lease)
+        if not leases:
+            return []
+        with self._write.use() as session:
+            return self._hot.renew(session, leases, until)
+
+    def settle(self, settlements: Settlement | Sequence[Settlement], /, *, tx: Transaction | None = None) -> None:
+        """Say what became of attempts. LeaseLost where one came too late: that one changed nothing, and was counted.
+
+        In a transaction of the caller's a late one raises before it is counted: roll back, then call `count_late`.
+        """
+        given = [settlements] if isinstance(settlements, Settlement) else list(settlements)
+        self._checked(given)
+        if not given:
+            return
+        if tx is not None:
+            late = self._hot.settle_in(self._caller(tx), given)
+            crash_point("settle.in_caller")
+        else:
+            with self._write.use() as session:
+                late = self._hot.settle(session, given)
+        if late:
+            named = ", ".join(f"{one.job_id} ({one.kind}, fence {one.fence})" for one in late)
+            raise LeaseLost(f"settled too late, or for the second time; somebody else's now, nothing was changed: job {named}")
+
+    def count_late(self, settlements: Sequence[Settlement], /) -> None:
+        """Count settlements that were refused inside a caller's transaction, which took their count with it."""
+        with self._write.use() as session, session.transaction("settle"):
+            for one in settlements:
+                counts.add(session, {one.kind: {"late": 1}})
+
+    def reap(self, *, limit: int = BATCH) -> list[int]:
+        """Take back leases that ran out; the ids of their jobs. Any worker does this now and then."""
+        with self._write.use() as session:
+            return reap.reap(session, limit)
+
+    def beat(self, worker: str, info: Mapping[str, Any] | None = None, /) -> None:
+        """The worker is alive: leases that it loses from now on are lost, but it did not crash."""
+        with self._write.use() as session:
+            workers.beat(session, worker, info)
+
+    def leave(self, worker: str, /) -> None:
+        """The worker ends, in order, and holds nothing any more."""
+        with self._write.use() as session:
+            workers.leave(session, worker)
+
+    def wake(self) -> Wake:
+        """What tells a worker that something was submitted; close it when done. Belongs to one thread."""
+        if self._address.dialect == "postgresql":
+            return Listening(self._session())
+        return Told(self._bell) if self._address.in_memory else Looking(self._session(), self._bell)
+
+    def next_due(self, kinds: Sequence[str], /, *, alone: bool = False) -> datetime | None:
+        """When the next of these falls due: nothing tells a worker, it has to look by then."""
+        with self._read.use() as session:
+            return find.next_due(session.core, kinds, (QUARANTINE,) if alone else PRIORITIES)
+
+    # ---- dead letters ----
+
+    def dead_letters(
+        self, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
+        reason: str | None = None, signature: str | None = None, job_id: int | None = None, since: datetime | None = None,
+        after: int = 0, limit: int = 100,
+    ) -> list[DeadLetter]:  # fmt: skip
+        """Dead letters in the order they came, from behind the one numbered `after`."""
+        with self._read.use() as session:
+            return letters.letters(
+                session.core, ids=ids, status=status, kind=kind, reason=reason, signature=signature, job_id=job_id, since=since,
+                after=after, limit=limit,
+            )  # fmt: skip
+
+    def replay(self, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None) -> Sorted:
+        """Give dead letters a new job each, in the old one's place and under its key."""
+        with self._write.use() as session:
+            done = letters.replay(session, ids, actor=actor, because=because, max_replays=max_replays)
+        self._bell.ring()
+        return done
+
+    def discard(self, ids: Sequence[int], /, *, actor: str, because: str) -> Sorted:
+        """Drop dead letters for good; their keys stay taken."""
+        with self._write.use() as session:
+            return letters.discard(session, ids, actor=actor, because=because)
+
+    def unblock(self, *, limit: int = BATCH) -> Sorted:
+        """Replay what was blocked until a moment that has come. Any worker does this now and then."""
+        with self._write.use() as session:
+            return letters.unblock(session, limit)
+
+    # ---- look ----
+
+    def get(self, job_id: int, /) -> Job | None:
+        """A job by its id."""
+        with self._read.use() as session:
+            return find.by_id(session.core, (job_id,)).get(job_id)
+
+    def find(self, kind: str, key: str, /) -> Job | None:
+        """The job that a key has now."""
+        with self._read.use() as session:
+            return find.by_key(session.core, kind, key)
+
+    def jobs(self, state: State, /, *, kind: str | None = None, limit: int = 100) -> list[Job]:
+        """Some jobs in a state."""
+        with self._read.use() as session:
+            return find.page(session.core, state, kind=kind, limit=limit)
+
+    def attempts(self, job_id: int, /) -> list[Attempt]:
+        """The attempts of a job that did not end well."""
+        with self._read.use() as session:
+            return find.attempts(session.core, job_id)
+
+    def counts(self) -> dict[str, Tally]:
+        """How many jobs of each kind there are, by where they are."""
+        with self._read.use() as session:
+            return counts.counts(session.core)
+
+    def imbalance(self) -> list[str]:
+        """What does not add up; empty where all is well. Reads every row."""
+        with self._write.use() as session, session.transaction("caller") as connection:
+            return counts.imbalance(connection)
+
+    def workers(self) -> list[Worker]:
+        """Who is at it, and when each was last seen."""
+        with self._read.use() as session:
+            return workers.workers(session.core)
+
+    def now(self) -> datetime:
+        """The moment, by the clock that leases go by."""
+        with self._read.use() as session:
+            return now_on(session)
+
+    def audit(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        """What people and automations decided, in order."""
+        with self._read.use() as session:
+            return audit.entries(session.core, after=after, limit=limit)
+
+    def audit_broken(self) -> int | None:
+        """The first audit entry that was tampered with; None: the chain holds."""
+        with self._read.use() as session:
+            return audit.broken(session.core)
+
+    def record(self, *, actor: str, action: str, because: str, what: Mapping[str, Any]) -> Entry:
+        """Add to the audit what somebody decided elsewhere."""
+        with self._write.use() as session, session.transaction("caller"):
+            return audit.write(session, actor=actor, action=action, because=because, what=what)
+
+    # ---- keep ----
+
+    def prune(self, older: Seconds = 30 * DAY, /, *, limit: int = BATCH) -> int:
+        """Empty done jobs that ended so long ago, and free keys whose own time has come; how many jobs. Dead letters stay."""
+        with self._write.use() as session:
+            pruned = prune.prune(session, seconds("older", older), limit)
+            prune.forget(session, limit)
+            return pruned
+
+    def fold(self) -> int:
+        """Sum up what changes left behind (on Postgres); how many rows. Any worker does this now and then."""
+        with self._write.use() as session:
+            return counts.fold(session)
+
+    def migrate(self) -> None:
+        """Bring the tables up to this code."""
+        with self._write.use() as session:
+            schema.migrate(session)
+
+    def close(self) -> None:
+        """Close all connections. What is in use is closed when it comes back."""
+        self._write.close()
+        self._read.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Ledger {self.url}>"
+
+    def _demand(
+        self, kinds: Mapping[str, int], worker: str, lease: Seconds, total: int | None, start: bool, alone: bool
+    ) -> Demand:
+        limits.name("worker", worker, limits.MAX_KIND)
+        most = sum(kinds.values()) if total is None else total
+        return Demand(kinds, worker, positive("lease", lease), min(most, 1) if alone else most, start, alone)
+
+    def _checked(self, settlements: Sequence[Settlement]) -> None:
+        for one in settlements:
+            if not isinstance(one, Settlement):
+                raise TypeError(f"a settlement is made by its lease (lease.done(), lease.again(...)), not {one!r}")
+            if one.result is not None:
+                limits.payload("result", one.result, self.max_payload)

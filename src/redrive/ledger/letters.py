@@ -1,0 +1,156 @@
+"""Dead letters: found, replayed as new jobs, or discarded, always by somebody and for a reason."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, insert, null, select, update
+
+from . import audit
+from .counts import add
+from .now import now_on
+from .record import DeadLetter
+from .session import Session
+from .state import DEAD, DROPPED, Status
+from .statement import number
+from .tables import dead, job
+
+_CARRIED = ("max_attempts", "keep", "deadline", "version", "request_hash", "ids", "headers")
+
+
+class Sorted(NamedTuple):
+    """What an act on dead letters did: to these, and not to those, for these reasons."""
+
+    done: dict[int, int]
+    """Dead letter to the job it concerns: the new one of a replay, the dropped one of a discard."""
+    skipped: dict[int, str]
+
+
+def letters(
+    connection: Connection, /, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
+    reason: str | None = None, signature: str | None = None, job_id: int | None = None, since: datetime | None = None,
+    after: int = 0, limit: int = 100,
+) -> list[DeadLetter]:  # fmt: skip
+    """Dead letters in the order they came."""
+    query = (
+        select(*(dead.c[name.removesuffix("_stored")].label(name) for name in DeadLetter._fields))
+        .where(dead.c.id > after)
+        .order_by(dead.c.id)
+        .limit(limit)
+    )
+    given = {"status": status, "kind": kind, "reason": reason, "signature": signature, "job_id": job_id}
+    for name, value in given.items():
+        if value is not None:
+            query = query.where(dead.c[name] == value)
+    if ids is not None:
+        query = query.where(dead.c.id.in_(list(ids)))
+    if since is not None:
+        query = query.where(dead.c.created_at >= since)
+    return [DeadLetter._make(row) for row in connection.execute(query)]
+
+
+def replay(session: Session, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None) -> Sorted:
+    """Give each a new job in the old one's place, under the same key."""
+    audit.said(actor, because)
+    with session.transaction("replay") as connection:
+        return replayed(session, connection, ids, actor=actor, because=because, max_replays=max_replays)
+
+
+def replayed(
+    session: Session, connection: Connection, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None
+) -> Sorted:
+    """The same, in the transaction that is open."""
+    found, skipped = _pending(connection, ids)
+    now = now_on(session)
+    done: dict[int, int] = {}
+    changes: dict[str, Counter[str]] = defaultdict(Counter)
+    for letter, old in found:
+        if max_replays is not None and letter.replay_count >= max_replays:
+            skipped[letter.id] = f"replayed {letter.replay_count} times already"
+            continue
+        connection.execute(update(job).where(job.c.id == old.id).values(state=DROPPED, current=False))
+        new = {name: getattr(old, name) for name in _CARRIED} | {"payload": letter.payload}
+        made = connection.execute(
+            insert(job)
+            .values(kind=old.kind, key=old.key, created_at=now, due_at=now, replay_of=old.id, dead_id=letter.id, **new)
+            .returning(job.c.id)
+        ).scalar_one()
+        connection.execute(
+            update(dead)
+            .where(dead.c.id == letter.id)
+            .values(
+                status="replaying", replay_count=dead.c.replay_count + 1, replay_job_id=made, blocked=False,
+                blocked_until=null(), updated_at=now,
+            )
+        )  # fmt: skip
+        done[letter.id] = made
+        changes[old.kind].update({"dead": -1, "dropped": 1, "submitted": 1, "ready": 1})
+    if done:
+        add(session, changes)
+        audit.write(session, actor=actor, action="dead.replay", because=because, what=_jobs(done))
+    return Sorted(done, skipped)
+
+
+def discard(session: Session, ids: Sequence[int], /, *, actor: str, because: str) -> Sorted:
+    """Drop each for good. Its key stays taken: a duplicate that comes late does not bring the work back."""
+    audit.said(actor, because)
+    with session.transaction("discard") as connection:
+        found, skipped = _pending(connection, ids)
+        now = now_on(session)
+        done: dict[int, int] = {}
+        changes: dict[str, Counter[str]] = defaultdict(Counter)
+        for letter, old in found:
+            connection.execute(update(job).where(job.c.id == old.id).values(state=DROPPED))
+            connection.execute(
+                update(dead).where(dead.c.id == letter.id).values(status="discarded", blocked_until=null(), updated_at=now)
+            )
+            done[letter.id] = old.id
+            changes[old.kind].update({"dead": -1, "dropped": 1})
+        if done:
+            add(session, changes)
+            audit.write(session, actor=actor, action="dead.discard", because=because, what=_jobs(done))
+    return Sorted(done, skipped)
+
+
+def unblock(session: Session, limit: int, /) -> Sorted:
+    """Replay what was blocked until a moment that has come."""
+    with session.transaction("replay") as connection:
+        due = (
+            select(dead.c.id)
+            .where(dead.c.blocked_until <= now_on(session), dead.c.status == "pending")
+            .order_by(dead.c.blocked_until)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        )
+        ids = connection.execute(due).scalars().all()
+        if not ids:
+            return Sorted({}, {})
+        return replayed(session, connection, ids, actor="redrive", because="what it was blocked on was due by now")
+
+
+def _jobs(done: dict[int, int]) -> dict[str, dict[str, int]]:
+    return {"jobs": {str(letter): job_id for letter, job_id in done.items()}}
+
+
+def _pending(connection: Connection, ids: Sequence[int]) -> tuple[list[tuple[Any, Any]], dict[int, str]]:
+    """The letters that may be acted on, each with its job; and why not the others. Locked in one order."""
+    rows = connection.execute(select(dead).where(dead.c.id.in_(list(ids))).order_by(dead.c.id).with_for_update()).all()
+    skipped = dict.fromkeys(ids, "not found") | {row.id: str(row.status) for row in rows if row.status != "pending"}
+    letters_ = [row for row in rows if row.status == "pending"]
+    jobs = {
+        row.id: row
+        for row in connection.execute(
+            select(job).where(job.c.id.in_([row.job_id for row in letters_]), job.c.state == number(DEAD)).with_for_update()
+        )
+    }
+    found = []
+    for row in letters_:
+        if row.job_id in jobs:
+            found.append((row, jobs[row.job_id]))
+            skipped.pop(row.id, None)
+        else:
+            skipped[row.id] = "its job is gone"
+    return found, skipped

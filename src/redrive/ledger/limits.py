@@ -1,0 +1,79 @@
+"""What the ledger takes: names, keys, payloads and errors that both databases can hold. Anything else is refused at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from ..core.seconds import number
+from ..journal.redaction import redacted_text
+from .moment import micros
+from .record import NewJob
+from .state import PRIORITIES
+
+MAX_PAYLOAD = 1024 * 1024
+"""Bytes. A ledger carries work, not files: put those into storage and the path into the payload."""
+MAX_KIND = 200
+MAX_KEY = 1000
+"""Bytes. Postgres cannot index what is longer than about 2,700."""
+MAX_ERROR = 8_000
+"""Characters kept of an error; the beginning and the end say most."""
+
+
+def checked(job: NewJob, max_payload: int, /) -> NewJob:
+    """The job, or a TypeError or ValueError that names what is wrong with it."""
+    if not isinstance(job, NewJob):
+        raise TypeError(f"submit takes NewJob, not {type(job).__name__}: {job!r}")
+    name("kind", job.kind, MAX_KIND)
+    name("key", job.key, MAX_KEY)
+    payload("payload", job.payload, max_payload)
+    if isinstance(job.priority, bool) or job.priority not in PRIORITIES:
+        raise ValueError(
+            f"priority is a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {job.priority!r}"
+        )
+    number("delay", job.delay)
+    if job.keep is not None:
+        number("keep", job.keep)
+    if job.max_attempts is not None and (isinstance(job.max_attempts, bool) or not 1 <= job.max_attempts < 2**31):
+        raise ValueError(f"max_attempts must be at least 1: {job.max_attempts!r}")
+    for moment in (job.due, job.deadline):
+        if moment is not None:
+            micros(moment)
+    return job
+
+
+def name(what: str, value: object, limit: int, /) -> None:
+    """Refuse a name that is empty, too long, or cannot be printed."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be text, not {type(value).__name__}: {value!r}")
+    if not value or not value.isprintable():
+        raise ValueError(f"{what} must be printable and not empty: {value!r}")
+    if len(value) * 4 > limit and len(value.encode()) > limit:
+        raise ValueError(f"{what} must not be longer than {limit} bytes: {value[:60]!r}… has {len(value.encode())}")
+
+
+def payload(what: str, value: object, limit: int, /) -> None:
+    """Refuse what is no bytes, or too many of them."""
+    if not isinstance(value, bytes):
+        raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
+    if len(value) > limit:
+        raise ValueError(f"{what} has {len(value)} bytes; the ledger takes at most {limit}")
+
+
+def mapping(what: str, value: Mapping[str, str] | None, /) -> str | None:
+    """As JSON text; nothing at all for an empty one."""
+    if not value:
+        return None
+    if not all(isinstance(key, str) and isinstance(item, str) for key, item in value.items()):
+        raise TypeError(f"{what} must be a mapping of text to text: {dict(value)!r}")
+    return json.dumps(dict(value), separators=(",", ":"))
+
+
+def words(text: str | None, /) -> str | None:
+    """An error or a reason as it may be kept: without secrets, of bounded length, storable in both databases."""
+    if text is None:
+        return None
+    kept = redacted_text(str(text))
+    if len(kept) > MAX_ERROR:
+        kept = f"{kept[: MAX_ERROR // 2]}\n… {len(kept) - MAX_ERROR} characters left out …\n{kept[-MAX_ERROR // 2 :]}"
+    return kept.replace("\x00", "�").encode("utf-8", "replace").decode()

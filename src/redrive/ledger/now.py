@@ -1,0 +1,23 @@
+"""The database's clock: on Postgres the server's, on SQLite the machine's, since that is the only one there."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+from sqlalchemy import func, select
+
+from .moment import moment
+from .session import Session
+
+
+def micros_now() -> int:
+    """Microseconds since 1970, by this machine's clock."""
+    return time.time_ns() // 1000
+
+
+def now_on(session: Session, /) -> datetime:
+    """The moment by the database's clock."""
+    found = moment(micros_now()) if session.sqlite else session.core.scalar(select(func.clock_timestamp()))
+    assert found is not None
+    return found

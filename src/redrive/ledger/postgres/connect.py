@@ -1,0 +1,44 @@
+"""Connections to Postgres, with settings that hold for our own sessions only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Engine, NullPool, create_engine
+
+from ...errors import LedgerError
+
+OLDEST = 130000
+CONNECT_SECONDS = 10
+# A plan made while the tables were small would read all of them for ever after.
+SETTINGS = "SET enable_seqscan = off; SET TimeZone = 'UTC'; SET application_name = 'redrive'"
+
+
+def connect(target: str, /) -> Any:
+    """A connection in autocommit."""
+    try:
+        import psycopg  # noqa: PLC0415  # an extra of its own
+    except ModuleNotFoundError as missing:
+        raise LedgerError('a ledger on Postgres needs psycopg: pip install "redrive[postgres]"') from missing
+    try:
+        connection = psycopg.connect(target, autocommit=True, connect_timeout=CONNECT_SECONDS)
+    except psycopg.OperationalError as error:
+        raise LedgerError(f"Postgres cannot be reached: {str(error).strip()}") from error
+    except psycopg.ProgrammingError as error:
+        # Its words repeat the address, password and all.
+        raise LedgerError("the address is not one that Postgres understands") from error.with_traceback(None).__cause__
+    try:
+        if connection.info.server_version < OLDEST:
+            raise LedgerError(f"Postgres {connection.info.server_version // 10000} is too old: a ledger needs 13 or later")
+        connection.execute(SETTINGS)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def engine(target: str, /) -> Engine:
+    """SQLAlchemy around such connections; it opens none by itself."""
+    return create_engine(
+        "postgresql+psycopg://", creator=lambda: connect(target), poolclass=NullPool, isolation_level="AUTOCOMMIT"
+    )

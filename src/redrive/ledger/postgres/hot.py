@@ -1,0 +1,65 @@
+"""The verbs on Postgres: each is one statement, which is a transaction by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..crashpoint import crash_point
+from ..hot import Demand, plain
+from ..record import Lease, NewJob, Settlement, Submitted, Turn
+from ..session import Session
+from ..statement import Many
+from . import settle, submit, turn
+
+
+class OnPostgres:
+    """Stateless: anything may share it."""
+
+    def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
+        """Jobs of different keys, sorted, in a transaction of ours."""
+        crash_point("submit.before_commit")
+        found = submit.submit(session.raw, jobs)
+        crash_point("submit.after_commit")
+        return found
+
+    def submit_in(self, run: Many, jobs: Sequence[NewJob], /) -> list[Submitted]:
+        """The same in the caller's transaction."""
+        return submit.submit(run, jobs)
+
+    def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
+        """Settle, then claim."""
+        late: list[Settlement] = []
+        short = plain(settlements)
+        if not short:
+            late = self.settle(session, settlements)
+        crash_point("turn.before_commit")
+        leases, settled = turn.turn(session.raw, settlements if short else (), demand)
+        crash_point("turn.after_commit")
+        if short and len(settled) != len(settlements):
+            late = settle.counted_late(session.raw, [one for one in settlements if one.job_id not in settled])
+        return Turn(leases, late)
+
+    def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
+        """Settle; those that came too late."""
+        crash_point("settle.before_commit")
+        late = settle.settle(session.raw, settlements)
+        crash_point("settle.after_commit")
+        return late
+
+    def settle_in(self, run: Many, settlements: Sequence[Settlement], /) -> list[Settlement]:
+        """The same in the caller's transaction."""
+        return settle.settle(run, settlements)
+
+    def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:
+        """Write that attempts begin; those that may."""
+        crash_point("start.before_commit")
+        begun = turn.start(session.raw, leases)
+        crash_point("start.after_commit")
+        return begun
+
+    def renew(self, session: Session, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
+        """Hold leases longer; those that are lost."""
+        crash_point("renew.before_commit")
+        lost = turn.renew(session.raw, leases, seconds)
+        crash_point("renew.after_commit")
+        return lost

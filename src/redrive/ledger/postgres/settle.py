@@ -1,0 +1,149 @@
+"""Settle on Postgres, whatever became of the attempts: one statement, with their rows and dead letters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    DateTime,
+    Float,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    Text,
+    case,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from ..limits import words
+from ..record import Settlement
+from ..state import DEAD, DONE, FAILED, LEASED, READY
+from ..statement import Runner, number, postgres, rows
+from ..statement import words as word
+from ..tables import attempt, dead, job, tally_delta
+from .submit import SECOND
+from .tally import add
+from .turn import HELD
+
+_one = rows(
+    "one", id=BigInteger(), fence=Integer(), state=SmallInteger(), after=Float(53), charged=Boolean(), result=LargeBinary(),
+    reason=Text(), error=Text(), signature=Text(), blocked=Boolean(), until=DateTime(timezone=True),
+)  # fmt: skip
+_settled = (
+    update(job)
+    .values(
+        state=_one.c.state,
+        attempts=job.c.attempts - case((~_one.c.charged & job.c.started_at.is_not(None), number(1)), else_=number(0)),
+        due_at=case((_one.c.state == number(READY), func.now() + _one.c.after * SECOND), else_=job.c.due_at),
+        lease_until=null(),
+        ended_at=case((_one.c.state > number(LEASED), func.now())),
+        reason=_one.c.reason,
+        error=_one.c.error,
+        result=_one.c.result,
+    )
+    .where(job.c.id == _one.c.id, job.c.fence == _one.c.fence, HELD)
+    .returning(
+        job.c.id, job.c.fence, job.c.state, job.c.kind, job.c.key, job.c.attempts, job.c.worker, job.c.started_at, job.c.dead_id,
+        job.c.version, job.c.payload, job.c.headers, job.c.ids, job.c.reason, job.c.error,
+        _one.c.charged, _one.c.signature, _one.c.blocked, _one.c.until,
+    )
+    .cte("settled")
+)  # fmt: skip
+_it = _settled.c
+_attempts = (
+    insert(attempt)
+    .from_select(
+        ["job_id", "fence", "number", "outcome", "worker", "reason", "error", "started_at", "ended_at"],
+        select(
+            _it.id, _it.fence, _it.attempts, word(FAILED), _it.worker, _it.reason, _it.error, _it.started_at, func.now()
+        ).where(_it.state != number(DONE), or_(_it.charged, _it.error.is_not(None))),
+    )
+    .cte("attempts")
+)
+_letters = (
+    insert(dead)
+    .from_select(
+        [
+            "kind", "key", "job_id", "reason", "blocked", "blocked_until", "error", "signature", "attempts", "version",
+            "payload", "headers", "ids", "last_attempt_at", "created_at", "updated_at",
+        ],
+        select(
+            _it.kind, _it.key, _it.id, _it.reason, _it.blocked, _it.until, _it.error, _it.signature, _it.attempts, _it.version,
+            _it.payload, _it.headers, _it.ids, _it.started_at, func.now(), func.now(),
+        ).where(_it.state == number(DEAD), _it.dead_id.is_(None)),
+    )
+    .cte("letters")
+)  # fmt: skip
+_died = _it.state == number(DEAD)
+_replayed = (
+    update(dead)
+    .values(
+        status=case((_died, word("pending")), else_=word("replayed")),
+        job_id=case((_died, _it.id), else_=dead.c.job_id),
+        reason=case((_died, _it.reason), else_=dead.c.reason),
+        blocked=case((_died, _it.blocked), else_=dead.c.blocked),
+        blocked_until=case((_died, _it.until), else_=dead.c.blocked_until),
+        error=case((_died, _it.error), else_=dead.c.error),
+        signature=case((_died, _it.signature), else_=dead.c.signature),
+        attempts=case((_died, _it.attempts), else_=dead.c.attempts),
+        last_attempt_at=case((_died, _it.started_at), else_=dead.c.last_attempt_at),
+        updated_at=func.now(),
+    )
+    .where(dead.c.id == _it.dead_id, _it.state > number(LEASED))
+    .cte("replayed")
+)
+_counted = (
+    insert(tally_delta)
+    .from_select(
+        ["kind", "ready", "leased", "done", "dead"],
+        select(
+            _it.kind,
+            func.count().filter(_it.state == number(READY)),
+            -func.count(),
+            func.count().filter(_it.state == number(DONE)),
+            func.count().filter(_died),
+        ).group_by(_it.kind),
+    )
+    .cte("counted")
+)
+SETTLE = postgres(select(_it.id, _it.fence).add_cte(_attempts, _letters, _replayed, _counted)).text
+
+
+def settle(run: Runner, settlements: Sequence[Settlement], /) -> list[Settlement]:
+    """Settle each; the ones that came too late, which changed nothing."""
+    # Of two for one lease the first one counts; given both, Postgres would take either.
+    first = {(one.job_id, one.fence): one for one in reversed(settlements)}
+    # Sorted: two transactions that settle the same jobs in opposite order would wait for each other.
+    settled = {(row[0], row[1]) for row in run.execute(SETTLE, _arrays([first[lease] for lease in sorted(first)])).fetchall()}
+    return counted_late(run, [one for one in settlements if (one.job_id, one.fence) not in settled or first[one[:2]] is not one])
+
+
+def counted_late(run: Runner, late: list[Settlement], /) -> list[Settlement]:
+    """Those that changed nothing are counted."""
+    for kind, count in Counter(one.kind for one in late).items():
+        add(run, kind, late=count)
+    return late
+
+
+def _arrays(settlements: Sequence[Settlement]) -> dict[str, list[object]]:
+    return {
+        "one_id": [one.job_id for one in settlements],
+        "one_fence": [one.fence for one in settlements],
+        "one_state": [{"done": DONE, "again": READY}.get(one.outcome, DEAD) for one in settlements],
+        "one_after": [one.after for one in settlements],
+        "one_charged": [one.charged for one in settlements],
+        "one_result": [one.result for one in settlements],
+        "one_reason": [words(one.reason) for one in settlements],
+        "one_error": [words(one.error) for one in settlements],
+        "one_signature": [one.signature for one in settlements],
+        "one_blocked": [one.outcome == "blocked" for one in settlements],
+        "one_until": [one.until for one in settlements],
+    }

@@ -1,0 +1,167 @@
+"""A worker's turn on Postgres: what is done is settled and new work is claimed, in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Float,
+    Integer,
+    LargeBinary,
+    Select,
+    Text,
+    any_,
+    bindparam,
+    case,
+    cast,
+    func,
+    insert,
+    literal_column,
+    null,
+    select,
+    true,
+    union_all,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from ..hot import Demand
+from ..record import Lease, Settlement
+from ..state import DONE, LEASED, PRIORITIES, QUARANTINE, READY
+from ..statement import Runner, number, postgres, rows
+from ..tables import job, tally_delta
+from .submit import SECOND
+
+LEASE = (
+    job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.attempts, job.c.crashes, job.c.max_attempts, job.c.version,
+    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload,
+)  # fmt: skip
+"""The columns of a `Lease`, in its order."""
+# `state = 1` would let a cached plan go through the index over leases for each row: quadratic in the batch.
+HELD = (job.c.state + number(0)) == number(LEASED)
+UNTIL = func.now() + bindparam("seconds", type_=Float(53)) * SECOND
+
+
+def _lane(priority: int) -> Select[tuple[int]]:
+    """What is due in one kind at one priority. By equality: a pile that is not due yet elsewhere is never read through."""
+    lane = (
+        select(job.c.id)
+        .where(job.c.state == number(READY), job.c.kind == literal_column("want.kind"), job.c.priority == number(priority))
+        .where(job.c.due_at <= func.now())
+        .order_by(job.c.due_at, job.c.id)
+        .limit(literal_column("want.most"))
+        .with_for_update(skip_locked=True)
+        .subquery()
+    )
+    return select(lane.c.id)
+
+
+def _claimed(lanes: Sequence[int]) -> ColumnElement[int]:
+    """The ids to lease: kind by kind, the most urgent first; stops reading as soon as there are enough."""
+    want = rows("want", kind=Text(), most=Integer())
+    found = union_all(*map(_lane, lanes)).subquery() if len(lanes) > 1 else _lane(lanes[0]).subquery()
+    due = select(found.c.id).limit(literal_column("want.most")).lateral("due")
+    chosen = select(due.c.id).select_from(want.join(due, true())).limit(bindparam("total", type_=Integer()))
+    # array(…), since `IN (SELECT … LIMIT … SKIP LOCKED)` may be run again for each row, beyond its limit.
+    return func.array(chosen.scalar_subquery())
+
+
+def _turn(lanes: Sequence[int]) -> str:
+    done = rows("done", id=BigInteger(), fence=Integer(), result=LargeBinary())
+    settled = (
+        update(job)
+        .values(state=number(DONE), lease_until=null(), ended_at=func.now(), result=done.c.result)
+        .where(job.c.id == done.c.id, job.c.fence == done.c.fence, HELD)
+        .returning(job.c.id, job.c.kind)
+        .cte("settled")
+    )
+    start = bindparam("start", type_=Integer())
+    claimed = (
+        update(job)
+        .values(
+            state=number(LEASED),
+            fence=job.c.fence + number(1),
+            attempts=job.c.attempts + start,
+            lease_until=UNTIL,
+            started_at=case((start == number(1), func.now())),
+            worker=bindparam("by", type_=Text()),
+        )
+        .where(job.c.id == any_(_claimed(lanes)))
+        .returning(*LEASE)
+        .cte("claimed")
+    )
+    moved = union_all(
+        select(settled.c.kind, number(0).label("ready"), number(-1).label("leased"), number(1).label("done")),
+        select(claimed.c.kind, number(-1).label("ready"), number(1).label("leased"), number(0).label("done")),
+    ).subquery()
+    counted = (
+        insert(tally_delta)
+        .from_select(
+            ["kind", "ready", "leased", "done"],
+            select(moved.c.kind, *(func.sum(moved.c[name]) for name in ("ready", "leased", "done"))).group_by(moved.c.kind),
+        )
+        .cte("counted")
+    )
+    none = cast(null(), ARRAY(BigInteger))
+    return postgres(
+        union_all(
+            select(*claimed.c, none.label("settled")),
+            select(
+                *(cast(null(), column.type) for column in LEASE),
+                func.array_agg(settled.c.id),
+            ),
+        ).add_cte(counted)
+    ).text
+
+
+TURN = _turn(PRIORITIES)
+TURN_ALONE = _turn((QUARANTINE,))
+
+
+def turn(run: Runner, done: Sequence[Settlement], demand: Demand, /) -> tuple[list[Lease], set[int]]:
+    """Settle what is done and replays nothing, and claim. The leases, and the ids that were settled."""
+    found = run.execute(
+        TURN_ALONE if demand.alone else TURN,
+        {
+            "done_id": [one.job_id for one in done],
+            "done_fence": [one.fence for one in done],
+            "done_result": [one.result for one in done],
+            "want_kind": list(demand.kinds),
+            "want_most": list(demand.kinds.values()),
+            "total": demand.total,
+            "start": int(demand.start),
+            "seconds": demand.seconds,
+            "by": demand.worker,
+        },
+    ).fetchall()
+    *leased, (*_, settled) = found
+    return [Lease._make(row[:-1]) for row in leased], set(settled or ())
+
+
+_held = rows("held", id=BigInteger(), fence=Integer())
+_mine = (job.c.id == _held.c.id, job.c.fence == _held.c.fence, HELD)
+START = postgres(
+    update(job)
+    .values(attempts=job.c.attempts + number(1), started_at=func.now())
+    .where(*_mine, job.c.started_at.is_(None))
+    .returning(job.c.id)
+).text
+RENEW = postgres(update(job).values(lease_until=UNTIL).where(*_mine).returning(job.c.id)).text
+
+
+def start(run: Runner, leases: Sequence[Lease], /) -> list[Lease]:
+    """Write that these attempts begin; the ones that may."""
+    begun = {row[0] for row in run.execute(START, _these(leases)).fetchall()}
+    return [lease._replace(attempt=lease.attempt + 1) for lease in leases if lease.job_id in begun]
+
+
+def renew(run: Runner, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
+    """Hold them longer; the ones that are lost."""
+    held = {row[0] for row in run.execute(RENEW, _these(leases) | {"seconds": seconds}).fetchall()}
+    return [lease for lease in leases if lease.job_id not in held]
+
+
+def _these(leases: Sequence[Lease]) -> dict[str, object]:
+    return {"held_id": [lease.job_id for lease in leases], "held_fence": [lease.fence for lease in leases]}

@@ -1,0 +1,64 @@
+"""Prune: done jobs by age. Their keys stay done until the key's own expiry: the row stays, emptied, and keeps the key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+from sqlalchemy import bindparam, delete, null, select, update
+
+from .counts import add
+from .now import now_on
+from .session import Session
+from .state import DONE, PRUNED
+from .statement import number
+from .tables import attempt, job
+
+_EMPTIED = (
+    update(job)
+    .where(job.c.id == bindparam("of_id"))
+    .values(
+        state=PRUNED, payload=b"", result=null(), error=null(), ids=null(), headers=null(), expires_at=bindparam("until")
+    )
+)  # fmt: skip
+
+
+def prune(session: Session, older: float, limit: int, /) -> int:
+    """Prune done jobs that ended more than so many seconds ago, the oldest first; how many. Dead letters stay."""
+    with session.transaction("prune") as connection:
+        now = now_on(session)
+        old = (
+            select(job.c.id, job.c.kind, job.c.ended_at, job.c.keep)
+            .where(job.c.state == number(DONE), job.c.ended_at < now - timedelta(seconds=older))
+            .order_by(job.c.ended_at, job.c.id)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        )
+        found = connection.execute(old).all()
+        if not found:
+            return 0
+        ids = [row.id for row in found]
+        connection.execute(delete(attempt).where(attempt.c.job_id.in_(ids)))
+        # Not by deleting the row and noting the key elsewhere: a submit that waited for the delete would not see the note.
+        expiry = [
+            {"of_id": row.id, "until": None if row.keep is None else row.ended_at + timedelta(seconds=row.keep)} for row in found
+        ]
+        connection.execute(_EMPTIED, expiry)
+        add(session, {kind: {"done": -count, "pruned": count} for kind, count in Counter(row.kind for row in found).items()})
+    return len(found)
+
+
+def forget(session: Session, limit: int, /) -> int:
+    """Free the keys of pruned jobs whose time has come; how many."""
+    with session.transaction("prune") as connection:
+        old = (
+            select(job.c.id)
+            .where(job.c.state == number(PRUNED), job.c.expires_at <= now_on(session))
+            .order_by(job.c.expires_at)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        )
+        ids = connection.execute(old).scalars().all()
+        if ids:
+            connection.execute(delete(job).where(job.c.id.in_(ids)))
+    return len(ids)

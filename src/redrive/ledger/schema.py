@@ -1,0 +1,84 @@
+"""Is this our database, and is it as new as this code? And the way there, up and down."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, literal_column, select, table
+
+from ..errors import SchemaMismatch
+from .crashpoint import crash_point
+from .session import Session
+from .tables import HEAD, METADATA, VERSION_TABLE
+
+HOW = "`redrive ledger migrate`, or open_ledger(..., migrate=True)"
+REVISIONS = tuple(sorted(path.name[:4] for path in (Path(__file__).parent / "migrations" / "versions").glob("[0-9]*.py")))
+MIGRATION_LOCK = 0x7265647269766531
+"""Of Postgres: two programs that start together don't migrate together."""
+
+
+def revision(connection: Connection, /) -> str | None:
+    """The revision of the ledger that is here; None: there is none. SchemaMismatch where the tables are somebody else's."""
+    tables = set(inspect(connection).get_table_names())
+    ours = tables & set(METADATA.tables)
+    if VERSION_TABLE not in tables:
+        if ours:
+            raise SchemaMismatch(f"there are tables of another program here, by our names: {', '.join(sorted(ours))}")
+        return None
+    try:
+        found = connection.execute(select(literal_column("version_num")).select_from(table(VERSION_TABLE))).scalars().all()
+    except Exception as error:
+        raise SchemaMismatch(f"the table {VERSION_TABLE} is another program's: {error}") from error
+    if not found:
+        return None if not ours else _foreign("none")
+    if len(found) > 1 or not re.fullmatch(r"\d{4}", str(found[0])):
+        return _foreign(", ".join(map(str, found)))
+    return str(found[0])
+
+
+def _foreign(found: str) -> str:
+    raise SchemaMismatch(f"the ledger here has the revision {found}, which this code does not know; it is another program's")
+
+
+def check(connection: Connection, shown: str, /) -> None:
+    """Refuse whatever is not exactly the schema that this code is written for."""
+    found = revision(connection)
+    if found is None:
+        raise SchemaMismatch(f"there is no ledger at {shown} yet: make one by {HOW}")
+    if found < HEAD:
+        raise SchemaMismatch(f"the ledger at {shown} is older (revision {found}) than this code ({HEAD}): bring it up by {HOW}")
+    if found > HEAD:
+        raise SchemaMismatch(
+            f"the ledger at {shown} is newer (revision {found}) than this code ({HEAD}): install a newer redrive"
+        )
+
+
+def migrate(session: Session, to: str = HEAD, /) -> None:
+    """Bring the tables to a revision, up or down, in one transaction."""
+    from alembic import command  # noqa: PLC0415  # 100 ms that only a migration needs
+    from alembic.config import Config  # noqa: PLC0415
+
+    found = revision(session.core)
+    if found is not None and found > HEAD:
+        raise SchemaMismatch(f"the ledger here is newer (revision {found}) than this code ({HEAD}): install a newer redrive")
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    session.raw.execute("BEGIN IMMEDIATE" if session.sqlite else "BEGIN")
+    try:
+        if not session.sqlite:
+            session.raw.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        found = revision(session.core)  # another program may have been first
+        config.attributes["connection"] = session.core
+        if to == "base" or (found is not None and to < found):
+            command.downgrade(config, to)
+        elif to != found:
+            command.upgrade(config, to)
+        if to == "base":
+            session.raw.execute(f"DROP TABLE IF EXISTS {VERSION_TABLE}")
+        crash_point("migrate.before_commit")
+        session.raw.execute("COMMIT")
+    except BaseException:
+        session.undo()
+        raise
+    crash_point("migrate.after_commit")

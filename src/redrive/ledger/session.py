@@ -1,0 +1,164 @@
+"""Session: one connection to the database; Pool: the few of them that a ledger keeps."""
+
+from __future__ import annotations
+
+import os
+from _thread import LockType, allocate_lock
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection
+
+from ..errors import LedgerError
+from .crashpoint import crash_point
+
+_INHERITED: list[object] = []
+"""Connections that a forked child must neither use nor close: they are its parent's. Kept, so that nothing closes them."""
+
+
+class Session:
+    """One connection, in autocommit. One thread at a time; never a forked child.
+
+    `raw` is the driver's own connection, on which the hot path runs; `core` is SQLAlchemy's around the same one.
+    """
+
+    def __init__(self, core: Connection) -> None:
+        self.core = core
+        self.raw: Any = core.connection.driver_connection
+        self.sqlite = core.dialect.name == "sqlite"
+        self._begin = "BEGIN IMMEDIATE" if self.sqlite else "BEGIN"
+
+    @contextmanager
+    def transaction(self, verb: str, /) -> Iterator[Connection]:
+        """Everything inside becomes durable together, or nothing does."""
+        # IMMEDIATE: a transaction that begins by reading fails at its first write if anybody wrote in between, and no
+        # time-out helps.
+        self.raw.execute(self._begin)
+        try:
+            yield self.core
+            crash_point(f"{verb}.before_commit")
+            self.raw.execute("COMMIT")
+        except BaseException:
+            self.undo()
+            raise
+        crash_point(f"{verb}.after_commit")
+
+    def undo(self) -> None:
+        """Roll back, if there is anything to roll back on."""
+        try:
+            if self.in_transaction:
+                self.raw.execute("ROLLBACK")
+        except Exception:
+            pass
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        if self.sqlite:
+            return bool(self.raw.in_transaction)
+        return bool(self.raw.info.transaction_status)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the connection is of no use any more."""
+        return not self.sqlite and bool(self.raw.closed)
+
+    def close(self) -> None:
+        """Give the connection up."""
+        try:
+            self.core.close()
+        except Exception:
+            pass
+        self.raw.close()
+
+
+class Pool:
+    """A few sessions, opened when needed. Threads may share it; a forked child gets connections of its own."""
+
+    def __init__(self, opened: Callable[[], Session], size: int, *, forks: bool = True) -> None:
+        self._open = opened
+        self._size = size
+        self._forks = forks
+        self._start()
+
+    def _start(self) -> None:
+        self._lock = allocate_lock()
+        self._pid = os.getpid()
+        self._free: list[Session] = []
+        self._count = 0
+        self._waiting: list[tuple[LockType, list[Session | None]]] = []
+        self.closed = False
+
+    def take(self) -> Session:
+        """A session for this thread alone, until it is given back."""
+        if self._pid != os.getpid():
+            self._after_fork()
+        with self._lock:
+            if self.closed:
+                raise LedgerError("this ledger is closed")
+            if self._free:
+                return self._free.pop()
+            if self._count < self._size:
+                self._count += 1
+                place: tuple[LockType, list[Session | None]] | None = None
+            else:
+                place = (allocate_lock(), [])
+                place[0].acquire()
+                self._waiting.append(place)
+        if place is not None:
+            place[0].acquire()
+            handed = place[1][0]
+            if handed is not None:
+                return handed
+        try:
+            return self._open()
+        except BaseException:
+            self._leave(None)
+            raise
+
+    def give(self, session: Session, /) -> None:
+        """Back to the others."""
+        if session.broken or self.closed:
+            session.close()
+            self._leave(None)
+            return
+        if session.in_transaction:
+            session.undo()
+        self._leave(session)
+
+    def _leave(self, session: Session | None) -> None:
+        """Hand the session (or, with None, the right to open one) to who waits longest."""
+        with self._lock:
+            if self._waiting:
+                lock, handed = self._waiting.pop(0)
+                handed.append(session)
+                lock.release()
+            elif session is not None:
+                self._free.append(session)
+            else:
+                self._count -= 1
+
+    @contextmanager
+    def use(self) -> Iterator[Session]:
+        """A session for the block."""
+        session = self.take()
+        try:
+            yield session
+        finally:
+            self.give(session)
+
+    def close(self) -> None:
+        """Close what is free now; what is in use is closed when it comes back."""
+        with self._lock:
+            self.closed = True
+            free, self._free = self._free, []
+            self._count -= len(free)
+        for session in free:
+            session.close()
+
+    def _after_fork(self) -> None:
+        _INHERITED.append(self._free)
+        if not self._forks:
+            raise LedgerError("a ledger in memory belongs to the process that opened it; a forked child has none")
+        self._start()

@@ -1,0 +1,1 @@
+"""The statements of SQLite. All run inside one BEGIN IMMEDIATE … COMMIT of whoever calls them."""

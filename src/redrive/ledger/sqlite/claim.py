@@ -1,0 +1,103 @@
+"""Claim, start and renew on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import bindparam, select, update
+
+from ..moment import MICROSECONDS
+from ..record import Lease
+from ..state import LEASED, QUARANTINE, READY
+from ..statement import Many, number, sqlite
+from ..tables import job
+from .tally import add
+
+LEASE = (
+    job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.attempts, job.c.crashes, job.c.max_attempts, job.c.version,
+    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload,
+)  # fmt: skip
+"""The columns of a `Lease`, in its order."""
+
+_due = (
+    select(job.c.id)
+    .where(job.c.state == number(READY), job.c.kind == bindparam("of_kind"), job.c.priority == bindparam("of_priority"))
+    .where(job.c.due_at <= bindparam("now"))
+    .order_by(job.c.due_at, job.c.id)
+    .limit(bindparam("most"))
+    .offset(number(0))
+)
+CLAIM = sqlite(
+    update(job)
+    .values(
+        state=number(LEASED),
+        fence=job.c.fence + number(1),
+        attempts=job.c.attempts + bindparam("charge"),
+        lease_until=bindparam("until"),
+        started_at=bindparam("started"),
+        worker=bindparam("by"),
+    )
+    .where(job.c.id.in_(_due))
+    .returning(*LEASE),
+    "charge", "until", "started", "by", "of_kind", "of_priority", "now", "most",
+)  # fmt: skip
+NEXT = sqlite(
+    select(job.c.priority)
+    .where(job.c.state == number(READY), job.c.kind == bindparam("of_kind"), job.c.priority > bindparam("beyond"))
+    .order_by(job.c.priority)
+    .limit(number(1))
+    .offset(number(0)),
+    "of_kind",
+    "beyond",
+)
+_held = (job.c.id == bindparam("of_id"), job.c.fence == bindparam("of_fence"), job.c.state == number(LEASED))
+START = sqlite(
+    update(job)
+    .values(attempts=job.c.attempts + number(1), started_at=bindparam("now"))
+    .where(*_held, job.c.started_at.is_(None)),
+    "now", "of_id", "of_fence",
+)  # fmt: skip
+RENEW = sqlite(update(job).values(lease_until=bindparam("until")).where(*_held), "until", "of_id", "of_fence")
+
+ABOVE_ALL = -100
+
+
+def claim(
+    run: Many, wants: Mapping[str, int], worker: str, seconds: float, now: int, /, *, total: int, start: bool, alone: bool
+) -> list[Lease]:
+    """Lease what is due, kind by kind, the most urgent first."""
+    until = now + int(seconds * MICROSECONDS)
+    leases: list[Lease] = []
+    for kind, limit in wants.items():
+        most = min(limit, total - len(leases))
+        claimed = 0
+        priority = QUARANTINE - 1 if alone else ABOVE_ALL
+        while claimed < most:
+            # Which priorities are in use is asked, not tried: two microseconds instead of twenty.
+            found = run.execute(NEXT.text, (kind, priority)).fetchone()
+            if found is None or (found[0] == QUARANTINE) is not alone:
+                break
+            priority = found[0]
+            rows = run.execute(
+                CLAIM.text, (int(start), until, now if start else None, worker, kind, priority, now, most - claimed)
+            ).fetchall()
+            claimed += len(rows)
+            leases += map(Lease._make, rows)
+        if claimed:
+            add(run, kind, ready=-claimed, leased=claimed)
+    return leases
+
+
+def start(run: Many, leases: Sequence[Lease], now: int, /) -> list[Lease]:
+    """Write that these attempts begin; the ones that may."""
+    return [
+        lease._replace(attempt=lease.attempt + 1)
+        for lease in leases
+        if run.execute(START.text, (now, lease.job_id, lease.fence)).rowcount
+    ]
+
+
+def renew(run: Many, leases: Sequence[Lease], seconds: float, now: int, /) -> list[Lease]:
+    """Hold them longer; the ones that are lost."""
+    until = now + int(seconds * MICROSECONDS)
+    return [lease for lease in leases if not run.execute(RENEW.text, (until, lease.job_id, lease.fence)).rowcount]

@@ -1,0 +1,60 @@
+"""Connections to SQLite: durable, patient with other writers."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import Engine, NullPool, create_engine
+
+from ...errors import LedgerError
+from ..session import Session
+
+BUSY_SECONDS = 30.0
+"""How long to wait for another writer."""
+OLDEST = (3, 35, 0)
+"""The first with RETURNING."""
+
+
+def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
+    """A connection in autocommit. `create`: a file that is missing is made; else it is an error, and nothing is made."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise LedgerError(f"SQLite {sqlite3.sqlite_version} is too old: a ledger needs {'.'.join(map(str, OLDEST))} or later")
+    target = f"{Path(file).as_uri()}?mode={'rwc' if create else 'rw'}" if file else ":memory:"
+    try:
+        # Threads take turns at it, see Pool; sqlite3 itself cannot know that.
+        connection = sqlite3.connect(
+            target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=bool(file), cached_statements=200
+        )
+        try:
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.OperationalError as error:
+        if file and not create and not Path(file).exists():
+            raise LedgerError(
+                f"there is no ledger at {file}: make one by `redrive ledger migrate`, or open_ledger(..., migrate=True)"
+            ) from None
+        raise LedgerError(f"{file or 'SQLite'} cannot be opened: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise LedgerError(f"{file} is no SQLite database: {error}") from error
+    return connection
+
+
+def durable(session: Session, /) -> None:
+    """Write ahead: readers and the writer don't wait for each other. Kept in the file, so said once it is known to be ours."""
+    session.raw.execute("PRAGMA journal_mode=WAL")
+
+
+def engine(file: str, /, *, create: bool) -> Engine:
+    """SQLAlchemy around such connections; it opens none by itself."""
+    return create_engine(
+        "sqlite://", creator=lambda: connect(file, create=create), poolclass=NullPool, isolation_level="AUTOCOMMIT"
+    )
+
+
+def file_of(session: Session, /) -> str:
+    """The file as SQLite itself names it; empty in memory."""
+    return next(str(row[2]) for row in session.raw.execute("PRAGMA database_list").fetchall() if row[1] == "main")

@@ -1,0 +1,87 @@
+"""The verbs on SQLite: each is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..crashpoint import crash_point
+from ..hot import Demand, plain
+from ..now import micros_now
+from ..record import Lease, NewJob, Settlement, Submitted, Turn
+from ..session import Session
+from ..statement import Many
+from . import claim, settle, submit
+
+BEGIN = "BEGIN IMMEDIATE"
+
+
+class OnSQLite:
+    """Stateless: anything may share it."""
+
+    def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
+        """Jobs of different keys, sorted, in a transaction of ours."""
+        raw = session.raw
+        now = micros_now()
+        raw.execute(BEGIN)
+        try:
+            found = submit.submit_fresh(raw, jobs, now) if len(jobs) > 1 else None
+            if found is None:
+                if len(jobs) > 1:
+                    raw.execute("ROLLBACK")
+                    raw.execute(BEGIN)
+                found = submit.submit(raw, jobs, now)
+            crash_point("submit.before_commit")
+            raw.execute("COMMIT")
+        except BaseException:
+            session.undo()
+            raise
+        crash_point("submit.after_commit")
+        return found
+
+    def submit_in(self, run: Many, jobs: Sequence[NewJob], /) -> list[Submitted]:
+        """The same in the caller's transaction."""
+        return submit.submit(run, jobs, micros_now())
+
+    def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
+        """Settle, then claim."""
+        raw = session.raw
+        now = micros_now()
+        late: list[Settlement] = []
+        raw.execute(BEGIN)
+        try:
+            if settlements:
+                if not plain(settlements):
+                    late = settle.settle(raw, settlements, now)
+                elif not settle.done_only(raw, settlements, now):
+                    raw.execute("ROLLBACK")
+                    raw.execute(BEGIN)
+                    late = settle.settle(raw, settlements, now)
+            leases = claim.claim(
+                raw, demand.kinds, demand.worker, demand.seconds, now, total=demand.total, start=demand.start, alone=demand.alone
+            )
+            crash_point("turn.before_commit")
+            raw.execute("COMMIT")
+        except BaseException:
+            session.undo()
+            raise
+        crash_point("turn.after_commit")
+        return Turn(leases, late)
+
+    def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
+        """Settle; those that came too late."""
+        with session.transaction("settle"):
+            return settle.settle(session.raw, settlements, micros_now())
+
+    def settle_in(self, run: Many, settlements: Sequence[Settlement], /) -> list[Settlement]:
+        """The same in the caller's transaction."""
+        return settle.settle(run, settlements, micros_now())
+
+    def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:
+        """Write that attempts begin; those that may."""
+        with session.transaction("start"):
+            return claim.start(session.raw, leases, micros_now())
+
+    def renew(self, session: Session, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
+        """Hold leases longer; those that are lost."""
+        with session.transaction("renew"):
+            return claim.renew(session.raw, leases, seconds, micros_now())

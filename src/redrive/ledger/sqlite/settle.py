@@ -1,0 +1,129 @@
+"""Settle on SQLite."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, case, insert, null, update
+
+from ..limits import words
+from ..moment import MICROSECONDS, micros
+from ..record import Settlement
+from ..state import DEAD, DONE, FAILED, LEASED, READY
+from ..statement import Many, number, sqlite
+from ..statement import words as word
+from ..tables import attempt, dead, job
+from .tally import add, add_all
+
+_held = (job.c.id == bindparam("of_id"), job.c.fence == bindparam("of_fence"), job.c.state == number(LEASED))
+DONE_ONLY = sqlite(
+    update(job)
+    .values(state=number(DONE), lease_until=null(), ended_at=bindparam("now"), result=bindparam("answer"))
+    .where(*_held),
+    "now", "answer", "of_id", "of_fence",
+)  # fmt: skip
+_SETTLED = (
+    "id", "fence", "kind", "key", "attempts", "worker", "started_at", "dead_id", "version", "payload", "headers", "ids",
+)  # fmt: skip
+SETTLE = sqlite(
+    update(job)
+    .values(
+        state=bindparam("to_state"),
+        attempts=job.c.attempts - case((job.c.started_at.is_not(None), bindparam("uncharge")), else_=number(0)),
+        due_at=bindparam("due"),
+        lease_until=null(),
+        ended_at=bindparam("ended"),
+        reason=bindparam("why"),
+        error=bindparam("fault"),
+        result=bindparam("answer"),
+    )
+    .where(*_held)
+    .returning(*(job.c[name] for name in _SETTLED)),
+    "to_state", "uncharge", "due", "ended", "why", "fault", "answer", "of_id", "of_fence",
+)  # fmt: skip
+_ATTEMPT = ("job_id", "fence", "number", "outcome", "worker", "reason", "error", "started_at", "ended_at")
+ATTEMPT = sqlite(insert(attempt).values({name: bindparam(name) for name in _ATTEMPT}), *_ATTEMPT)
+_LETTER = (
+    "kind", "key", "job_id", "reason", "blocked", "blocked_until", "error", "signature", "attempts", "version", "payload",
+    "headers", "ids", "last_attempt_at", "created_at", "updated_at",
+)  # fmt: skip
+LETTER = sqlite(insert(dead).values({name: bindparam(name) for name in _LETTER}), *_LETTER)
+RETURNED = sqlite(
+    update(dead)
+    .values(
+        job_id=bindparam("died"),
+        status=word("pending"),
+        reason=bindparam("why"),
+        blocked=bindparam("waits"),
+        blocked_until=bindparam("waits_until"),
+        error=bindparam("fault"),
+        signature=bindparam("alike"),
+        attempts=bindparam("made"),
+        last_attempt_at=bindparam("last"),
+        updated_at=bindparam("now"),
+    )
+    .where(dead.c.id == bindparam("of_id")),
+    "died", "why", "waits", "waits_until", "fault", "alike", "made", "last", "now", "of_id",
+)  # fmt: skip
+REPLAYED = sqlite(
+    update(dead).values(status=word("replayed"), updated_at=bindparam("now")).where(dead.c.id == bindparam("of_id")),
+    "now",
+    "of_id",
+)
+
+
+def done_only(run: Many, done: Sequence[Settlement], now: int, /) -> bool:
+    """Settle a batch that is done and replays nothing. False, with the transaction spoilt, where some lease is lost."""
+    cursor = run.executemany(DONE_ONLY.text, [(now, one.result, one.job_id, one.fence) for one in done])
+    if cursor.rowcount != len(done):
+        return False
+    for kind, count in Counter([one.kind for one in done]).items():
+        add(run, kind, leased=-count, done=count)
+    return True
+
+
+def settle(run: Many, settlements: Sequence[Settlement], now: int, /) -> list[Settlement]:
+    """Settle each by itself; the ones that came too late, which changed nothing."""
+    late: list[Settlement] = []
+    changes: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in settlements:
+        if _settled(run, one, now):
+            bucket = {"done": "done", "again": "ready"}.get(one.outcome, "dead")
+            changes[one.kind].update({"leased": -1, bucket: 1})
+        else:
+            late.append(one)
+            changes[one.kind]["late"] += 1
+    add_all(run, changes)
+    return late
+
+
+def _settled(run: Many, one: Settlement, now: int) -> bool:
+    state = {"done": DONE, "again": READY}.get(one.outcome, DEAD)
+    due = now + int(one.after * MICROSECONDS)
+    ended = None if state == READY else now
+    reason, error = words(one.reason), words(one.error)
+    row = run.execute(
+        SETTLE.text, (state, int(not one.charged), due, ended, reason, error, one.result, one.job_id, one.fence)
+    ).fetchone()
+    if row is None:
+        return False
+    job_id, fence, kind, key, attempts, worker, started, dead_id, version, payload, headers, ids = row
+    if state != DONE and (one.charged or error is not None):
+        run.execute(ATTEMPT.text, (job_id, fence, attempts, FAILED, worker, reason, error, started, now))
+    if state == DONE and dead_id is not None:
+        run.execute(REPLAYED.text, (now, dead_id))
+    if state == DEAD:
+        blocked, until = one.outcome == "blocked", None if one.until is None else micros(one.until)
+        if dead_id is not None:
+            run.execute(
+                RETURNED.text,
+                (job_id, reason, blocked, until, error, one.signature, attempts, started, now, dead_id),
+            )
+        else:
+            run.execute(
+                LETTER.text,
+                (kind, key, job_id, reason, blocked, until, error, one.signature, attempts, version, payload, headers, ids,
+                 started, now, now),
+            )  # fmt: skip
+    return True

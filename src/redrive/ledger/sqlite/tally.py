@@ -1,0 +1,31 @@
+"""Counts on SQLite: changed in place, since there is one writer at a time anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import bindparam
+from sqlalchemy.dialects.sqlite import insert
+
+from ..statement import Runner, sqlite
+from ..tables import BUCKETS, tally
+
+_fresh = insert(tally).values({name: bindparam(name) for name in ("kind", *BUCKETS)})
+ADD = sqlite(
+    _fresh.on_conflict_do_update(
+        index_elements=[tally.c.kind], set_={name: tally.c[name] + _fresh.excluded[name] for name in BUCKETS}
+    ),
+    "kind",
+    *BUCKETS,
+).text
+
+
+def add(run: Runner, kind: str, /, **changes: int) -> None:
+    """Add to the counts of a kind."""
+    run.execute(ADD, (kind, *(changes.get(name, 0) for name in BUCKETS)))
+
+
+def add_all(run: Runner, changes: Mapping[str, Mapping[str, int]], /) -> None:
+    """Add to the counts of several kinds."""
+    for kind, change in changes.items():
+        add(run, kind, **change)

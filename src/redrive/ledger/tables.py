@@ -1,0 +1,195 @@
+"""The tables of the ledger. What a migration makes and what stands here are the same: a test compares them.
+
+One row is one job, from its submission to its end; it also is its key's memory, so that "done is final" needs no second
+table that could disagree. Partial indexes keep ended jobs out of the way of claims.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    false,
+    text,
+    true,
+)
+
+from .moment import Moment
+
+HEAD = "0001"
+"""The revision that this code is written for."""
+VERSION_TABLE = "redrive_version"
+CHANNEL = "redrive_job"
+"""What Postgres notifies workers on."""
+
+METADATA = MetaData()
+NUMBER = BigInteger().with_variant(Integer(), "sqlite")
+# Rows here are changed a few times each and soon: without this, dead versions pile up for a fifth of the table.
+BUSY = {
+    "autovacuum_vacuum_scale_factor": "0.02",
+    "autovacuum_vacuum_threshold": "1000",
+    "autovacuum_analyze_scale_factor": "0.05",
+}
+
+
+def _count(name: str) -> Column[int]:
+    return Column(name, BigInteger, nullable=False, server_default=text("0"))
+
+
+job = Table(
+    "redrive_job",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("state", SmallInteger, nullable=False, server_default=text("0")),
+    Column("priority", SmallInteger, nullable=False, server_default=text("0")),
+    Column("fence", Integer, nullable=False, server_default=text("0"), comment="grows with each claim"),
+    Column("attempts", Integer, nullable=False, server_default=text("0"), comment="charged ones; grows when one starts"),
+    Column("crashes", SmallInteger, nullable=False, server_default=text("0")),
+    Column("max_attempts", Integer, comment="what a lost attempt is measured against; none: crashes alone"),
+    Column("current", Boolean, nullable=False, server_default=true(), comment="false once a replay took its place"),
+    Column("due_at", Moment, nullable=False),
+    Column("lease_until", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("started_at", Moment, comment="of the attempt under this lease; null while it is only claimed"),
+    Column("ended_at", Moment),
+    Column("deadline", Moment),
+    Column("expires_at", Moment, comment="of a pruned job: when its key is free again"),
+    Column("keep", Float(53), comment="seconds for which the key stays done; none: for ever"),
+    Column("replay_of", BigInteger, comment="the job in whose place this one is"),
+    Column("dead_id", BigInteger, comment="the dead letter that this job replays"),
+    Column("version", SmallInteger, nullable=False, server_default=text("1"), comment="of the payload's envelope"),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("worker", Text),
+    Column("reason", Text),
+    Column("error", Text),
+    Column("ids", Text, comment="correlation ids, JSON"),
+    Column("headers", Text, comment="what came with the payload, JSON"),
+    Column("request_hash", LargeBinary),
+    Column("payload", LargeBinary, nullable=False),
+    Column("result", LargeBinary),
+    CheckConstraint("state BETWEEN 0 AND 5", name="redrive_job_state"),
+    CheckConstraint("(state = 1) = (lease_until IS NOT NULL)", name="redrive_job_lease"),
+    sqlite_autoincrement=True,  # a pruned job's id never comes back: (id, fence) names one lease for ever
+    postgresql_with=BUSY,
+)
+# Covers done and dead too: an index over live jobs alone lets a second job in while the first one's end is uncommitted.
+CURRENT = text("current")
+"""As the index says it: `current = 1` would not be seen to mean the same."""
+Index("redrive_job_key", job.c.kind, job.c.key, unique=True, postgresql_where=CURRENT, sqlite_where=CURRENT)
+_ready = text("state = 0")
+Index("redrive_job_ready", job.c.kind, job.c.priority, job.c.due_at, job.c.id, postgresql_where=_ready, sqlite_where=_ready)
+_leased = text("state = 1")
+Index("redrive_job_leased", job.c.lease_until, postgresql_where=_leased, sqlite_where=_leased)
+_done = text("state = 2")
+Index("redrive_job_done", job.c.ended_at, job.c.id, postgresql_where=_done, sqlite_where=_done)
+_pruned = text("state = 5")
+Index("redrive_job_pruned", job.c.expires_at, postgresql_where=_pruned, sqlite_where=_pruned)
+
+attempt = Table(
+    "redrive_attempt",
+    METADATA,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("fence", Integer, primary_key=True, autoincrement=False),
+    Column("number", Integer, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("worker", Text),
+    Column("reason", Text),
+    Column("error", Text),
+    Column("started_at", Moment),
+    Column("ended_at", Moment, nullable=False),
+)
+
+dead = Table(
+    "redrive_dead",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("job_id", BigInteger, comment="the job that died, the last one of them"),
+    Column("replay_job_id", BigInteger, comment="the job that replays it, or did"),
+    Column("status", Text, nullable=False, server_default=text("'pending'")),
+    Column("reason", Text, nullable=False),
+    Column("blocked", Boolean, nullable=False, server_default=false(), comment="waits for something outside"),
+    Column("blocked_until", Moment, comment="when it is replayed by itself"),
+    Column("error", Text),
+    Column("signature", Text, comment="equal for errors of one cause"),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("replay_count", Integer, nullable=False, server_default=text("0")),
+    Column("version", SmallInteger, nullable=False, server_default=text("1")),
+    Column("payload", LargeBinary, nullable=False),
+    Column("headers", Text),
+    Column("ids", Text),
+    Column("source", Text, comment="the stream it came from"),
+    Column("source_id", Text, comment="its id there"),
+    Column("last_attempt_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    CheckConstraint("status IN ('pending', 'replaying', 'replayed', 'discarded')", name="redrive_dead_status"),
+    sqlite_autoincrement=True,
+)
+Index("redrive_dead_status", dead.c.status, dead.c.kind, dead.c.id)
+Index("redrive_dead_job", dead.c.job_id)
+_waiting = text("blocked_until IS NOT NULL AND status = 'pending'")
+Index("redrive_dead_blocked", dead.c.blocked_until, postgresql_where=_waiting, sqlite_where=_waiting)
+
+audit = Table(
+    "redrive_audit",
+    METADATA,
+    Column("number", NUMBER, primary_key=True, autoincrement=False, comment="without gaps"),
+    Column("at", Text, nullable=False, comment="text, so that what was hashed is what is read"),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("because", Text, nullable=False),
+    Column("what", Text, nullable=False, comment="JSON"),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+
+BUCKETS = ("submitted", "ready", "leased", "done", "dead", "dropped", "pruned", "late")
+"""Columns of a tally. submitted = ready + leased + done + dead + dropped + pruned, at every moment."""
+
+tally = Table("redrive_tally", METADATA, Column("kind", Text, primary_key=True), *map(_count, BUCKETS))
+
+# On Postgres each change adds a row here: a tally row changed in a caller's open transaction would hold up all others.
+tally_delta = Table(
+    "redrive_tally_delta",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("kind", Text, nullable=False),
+    *map(_count, BUCKETS),
+    sqlite_autoincrement=True,
+    postgresql_with=BUSY,
+)
+
+worker = Table(
+    "redrive_worker",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("host", Text),
+    Column("pid", Integer),
+    Column("info", Text, comment="JSON"),
+    Column("started_at", Moment, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+    Column("ended_at", Moment),
+)
+
+kind = Table(
+    "redrive_kind",
+    METADATA,
+    Column("kind", Text, primary_key=True),
+    Column("parked_until", Moment),
+    Column("reason", Text),
+    Column("updated_at", Moment, nullable=False),
+)

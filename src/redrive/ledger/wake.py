@@ -1,0 +1,107 @@
+"""Wake: how a worker with nothing to do learns that there is something."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Protocol
+
+from .session import Session
+from .tables import CHANNEL
+
+LOOK = 0.02
+"""Seconds between looks at a SQLite file: 4 µs each."""
+
+
+class Wake(Protocol):
+    """Belongs to one thread."""
+
+    def wait(self, seconds: float, /) -> bool:
+        """Until something was submitted or `seconds` have passed; True for the former."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Bell:
+    """Rung in this process at each submission. Threads share it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._changed = threading.Condition()
+
+    def ring(self) -> None:
+        """Wake everybody who waits."""
+        with self._changed:
+            self.count += 1
+            self._changed.notify_all()
+
+    def wait(self, heard: int, seconds: float, /) -> bool:
+        """Until it rings again after the `heard` time, or `seconds` have passed; True for the former."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.count != heard, timeout=seconds)
+
+
+class Listening:
+    """By LISTEN and NOTIFY, on a connection of its own. Belongs to one thread."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        session.raw.execute(f"LISTEN {CHANNEL}")
+
+    def wait(self, seconds: float, /) -> bool:
+        """Until something was submitted or `seconds` have passed."""
+        return any(True for _ in self._session.raw.notifies(timeout=seconds, stop_after=1))
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._session.close()
+
+
+class Looking:
+    """By the number that a SQLite file changes with each commit of anybody else. Belongs to one thread."""
+
+    def __init__(self, session: Session, bell: Bell) -> None:
+        self._session = session
+        self._bell = bell
+        self._rung = bell.count
+        self._seen = self._version()
+
+    def _version(self) -> Any:
+        return self._session.raw.execute("PRAGMA data_version").fetchone()
+
+    def wait(self, seconds: float, /) -> bool:
+        """Until something was written or `seconds` have passed."""
+        end = time.monotonic() + seconds
+        while True:
+            version = self._version()
+            if version != self._seen:
+                self._seen = version
+                return True
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            if self._bell.wait(self._rung, min(LOOK, left)):
+                self._rung = self._bell.count
+                return True
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._session.close()
+
+
+class Told:
+    """By the ledger in memory itself: all that is submitted to it is submitted here. Belongs to one thread."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._rung = bell.count
+
+    def wait(self, seconds: float, /) -> bool:
+        """Until something was submitted or `seconds` have passed."""
+        rung = self._bell.wait(self._rung, seconds)
+        self._rung = self._bell.count
+        return rung
+
+    def close(self) -> None:
+        """Stop listening."""

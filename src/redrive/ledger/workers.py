@@ -1,0 +1,56 @@
+"""Workers: who is at it, and when each was last seen. What a lost lease means depends on that."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, select, update
+from sqlalchemy.dialects.postgresql import insert as insert_postgres
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+from .now import now_on
+from .session import Session
+from .tables import worker
+
+
+class Worker(NamedTuple):
+    """A worker, as it was last seen."""
+
+    name: str
+    host: str | None
+    pid: int | None
+    info: dict[str, Any]
+    started_at: datetime
+    seen_at: datetime
+    ended_at: datetime | None
+
+
+def beat(session: Session, name: str, info: Mapping[str, Any] | None, /) -> None:
+    """The worker is alive."""
+    with session.transaction("beat") as connection:
+        now = now_on(session)
+        new = (insert_sqlite if session.sqlite else insert_postgres)(worker).values(
+            name=name, host=socket.gethostname(), pid=os.getpid(), info=json.dumps(dict(info or {})), started_at=now, seen_at=now
+        )
+        seen: dict[str, Any] = {"seen_at": now, "ended_at": None}
+        if info is not None:
+            seen["info"] = new.excluded.info
+        connection.execute(new.on_conflict_do_update(index_elements=[worker.c.name], set_=seen))
+
+
+def leave(session: Session, name: str, /) -> None:
+    """The worker has ended, in order."""
+    with session.transaction("beat") as connection:
+        now = now_on(session)
+        connection.execute(update(worker).where(worker.c.name == name).values(seen_at=now, ended_at=now))
+
+
+def workers(connection: Connection, /) -> list[Worker]:
+    """All that there are, the last seen first."""
+    rows = connection.execute(select(worker).order_by(worker.c.seen_at.desc(), worker.c.name))
+    return [Worker._make(row)._replace(info=json.loads(row.info or "{}")) for row in rows]
