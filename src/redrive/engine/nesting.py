@@ -6,16 +6,24 @@ that were under way when it was made, so that one exception object raised again 
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..core.context import Scope
 from ..core.decision import SPENT, Reason
 from ..core.lock import LOCK
 
+if TYPE_CHECKING:
+    from .settings import Settings
+
 MARK = "__redrive__"
-DEPTH = 50
-"""How far a chain of causes is followed: also the guard against one that bites its tail."""
+MOST = 256
+"""How many errors are looked at, causes and members of groups: also the guard against a chain that bites its tail."""
+Place: TypeAlias = "tuple[int | None, Scope | None]"
+"""The task, and the scopes around."""
 
 
 class Serial:
@@ -49,6 +57,8 @@ class Outcome:
     layer: str | None = None
     """The operation that gave up."""
     serial: int = field(default=0, repr=False, compare=False)
+    made: Place | None = field(default=None, repr=False, compare=False)
+    """Where it was made; None in what came from another process."""
 
     @property
     def spent(self) -> bool:
@@ -66,32 +76,76 @@ def _arrived(attempts: int, elapsed: float, reason: Reason, retry_at: datetime |
 
 def outcome(error: BaseException, /) -> Outcome | None:
     """What redrive did before this exception reached you; None: nothing."""
-    found = error.__dict__.get(MARK)
+    found = _dict_of(error).get(MARK)
     return found if isinstance(found, Outcome) else None
 
 
 def mark(error: BaseException, ended: Outcome, note: str | None) -> None:
     """Write the outcome on the exception, past any `__setattr__` of its own."""
-    error.__dict__[MARK] = ended
+    _dict_of(error)[MARK] = ended
     if note is not None:
         add_note(error, note)
 
 
 def add_note(error: BaseException, note: str) -> None:
     """A line below the exception in its traceback; like `error.add_note`, but past any `__setattr__`."""
-    notes = error.__dict__.setdefault("__notes__", [])
+    notes = _dict_of(error).setdefault("__notes__", [])
     if isinstance(notes, list):
         notes.append(note)
 
 
-def spent_inside(error: BaseException, seen: int) -> Outcome | None:
-    """The outcome of an inner layer that used up its retries on this error, or on one of its causes, since `seen`."""
-    cause: BaseException | None = error
-    for _ in range(DEPTH):
-        if cause is None:
+def spent_inside(error: BaseException, seen: int, layer: Settings) -> Outcome | None:
+    """The outcome of a layer inside this one that used up its retries on this error, since `seen`.
+
+    Also on one of its causes, or on one of a group: trying all of them again would try that one again.
+    """
+    errors = [error]
+    for _ in range(MOST):
+        if not errors:
             return None
-        found = cause.__dict__.get(MARK)
-        if found is not None and isinstance(found, Outcome) and found.serial > seen and found.reason in SPENT:
+        one = errors.pop()
+        found = _dict_of(one).get(MARK)
+        if isinstance(found, Outcome) and found.serial > seen and found.reason in SPENT and not _elsewhere(found, layer):
             return found
-        cause = cause.__cause__
+        if one.__cause__ is not None:
+            errors.append(one.__cause__)
+        if isinstance(one, BaseExceptionGroup):
+            errors.extend(one.exceptions)
     return None
+
+
+def place(around: Scope | None) -> Place:
+    """Where a layer is that has these scopes around it."""
+    return _task(), around
+
+
+def _elsewhere(found: Outcome, layer: Settings) -> bool:
+    """Whether a mark was made by an unrelated call, to which the same object was raised: a lost connection's waiters, say.
+
+    Only tasks can be told apart. They take the scopes around with them, so that one inside this layer knows it; a thread
+    may be a worker of this very attempt, and a layer without a time limit does not show itself.
+    """
+    if found.made is None or found.made[0] is None or found.made[0] == _task() or not layer.shows:
+        return False
+    around = found.made[1]
+    while around is not None:
+        if around[2] is layer:
+            return False
+        around = around[4]
+    return True
+
+
+def _task() -> int | None:
+    """Which task this is; None in plain code. A task has its number for itself as long as it lives."""
+    tasks = sys.modules.get("asyncio.tasks")
+    if tasks is None:
+        return None  # nobody has asyncio, so there are no tasks
+    try:
+        task = tasks.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        return None
+    return None if task is None else id(task)
+
+
+_dict_of: Callable[[BaseException], dict[str, Any]] = BaseException.__dict__["__dict__"].__get__
+"""An exception's own attributes, past any `__getattribute__` and any property called `__dict__`."""

@@ -16,7 +16,7 @@ from ..errors import BreakerOpen, Final
 from ..journal import log
 from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
 from ..journal.log import INFO, level_of
-from .nesting import GIVEUPS, Outcome, add_note, mark, spent_inside
+from .nesting import GIVEUPS, Outcome, add_note, mark, place, spent_inside
 from .settings import Settings
 
 inf = math.inf
@@ -85,7 +85,7 @@ class Run:
             fault = settings.judge(error)
             if breaker is not None:
                 self.tell_breaker(fault.retryable)
-            if settings.final and (fault.spent or (GIVEUPS.count != seen and spent_inside(error, seen))):
+            if settings.final and (fault.spent or (GIVEUPS.count != seen and spent_inside(error, seen, settings))):
                 return "nested", math.nan, fault
             if isinstance(error, Final):
                 return ("breaker_open" if isinstance(error, BreakerOpen) else "stopped"), math.nan, fault
@@ -134,7 +134,10 @@ class Run:
             add_note(error, f"redrive: {settings.operation} did not try again: {WORDS['nested']}")
         else:
             elapsed = now - self.began
-            ended = Outcome(self.attempt, elapsed, reason, retry_at, settings.operation, GIVEUPS.next())
+            around = self.around
+            if around is not None and around[2] is settings:
+                around = around[4]  # its own key, not a layer around it
+            ended = Outcome(self.attempt, elapsed, reason, retry_at, settings.operation, GIVEUPS.next(), place(around))
             quiet = self.attempt == 1 and reason in ("not_retryable", "stopped")
             mark(error, ended, None if quiet else self._story(ended))
         if wanted(level_of("giveup", reason)):

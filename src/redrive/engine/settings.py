@@ -84,6 +84,12 @@ class Settings:
         object.__setattr__(self, "jitter", self.policy.jitter)
 
     @property
+    def shows(self) -> bool:
+        """Whether its attempts can be seen from inside: those without a limit or a key are not published at first."""
+        special = self.key is not None or self.reject is not None or self.breaker is not None
+        return special or self.attempt_timeout is not None or self.policy.timeout is not None
+
+    @property
     def job_id(self) -> None:
         """A call is no job."""
         return

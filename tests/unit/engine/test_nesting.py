@@ -1,0 +1,443 @@
+"""Nested layers do not multiply, and unrelated calls do not disturb each other."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from redrive import Outcome, Retry, RetryPolicy, current, deadline, errors, outcome, retry
+from redrive.engine.nesting import MOST, add_note, mark, spent_inside
+from redrive.engine.settings import Settings
+from redrive.testing import FakeClock, instant
+
+ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
+TIMED = retry(ZERO, on=OSError)
+UNTIMED = retry(ZERO, on=OSError, attempt_timeout=None)
+LAYERS = {"timed": TIMED, "untimed": UNTIMED, "whole": retry(ZERO, on=OSError, key=lambda *_: "a:b:c:d:v1")}
+every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+
+pytestmark = pytest.mark.req("C-7")
+
+
+class Leaf:
+    """Fails, and counts how often it was asked."""
+
+    def __init__(self, error: Callable[[], Exception] = lambda: OSError("down")) -> None:
+        self.calls = 0
+        self._error = error
+
+    def __call__(self) -> None:
+        self.calls += 1
+        raise self._error()
+
+    async def later(self) -> None:
+        self()
+
+
+@pytest.fixture(autouse=True, params=["real", "staged"])
+def clock(request: pytest.FixtureRequest) -> Iterator[FakeClock | None]:
+    """Both ways through the loops: the short one, and the one that every call takes while a stage stands."""
+    if request.param == "real":
+        yield None
+        return
+    with instant() as clock:
+        yield clock
+
+
+@every_layer
+def test_three_layers_of_three_make_three_calls(layer: Retry) -> None:
+    leaf = Leaf()
+    stack: Callable[[], None] = leaf
+    for _ in range(3):
+        stack = layer(lambda below=stack: below())
+    with pytest.raises(OSError, match="down") as caught:
+        stack()
+    assert leaf.calls == 3
+    notes = caught.value.__notes__
+    assert len(notes) == 3
+    assert "gave up" in notes[0]
+    assert all("an inner layer had spent its retries" in note for note in notes[1:])
+
+
+@every_layer
+def test_three_async_layers_of_three_make_three_calls(layer: Retry) -> None:
+    leaf = Leaf()
+
+    @layer
+    async def inner() -> None:
+        await leaf.later()
+
+    @layer
+    async def middle() -> None:
+        await inner()
+
+    @layer
+    async def outer() -> None:
+        await middle()
+
+    with pytest.raises(OSError, match="down"):
+        asyncio.run(outer())
+    assert leaf.calls == 3
+
+
+@every_layer
+def test_both_colours_and_a_block_in_one_stack(layer: Retry) -> None:
+    leaf = Leaf()
+
+    def block() -> None:
+        for attempt in layer.attempts():
+            with attempt:
+                leaf()
+
+    @layer
+    async def middle() -> None:
+        await asyncio.to_thread(layer(block))
+
+    with pytest.raises(OSError, match="down"):
+        layer.call(lambda: asyncio.run(middle()))
+    assert leaf.calls == 3
+
+
+@every_layer
+def test_through_an_error_that_was_raised_from_it(layer: Retry) -> None:
+    leaf = Leaf()
+
+    @layer.using(on=(OSError, KeyError))
+    def outer() -> None:
+        try:
+            layer.call(leaf)
+        except OSError as error:
+            raise KeyError("mine") from error
+
+    with pytest.raises(KeyError):
+        outer()
+    assert leaf.calls == 3
+
+
+@every_layer
+@pytest.mark.parametrize("way", ["gather", "group", "task"])
+def test_through_tasks(layer: Retry, way: str) -> None:
+    leaf = Leaf()
+
+    @layer.using(on=(OSError, ExceptionGroup))
+    async def outer() -> None:
+        if way == "gather":
+            await asyncio.gather(layer.acall(leaf.later), asyncio.sleep(0))
+        elif way == "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(layer.acall(leaf.later))
+        else:
+            await asyncio.create_task(layer.acall(leaf.later))
+
+    with pytest.raises((OSError, ExceptionGroup)):
+        asyncio.run(outer())
+    assert leaf.calls == 3
+
+
+@every_layer
+def test_through_the_threads_of_a_pool(layer: Retry) -> None:
+    leaf = Leaf()
+
+    @layer
+    def outer() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(layer.using(backoff_base=0).call, leaf).result()
+
+    with pytest.raises(OSError, match="down"):
+        outer()
+    assert leaf.calls == 3
+
+
+@every_layer
+def test_a_layer_may_ask_for_multiplication(layer: Retry) -> None:
+    leaf = Leaf()
+    with pytest.raises(OSError, match="down"):
+        layer.using(nested="allow").call(layer(leaf))
+    assert leaf.calls == 9
+
+
+@every_layer
+def test_a_layer_that_is_switched_off_is_no_layer(layer: Retry) -> None:
+    leaf = Leaf()
+    off = layer.using(RetryPolicy.disabled())
+    with pytest.raises(OSError, match="down") as caught:
+        layer.call(off(leaf))
+    assert leaf.calls == 3
+    assert len(caught.value.__notes__) == 1
+    leaf.calls = 0
+    with pytest.raises(OSError, match="down") as caught:
+        off.call(leaf)
+    assert leaf.calls == 1
+    assert outcome(caught.value) is None
+    assert not hasattr(caught.value, "__notes__")
+
+
+@every_layer
+def test_what_an_inner_layer_would_not_retry_is_for_the_outer_to_judge(layer: Retry) -> None:
+    leaf = Leaf(lambda: KeyError("x"))
+    with pytest.raises(KeyError):
+        layer.using(on=KeyError).call(layer(leaf))
+    assert leaf.calls == 3
+
+
+@every_layer
+def test_one_object_raised_by_unrelated_calls_starts_afresh(layer: Retry) -> None:
+    shared = OSError("shared")
+    for _ in range(3):
+        leaf = Leaf(lambda: shared)
+        with pytest.raises(OSError, match="shared"):
+            layer.call(leaf)
+        assert leaf.calls == 3
+
+
+def test_one_object_raised_to_unrelated_tasks_starts_afresh() -> None:
+    """As when a connection is lost, and all that waited on it get the same error."""
+    shared = OSError("shared")
+    counts: list[int] = []
+
+    async def call(attempts: int, turns: int) -> None:
+        calls = 0
+
+        async def body() -> None:
+            nonlocal calls
+            calls += 1
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            raise shared
+
+        with pytest.raises(OSError, match="shared"):
+            await TIMED.using(max_attempts=attempts).acall(body)
+        counts.append(calls - attempts)
+
+    async def main() -> None:
+        await asyncio.gather(*(call(1 + number % 5, number % 7) for number in range(70)))
+
+    asyncio.run(main())
+    assert counts == [0] * 70
+
+
+def test_an_inner_layer_is_known_among_many_tasks_with_the_same_error() -> None:
+    shared = OSError("shared")
+    calls = 0
+
+    async def body() -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0)
+        raise shared
+
+    async def call() -> None:
+        with pytest.raises(OSError, match="shared"):
+            await TIMED.acall(TIMED.using(operation="inner").acall, body)
+
+    async def main() -> None:
+        await asyncio.gather(*(call() for _ in range(20)))
+
+    asyncio.run(main())
+    assert calls == 60
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    first, second = OSError("1"), OSError("2")
+    first.__cause__, second.__cause__ = second, first
+    assert spent_inside(first, 0, Settings()) is None
+    leaf = Leaf(lambda: first)
+    with pytest.raises(OSError, match="1"):
+        TIMED.call(leaf)
+    assert leaf.calls == 3
+
+
+def test_a_chain_is_followed_only_so_far() -> None:
+    spent = OSError("spent")
+    mark(spent, Outcome(3, 0.0, "attempts", serial=7), None)
+    chain: BaseException = spent
+    for _ in range(MOST + 1):
+        above = OSError("above")
+        above.__cause__ = chain
+        chain = above
+    assert spent_inside(chain, 0, Settings()) is None
+    assert spent_inside(ExceptionGroup("many", [OSError("other"), spent]), 0, Settings()) is outcome(spent)
+    assert spent_inside(spent, 7, Settings()) is None
+
+
+def test_a_foreign_layer_that_gave_up_is_a_layer_too() -> None:
+    tenacity = pytest.importorskip("tenacity")
+    leaf = Leaf()
+    foreign = tenacity.retry(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_none())(leaf)
+    with pytest.raises(tenacity.RetryError):
+        retry(ZERO, on=(OSError, tenacity.RetryError)).call(foreign)
+    assert leaf.calls == 3
+
+
+@pytest.mark.req("C-8")
+def test_the_inner_layer_gives_up_when_the_time_of_the_outer_does_not_suffice() -> None:
+    leaf = Leaf()
+    with instant() as clock, pytest.raises(OSError, match="down") as caught, deadline(3):
+        retry(ZERO, on=OSError).call(retry(RetryPolicy(max_attempts=9, backoff_base=2, jitter=0), on=OSError)(leaf))
+    assert (leaf.calls, clock.slept) == (2, [2])
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.reason, ended.attempts, ended.spent) == ("timeout", 2, True)
+
+
+@pytest.mark.req("C-8")
+def test_the_time_of_an_attempt_reaches_the_layers_inside() -> None:
+    seen: list[float | None] = []
+
+    @retry(ZERO, attempt_timeout=50)
+    def inner() -> None:
+        seen.append(current().remaining)
+
+    with instant():
+        retry(ZERO, attempt_timeout=4).call(inner)
+        retry(RetryPolicy(timeout=3), attempt_timeout=4).call(inner)
+        retry(ZERO, attempt_timeout=None).call(inner)
+    assert seen == [4, 3, 50]
+
+
+# What is written on an exception
+
+
+class Hostile(Exception):
+    """Cannot be read, printed or written to."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise RuntimeError("hands off")
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("__class__", "__traceback__", "__context__", "__cause__"):
+            return super().__getattribute__(name)
+        raise RuntimeError("eyes off")
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    code: int
+
+
+class Slotted(Exception):
+    __slots__ = ("code",)
+
+
+class Disguised(Exception):
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise RuntimeError("not here")
+
+
+@pytest.mark.req("C-4")
+@pytest.mark.parametrize(
+    "make", [Hostile, lambda: Frozen(7), Slotted, Disguised], ids=["hostile", "frozen", "slotted", "disguised"]
+)
+@every_layer
+def test_any_exception_can_be_marked(layer: Retry, make: Callable[[], Exception]) -> None:
+    leaf = Leaf(make)
+    caught: list[Exception] = []
+    try:
+        layer.using(on=lambda _: True).call(leaf)
+    except Exception as error:
+        caught.append(error)
+    assert leaf.calls == 3
+    assert type(caught[0]) is type(make())
+    ended = outcome(caught[0])
+    assert ended is not None
+    assert (ended.attempts, ended.reason) == (3, "attempts")
+
+
+@pytest.mark.req("C-4")
+def test_notes_of_others_are_kept_and_strange_ones_left_alone() -> None:
+    error = OSError("x")
+    error.add_note("mine")
+    add_note(error, "ours")
+    assert error.__notes__ == ["mine", "ours"]
+    strange = OSError("x")
+    strange.__dict__["__notes__"] = "a text"
+    add_note(strange, "ours")
+    assert strange.__dict__["__notes__"] == "a text"
+
+
+@pytest.mark.req("C-4")
+def test_a_mark_of_somebody_else_is_no_outcome() -> None:
+    error = OSError("x")
+    error.__dict__["__redrive__"] = "not ours"
+    assert outcome(error) is None
+    assert spent_inside(error, -1, Settings()) is None
+
+
+@pytest.mark.req("C-4")
+def test_a_marked_exception_survives_pickling_and_copying() -> None:
+    leaf = Leaf()
+    with pytest.raises(OSError, match="down") as caught:
+        TIMED.call(leaf)
+    for twin in (pickle.loads(pickle.dumps(caught.value)), copy.copy(caught.value), copy.deepcopy(caught.value)):
+        assert outcome(twin) == outcome(caught.value)
+        assert twin.__notes__ == caught.value.__notes__
+
+
+def test_what_arrives_from_another_process_is_final_where_it_arrives() -> None:
+    with pytest.raises(OSError, match="down") as caught:
+        TIMED.call(Leaf())
+    parcel = pickle.dumps(caught.value)
+    leaf = Leaf(lambda: pickle.loads(parcel))
+    with pytest.raises(OSError, match="down"):
+        TIMED.call(leaf)
+    assert leaf.calls == 1
+
+
+@pytest.mark.req("C-4")
+def test_an_outcome_says_what_is_left_of_it() -> None:
+    moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    one = Outcome(3, 1.5, "budget", moment, "crm", serial=4)
+    assert one == Outcome(3, 1.5, "budget", moment, "crm", serial=9)
+    assert "serial" not in repr(one)
+    assert one.spent
+    assert not Outcome(1, 0.0, "not_retryable").spent
+    with pytest.raises(AttributeError):
+        one.attempts = 4  # type: ignore[misc]
+
+
+def test_refusals_of_ours_are_final_for_the_layers_around() -> None:
+    calls = 0
+
+    def outer() -> None:
+        nonlocal calls
+        calls += 1
+        with deadline(0):
+            TIMED.call(lambda: None)
+
+    with pytest.raises(errors.AttemptTimeout):
+        retry(ZERO, on=errors.AttemptTimeout).call(outer)
+    assert calls == 1
+
+
+def test_threads_at_once_count_their_own_attempts() -> None:
+    """Each with errors of its own, as plain code has them."""
+    counts: list[int] = []
+
+    def work() -> None:
+        for _ in range(100):
+            leaf = Leaf()
+            with pytest.raises(OSError, match="down"):
+                TIMED.call(UNTIMED(leaf))
+            counts.append(leaf.calls)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [3] * 600
