@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from ..core.decision import PATIENCE
 from ..core.span import span
-from .layer import Layer
+from .layer import STEADY, Layer
 from .worst import Worst, limit
 
 Code: TypeAlias = Literal[
@@ -171,10 +171,12 @@ def _in_full(layer: Layer, seconds: float) -> int:
     if seconds == math.inf:
         return layer.max_attempts
     made, passed = 0, 0.0
-    while passed < seconds and made < layer.max_attempts:
+    while passed < seconds and made < min(layer.max_attempts, STEADY):
         made += 1
         passed += layer.each + layer.wait(made)[1]
-    return made
+    if passed < seconds and made < layer.max_attempts:
+        made += math.ceil((seconds - passed) / (layer.each + layer.wait(STEADY)[1]))
+    return min(made, layer.max_attempts)
 
 
 def _from(layer: Layer, whose: str | None) -> str:

@@ -259,6 +259,8 @@ def test_a_billion_attempts_are_not_gone_through() -> None:
     report = layers([patient, Layer("two", policy=RetryPolicy(10**9, 0.001, 0.001, 0))])
     assert report.attempts == 1000
     assert layers(patient).seconds == pytest.approx(62 * 1e9, rel=1e-3)
+    hasty = layers(Layer("one", policy=RetryPolicy(10**12, 0, 0, 0, timeout=10**6), attempt_timeout=0.001))
+    assert "makes 1000000000 of its 1000000000000 attempts" in hasty.advice[0].says
     assert time.monotonic() - began < 2
 
 
