@@ -6,7 +6,8 @@ pydantic, attrs and msgspec classes where they are used. Codecs are immutable: a
 
 from __future__ import annotations
 
-from .codec import Codec, codec
+from .codec import codec
+from .protocol import Codec
 from .text import from_bytes, to_bytes
 
 __all__ = ["Codec", "codec", "from_bytes", "to_bytes"]

@@ -5,19 +5,10 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from . import containers, records, scalars
-
-
-class Codec(Protocol):
-    """How values of one annotation are stored."""
-
-    def dump(self, value: Any, /) -> Any:
-        """What JSON can hold; TypeError says what was expected."""
-
-    def load(self, data: Any, /) -> Any:
-        """The value again, of the annotated type."""
+from .protocol import Codec
 
 
 def codec(annotation: Any, /) -> Codec:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .codec import Codec
+from .protocol import Codec
 
 TAG = "$type"
 """Which member of a union a value is, where its JSON alone does not tell."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from .codec import Codec
+from .protocol import Codec
 
-Of = Callable[[Any], "Codec"]
+Of: TypeAlias = Callable[[Any], Codec]
 
 
 class Record:
@@ -82,17 +82,17 @@ class Msgspec:
 
     def dump(self, value: Any, /) -> Any:
         """As msgspec writes JSON."""
-        import msgspec  # noqa: PLC0415  # here, since the user's class comes from there
-
         if not isinstance(value, self._kind):
             raise TypeError(f"expected {self._kind.__name__}, not {type(value).__name__}: {value!r}")
-        return msgspec.to_builtins(value)
+        return _msgspec().to_builtins(value)
 
     def load(self, data: Any, /) -> Any:
         """The struct, validated."""
-        import msgspec  # noqa: PLC0415
+        return _msgspec().convert(data, self._kind)
 
-        return msgspec.convert(data, self._kind)
+
+def _msgspec() -> Any:
+    return sys.modules["msgspec"]  # there is one, since the user's class comes from it
 
 
 def codec_of(annotation: Any, of: Of) -> Codec | None:
