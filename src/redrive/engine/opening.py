@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator
+from functools import wraps
 from typing import Any
 
 from .loop import coroutine, plain
@@ -11,7 +12,9 @@ from .settings import Settings
 
 def generator(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
     """The wrapper of a generator function."""
+    _check(settings)
 
+    @wraps(fn)
     def opened(*args: Any, **kwargs: Any) -> tuple[bool, Any, Any]:
         items = fn(*args, **kwargs)
         try:
@@ -44,7 +47,9 @@ def generator(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def async_generator(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
     """The wrapper of an async generator function."""
+    _check(settings)
 
+    @wraps(fn)
     async def opened(*args: Any, **kwargs: Any) -> tuple[bool, Any, Any]:
         items = fn(*args, **kwargs)
         try:
@@ -72,3 +77,8 @@ def async_generator(settings: Settings, fn: Callable[..., Any]) -> Callable[...,
             await items.aclose()
 
     return wrapper
+
+
+def _check(settings: Settings) -> None:
+    if settings.reject is not None:
+        raise TypeError(f"{settings.operation} is a generator, which has no result for reject= to look at: raise an error in it")

@@ -51,7 +51,9 @@ class Retry:
         if isinstance(fn, (classmethod, staticmethod)):
             return type(fn)(self(fn.__func__))
         if isinstance(fn, type):
-            raise TypeError(f"retry decorates functions; {fn.__name__} is a class: decorate the method that may fail")
+            error = issubclass(fn, BaseException)
+            hint = f"give errors as retry(on={fn.__name__})" if error else "decorate the method that may fail"
+            raise TypeError(f"retry decorates functions; {fn.__name__} is a class: {hint}")
         settings = self._for(fn)
         wrapper = _maker(fn)(settings, fn)
         update_wrapper(wrapper, fn)
@@ -60,8 +62,11 @@ class Retry:
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `fn` now."""
-        if _colour(fn) != "plain":
+        colour = _colour(fn)
+        if colour == "coroutine":
             raise TypeError(f"call is for plain functions; {_name(fn)} is async: use `await retry.acall(...)`")
+        if colour != "plain":
+            raise TypeError(f"call is for plain functions; {_name(fn)} is a generator: decorate it")
         result: T = plain(self._for(fn), fn)(*args, **kwargs)
         return result
 
@@ -179,7 +184,7 @@ def _colour(fn: Callable[..., Any]) -> str:
     while isinstance(fn, partial):
         fn = fn.func
     inner = fn if inspect.isroutine(fn) else getattr(type(fn), "__call__", fn)  # noqa: B004  # not whether it can be called, but what would be
-    if inspect.iscoroutinefunction(inner):
+    if inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(fn):  # the latter: AsyncMock, and what was marked as one
         return "coroutine"
     if inspect.isasyncgenfunction(inner):
         return "async_generator"
@@ -198,16 +203,20 @@ def _maker(fn: Callable[..., Any]) -> Callable[[Settings, Callable[..., Any]], C
 
 
 def _check(fn: object) -> None:
+    if isinstance(fn, Retry):
+        raise TypeError(f"{fn!r} is a retry already: use it as it is, or {type(fn).__name__}.using(...) for other options")
     if not callable(fn):
         hint = ": give the function, not what it returned" if hasattr(fn, "__await__") else ""
+        if hasattr(fn, "__await__") and hasattr(fn, "close"):
+            fn.close()  # or Python warns that it was never awaited, far from here
         raise TypeError(f"retry is for functions and RetryPolicy objects, not {type(fn).__name__} {fn!r}{hint}")
 
 
 def _name(fn: Any) -> str:
     while isinstance(fn, partial):
         fn = fn.func
-    named = fn if hasattr(fn, "__qualname__") else type(fn)
-    return f"{named.__module__}.{named.__qualname__}"
+    named = fn if isinstance(getattr(fn, "__qualname__", None), str) else type(fn)
+    return f"{named.__module__ or 'builtins'}.{named.__qualname__}"  # methods of built-in objects have no module
 
 
 def _place() -> str:

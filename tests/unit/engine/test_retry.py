@@ -1,0 +1,438 @@
+"""Retry: what it takes, what it keeps, what it refuses; one object, four uses."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, overload
+from unittest.mock import AsyncMock, MagicMock, Mock
+
+import pytest
+
+from redrive import Budget, Retry, RetryPolicy, acall, attempts, call, current, errors, outcome, retry
+from redrive.testing import FakeClock, inject, instant
+
+pytestmark = pytest.mark.req("C-1")
+
+STEADY = RetryPolicy(max_attempts=3, backoff_base=1, jitter=0)
+
+
+@pytest.fixture(autouse=True)
+def clock() -> Iterator[FakeClock]:
+    with instant() as clock:
+        yield clock
+
+
+class Flaky:
+    """Fails so many times, then gives its arguments back."""
+
+    def __init__(self, failures: int = 2, error: type[Exception] = ConnectionError) -> None:
+        self.calls = 0
+        self._failures = failures
+        self._error = error
+
+    def _go(self) -> None:
+        self.calls += 1
+        if self.calls <= self._failures:
+            raise self._error(f"failure {self.calls}")
+
+    def plain(self, /, *args: Any, **kwargs: Any) -> Any:
+        self._go()
+        return args, kwargs
+
+    async def later(self, /, *args: Any, **kwargs: Any) -> Any:
+        self._go()
+        return args, kwargs
+
+
+# The four uses
+
+
+def test_decorate(clock: FakeClock) -> None:
+    flaky = Flaky()
+
+    @retry
+    def bare(*args: Any, **kwargs: Any) -> Any:
+        return flaky.plain(*args, **kwargs)
+
+    assert bare(1, b=2) == ((1,), {"b": 2})
+    assert flaky.calls == 3
+    assert clock.slept == [0.25, 0.5]
+
+
+def test_decorate_with_options(clock: FakeClock) -> None:
+    flaky = Flaky()
+
+    @retry(STEADY, on=ConnectionError)
+    async def later(*args: Any, **kwargs: Any) -> Any:
+        return await flaky.later(*args, **kwargs)
+
+    assert asyncio.run(later(1, b=2)) == ((1,), {"b": 2})
+    assert clock.slept == [1, 2]
+
+
+def test_call_and_acall() -> None:
+    layer = retry(STEADY)
+    assert layer.call(Flaky().plain, 1, b=2) == ((1,), {"b": 2})
+    assert asyncio.run(layer.acall(Flaky().later, 1, b=2)) == ((1,), {"b": 2})
+    assert call(Flaky().plain, 1) == ((1,), {})
+    assert asyncio.run(acall(Flaky().later, 1)) == ((1,), {})
+
+
+def test_names_of_parameters_are_the_functions_own() -> None:
+    """`fn`, `self` and `policy` may be names of the user's parameters."""
+    assert call(Flaky().plain, fn=1, self=2, policy=3) == ((), {"fn": 1, "self": 2, "policy": 3})
+    assert retry(Flaky().plain)(fn=1, self=2) == ((), {"fn": 1, "self": 2})
+
+
+def test_loop() -> None:
+    flaky = Flaky()
+    for attempt in attempts(STEADY):
+        with attempt:
+            flaky.plain()
+    assert flaky.calls == 3
+
+
+# The defaults
+
+
+@pytest.mark.req("C-2")
+def test_the_defaults_are_those_of_a_service_call(clock: FakeClock) -> None:
+    for layer in (retry(), retry(None)):
+        assert layer.policy == RetryPolicy(max_attempts=3, backoff_base=0.25, backoff_max=5, jitter=0.25)
+        assert layer.settings.attempt_timeout == 10
+    assert retry(RetryPolicy()).settings.attempt_timeout == 10
+    flaky = Flaky(error=KeyError)
+    with pytest.raises(KeyError):
+        call(flaky.plain)
+    assert flaky.calls == 1
+
+
+def test_fields_of_the_policy_by_name_change_the_service_defaults() -> None:
+    assert retry(max_attempts=7).policy == RetryPolicy(max_attempts=7, backoff_base=0.25, backoff_max=5, jitter=0.25)
+    assert retry(max_attempts=7).using(jitter=0).policy == RetryPolicy(7, 0.25, 5, 0)
+
+
+# What can be decorated
+
+
+class Service:
+    def __init__(self) -> None:
+        self.flaky = Flaky()
+
+    @retry
+    def method(self, value: int) -> Any:
+        """Doc."""
+        return self.flaky.plain(value)
+
+    @retry
+    async def async_method(self, value: int) -> Any:
+        return await self.flaky.later(value)
+
+    @classmethod
+    @retry
+    def outside(cls, value: int) -> tuple[type, int, int]:
+        return _third_time(cls, value)
+
+    @retry
+    @classmethod
+    def inside(cls, value: int) -> tuple[type, int, int]:
+        return _third_time(cls, value)
+
+    @staticmethod
+    @retry
+    def static_outside(value: int) -> tuple[type, int, int]:
+        return _third_time(int, value)
+
+    @retry
+    @staticmethod
+    def static_inside(value: int) -> tuple[type, int, int]:
+        return _third_time(int, value)
+
+    @property
+    @retry
+    def fact(self) -> Any:
+        return self.flaky.plain("fact")
+
+
+def _third_time(kind: type, value: int) -> tuple[type, int, int]:
+    if current().number < 3:
+        raise ConnectionError
+    return kind, value, current().number
+
+
+def test_methods() -> None:
+    service = Service()
+    assert service.method(1) == ((1,), {})
+    assert asyncio.run(Service().async_method(2)) == ((2,), {})
+    assert Service().fact == (("fact",), {})
+    assert Service.method(Service(), 3) == ((3,), {})
+
+
+@pytest.mark.parametrize("on", [Service, Service()], ids=["class", "object"])
+def test_class_methods_and_static_methods_in_both_orders(on: Any) -> None:
+    assert on.outside(1) == (Service, 1, 3)
+    assert on.inside(2) == (Service, 2, 3)
+    assert on.static_outside(3) == (int, 3, 3)
+    assert on.static_inside(4) == (int, 4, 3)
+
+
+def test_partials_in_both_colours() -> None:
+    flaky, later = Flaky(), Flaky()
+    plain = retry(functools.partial(functools.partial(flaky.plain, 1), b=2))
+    assert plain(3) == ((1, 3), {"b": 2})
+    assert flaky.calls == 3
+    coroutine = retry(functools.partial(later.later, 1))
+    assert asyncio.run(coroutine(3)) == ((1, 3), {})
+    assert later.calls == 3
+    assert retry().call(functools.partial(Flaky().plain, 1), 2) == ((1, 2), {})
+    assert asyncio.run(retry().acall(functools.partial(Flaky().later, 1), 2)) == ((1, 2), {})
+
+
+def test_callable_objects_in_both_colours() -> None:
+    class Plain(Flaky):
+        def __call__(self, value: int) -> Any:
+            return self.plain(value)
+
+    class Later(Flaky):
+        async def __call__(self, value: int) -> Any:
+            return await self.later(value)
+
+    assert retry(Plain())(1) == ((1,), {})
+    assert asyncio.run(retry(Later())(1)) == ((1,), {})
+    named = retry(Plain())
+    assert named.__redrive__.operation == f"{__name__}.test_callable_objects_in_both_colours.<locals>.Plain"  # type: ignore[attr-defined]
+
+
+def test_lambdas_built_ins_and_classes() -> None:
+    assert retry(lambda value: value + 1)(1) == 2
+    assert call(int, "7") == 7
+    assert call([3, 1, 2].index, 1) == 1
+    assert call(sorted, [2, 1]) == [1, 2]
+
+
+def test_mocks_of_the_users_tests() -> None:
+    plain = Mock(side_effect=[ConnectionError, ConnectionError, 5])
+    assert retry(plain)(1) == 5
+    assert plain.call_count == 3
+    later = AsyncMock(side_effect=[ConnectionError, ConnectionError, 5])
+    assert asyncio.run(retry(later)(1)) == 5
+    assert later.await_count == 3
+    assert asyncio.run(acall(AsyncMock(side_effect=[ConnectionError, 5]))) == 5
+    assert isinstance(retry(Mock(return_value=MagicMock()))(), MagicMock)
+
+
+@pytest.mark.skipif(not hasattr(inspect, "markcoroutinefunction"), reason="from Python 3.12 on")
+def test_what_was_marked_as_a_coroutine_function_is_one() -> None:
+    flaky = Flaky()
+
+    def disguised() -> Any:
+        return flaky.later()
+
+    mark: Callable[[Any], Any] = inspect.markcoroutinefunction  # type: ignore[attr-defined]
+    assert asyncio.run(retry(mark(disguised))()) == ((), {})
+    assert flaky.calls == 3
+
+
+def test_acall_takes_a_plain_function_that_gives_an_awaitable() -> None:
+    flaky = Flaky()
+    assert asyncio.run(acall(lambda: flaky.later(1))) == ((1,), {})
+    assert flaky.calls == 3
+
+
+def test_what_a_function_says_of_itself_is_kept() -> None:
+    @overload
+    def original(value: int, /) -> int: ...
+    @overload
+    def original(value: str, /) -> str: ...
+    def original(value: Any, /) -> Any:
+        """What it does."""
+        return value
+
+    original.mine = 1  # type: ignore[attr-defined]
+    wrapped = retry(original)
+    assert wrapped.__name__ == "original"
+    assert wrapped.__qualname__ == original.__qualname__
+    assert wrapped.__doc__ == "What it does."
+    assert wrapped.__module__ == __name__
+    assert inspect.signature(wrapped) == inspect.signature(original)
+    assert wrapped.__wrapped__ is original  # type: ignore[attr-defined]
+    assert wrapped.mine == 1  # type: ignore[attr-defined]
+
+    @retry
+    async def later() -> None: ...
+
+    assert inspect.iscoroutinefunction(later)
+
+
+# Names
+
+
+def test_the_operation_is_the_function_or_what_is_given() -> None:
+    @retry
+    def mine() -> str | None:
+        return current().operation
+
+    assert mine() == f"{__name__}.test_the_operation_is_the_function_or_what_is_given.<locals>.mine"
+    assert retry(operation="crm.pull").call(mine.__wrapped__) == "crm.pull"  # type: ignore[attr-defined]
+    assert retry().operation is None
+    assert retry(operation="x").operation == "x"
+    with pytest.raises(ValueError, match="invalid literal") as caught:
+        call(int, "x")
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert ended.layer == "builtins.int"
+    assert retry([].append).__redrive__.operation == "builtins.list.append"  # type: ignore[attr-defined]
+
+
+def test_a_retry_prints_itself() -> None:
+    text = "RetryPolicy(max_attempts=3, backoff_base=1.0, backoff_max=60.0, jitter=0.0, timeout=None)"
+    assert repr(retry(STEADY)) == f"Retry({text})"
+    assert repr(retry(STEADY, operation="crm")) == f"Retry(crm: {text})"
+
+
+# using
+
+
+def test_using_is_a_copy_that_shares_the_budget() -> None:
+    budget = Budget(capacity=30, cost=14, floor=0)
+    crm = retry(STEADY, budget=budget, operation="crm")
+    other = crm.using(max_attempts=2, operation="other")
+    assert (crm.policy.max_attempts, other.policy.max_attempts) == (3, 2)
+    assert crm.operation == "crm"
+    assert other.settings.budget is budget
+    with pytest.raises(ConnectionError):
+        other.call(Flaky(9).plain)
+    assert budget.left == 16
+    with pytest.raises(ConnectionError) as caught:
+        crm.call(Flaky(9).plain)
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.reason, ended.attempts) == ("budget", 2)
+
+
+def test_using_another_policy_changes_the_waits_unless_a_backoff_was_given(clock: FakeClock) -> None:
+    retry(STEADY).using(RetryPolicy(max_attempts=2, backoff_base=5, jitter=0)).call(Flaky(1).plain)
+    retry(STEADY, backoff=lambda attempt, draw: 7).using(max_attempts=2).call(Flaky(1).plain)
+    retry(STEADY, backoff=lambda attempt, draw: 7).using(backoff=None).call(Flaky(1).plain)
+    retry(STEADY).using(backoff_base=3).call(Flaky(1).plain)
+    assert clock.slept == [5, 7, 1, 3]
+
+
+def test_faults_for_a_retry_reach_all_that_was_made_from_it() -> None:
+    crm = retry(STEADY)
+    with inject(crm, ConnectionError) as injected:
+        crm.using(max_attempts=2).call(Flaky(0).plain)
+        crm(Flaky(0).plain)()
+    assert injected.calls == 3
+
+
+def test_a_function_may_be_decorated_twice() -> None:
+    flaky = Flaky(9)
+    with pytest.raises(ConnectionError):
+        retry(retry(flaky.plain))()
+    assert flaky.calls == 3
+
+
+# What is refused
+
+
+@pytest.mark.req("C-11")
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (5, "retry is for functions and RetryPolicy objects, not int 5"),
+        ("crm", "not str 'crm'"),
+        ({"max_attempts": 3}, "not dict"),
+        (ValueError, r"ValueError is a class: give errors as retry\(on=ValueError\)"),
+        (Flaky, "Flaky is a class: decorate the method that may fail"),
+        (property(lambda self: 1), "not property"),
+        (retry(), "is a retry already"),
+    ],
+)
+def test_what_cannot_be_decorated_is_told(wrong: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        retry(wrong)
+
+
+@pytest.mark.req("C-11")
+def test_a_coroutine_is_not_a_function() -> None:
+    uses: list[Callable[[Any], Any]] = [retry, retry().call, lambda given: asyncio.run(retry().acall(given))]
+    for wrong in uses:
+        with pytest.raises(TypeError, match="give the function, not what it returned"):
+            wrong(Flaky().later())
+
+
+@pytest.mark.req("C-11")
+def test_the_wrong_kind_of_call_is_told() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+
+    async def later_items() -> Any:
+        yield 1
+
+    with pytest.raises(TypeError, match=r"later is async: use `await retry.acall\(\.\.\.\)`"):
+        call(Flaky().later)  # type: ignore[unused-coroutine]
+    for wrong in (items, later_items):
+        with pytest.raises(TypeError, match="is a generator: decorate it"):
+            call(wrong)
+        with pytest.raises(TypeError, match="is a generator: decorate it"):
+            asyncio.run(acall(wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.req("C-11")
+def test_a_policy_or_its_fields_never_both() -> None:
+    with pytest.raises(TypeError, match="give a policy, or its fields by name, not both: max_attempts"):
+        retry(STEADY, max_attempts=5)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="not both: jitter"):
+        retry().using(STEADY, jitter=0)
+    with pytest.raises(TypeError, match="not both"):
+        attempts(STEADY, timeout=5)
+
+
+@pytest.mark.req("C-11")
+def test_a_function_with_options_is_told() -> None:
+    with pytest.raises(TypeError, match="a RetryPolicy and options, or just a function"):
+        retry(Flaky().plain, max_attempts=3)  # type: ignore[call-overload]
+
+
+@pytest.mark.req("C-11")
+@pytest.mark.parametrize("colour", ["wrapper", "timeless", "reject", "call"])
+def test_a_plain_function_that_gives_an_awaitable_is_told(colour: str) -> None:
+    async def hidden() -> int:
+        return 1
+
+    def disguised() -> Any:
+        return hidden()
+
+    layer = {
+        "wrapper": retry(),
+        "timeless": retry(attempt_timeout=None),
+        "reject": retry(reject=lambda result: result.missing, on=AttributeError),
+        "call": retry(),
+    }[colour]
+    with pytest.raises(TypeError, match="returned an awaitable"):
+        layer.call(disguised) if colour == "call" else layer(disguised)()
+
+
+@pytest.mark.req("C-11")
+def test_a_plain_function_that_gives_an_awaitable_now_and_then_is_told_each_time() -> None:
+    async def hidden() -> int:
+        return 1
+
+    @retry(attempt_timeout=None)
+    def mixed(value: Any) -> Any:
+        return value
+
+    for value in (1, "one", None):
+        assert mixed(value) == value
+        with pytest.raises(TypeError, match="returned an awaitable"):
+            mixed(hidden())
+
+
+def test_a_retry_is_its_own_type() -> None:
+    assert isinstance(retry(), Retry)
+    with pytest.raises(errors.Rejected):
+        retry(STEADY, reject=lambda _: True).call(int)
