@@ -22,14 +22,20 @@ POINTS = (
 )
 """All there are. before_commit: everything is written, nothing is durable. after_commit: durable, nobody knows.
 in_caller: written in the caller's transaction, which is the caller's to commit."""
+KEY_VERBS = ("begin", "complete", "fail", "free")
+KEY_POINTS = (
+    *(f"key.{verb}.{step}" for verb in KEY_VERBS for step in ("before_commit", "after_commit", "in_caller")),
+    *(f"key.{verb}.{step}" for verb in ("renew", "release", "sweep") for step in ("before_commit", "after_commit")),
+)
+"""Those of idempotency keys, which have a matrix of their own."""
 STATUS = 137
 
 
 def parse(setting: str, /) -> tuple[str, int, Callable[[], NoReturn]]:
     """What the variable says: where, at which time, and how to die. ValueError says what is wrong with it."""
     name, *rest = setting.split(":")
-    if name not in POINTS:
-        raise ValueError(f"{VARIABLE}: there is no crash point {name!r}; known: {', '.join(POINTS)}")
+    if name not in POINTS and name not in KEY_POINTS:
+        raise ValueError(f"{VARIABLE}: there is no crash point {name!r}; known: {', '.join((*POINTS, *KEY_POINTS))}")
     how = rest.pop() if rest and rest[-1] in WAYS else "exit"
     if len(rest) > 1 or not all(part.isdecimal() and int(part) > 0 for part in rest):
         raise ValueError(f"{VARIABLE}: write name[:nth][:exit|kill], not {setting!r}")

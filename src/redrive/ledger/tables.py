@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0001"
+HEAD = "0002"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -193,3 +193,24 @@ kind = Table(
     Column("reason", Text),
     Column("updated_at", Moment, nullable=False),
 )
+
+key = Table(
+    "redrive_key",
+    METADATA,
+    Column("domain", Text, primary_key=True),
+    Column("user_id", Text, primary_key=True, comment="of nobody in particular: '', never null"),
+    Column("key", Text, primary_key=True, comment="in full: domain:user:entity:operation:version"),
+    Column("status", Text, nullable=False),
+    Column("fence", BigInteger, nullable=False, comment="microseconds since 1970 when it was begun; grows, and never comes back"),
+    Column("request_hash", LargeBinary),
+    Column("response", LargeBinary, comment="JSON"),
+    Column("error", Text, comment="JSON"),
+    Column("holder", Text, comment="who began it: host and process"),
+    Column("lease_until", Moment, nullable=False, comment="of the holder, renewed; nothing to do with how long it is kept"),
+    Column("expires_at", Moment, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    CheckConstraint("status IN ('processing', 'completed', 'failed')", name="redrive_key_status"),
+    postgresql_with=BUSY,
+)
+Index("redrive_key_expires", key.c.expires_at)
