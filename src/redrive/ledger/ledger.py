@@ -230,14 +230,17 @@ class Ledger:
 
     def dead_letters(
         self, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
-        reason: str | None = None, signature: str | None = None, job_id: int | None = None, since: datetime | None = None,
-        after: int = 0, limit: int = 100,
+        reason: str | None = None, error: str | None = None, signature: str | None = None, job_id: int | None = None,
+        since: datetime | None = None, after: int = 0, limit: int = 100, newest: bool = False,
     ) -> list[DeadLetter]:  # fmt: skip
-        """Dead letters in the order they came, from behind the one numbered `after`."""
+        """Dead letters in the order they came, from behind the one numbered `after`; or the newest first.
+
+        error: words that its error has in it, whatever their case; or its signature.
+        """
         with self._read.use() as session:
             return letters.letters(
-                session.core, ids=ids, status=status, kind=kind, reason=reason, signature=signature, job_id=job_id, since=since,
-                after=after, limit=limit,
+                session.core, ids=ids, status=status, kind=kind, reason=reason, error=error, signature=signature, job_id=job_id,
+                since=since, after=after, limit=limit, newest=newest,
             )  # fmt: skip
 
     def replay(self, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None) -> Sorted:
@@ -286,8 +289,14 @@ class Ledger:
 
     def imbalance(self) -> list[str]:
         """What does not add up; empty where all is well. Reads every row."""
-        with self._write.use() as session, session.transaction("caller") as connection:
+        with self.reading() as connection:
             return counts.imbalance(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One moment of the whole ledger, to read from; nobody who writes is held up meanwhile."""
+        with self._read.use() as session, session.snapshot() as connection:
+            yield connection
 
     def workers(self) -> list[Worker]:
         """Who is at it, and when each was last seen."""
@@ -358,5 +367,4 @@ class Ledger:
         for one in settlements:
             if not isinstance(one, Settlement):
                 raise TypeError(f"a settlement is made by its lease (lease.done(), lease.again(...)), not {one!r}")
-            if one.result is not None:
-                limits.payload("result", one.result, self.max_payload)
+            limits.settled(one, self.max_payload)

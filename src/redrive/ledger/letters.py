@@ -31,14 +31,14 @@ class Sorted(NamedTuple):
 
 def letters(
     connection: Connection, /, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
-    reason: str | None = None, signature: str | None = None, job_id: int | None = None, since: datetime | None = None,
-    after: int = 0, limit: int = 100,
+    reason: str | None = None, error: str | None = None, signature: str | None = None, job_id: int | None = None,
+    since: datetime | None = None, after: int = 0, limit: int = 100, newest: bool = False,
 ) -> list[DeadLetter]:  # fmt: skip
-    """Dead letters in the order they came."""
+    """Dead letters in the order they came, or the newest first."""
     query = (
         select(*(dead.c[name.removesuffix("_stored")].label(name) for name in DeadLetter._fields))
         .where(dead.c.id > after)
-        .order_by(dead.c.id)
+        .order_by(dead.c.id.desc() if newest else dead.c.id)
         .limit(limit)
     )
     given = {"status": status, "kind": kind, "reason": reason, "signature": signature, "job_id": job_id}
@@ -47,6 +47,8 @@ def letters(
             query = query.where(dead.c[name] == value)
     if ids is not None:
         query = query.where(dead.c.id.in_(list(ids)))
+    if error is not None:
+        query = query.where(dead.c.error.icontains(error, autoescape=True) | (dead.c.signature == error))
     if since is not None:
         query = query.where(dead.c.created_at >= since)
     return [DeadLetter._make(row) for row in connection.execute(query)]

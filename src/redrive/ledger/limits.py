@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from ..core.context import IDS
 from ..core.seconds import number
 from ..journal.redaction import redacted_text
 from .moment import micros
-from .record import NewJob
+from .record import NewJob, Settlement
 from .state import PRIORITIES
 
 MAX_PAYLOAD = 1024 * 1024
@@ -21,7 +22,7 @@ MAX_ERROR = 8_000
 
 
 def checked(job: NewJob, max_payload: int, /) -> NewJob:
-    """The job, or a TypeError or ValueError that names what is wrong with it."""
+    """The job, with the correlation ids around; or a TypeError or ValueError that names what is wrong with it."""
     if not isinstance(job, NewJob):
         raise TypeError(f"submit takes NewJob, not {type(job).__name__}: {job!r}")
     name("kind", job.kind, MAX_KIND)
@@ -39,7 +40,18 @@ def checked(job: NewJob, max_payload: int, /) -> NewJob:
     for moment in (job.due, job.deadline):
         if moment is not None:
             micros(moment)
-    return job
+    # Here, since this is the caller's own context; whoever writes may be another thread, for many.
+    return job._replace(ids=around) if job.ids is None and (around := IDS.get()) else job
+
+
+def settled(one: Settlement, max_payload: int, /) -> None:
+    """Refuse what cannot be stored of an attempt's end."""
+    if one.result is not None:
+        payload("result", one.result, max_payload)
+    if one.after:
+        number("after", one.after)
+    if one.until is not None:
+        micros(one.until)
 
 
 def name(what: str, value: object, limit: int, /) -> None:

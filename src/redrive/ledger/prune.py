@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from sqlalchemy import bindparam, delete, null, select, update
+from sqlalchemy import Connection, bindparam, delete, null, select, update
 
 from .counts import add
 from .now import now_on
@@ -26,25 +26,28 @@ _EMPTIED = (
 def prune(session: Session, older: float, limit: int, /) -> int:
     """Prune done jobs that ended more than so many seconds ago, the oldest first; how many. Dead letters stay."""
     with session.transaction("prune") as connection:
-        now = now_on(session)
-        old = (
-            select(job.c.id, job.c.kind, job.c.ended_at, job.c.keep)
-            .where(job.c.state == number(DONE), job.c.ended_at < now - timedelta(seconds=older))
-            .order_by(job.c.ended_at, job.c.id)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        )
-        found = connection.execute(old).all()
-        if not found:
-            return 0
-        ids = [row.id for row in found]
-        connection.execute(delete(attempt).where(attempt.c.job_id.in_(ids)))
-        # Not by deleting the row and noting the key elsewhere: a submit that waited for the delete would not see the note.
-        expiry = [
-            {"of_id": row.id, "until": None if row.keep is None else row.ended_at + timedelta(seconds=row.keep)} for row in found
-        ]
-        connection.execute(_EMPTIED, expiry)
-        add(session, {kind: {"done": -count, "pruned": count} for kind, count in Counter(row.kind for row in found).items()})
+        return pruned(session, connection, older, limit)
+
+
+def pruned(session: Session, connection: Connection, older: float, limit: int, /) -> int:
+    """The same, in the transaction that is open."""
+    old = (
+        select(job.c.id, job.c.kind, job.c.ended_at, job.c.keep)
+        .where(job.c.state == number(DONE), job.c.ended_at < now_on(session) - timedelta(seconds=older))
+        .order_by(job.c.ended_at, job.c.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    found = connection.execute(old).all()
+    if not found:
+        return 0
+    connection.execute(delete(attempt).where(attempt.c.job_id.in_([row.id for row in found])))
+    # Not by deleting the row and noting the key elsewhere: a submit that waited for the delete would not see the note.
+    expiry = [
+        {"of_id": row.id, "until": None if row.keep is None else row.ended_at + timedelta(seconds=row.keep)} for row in found
+    ]
+    connection.execute(_EMPTIED, expiry)
+    add(session, {kind: {"done": -count, "pruned": count} for kind, count in Counter(row.kind for row in found).items()})
     return len(found)
 
 

@@ -32,7 +32,7 @@ class NewJob(NamedTuple):
     """Seconds for which the key stays done after the job's end; None: for ever."""
     deadline: datetime | None = None
     ids: Mapping[str, str] | None = None
-    """Correlation ids: they travel with the job."""
+    """Correlation ids: they travel with the job. None: those around the caller, see `correlate`."""
     headers: Mapping[str, str] | None = None
     request_hash: bytes | None = None
     version: int = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, literal_column, select, table
@@ -27,7 +28,7 @@ def revision(connection: Connection, /) -> str | None:
             raise SchemaMismatch(f"there are tables of another program here, by our names: {', '.join(sorted(ours))}")
         return None
     try:
-        found = connection.execute(select(literal_column("version_num")).select_from(table(VERSION_TABLE))).scalars().all()
+        found: Sequence[object] = connection.execute(select(literal_column("version_num")).select_from(table(VERSION_TABLE))).scalars().all()
     except Exception as error:
         raise SchemaMismatch(f"the table {VERSION_TABLE} is another program's: {error}") from error
     if not found:
@@ -45,12 +46,18 @@ def check(connection: Connection, shown: str, /) -> None:
     """Refuse whatever is not exactly the schema that this code is written for."""
     found = revision(connection)
     if found is None:
-        raise SchemaMismatch(f"there is no ledger at {shown} yet: make one by {HOW}")
+        raise SchemaMismatch(f"there is no ledger at {shown} yet: make one by {HOW}", wanted=HEAD)
     if found < HEAD:
-        raise SchemaMismatch(f"the ledger at {shown} is older (revision {found}) than this code ({HEAD}): bring it up by {HOW}")
+        raise SchemaMismatch(
+            f"the ledger at {shown} is older (revision {found}) than this code ({HEAD}): bring it up by {HOW}",
+            found=found,
+            wanted=HEAD,
+        )
     if found > HEAD:
         raise SchemaMismatch(
-            f"the ledger at {shown} is newer (revision {found}) than this code ({HEAD}): install a newer redrive"
+            f"the ledger at {shown} is newer (revision {found}) than this code ({HEAD}): install a newer redrive",
+            found=found,
+            wanted=HEAD,
         )
 
 
@@ -61,7 +68,11 @@ def migrate(session: Session, to: str = HEAD, /) -> None:
 
     found = revision(session.core)
     if found is not None and found > HEAD:
-        raise SchemaMismatch(f"the ledger here is newer (revision {found}) than this code ({HEAD}): install a newer redrive")
+        raise SchemaMismatch(
+            f"the ledger here is newer (revision {found}) than this code ({HEAD}): install a newer redrive",
+            found=found,
+            wanted=HEAD,
+        )
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     session.raw.execute("BEGIN IMMEDIATE" if session.sqlite else "BEGIN")

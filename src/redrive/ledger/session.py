@@ -44,6 +44,16 @@ class Session:
             raise
         crash_point(f"{verb}.after_commit")
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """One moment of the ledger to read, however long it takes; nobody who writes is held up."""
+        # Otherwise each statement sees a moment of its own, and what moved in between is counted twice, or not at all.
+        self.raw.execute("BEGIN" if self.sqlite else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield self.core
+        finally:
+            self.undo()
+
     def undo(self) -> None:
         """Roll back, if there is anything to roll back on."""
         try:

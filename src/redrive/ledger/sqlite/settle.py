@@ -118,12 +118,12 @@ def _settled(run: Many, one: Settlement, now: int) -> bool:
         if dead_id is not None:
             run.execute(
                 RETURNED.text,
-                (job_id, reason, blocked, until, error, one.signature, attempts, started, now, dead_id),
+                (job_id, reason, blocked, until, error, words(one.signature), attempts, started, now, dead_id),
             )
         else:
             run.execute(
                 LETTER.text,
-                (kind, key, job_id, reason, blocked, until, error, one.signature, attempts, version, payload, headers, ids,
+                (kind, key, job_id, reason, blocked, until, error, words(one.signature), attempts, version, payload, headers, ids,
                  started, now, now),
             )  # fmt: skip
     return True

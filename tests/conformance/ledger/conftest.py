@@ -1,0 +1,86 @@
+"""One suite over a SQLite file, SQLite in memory and Postgres. After every test the counts must balance (L-8)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from redrive.ledger import Ledger, open_ledger
+
+TEMPLATE = f"redrive_{uuid.uuid4().hex[:8]}"
+Open = Callable[[], Ledger]
+
+
+@pytest.fixture(scope="session")
+def templates() -> set[str]:
+    return set()
+
+
+@pytest.fixture
+def postgres_ledger(postgres: str, templates: set[str]) -> Iterator[str]:
+    """The URL of a database with the tables in it: a copy, since migrating takes longer than copying."""
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        if TEMPLATE not in templates:
+            connection.execute(f"CREATE DATABASE {TEMPLATE}".encode())
+            open_ledger(urlsplit(postgres)._replace(path=f"/{TEMPLATE}").geturl(), migrate=True).close()
+            templates.add(TEMPLATE)
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}".encode())
+        try:
+            yield urlsplit(postgres)._replace(path=f"/{name}").geturl()
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+def _url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if kind == "postgres":
+        found: str = request.getfixturevalue("postgres_ledger")
+        return found
+    return "sqlite://" if kind == "memory" else f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+def _ledger(url: str) -> Iterator[Ledger]:
+    with open_ledger(url, migrate=url.startswith("sqlite")) as opened:
+        yield opened
+        assert opened.imbalance() == []
+        opened.fold()
+        assert opened.imbalance() == []
+
+
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger, empty, on each of the three."""
+    yield from _ledger(_url(request.param, request, tmp_path))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty ledger that several may open; balanced at the end, whoever did what."""
+    url = _url(request.param, request, tmp_path)
+    for _ in _ledger(url):
+        yield url
+
+
+@pytest.fixture
+def shared(url: str) -> Iterator[Ledger]:
+    """The ledger at `url`."""
+    with open_ledger(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def on_postgres(postgres_ledger: str) -> Iterator[Ledger]:
+    """A ledger on Postgres, for what only Postgres can do wrong."""
+    yield from _ledger(postgres_ledger)
+
+
+@pytest.fixture
+def on_sqlite(tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger in a SQLite file, for what only SQLite can do wrong."""
+    yield from _ledger(f"sqlite:///{tmp_path / 'ledger.db'}")

@@ -1,0 +1,201 @@
+"""The caller's own transaction: effect and job commit together, or neither does."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from psycopg.rows import dict_row
+from sqlalchemy.orm import Session
+
+from redrive.errors import LeaseLost
+from redrive.ledger import Ledger, NewJob, open_ledger
+from tests.conformance.ledger.world import KIND, claim, keys, new, rows, tally
+
+EFFECT = "INSERT INTO effect VALUES (1)"
+
+
+def engine(url: str) -> sqlalchemy.Engine:
+    made = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with made.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS effect (n INTEGER)")
+    return made
+
+
+def driver(url: str, **options: Any) -> Any:
+    if url.startswith("sqlite"):
+        return sqlite3.connect(url.removeprefix("sqlite:///"), **options)
+    return psycopg.connect(url, **options)
+
+
+@pytest.mark.req("L-5")
+@pytest.mark.parametrize("how", ["connection", "session", "driver"])
+@pytest.mark.parametrize("commit", [True, False])
+def test_effect_and_job_commit_together(url: str, shared: Ledger, how: str, commit: bool) -> None:
+    made = engine(url)
+    shared.submit(*new("known"))
+    if how == "connection":
+        with made.connect() as connection:
+            connection.exec_driver_sql(EFFECT)
+            found = shared.submit_many(new("b", "known", "a"), tx=connection)
+            (connection.commit if commit else connection.rollback)()
+    elif how == "session":
+        with Session(made) as session:
+            session.execute(sqlalchemy.text(EFFECT))
+            found = shared.submit_many(new("b", "known", "a"), tx=session)
+            (session.commit if commit else session.rollback)()
+    else:
+        connection = driver(url)
+        connection.execute(EFFECT)
+        found = shared.submit_many(new("b", "known", "a"), tx=connection)
+        (connection.commit if commit else connection.rollback)()
+        connection.close()
+    made.dispose()
+    assert [one.created for one in found] == [True, False, True]
+    assert rows(shared, "SELECT count(*) FROM effect") == [(int(commit),)]
+    assert keys(claim(shared)) == ({"a", "b", "known"} if commit else {"known"})
+
+
+@pytest.mark.req("L-5")
+def test_whatever_rows_look_like_to_their_owner(url: str, shared: Ledger) -> None:
+    if url.startswith("sqlite"):
+        connection = driver(url)
+        connection.row_factory = lambda cursor, row: {"row": row}
+    else:
+        connection = driver(url, row_factory=dict_row)
+    assert [one.created for one in shared.submit_many(new("a", "a", "b"), tx=connection)] == [True, False, True]
+    assert not shared.submit(*new("a"), tx=connection).created
+    connection.commit()
+    connection.close()
+    assert tally(shared).submitted == 2
+
+
+@pytest.mark.req("L-5")
+def test_the_ledgers_own_transaction(ledger: Ledger) -> None:
+    with pytest.raises(ZeroDivisionError), ledger.begin() as tx:
+        ledger.submit_many(new("a"), tx=tx)
+        _ = 1 / 0
+    assert ledger.find(KIND, "a") is None
+    with ledger.begin() as tx:
+        tx.execute(sqlalchemy.text("CREATE TABLE effect (n INTEGER)"))
+        ledger.submit_many(new("a"), tx=tx)
+    assert keys(claim(ledger)) == {"a"}
+
+
+@pytest.mark.req("L-5", "L-4")
+def test_a_settle_in_a_transaction_takes_the_effect_with_it_when_it_is_late(ledger: Ledger) -> None:
+    ledger.submit_many(new("a", "b"))
+    first, second = claim(ledger)
+    with ledger.begin() as tx:
+        ledger.settle(first.done(b"x"), tx=tx)
+    with pytest.raises(LeaseLost), ledger.begin() as tx:
+        ledger.submit_many(new("effect"), tx=tx)
+        ledger.settle(first.done(b"y"), tx=tx)
+    ledger.count_late([first.done()])
+    with pytest.raises(ZeroDivisionError), ledger.begin() as tx:
+        ledger.settle(second.dead("x"), tx=tx)
+        _ = 1 / 0
+    assert ledger.find(KIND, "effect") is None
+    assert tally(ledger) == (2, 0, 1, 1, 0, 0, 0, 1)
+    ledger.settle(second.done())
+
+
+@pytest.mark.req("L-5")
+def test_a_transaction_held_open_does_not_hold_up_other_submitters(on_postgres: Ledger, postgres_ledger: str) -> None:
+    """Of the same kind, whose counts both change."""
+    with psycopg.connect(postgres_ledger) as held:
+        on_postgres.submit(*new("mine"), tx=held)
+        start = time.perf_counter()
+        on_postgres.submit_many(new("yours", "theirs"))
+        assert keys(claim(on_postgres)) == {"yours", "theirs"}
+        on_postgres.fold()
+        assert time.perf_counter() - start < 5
+        assert on_postgres.imbalance() == []
+    assert on_postgres.submit(*new("mine")).created is False
+    assert tally(on_postgres).submitted == 3
+
+
+@pytest.mark.req("L-5")
+def test_another_submitter_of_the_same_key_waits_for_the_transaction(on_postgres: Ledger, postgres_ledger: str) -> None:
+    found: list[Any] = []
+    with psycopg.connect(postgres_ledger) as held:
+        on_postgres.submit(*new("a"), tx=held)
+        thread = threading.Thread(target=lambda: found.append(on_postgres.submit(*new("a"))))
+        thread.start()
+        time.sleep(0.2)
+        assert found == []
+        held.rollback()
+        thread.join(10)
+    assert found[0].created
+
+
+@pytest.mark.req("L-5")
+def test_what_is_no_open_transaction_of_this_database_is_refused(url: str, shared: Ledger, tmp_path: Path) -> None:
+    other: Any
+    with pytest.raises(TypeError, match="tx is an open SQLAlchemy connection"):
+        shared.submit(*new("a"), tx=object())  # type: ignore[arg-type]
+    if url.startswith("sqlite"):
+        other = sqlite3.connect(tmp_path / "other.db", isolation_level=None)
+        with pytest.raises(ValueError, match="tx has no transaction open"):
+            shared.submit(*new("a"), tx=other)
+        other.execute("BEGIN")
+        with pytest.raises(ValueError, match=r"tx is on the database .*other\.db"):
+            shared.submit(*new("a"), tx=other)
+        other.close()
+    else:
+        other = sqlite3.connect(":memory:")
+        with pytest.raises(TypeError, match="tx is a connection of SQLite; the ledger is on postgresql"):
+            shared.submit(*new("a"), tx=other)
+        other.close()
+        with psycopg.connect(url, autocommit=True) as idle, pytest.raises(ValueError, match="tx has no transaction open"):
+            shared.submit(*new("a"), tx=idle)
+        with (
+            psycopg.connect(url, dbname="postgres") as elsewhere,
+            pytest.raises(ValueError, match="'postgres', which has no ledger"),
+        ):
+            shared.submit(*new("a"), tx=elsewhere)
+    made = engine(url)
+    with made.connect().execution_options(isolation_level="AUTOCOMMIT") as auto, pytest.raises(ValueError, match="autocommit"):
+        shared.submit(*new("a"), tx=auto)
+    made.dispose()
+    assert shared.counts() == {}
+
+
+def test_one_in_memory_has_no_outside(tmp_path: Path) -> None:
+    stranger = sqlite3.connect(":memory:", isolation_level=None)
+    stranger.execute("BEGIN")
+    with open_ledger("sqlite://") as ledger, pytest.raises(ValueError, match=r"with ledger\.begin\(\)"):
+        ledger.submit(NewJob(KIND, "a"), tx=stranger)
+    stranger.close()
+
+
+@pytest.mark.req("L-5")
+def test_an_async_transaction_of_the_caller(on_postgres: Ledger, postgres_ledger: str) -> None:
+    pytest.importorskip("greenlet", reason="what SQLAlchemy's asyncio needs")
+    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+    from redrive.ledger import AsyncLedger
+
+    async def main() -> None:
+        aio = AsyncLedger(on_postgres)
+        made = create_async_engine(postgres_ledger.replace("postgresql://", "postgresql+psycopg://"))
+        async with made.connect() as connection:
+            assert (await aio.submit(*new("rolled back"), tx=connection)).created
+            await connection.rollback()
+        async with AsyncSession(made) as session:
+            assert (await aio.submit(*new("kept"), tx=session)).created
+            await session.commit()
+        with pytest.raises(TypeError, match="AsyncConnection or an AsyncSession"):
+            await aio.submit(*new("x"), tx=object())
+        await made.dispose()
+        aio.close()
+
+    asyncio.run(main())
+    assert keys(claim(on_postgres)) == {"kept"}

@@ -1,0 +1,196 @@
+"""Opening: a wrong address, another program's database, a schema that does not fit: clear errors, nothing changed."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import importlib.util
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from redrive.errors import LedgerError, SchemaMismatch
+from redrive.ledger import NewJob, open_ledger
+from redrive.ledger.tables import HEAD
+
+
+@pytest.mark.req("L-1")
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("", "a ledger's address is sqlite:///path"),
+        ("redrive.db", "a ledger's address is"),
+        ("mysql://ann:secret@host/db", r"not 'mysql://ann:\*\*\*@host/db'"),
+        ("sqlite:redrive.db", "names no file"),
+        ("sqlite:///", "names no file"),
+        ("sqlite:///x.db?mode=ro", "takes no options"),
+        ("postgresql://host", "names no database"),
+        ("postgresql://host:abc/db", "a ledger's address is"),
+    ],
+)
+def test_a_wrong_address(url: str, error: str) -> None:
+    with pytest.raises(LedgerError, match=error) as caught:
+        open_ledger(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_address_is_text() -> None:
+    with pytest.raises(TypeError, match="is text"):
+        open_ledger(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.req("L-1")
+def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="there is no ledger at .* redrive ledger migrate"):
+        open_ledger(f"sqlite:///{tmp_path / 'a.db'}")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        open_ledger(f"sqlite:///{tmp_path / 'no' / 'a.db'}", migrate=True)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.req("L-1")
+@pytest.mark.parametrize("migrate", [False, True])
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, migrate: bool) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("not a database, but long enough to look at" * 50)
+    before = digest(file)
+    with pytest.raises(LedgerError, match="is no SQLite database"):
+        open_ledger(f"sqlite:///{file}", migrate=migrate)
+    assert digest(file) == before
+
+
+@pytest.mark.req("L-1")
+@pytest.mark.parametrize("migrate", [False, True])
+@pytest.mark.parametrize(
+    ("tables", "error"),
+    [
+        ("CREATE TABLE redrive_job (x int)", "tables of another program here, by our names: redrive_job"),
+        ("CREATE TABLE redrive_version (x int)", "another program's"),
+        ("CREATE TABLE redrive_version (version_num text); INSERT INTO redrive_version VALUES ('abc')", "the revision abc"),
+        ("CREATE TABLE redrive_version (version_num text); INSERT INTO redrive_version VALUES ('9999')", "is newer .* install a newer"),
+    ],
+)
+def test_a_foreign_or_newer_schema_is_refused_and_left_alone(
+    tables: str, error: str, migrate: bool, tmp_path: Path, postgres_db: str
+) -> None:
+    file = tmp_path / "foreign.db"
+    with sqlite3.connect(file) as connection:
+        connection.executescript(tables)
+    connection.close()
+    before = digest(file)
+    with pytest.raises(SchemaMismatch, match=error):
+        open_ledger(f"sqlite:///{file}", migrate=migrate)
+    assert digest(file) == before
+    with psycopg.connect(postgres_db) as there:
+        there.execute(tables.encode())
+    with pytest.raises(SchemaMismatch, match=error):
+        open_ledger(postgres_db, migrate=migrate)
+    with psycopg.connect(postgres_db) as there:
+        found = there.execute("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'redrive%'").fetchone()
+    assert found == (1,)
+
+
+@pytest.mark.req("L-1")
+def test_an_empty_database_wants_a_migration(postgres_db: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    for url in (postgres_db, f"sqlite:///{tmp_path / 'empty.db'}"):
+        with pytest.raises(SchemaMismatch, match="there is no ledger at .* yet: make one by `redrive ledger migrate`"):
+            open_ledger(url)
+        with open_ledger(url, migrate=True) as ledger:
+            ledger.submit(NewJob("k", "a"))
+        with open_ledger(url) as ledger:
+            assert ledger.find("k", "a") is not None
+            ledger.migrate()
+        with open_ledger(url, migrate=True) as ledger:
+            assert ledger.find("k", "a") is not None
+
+
+@pytest.mark.req("L-1")
+def test_an_older_schema_wants_a_migration(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    open_ledger(url, migrate=True).close()
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("UPDATE redrive_version SET version_num = '0000'")
+    connection.close()
+    with pytest.raises(SchemaMismatch, match=rf"is older \(revision 0000\) than this code \({HEAD}\)"):
+        open_ledger(url)
+
+
+def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(LedgerError, match="Postgres cannot be reached") as caught:
+        open_ledger("postgresql://ann:secret@127.0.0.1:1/db")
+    assert "secret" not in str(caught.value)
+
+
+def test_an_address_that_postgres_does_not_understand() -> None:
+    with pytest.raises(LedgerError, match="not one that Postgres understands") as caught:
+        open_ledger("postgresql://ann:secret@127.0.0.1/db?nonsense=1")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_password_is_never_shown(postgres_ledger: str) -> None:
+    url = postgres_ledger.replace("postgres@", "postgres:s3cret@")
+    with open_ledger(url) as ledger:
+        assert "s3cret" not in ledger.url + repr(ledger)
+        assert "***" in ledger.url
+
+
+@pytest.mark.req("L-1")
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_spec, real_import = importlib.util.find_spec, builtins.__import__
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "alembic" else real_spec(name, *rest))
+        with pytest.raises(LedgerError, match=r'pip install "redrive\[ledger\]"'):
+            open_ledger("sqlite://")
+
+    def without_psycopg(name: str, *rest: Any, **options: Any) -> Any:
+        if name == "psycopg":
+            raise ModuleNotFoundError(name)
+        return real_import(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_psycopg)
+    with pytest.raises(LedgerError, match=r'pip install "redrive\[postgres\]"'):
+        open_ledger("postgresql://localhost/x")
+
+
+def test_a_closed_ledger_says_so() -> None:
+    ledger = open_ledger("sqlite://")
+    ledger.close()
+    ledger.close()
+    with pytest.raises(LedgerError, match="is closed"):
+        ledger.submit(NewJob("k", "a"))
+
+
+@pytest.mark.req("L-1")
+def test_sqlite_is_durable_by_default(tmp_path: Path) -> None:
+    from tests.conformance.ledger.world import rows
+
+    with open_ledger(f"sqlite:///{tmp_path / 'a.db'}", migrate=True) as ledger:
+        assert rows(ledger, "PRAGMA journal_mode") == [("wal",)]
+        assert rows(ledger, "PRAGMA synchronous") == [(2,)]
+
+
+def test_seqscan_is_off_for_our_sessions_only(postgres_ledger: str) -> None:
+    """Trap 2: a plan that was made while the table was small must not be kept. But the caller's session is the caller's."""
+    from tests.conformance.ledger.world import rows
+
+    with open_ledger(postgres_ledger) as ledger:
+        assert rows(ledger, "SHOW enable_seqscan") == [("off",)]
+        with psycopg.connect(postgres_ledger) as caller:
+            ledger.submit(NewJob("k", "a"), tx=caller)
+            assert caller.execute("SHOW enable_seqscan").fetchone() == ("on",)
+
+
+def test_sqlalchemy_is_loaded_only_when_a_ledger_is_opened() -> None:
+    import subprocess
+
+    program = "import sys, redrive.ledger; assert 'sqlalchemy' not in sys.modules; redrive.ledger.NewJob; assert 'alembic' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0

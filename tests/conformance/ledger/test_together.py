@@ -1,0 +1,145 @@
+"""Many who submit at the same time are written together; nobody waits for company; loops and threads mixed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from redrive.ledger import AsyncLedger, Ledger, NewJob
+from redrive.ledger.gathering import Entry, Gathering
+from redrive.ledger.record import Submitted
+from tests.conformance.ledger.world import KIND, claim, new, tally
+
+
+class Slow:
+    """Writes slowly, and notes what it wrote together."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.gate = threading.Event()
+
+    def __call__(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        self.batches.append([job.key for job in jobs])
+        self.gate.wait(10)
+        if any(job.key == "bad" for job in jobs):
+            raise ValueError("a bad one")
+        return [Submitted(1, job.kind, job.key, "ready", True, None) for job in jobs]
+
+
+def until(condition: Any) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+@pytest.mark.req("L-6")
+def test_whatever_came_while_the_last_commit_ran_is_one_batch() -> None:
+    write = Slow()
+    gathering = Gathering(write)
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(gathering.submit, new("first"))
+        until(lambda: write.batches)
+        others = [pool.submit(gathering.submit, new(f"k{at}")) for at in range(8)]
+        until(lambda: len(gathering._waiting) == 8)
+        write.gate.set()
+        assert first.result(10)[0].key == "first"
+        assert [other.result(10)[0].key for other in others] == [f"k{at}" for at in range(8)]
+    assert write.batches[0] == ["first"]
+    assert sorted(write.batches[1]) == [f"k{at}" for at in range(8)]
+    assert len(write.batches) == 2
+
+
+def test_a_bad_one_does_not_take_the_others_with_it() -> None:
+    write = Slow()
+    gathering = Gathering(write)
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(gathering.submit, new("first"))
+        until(lambda: write.batches)
+        others = {key: pool.submit(gathering.submit, new(key)) for key in ("a", "bad", "b")}
+        until(lambda: len(gathering._waiting) == 3)
+        write.gate.set()
+        first.result(10)
+        assert others["a"].result(10)[0].key == "a"
+        assert others["b"].result(10)[0].key == "b"
+        with pytest.raises(ValueError, match="a bad one"):
+            others["bad"].result(10)
+    assert not gathering._busy
+
+
+def test_a_loop_that_is_gone_does_not_stop_the_others() -> None:
+    write = Slow()
+    write.gate.set()
+    gathering = Gathering(write)
+    assert gathering.join(Entry(new("x"), lambda: None))
+    gathering.lead(Entry(new("x"), lambda: None))
+    assert gathering.submit(new("y"))[0].key == "y"
+
+
+def test_threads_at_once(ledger: Ledger) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda at: ledger.submit(NewJob(KIND, str(at % 100), b"x")), range(400)))
+    assert sum(one.created for one in found) == 100
+    assert tally(ledger)[:2] == (100, 100)
+    assert {one.id for one in found} == {lease.job_id for lease in claim(ledger, 1000)}
+
+
+def test_tasks_at_once(ledger: Ledger) -> None:
+    async def main() -> None:
+        aio = AsyncLedger(ledger)
+        found = await asyncio.gather(*(aio.submit(NewJob(KIND, str(at % 100))) for at in range(300)))
+        assert sum(one.created for one in found) == 100
+        assert await aio.submit_many([]) == []
+        with pytest.raises(ValueError, match="key must be printable"):
+            await aio.submit(NewJob(KIND, ""))
+        assert (await aio.run(ledger.find, KIND, "7")) is not None
+        assert len(await aio.run(ledger.claim, {KIND: 5}, worker="w")) == 5
+        aio.close()
+
+    asyncio.run(main())
+    assert tally(ledger).submitted == 100
+
+
+def test_cancelled_tasks_leave_nobody_waiting(ledger: Ledger) -> None:
+    async def main() -> None:
+        aio = AsyncLedger(ledger)
+        for round_ in range(20):
+            tasks = [asyncio.create_task(aio.submit(NewJob(KIND, f"{round_}-{at}"))) for at in range(10)]
+            await asyncio.sleep(0)
+            for task in tasks[::2]:
+                task.cancel()
+            found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+            assert all(isinstance(one, Submitted) for one in found[1::2])
+        assert (await aio.submit(NewJob(KIND, "last"))).created
+        aio.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.req("W-6")
+def test_a_worker_is_woken_by_a_submission(ledger: Ledger) -> None:
+    wake = ledger.wake()
+    assert not wake.wait(0.05)
+    threading.Timer(0.1, lambda: ledger.submit(*new("a"))).start()
+    start = time.perf_counter()
+    assert wake.wait(10)
+    assert time.perf_counter() - start < 5
+    wake.close()
+
+
+@pytest.mark.req("W-6")
+def test_a_worker_is_woken_by_another_program(shared: Ledger, url: str) -> None:
+    from redrive.ledger import open_ledger
+
+    wake = shared.wake()
+    with open_ledger(url) as other:
+        threading.Timer(0.1, lambda: other.submit(*new("a"))).start()
+        assert wake.wait(10)
+        time.sleep(0.05)
+    wake.close()

@@ -1,0 +1,63 @@
+"""What the ledger's tests have in common: places to open one at, and the passing of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import contextmanager
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy
+
+from redrive.ledger import Ledger, NewJob
+from redrive.ledger.moment import Moment
+from redrive.ledger.record import Lease, Tally
+from redrive.ledger.session import Session
+from redrive.ledger.tables import METADATA
+
+KIND = "mail"
+WORKER = "w1"
+
+
+def new(*keys: str, kind: str = KIND, **fields: Any) -> list[NewJob]:
+    return [NewJob(kind, key, key.encode(), **fields) for key in keys]
+
+
+def claim(ledger: Ledger, most: int = 100, /, **options: Any) -> list[Lease]:
+    return ledger.claim({options.pop("kind", KIND): most}, worker=options.pop("worker", WORKER), **options)
+
+
+def keys(leases: Iterable[Lease]) -> set[str]:
+    return {lease.key for lease in leases}
+
+
+def tally(ledger: Ledger, kind: str = KIND) -> Tally:
+    return ledger.counts().get(kind, Tally())
+
+
+@contextmanager
+def session(ledger: Ledger) -> Iterator[Session]:
+    """A connection of the ledger's own, for looking behind it."""
+    with ledger._write.use() as held:
+        yield held
+
+
+def pass_time(ledger: Ledger, seconds: float) -> None:
+    """Let time pass, on either database, without waiting: every moment that is stored moves into the past."""
+    with session(ledger) as held:
+        shift: Any = int(seconds * 1_000_000) if held.sqlite else timedelta(seconds=seconds)
+        for table in METADATA.sorted_tables:
+            moments = [column for column in table.columns if isinstance(column.type, Moment)]
+            if moments:
+                gone = sqlalchemy.literal(shift, sqlalchemy.BigInteger() if held.sqlite else sqlalchemy.Interval())
+                held.core.execute(
+                    sqlalchemy.update(table).values({column.name: sqlalchemy.type_coerce(column, gone.type) - gone for column in moments})
+                    if held.sqlite
+                    else sqlalchemy.update(table).values({column.name: column - gone for column in moments})
+                )
+
+
+def rows(ledger: Ledger, query: str) -> list[Any]:
+    with session(ledger) as held:
+        return list(held.raw.execute(query).fetchall())
