@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..core.clock import SYSTEM
 from ..core.context import IDS, WATCH, clock_around
 from ..core.lock import LOCK
 from . import log
@@ -17,14 +18,29 @@ if TYPE_CHECKING:
 class Subscription:
     """One sink and how it wants to hear."""
 
-    __slots__ = ("background", "dropped", "every", "sink")
+    __slots__ = ("background", "every", "sink")
 
     def __init__(self, sink: Sink, every: bool, background: Background | None = None) -> None:
         self.sink = sink
         self.every = every
         self.background = background
-        self.dropped = 0
 
+
+class Losses:
+    """How many records were lost in this process."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self) -> None:
+        """One more."""
+        with LOCK:
+            self.count += 1
+
+
+LOSSES = Losses()
 
 SUBSCRIPTIONS: list[Subscription] = []
 """Changed under the lock, read without: whoever goes through it takes a copy."""
@@ -42,7 +58,7 @@ def subscribe(sink: Sink, /, *, every: bool = False, inline: bool = False) -> Ca
         raise TypeError(f"a sink is a function of one Record, not {type(sink).__name__}: {sink!r}")
     from .background import Background  # noqa: PLC0415  # threads and queues: not before somebody wants them
 
-    background = None if inline else Background(sink)
+    background = None if inline else Background(sink, LOSSES.add)
     subscription = Subscription(background or sink, every, background)
     with LOCK:
         SUBSCRIPTIONS.append(subscription)
@@ -64,16 +80,16 @@ def subscribe(sink: Sink, /, *, every: bool = False, inline: bool = False) -> Ca
 
 def flush(timeout: float = 5.0) -> bool:
     """Wait until the sinks in the background have heard everything so far; False when they have not in time."""
+    clock = SYSTEM.monotonic
+    end = clock() + timeout
     queued = [subscription.background for subscription in list(SUBSCRIPTIONS)]
-    flushed = [background.flush(timeout) for background in queued if background is not None]
+    flushed = [background.flush(end - clock()) for background in queued if background is not None]
     return all(flushed)
 
 
 def dropped() -> int:
-    """How many records were lost so far, because a sink raised or was too slow."""
-    everybody = (*SUBSCRIPTIONS, _logging)
-    slow = [subscription.background for subscription in everybody]
-    return sum(s.dropped for s in everybody) + sum(background.dropped for background in slow if background is not None)
+    """How many records were lost so far, because a sink raised or was too slow. Counted once for each sink."""
+    return LOSSES.count
 
 
 def wanted(level: int, /) -> bool:
@@ -87,16 +103,20 @@ def wanted_success() -> bool:
 
 
 def emit(kind: str, fields: Mapping[str, Any], /) -> None:
-    """Tell everybody, without secrets. Never raises."""
+    """Tell everybody, without secrets. Never raises: what cannot be told is counted."""
     from .record import Record  # noqa: PLC0415  # a program in which nothing fails needs neither
     from .redaction import redacted  # noqa: PLC0415
 
-    named = {**IDS.get(), **{name: value for name, value in fields.items() if value is not None}}
-    record = Record(kind, clock_around().now(), redacted(named))
+    try:
+        named = {**IDS.get(), **{name: value for name, value in fields.items() if value is not None}}
+        record = Record(kind, clock_around().now(), redacted(named))
+    except Exception:  # a value of the user's, or a clock of a test, that raises
+        LOSSES.add()
+        return
     for subscription in (_logging, *SUBSCRIPTIONS):
         if kind == "success" and not subscription.every:
             continue
         try:
             subscription.sink(record)
         except Exception:  # whatever a sink does, the work goes on
-            subscription.dropped += 1
+            LOSSES.add()

@@ -1,0 +1,247 @@
+"""Background: a slow, broken or dead sink never holds up the work, and what it missed is counted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import NoReturn
+
+import pytest
+
+from redrive.journal import Record
+from redrive.journal.background import Background
+from redrive.journal.bus import Losses
+
+AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
+PATIENCE = 30.0  # seconds until a test that hangs fails
+
+
+def record(number: int) -> Record:
+    return Record("retry", AT, {"number": number})
+
+
+class Gate:
+    """A sink that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self.reached = threading.Event()
+        self.go = threading.Event()
+
+    def __call__(self, told: Record) -> None:
+        self.reached.set()
+        self.go.wait(PATIENCE)
+        self.heard.append(told.fields["number"])
+
+
+@pytest.fixture
+def losses() -> Losses:
+    return Losses()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    kept = Gate()
+    yield kept
+    kept.go.set()
+
+
+@pytest.mark.req("J-3")
+def test_records_are_heard_in_order_in_another_thread(losses: Losses) -> None:
+    heard: list[tuple[int, str]] = []
+    background = Background(lambda told: heard.append((told.fields["number"], threading.current_thread().name)), losses.add)
+    for number in range(100):
+        background(record(number))
+    assert background.flush(PATIENCE)
+    assert heard == [(number, "redrive-journal") for number in range(100)]
+    assert losses.count == 0
+    background.close()
+
+
+@pytest.mark.req("J-3")
+def test_no_thread_is_started_before_the_first_record(losses: Losses) -> None:
+    before = threading.active_count()
+    background = Background(print, losses.add)
+    assert background.flush(0)
+    background.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.req("J-3")
+def test_a_slow_sink_drops_what_does_not_fit_and_never_waits(gate: Gate, losses: Losses) -> None:
+    background = Background(gate, losses.add, size=3)
+    background(record(0))
+    assert gate.reached.wait(PATIENCE)
+    for number in range(1, 11):
+        background(record(number))  # would wait for ever if it waited at all
+    assert losses.count == 7
+    assert not background.flush(0)
+    gate.go.set()
+    assert background.flush(PATIENCE)
+    assert gate.heard == [0, 1, 2, 3]
+    background.close()
+
+
+@pytest.mark.req("J-3")
+def test_closing_waits_for_nobody_even_where_the_queue_is_full(gate: Gate, losses: Losses) -> None:
+    background = Background(gate, losses.add, size=2)
+    for number in range(3):
+        background(record(number))
+        assert gate.reached.wait(PATIENCE)
+    background.close()  # would wait for ever if it waited at all
+    thread = background._thread
+    gate.go.set()
+    assert thread is not None
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert gate.heard == [0, 1, 2]
+
+
+@pytest.mark.req("J-3")
+def test_closing_lets_the_sink_hear_what_is_queued(gate: Gate, losses: Losses) -> None:
+    background = Background(gate, losses.add)
+    for number in range(5):
+        background(record(number))
+    background.close()
+    thread = background._thread
+    gate.go.set()
+    assert thread is not None
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert gate.heard == [0, 1, 2, 3, 4]
+    assert background.flush(0)
+
+
+@pytest.mark.req("J-3")
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_sink_that_raises_hears_the_next_record_all_the_same(error: type[BaseException], losses: Losses) -> None:
+    heard: list[int] = []
+
+    def sink(told: Record) -> None:
+        heard.append(told.fields["number"])
+        if told.fields["number"] < 2:
+            raise error
+
+    background = Background(sink, losses.add)
+    for number in range(4):
+        background(record(number))
+    assert background.flush(PATIENCE)
+    assert heard == [0, 1, 2, 3]
+    assert losses.count == 2
+    background.close()
+
+
+@pytest.mark.req("J-3")
+def test_many_threads_may_write(losses: Losses) -> None:
+    heard: list[int] = []
+    background = Background(lambda told: heard.append(told.fields["number"]), losses.add)
+    at_once = threading.Barrier(8)
+
+    def write() -> None:
+        at_once.wait()
+        for number in range(100):
+            background(record(number))
+
+    threads = [threading.Thread(target=write) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert background.flush(PATIENCE)
+    assert sorted(heard) == sorted(list(range(100)) * 8)
+    assert sum(thread.name == "redrive-journal" for thread in threading.enumerate()) >= 1
+    background.close()
+
+
+def run(program: str) -> str:
+    """What a program prints; Python 3.12 warns of forking with threads, which is shown here."""
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
+@pytest.mark.req("J-3")
+def test_a_forked_child_starts_a_thread_of_its_own() -> None:
+    told = run("""
+import os, signal, sys, threading
+from redrive import journal
+from redrive.journal.bus import SUBSCRIPTIONS, emit
+
+go = threading.Event()
+def sink(record):
+    if record.fields["from"] == "parent":
+        go.wait(30)
+    print(record.fields["from"], record.fields["number"], flush=True)
+
+journal.subscribe(sink)
+for number in range(3):
+    emit("note", {"from": "parent", "number": number})
+held = SUBSCRIPTIONS[0].background
+held._lock.acquire()                       # as if another thread were starting its thread at this very moment
+with held._queue.mutex:                    # and another were writing
+    child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    assert journal.flush(0)                # what the parent had queued is the parent's
+    emit("note", {"from": "child", "number": 0})
+    assert journal.flush(10)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+held._lock.release()
+go.set()
+assert journal.flush(10)
+""")
+    assert told.splitlines() == ["child 0", "parent 0", "parent 1", "parent 2"]
+
+
+@pytest.mark.req("J-3")
+def test_the_end_of_the_program_waits_for_the_last_words() -> None:
+    told = run("""
+import time
+from redrive import journal
+from redrive.journal.bus import emit
+def sink(record):
+    time.sleep(0.02)
+    print(record.fields["number"], flush=True)
+journal.subscribe(sink)
+for number in range(5):
+    emit("note", {"number": number})
+""")
+    assert told.split() == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.req("J-3")
+def test_the_end_of_the_program_does_not_wait_for_a_dead_sink() -> None:
+    run("""
+import threading
+from redrive import journal
+from redrive.journal.bus import emit
+unsubscribe = journal.subscribe(lambda record: threading.Event().wait())
+emit("note", {})
+other = journal.subscribe(lambda record: threading.Event().wait())
+emit("note", {})
+other()
+""")
+
+
+@pytest.mark.req("J-3")
+def test_a_thread_that_cannot_be_started_fails_the_record_and_not_the_next_one(
+    losses: Losses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[int] = []
+    background = Background(lambda told: heard.append(told.fields["number"]), losses.add)
+
+    def no_more(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_more)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            background(record(0))
+    background(record(1))
+    assert background.flush(PATIENCE)
+    assert heard == [1]
+    background.close()

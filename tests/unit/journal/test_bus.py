@@ -1,0 +1,237 @@
+"""The bus: who hears records, and what is done when one does not listen."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import pytest
+
+from redrive import correlate, journal, retry
+from redrive.core.context import WATCH, Stage, staged
+from redrive.journal import Record, bus
+from redrive.testing import FakeClock, instant
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(autouse=True)
+def nobody_left_behind() -> Iterator[None]:
+    before = list(bus.SUBSCRIPTIONS), list(WATCH)
+    yield
+    assert before == (bus.SUBSCRIPTIONS, WATCH)
+
+
+@pytest.fixture
+def heard() -> Iterator[list[Record]]:
+    records: list[Record] = []
+    unsubscribe = journal.subscribe(records.append, inline=True)
+    yield records
+    unsubscribe()
+
+
+def broken(_: Record) -> NoReturn:
+    raise RuntimeError("the sink is broken")
+
+
+@pytest.mark.req("J-3")
+def test_an_inline_sink_hears_at_once_and_not_after_it_left() -> None:
+    records: list[Record] = []
+    unsubscribe = journal.subscribe(records.append, inline=True)
+    bus.emit("note", {"number": 1})
+    assert [record.fields for record in records] == [{"number": 1}]
+    unsubscribe()
+    unsubscribe()  # twice is once
+    bus.emit("note", {"number": 2})
+    assert len(records) == 1
+
+
+@pytest.mark.req("J-3")
+def test_one_sink_may_subscribe_twice_and_leave_once() -> None:
+    records: list[Record] = []
+    first = journal.subscribe(records.append, inline=True)
+    second = journal.subscribe(records.append, inline=True)
+    bus.emit("note", {})
+    assert len(records) == 2
+    first()
+    first()
+    bus.emit("note", {})
+    assert len(records) == 3
+    second()
+
+
+@pytest.mark.req("J-3")
+def test_a_sink_in_the_background_hears_by_and_by() -> None:
+    records: list[tuple[Record, int]] = []
+    unsubscribe = journal.subscribe(lambda record: records.append((record, threading.get_ident())))
+    bus.emit("note", {"number": 1})
+    assert journal.flush(PATIENCE)
+    ((record, thread),) = records
+    assert record.fields == {"number": 1}
+    assert thread != threading.get_ident()
+    unsubscribe()
+
+
+@pytest.mark.req("J-3")
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_sink_that_raises_does_not_fail_the_work_and_is_counted(inline: bool, heard: list[Record]) -> None:
+    unsubscribe = journal.subscribe(broken, inline=inline)
+    before = journal.dropped()
+    with instant() as clock:
+        calls = iter([ConnectionError("reset"), None])
+
+        @retry(max_attempts=2, jitter=0)
+        def fetch() -> str:
+            if error := next(calls):
+                raise error
+            return "ok"
+
+        assert fetch() == "ok"
+        assert clock.slept == [0.25]
+    assert journal.flush(PATIENCE)
+    assert journal.dropped() - before == 2
+    assert [record.kind for record in heard] == ["retry", "recovered"]
+    unsubscribe()
+    assert journal.dropped() - before == 2  # what was lost stays lost
+
+
+@pytest.mark.req("J-3")
+def test_a_slow_sink_does_not_slow_the_work() -> None:
+    go = threading.Event()
+    unsubscribe = journal.subscribe(lambda _: go.wait(PATIENCE))
+    before = journal.dropped()
+    began = time.monotonic()
+    for number in range(10_050):
+        bus.emit("note", {"number": number})
+    assert time.monotonic() - began < PATIENCE
+    assert 49 <= journal.dropped() - before <= 50
+    assert not journal.flush(0.01)
+    unsubscribe()  # the queue is full, and it does not wait either
+    go.set()
+
+
+@pytest.mark.req("J-3")
+def test_flush_waits_no_longer_than_told_for_all_sinks_together() -> None:
+    go = threading.Event()
+    leave = [journal.subscribe(lambda _: go.wait(PATIENCE)) for _ in range(20)]
+    bus.emit("note", {})
+    began = time.monotonic()
+    assert not journal.flush(0.1)
+    assert time.monotonic() - began < 1.5  # and not twenty times as long
+    go.set()
+    assert journal.flush(PATIENCE)
+    for unsubscribe in leave:
+        unsubscribe()
+
+
+def test_flush_without_sinks_is_done() -> None:
+    assert journal.flush(0)
+
+
+@pytest.mark.req("J-3", "J-1")
+def test_successes_are_for_those_who_ask_for_every_one(heard: list[Record]) -> None:
+    every: list[Record] = []
+    assert not bus.wanted_success()
+    unsubscribe = journal.subscribe(every.append, every=True, inline=True)
+    assert bus.wanted_success()
+    bus.emit("success", {})
+    bus.emit("note", {})
+    unsubscribe()
+    assert [record.kind for record in every] == ["success", "note"]
+    assert [record.kind for record in heard] == ["note"]
+    assert not bus.wanted_success()
+
+
+@pytest.mark.req("J-1")
+def test_a_record_carries_the_ids_around_it_and_nothing_that_is_unknown(heard: list[Record]) -> None:
+    with correlate(request_id="r-1", user_id="ann"):
+        bus.emit("note", {"user_id": "bob", "http_status": None, "attempt": 0, "retryable": False})
+    assert heard[0].fields == {"request_id": "r-1", "user_id": "bob", "attempt": 0, "retryable": False}
+
+
+def test_a_record_has_the_time_of_the_clock_around_it(heard: list[Record]) -> None:
+    clock = FakeClock()
+    clock.advance(1e6)
+    with staged(Stage(clock)):
+        bus.emit("note", {})
+    assert heard[0].at == clock.now()
+
+
+@pytest.mark.req("J-4")
+def test_a_record_is_redacted_before_anybody_hears_it(heard: list[Record]) -> None:
+    bus.emit("note", {"token": "hunter2", "error": "password=hunter2", "headers": {"cookie": "hunter2"}})
+    assert heard[0].fields == {"token": "[redacted]", "error": "password=[redacted]", "headers": {"cookie": "[redacted]"}}
+
+
+@pytest.mark.req("J-3")
+def test_fields_that_raise_do_not_fail_the_work(heard: list[Record]) -> None:
+    class Hostile(dict[str, Any]):
+        def items(self) -> NoReturn:
+            raise RuntimeError("no items for you")
+
+    before = journal.dropped()
+    bus.emit("note", {"fields": Hostile(a=1)})
+    assert heard == []
+    assert journal.dropped() - before == 1
+
+
+@pytest.mark.req("J-3")
+def test_ctrl_c_in_an_inline_sink_is_not_swallowed() -> None:
+    def interrupted(_: Record) -> NoReturn:
+        raise KeyboardInterrupt
+
+    unsubscribe = journal.subscribe(interrupted, inline=True)
+    with pytest.raises(KeyboardInterrupt):
+        bus.emit("note", {})
+    unsubscribe()
+
+
+def test_a_record_is_made_only_where_somebody_wants_it(heard: list[Record], caplog: pytest.LogCaptureFixture) -> None:
+    assert bus.wanted(0)
+    caplog.set_level("WARNING", "redrive")
+    bus.SUBSCRIPTIONS.clear()
+    assert not bus.wanted(20)
+    assert bus.wanted(30)
+    bus.SUBSCRIPTIONS.append(bus.Subscription(heard.append, every=False))
+    assert bus.wanted(20)
+    bus.SUBSCRIPTIONS.clear()
+
+
+@pytest.mark.parametrize("sink", [None, "print", 5, []])
+def test_a_sink_is_a_function(sink: Any) -> None:
+    with pytest.raises(TypeError, match=f"^a sink is a function of one Record, not {type(sink).__name__}: "):
+        journal.subscribe(sink)
+
+
+@pytest.mark.req("J-3")
+def test_sinks_come_and_go_while_others_hear(heard: list[Record]) -> None:
+    stop = threading.Event()
+    problems: list[Exception] = []
+
+    def come_and_go() -> None:
+        try:
+            while not stop.is_set():
+                journal.subscribe(lambda _: None, every=True, inline=True)()
+        except Exception as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(500):
+        bus.emit("note", {"number": number})
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert [record.fields["number"] for record in heard] == list(range(500))
+
+
+def test_the_package_loads_its_names_when_asked() -> None:
+    names: list[Callable[..., object] | type] = [journal.Record, journal.Ring, journal.hide, journal.ring]
+    assert [name.__name__ for name in names] == ["Record", "Ring", "hide", "ring"]
+    assert set(journal.__all__) == {"Record", "Ring", "Sink", "dropped", "flush", "hide", "ring", "subscribe"}
+    with pytest.raises(AttributeError, match="module 'redrive.journal' has no attribute 'rung'"):
+        journal.rung  # noqa: B018
