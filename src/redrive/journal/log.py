@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ def log(record: Record, /) -> None:
 def _find(level: int, /) -> bool:
     """Find the logger, if the program uses `logging` at all: nobody can have set one up otherwise, and it costs 14 ms."""
     global enabled  # noqa: PLW0603  # found once
-    if "logging" not in sys.modules:
+    logging = sys.modules.get("logging")
+    if logging is None or not hasattr(logging, "NullHandler"):  # not imported, or another thread is at it just now
         return False
-    logging = sys.modules["logging"]
     logger = logging.getLogger("redrive")
     logger.addHandler(logging.NullHandler())  # an unconfigured program prints the exception, not the log as well
     enabled = logger.isEnabledFor
@@ -39,6 +39,8 @@ enabled: Callable[[int], bool] = _find
 def line(record: Record, /) -> str:
     """One line for a person."""
     fields = record.fields
+    if record.kind == "giveup" and not fields.get("attempt"):
+        return f"{fields.get('operation')}: not called: {fields.get('reason')}"
     tried = f"{fields.get('operation')}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"
     if record.kind == "retry":
         return f"{tried} failed ({_short(fields)}), again in {fields['wait']:.3g} s"
@@ -46,13 +48,17 @@ def line(record: Record, /) -> str:
         return f"{tried} failed ({_short(fields)}), giving up: {fields.get('reason')}"
     if record.kind in ("recovered", "success"):
         return f"{tried} succeeded"
-    return record.kind.replace("_", " ") + "".join(f" {name}={value}" for name, value in fields.items())
+    return record.kind.replace("_", " ") + "".join(f" {name}={_on_one_line(value)}" for name, value in fields.items())
 
 
-def _short(fields: object) -> str:
-    assert isinstance(fields, dict)
-    text = f"{fields.get('error_class')}: {fields.get('error')}"
+def _short(fields: Mapping[str, object]) -> str:
+    text = _on_one_line(f"{fields.get('error_class')}: {fields.get('error')}")
     return text if len(text) <= 200 else text[:199] + "…"
+
+
+def _on_one_line(value: object) -> str:
+    """Whatever an error says, it cannot pose as a line of its own."""
+    return " ".join(str(value).split())
 
 
 def level_of(kind: str, reason: object = None, /) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from os import PathLike
+from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from ..core.seconds import whole
 from .record import Record
 
 Address: TypeAlias = str | PathLike[str]
@@ -17,11 +18,9 @@ class Ring:
     """A sink that keeps the last records. Any thread may read it while others write."""
 
     def __init__(self, size: int, dump_to: Address | None = None) -> None:
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"the size of a ring is a whole number from 1 on: {size!r}")
-        self._records: deque[Record] = deque(maxlen=size)
+        self._records: deque[Record] = deque(maxlen=whole("size", size))
         if dump_to is not None:
-            _dump_after_crash(self, dump_to)
+            _dump_after_crash(self, fspath(dump_to))
 
     def __call__(self, record: Record, /) -> None:
         self._records.append(record)
@@ -36,9 +35,11 @@ class Ring:
         import json  # noqa: PLC0415  # not needed while nothing goes wrong
 
         records = self.records
-        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  # pathlib costs an import that most never need
+        # Half a character, such as an undecodable file name brings along, is written as JSON's own escape.
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:  # noqa: PTH123  # pathlib is an import more
             for record in records:
-                row = {"kind": record.kind, "at": record.at.isoformat(), **record.fields}
+                own = {"kind": record.kind, "at": record.at.isoformat()}
+                row = {**own, **record.fields, **own}  # first, and not replaced by a label of the same name
                 file.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
         return len(records)
 

@@ -1,0 +1,116 @@
+"""The logging sink: a line for a person, and the fields for a machine."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from datetime import datetime, timezone
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from redrive.journal import Record, log
+from redrive.journal.bus import emit
+
+AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
+TRIED = {"operation": "crm.fetch", "attempt": 1, "max_attempts": 3, "error_class": "OSError", "error": "reset"}
+
+
+def record(kind: str, **fields: Any) -> Record:
+    return Record(kind, AT, {**TRIED, **fields})
+
+
+@pytest.mark.req("J-3")
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (record("retry", wait=0.25), "crm.fetch: attempt 1 of 3 failed (OSError: reset), again in 0.25 s"),
+        (record("retry", wait=1234.5), "crm.fetch: attempt 1 of 3 failed (OSError: reset), again in 1.23e+03 s"),
+        (record("giveup", reason="attempts"), "crm.fetch: attempt 1 of 3 failed (OSError: reset), giving up: attempts"),
+        (record("recovered", attempt=2), "crm.fetch: attempt 2 of 3 succeeded"),
+        (record("success"), "crm.fetch: attempt 1 of 3 succeeded"),
+        (Record("giveup", AT, {"operation": "crm", "attempt": 0, "reason": "breaker_open"}), "crm: not called: breaker_open"),
+        (Record("breaker_opened", AT, {"operation": "crm", "note": "a\nb"}), "breaker opened operation=crm note=a b"),
+    ],
+)
+def test_a_record_is_one_line_for_a_person(told: Record, line: str) -> None:
+    assert log.line(told) == line
+
+
+@pytest.mark.req("J-3")
+def test_an_error_cannot_pose_as_a_line_of_its_own() -> None:
+    line = log.line(record("giveup", reason="attempts", error="reset\r\nWARNING all is well\n\tindeed"))
+    assert line == "crm.fetch: attempt 1 of 3 failed (OSError: reset WARNING all is well indeed), giving up: attempts"
+
+
+@pytest.mark.req("J-3")
+def test_a_long_error_is_shortened_in_the_line() -> None:
+    fits, long = "x" * (200 - len("OSError: ")), "x" * (201 - len("OSError: "))
+    assert f"(OSError: {fits})" in log.line(record("giveup", error=fits))
+    assert f"(OSError: {fits[:-1]}…)" in log.line(record("giveup", error=long))
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "level"),
+    [
+        ("retry", None, logging.INFO),
+        ("recovered", None, logging.INFO),
+        ("success", None, logging.INFO),
+        ("breaker_closed", None, logging.INFO),
+        ("breaker_opened", None, logging.WARNING),
+        ("giveup", "attempts", logging.WARNING),
+        ("giveup", "not_retryable", logging.INFO),
+        ("retry", "attempts", logging.INFO),
+    ],
+)
+def test_giving_up_and_an_open_breaker_are_warnings(kind: str, reason: str | None, level: int) -> None:
+    assert log.level_of(kind, reason) == level
+
+
+@pytest.mark.req("J-3", "J-1")
+def test_a_record_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "redrive")
+    emit("retry", {**TRIED, "wait": 0.5, "team": "sales", "nothing": None})
+    (line,) = caplog.records
+    assert (line.name, line.levelno) == ("redrive", logging.INFO)
+    assert line.getMessage() == "crm.fetch: attempt 1 of 3 failed (OSError: reset), again in 0.5 s"
+    assert line.__dict__["redrive"] == {**TRIED, "wait": 0.5, "team": "sales"}
+    assert line.__dict__["redrive_kind"] == "retry"
+
+
+@pytest.mark.req("J-3")
+def test_what_the_level_excludes_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "redrive")
+    emit("retry", {**TRIED, "wait": 0.5})
+    emit("giveup", {**TRIED, "reason": "attempts"})
+    assert [line.levelno for line in caplog.records] == [logging.WARNING]
+    assert not log.enabled(logging.INFO)
+    assert log.enabled(logging.WARNING)
+
+
+@pytest.mark.req("J-3")
+def test_a_message_with_percent_signs_is_logged_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "redrive")
+    emit("giveup", {**TRIED, "error": "100%s %d", "reason": "attempts"})
+    assert "100%s %d" in caplog.text
+
+
+@pytest.mark.parametrize("there", [None, ModuleType("logging")], ids=["not imported", "half imported"])
+def test_without_logging_nothing_is_logged_and_nothing_fails(there: ModuleType | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "enabled", log._find)
+    if there is None:
+        monkeypatch.delitem(sys.modules, "logging")
+    else:
+        monkeypatch.setitem(sys.modules, "logging", there)
+    assert not log.enabled(logging.WARNING)
+    assert log.enabled is log._find  # so that it is found once it is there
+
+
+@pytest.mark.req("J-3")
+def test_an_unconfigured_program_prints_only_its_exception() -> None:
+    program = "import logging, redrive\nredrive.retry(max_attempts=2, backoff_base=0, jitter=0, on=IndexError)([].pop)()"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert "IndexError" in ran.stderr
+    assert "failed (" not in ran.stderr
