@@ -1,0 +1,69 @@
+"""The decision: what holds for every fault, wait and deadline."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive import Fault
+from redrive.core.decision import LONGEST, PATIENCE, decide
+from redrive.core.fault import KINDS
+
+FAULTS = st.builds(Fault, st.sampled_from(KINDS), st.none() | st.floats(-1e6, 1e300), st.booleans())
+COUNTS = st.integers(1, 100_000)
+WAITS = st.floats()  # whatever a backoff of the user's may give
+LEFT = st.floats(-1e9, 1e9) | st.just(math.inf)
+
+
+@pytest.mark.req("R-5", "R-6", "C-10")
+@given(FAULTS, COUNTS, COUNTS, st.booleans(), WAITS, LEFT)
+def test_another_attempt_is_allowed_sent_safely_in_time_and_not_before_the_server_asked(
+    fault: Fault, attempt: int, most: int, idempotent: bool, wait: float, left: float
+) -> None:
+    reason, waited = decide(fault, attempt, most, idempotent, wait, left)
+    if reason is None:
+        assert fault.retryable
+        assert idempotent or not fault.sent
+        assert attempt < most
+        assert 0 <= waited < left
+        assert waited <= LONGEST
+        assert fault.after is None or waited >= fault.after
+        assert waited >= min(wait, LONGEST) or math.isnan(wait)
+        assert fault.after is None or fault.after <= max(PATIENCE, wait)
+    else:
+        assert math.isnan(waited) or waited >= 0
+
+
+@pytest.mark.req("R-5", "R-6")
+@given(FAULTS, COUNTS, COUNTS, st.booleans(), WAITS, LEFT)
+def test_the_reason_is_the_first_that_holds(
+    fault: Fault, attempt: int, most: int, idempotent: bool, wait: float, left: float
+) -> None:
+    reason, _ = decide(fault, attempt, most, idempotent, wait, left)
+    sane = 0.0 if math.isnan(wait) else min(max(wait, 0.0), LONGEST)
+    asked = fault.after is not None and fault.after > sane
+    expected = (
+        "not_retryable"
+        if not fault.retryable
+        else "not_idempotent"
+        if fault.sent and not idempotent
+        else "attempts"
+        if attempt >= most
+        else "retry_after"
+        if asked and ((fault.after or 0) >= left or (fault.after or 0) > PATIENCE)
+        else "timeout"
+        if not asked and sane >= left
+        else None
+    )
+    assert reason == expected
+
+
+@given(FAULTS, COUNTS, COUNTS, st.booleans(), WAITS, LEFT, st.floats(0, 1e6))
+def test_more_time_never_stops_what_less_time_allows(
+    fault: Fault, attempt: int, most: int, idempotent: bool, wait: float, left: float, more: float
+) -> None:
+    if decide(fault, attempt, most, idempotent, wait, left)[0] is None:
+        assert decide(fault, attempt, most, idempotent, wait, left + more)[0] is None
