@@ -120,6 +120,12 @@ class LedgerError(RedriveError):
 class SchemaMismatch(LedgerError):
     """The database is older or newer than this code, or belongs to another program."""
 
+    def __init__(self, message: str, /, *, found: str | None = None, wanted: str | None = None) -> None:
+        """found: its revision, where it has one of ours. wanted: what this code is written for; None: it is not ours."""
+        super().__init__(message)
+        self.found = found
+        self.wanted = wanted
+
 
 class Again(Final):  # a handler's word, not an error of ours
     """Not done, not failed: come back. Costs an attempt unless `free`."""
