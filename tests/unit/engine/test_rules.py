@@ -1,0 +1,124 @@
+"""Rules: from what `on=` was given to what an error means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redrive import Fault, RetryPolicy, classify, errors, retry
+from redrive.core.fault import PERMANENT, TRANSIENT, UNKNOWN
+from redrive.engine.rules import REMEMBERED, judgement
+
+pytestmark = pytest.mark.req("C-1")
+ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
+
+
+def judged(on: Any, error: Exception) -> Fault:
+    return judgement(on).judge(error)
+
+
+def test_without_rules_it_is_the_standard_one() -> None:
+    assert judgement(None).judge is classify
+    assert judged(None, ConnectionResetError()).retryable
+    assert judged(None, KeyError()) is UNKNOWN
+
+
+def test_types() -> None:
+    assert judged(KeyError, KeyError()) is TRANSIENT
+    assert judged((KeyError, OSError), FileNotFoundError()).retryable
+    assert judged(KeyError, ValueError()) is UNKNOWN
+    assert judged(LookupError, KeyError()) is TRANSIENT
+
+
+def test_types_keep_what_is_known_of_the_error() -> None:
+    refused = judged(ConnectionError, ConnectionRefusedError())
+    assert (refused.retryable, refused.sent) == (True, False)
+    assert judged(TimeoutError, TimeoutError()).kind == "timeout"
+
+
+def test_functions_decide_or_pass_on() -> None:
+    own = Fault("throttled", after=5)
+    rules = (lambda error: own if "slow" in str(error) else None, lambda error: "no" not in str(error) or None, KeyError)
+    assert judged(rules, ValueError("slow")) is own
+    assert judged(rules, ValueError("x")) is TRANSIENT
+    assert judged(rules, KeyError("no")) is TRANSIENT
+    assert judged(rules, ValueError("no")) is UNKNOWN
+
+
+def test_false_is_final() -> None:
+    assert judged((lambda _: False, KeyError), KeyError()) is PERMANENT
+
+
+def test_true_keeps_what_the_server_said() -> None:
+    refused = judged(lambda _: True, ConnectionRefusedError())
+    assert (refused.retryable, refused.sent) == (True, False)
+    assert judged(lambda _: True, KeyError()) is TRANSIENT
+
+
+def test_a_permanent_error_is_retried_where_the_user_says_so() -> None:
+    known = judged(Exception, FileNotFoundError())
+    assert known.retryable
+
+
+def test_classify_may_stand_beside_types() -> None:
+    assert judged((KeyError, classify), ConnectionResetError()).retryable
+    assert judged((KeyError, classify), KeyError()).retryable
+    assert not judged((KeyError, classify), ValueError()).retryable
+
+
+@pytest.mark.parametrize("on", [KeyError, (KeyError, ValueError), (KeyError, lambda _: None), lambda _: None])
+def test_a_rejected_result_is_always_worth_another_attempt(on: Any) -> None:
+    assert judged(on, errors.Rejected()).retryable
+
+
+def test_a_rule_may_refuse_a_rejected_result() -> None:
+    assert not judged(lambda _: False, errors.Rejected()).retryable
+
+
+def test_kinds_of_errors_are_remembered_up_to_a_bound() -> None:
+    judge, known, *_ = judgement(Exception)
+    for number in range(REMEMBERED + 50):
+        kind: type[Exception] = type(f"Error{number}", (Exception,), {})
+        assert judge(kind()).retryable
+    assert 0 < len(known) <= REMEMBERED
+
+
+def test_a_foreign_layer_that_gave_up_is_remembered_by_nobody() -> None:
+    """Whether it is spent depends on the single error."""
+    calls = 0
+
+    class Busy(Exception):
+        pass
+
+    def work() -> None:
+        nonlocal calls
+        calls += 1
+        raise Busy
+
+    with pytest.raises(Busy):
+        retry(ZERO, on=lambda _: Fault("transient", spent="their client")).call(work)
+    assert calls == 1
+
+
+@pytest.mark.req("C-11")
+@pytest.mark.parametrize(
+    ("wrong", "kind", "says"),
+    [
+        ((), ValueError, r"on=\(\) would retry nothing"),
+        (5, TypeError, "exception types, functions of the error, or a tuple of both, not 5"),
+        ([KeyError], TypeError, "or a tuple of both"),
+        ("KeyError", TypeError, "or a tuple of both"),
+        ((KeyError, "ValueError"), TypeError, "'ValueError'"),
+        (int, TypeError, "int is no exception type"),
+        (KeyError("x"), TypeError, r"KeyError\('x'\)"),
+        (KeyboardInterrupt, TypeError, "KeyboardInterrupt is never retried"),
+        (BaseException, TypeError, "BaseException is never retried"),
+        ((KeyError, SystemExit), TypeError, "SystemExit is never retried"),
+        (BaseExceptionGroup, TypeError, "BaseExceptionGroup is never retried"),
+    ],
+    ids=str,
+)
+def test_wrong_rules_are_told_at_decoration(wrong: Any, kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        retry(on=wrong)
