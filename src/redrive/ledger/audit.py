@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import timezone
-from typing import Any
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, insert, select
 
@@ -27,10 +27,9 @@ def write(session: Session, /, *, actor: str, action: str, because: str, what: M
     if not session.sqlite:
         session.core.execute(select(func.pg_advisory_xact_lock(LOCK)))
     last = session.core.execute(select(audit.c.number, audit.c.hash).order_by(audit.c.number.desc()).limit(1)).first()
-    at = now_on(session).astimezone(timezone.utc).isoformat(timespec="microseconds")
     entry = Entry(
         number=1 if last is None else last.number + 1,
-        at=at,
+        at=stamp(now_on(session)) or "",
         actor=words(actor) or "",
         action=action,
         because=words(because) or "",
@@ -43,6 +42,11 @@ def write(session: Session, /, *, actor: str, action: str, because: str, what: M
     return entry
 
 
+def stamp(moment: datetime | None, /) -> str | None:
+    """A moment as it is hashed: text that sorts as the moments do."""
+    return None if moment is None else moment.astimezone(timezone.utc).isoformat(timespec="microseconds")
+
+
 def said(actor: object, because: object, /) -> None:
     """Refuse an act without a name or without a reason."""
     for name, value in (("actor", actor), ("because", because)):
@@ -52,26 +56,76 @@ def said(actor: object, because: object, /) -> None:
 
 def digest(entry: Entry, /) -> str:
     """The hash of an entry: of all that it says, and of the hash before it."""
-    said_here = [entry.number, entry.at, entry.actor, entry.action, entry.because, _text(entry.what), entry.previous]
+    return _digest(entry.number, entry.at, entry.actor, entry.action, entry.because, _text(entry.what), entry.previous)
+
+
+def _digest(*said_here: object) -> str:
     return hashlib.sha256(json.dumps(said_here, ensure_ascii=True).encode()).hexdigest()
 
 
-def entries(connection: Connection, /, *, after: int = 0, limit: int = 100) -> list[Entry]:
-    """Entries in their order."""
-    found = connection.execute(select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(limit))
-    return [Entry(**row | {"what": json.loads(row["what"])}) for row in map(dict, found.mappings())]
+def entries(
+    connection: Connection, /, *, after: int = 0, limit: int = 100, actor: str | None = None, action: str | None = None,
+    since: str | None = None, newest: bool = False,
+) -> list[Entry]:  # fmt: skip
+    """Entries in their order, or the newest first. action: a whole one (`dead.replay`), or a noun (`dead`)."""
+    query = select(audit).where(audit.c.number > after).order_by(audit.c.number.desc() if newest else audit.c.number).limit(limit)
+    if actor is not None:
+        query = query.where(audit.c.actor == actor)
+    if action is not None:
+        query = query.where((audit.c.action == action) | audit.c.action.startswith(f"{action}.", autoescape=True))
+    if since is not None:
+        query = query.where(audit.c.at >= since)
+    return [Entry(**row | {"what": _read(row["what"])}) for row in map(dict, connection.execute(query).mappings())]
+
+
+class Verified(NamedTuple):
+    """What a look at the whole chain found."""
+
+    entries: int
+    """How many there are; those up to the first broken link, where there is one."""
+    head: str
+    """The hash of the last one. Kept elsewhere, it shows later that none was cut off at the end."""
+    broken: int | None = None
+    """The number of the first entry that is not as it was written; None: the chain holds."""
+    problem: str | None = None
+
+
+def verified(connection: Connection, anchor: tuple[int, str] | None = None, /) -> Verified:
+    """Follow the chain from its beginning. anchor: the number and hash of an entry, as they were noted before."""
+    number, head, last = 0, FIRST, -(2**62)
+    while page := connection.execute(select(audit).where(audit.c.number > last).order_by(audit.c.number).limit(1000)).all():
+        for row in page:
+            wrong = _wrong(row, number + 1, head)
+            if wrong is not None:
+                return Verified(number, head, number + 1, wrong)
+            number, head = row.number, row.hash
+            if anchor is not None and number == anchor[0] and head != anchor[1]:
+                return Verified(number, head, number, "it is not the entry that was noted: the chain was written anew")
+        last = number
+    if anchor is not None and number < anchor[0]:
+        return Verified(number, head, number + 1, f"it was removed: entry {anchor[0]} was noted, and is not there")
+    return Verified(number, head)
+
+
+def _wrong(row: Any, number: int, previous: str) -> str | None:
+    if row.number != number:
+        return "it was removed" if row.number > number else "it was put in before the first"
+    if row.hash != _digest(row.number, row.at, row.actor, row.action, row.because, row.what, row.previous):
+        return "it was changed"
+    return None if row.previous == previous else "it does not follow from the one before, which was changed or replaced"
 
 
 def broken(connection: Connection, /) -> int | None:
     """The number of the first entry that was changed, removed or put in; None: the chain holds."""
-    number, previous = 0, FIRST
-    while page := entries(connection, after=number, limit=1000):
-        for entry in page:
-            number += 1
-            if entry.number != number or entry.previous != previous or digest(entry) != entry.hash:
-                return number
-            previous = entry.hash
-    return None
+    return verified(connection).broken
+
+
+def _read(what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(what)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"unreadable": what}  # somebody changed it by hand; `verified` says so
 
 
 def _text(what: Mapping[str, Any]) -> str:

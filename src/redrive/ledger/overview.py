@@ -1,0 +1,99 @@
+"""Overview: how the whole ledger stands, for those who look after it. Each reads one moment, see `Ledger.reading`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select
+
+from .state import DEAD, LEASED, READY, Shown, shown
+from .statement import number
+from .tables import dead, job, key
+
+
+class Standing(NamedTuple):
+    """The live jobs of one kind: how many there are by the names that people know, and how long the oldest has waited."""
+
+    shown: Counter[Shown]
+    due: int
+    """Waiting, and due by now."""
+    oldest_due: datetime | None
+    next_due: datetime | None
+    """When the next one falls due that is not due yet."""
+
+
+class Some(NamedTuple):
+    """How many there are, and since when."""
+
+    many: int = 0
+    since: datetime | None = None
+
+
+def standing(connection: Connection, now: datetime, /) -> dict[str, Standing]:
+    """Live jobs, by kind; ended ones are in the counts. Reads every live row."""
+    tried, started, replay = _flag(job.c.attempts > 0), _flag(job.c.started_at.is_not(None)), _flag(job.c.dead_id.is_not(None))
+    due = and_(job.c.state == number(READY), job.c.due_at <= now)
+    waits = and_(job.c.state == number(READY), job.c.due_at > now)
+    alike = (job.c.kind, job.c.state, tried, started, replay)
+    rows = connection.execute(
+        select(
+            *alike,
+            func.count().label("jobs"),
+            func.sum(_flag(due)).label("due"),
+            func.min(case((due, job.c.due_at))).label("oldest"),
+            func.min(case((waits, job.c.due_at))).label("soonest"),
+        )
+        .where(job.c.state.in_((number(READY), number(LEASED))))
+        .group_by(*alike)
+    )
+    found: dict[str, Standing] = {}
+    for kind, state, was_tried, has_started, is_replay, jobs, are_due, oldest, soonest in rows:
+        before = found.get(kind) or Standing(Counter(), 0, None, None)
+        before.shown[shown(state, attempts=was_tried, started=bool(has_started), replay=bool(is_replay))] += jobs
+        found[kind] = Standing(
+            before.shown,
+            before.due + int(are_due),
+            _earlier(before.oldest_due, oldest),
+            _earlier(before.next_due, soonest),
+        )
+    letters = select(dead.c.kind, dead.c.blocked, func.count()).where(dead.c.status == "pending", dead.c.job_id.is_not(None))
+    for kind, blocked, count in connection.execute(letters.group_by(dead.c.kind, dead.c.blocked)):
+        found.setdefault(kind, Standing(Counter(), 0, None, None)).shown[shown(DEAD, blocked=blocked)] += count
+    return found
+
+
+def expired(connection: Connection, before: datetime, /) -> Some:
+    """Leases that ran out before then, and that nobody has taken back."""
+    query = select(func.count(), func.min(job.c.lease_until)).where(job.c.state == number(LEASED), job.c.lease_until < before)
+    return Some(*connection.execute(query).one())
+
+
+def overdue(connection: Connection, before: datetime, /) -> dict[str, Some]:
+    """Jobs that were due before then, and that nobody has taken up; by kind."""
+    query = select(job.c.kind, func.count(), func.min(job.c.due_at)).where(job.c.state == number(READY), job.c.due_at < before)
+    rows = connection.execute(query.group_by(job.c.kind).order_by(job.c.kind))
+    return {kind: Some(many, since) for kind, many, since in rows}
+
+
+def wedged(connection: Connection, before: datetime, /) -> tuple[Some, list[str]]:
+    """Idempotency keys in processing whose holder's lease ran out before then; and the first few of them."""
+    held = and_(key.c.status == "processing", key.c.lease_until < before)
+    found = Some(*connection.execute(select(func.count(), func.min(key.c.lease_until)).where(held)).one())
+    first = connection.execute(select(key.c.key).where(held).order_by(key.c.lease_until).limit(3)).scalars().all()
+    return found, list(first)
+
+
+def died(connection: Connection, since: datetime, until: datetime, /) -> dict[str, int]:
+    """Dead letters that came between two moments; by kind."""
+    query = select(dead.c.kind, func.count()).where(dead.c.created_at >= since, dead.c.created_at < until)
+    return {row[0]: row[1] for row in connection.execute(query.group_by(dead.c.kind).order_by(dead.c.kind))}
+
+
+def _flag(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return case((condition, number(1)), else_=number(0))
+
+
+def _earlier(one: Any, other: Any) -> Any:
+    return other if one is None or (other is not None and other < one) else one
