@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help install demo test test-quick check format requirements docs bench bench-call constraints clean
+.PHONY: help install demo test test-quick check format requirements docs bench bench-call crash-matrix constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ requirements: install ## Run the tests that show requirements, and print a line 
 
 docs: install ## Build the documentation into site/, strictly
 	@$(RUN) scripts/suites.py docs
+
+crash-matrix: install ## Die at every crash point, on both databases, in every way; print what was lost or doubled
+	@$(RUN) -m tests.acceptance.crash.matrix
 
 bench: bench-call ## Run every benchmark
 

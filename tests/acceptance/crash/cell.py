@@ -1,0 +1,47 @@
+"""One cell of the matrix: die at a point, come back until all is quiet, and ask the oracle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from .oracle import Verdict, an_hour_passes, judge, prepare
+from .zygote import Zygote
+
+Way = Literal["exit", "kill"]
+Pass = Literal["first", "second", "twice"]
+"""The first time that the point is reached, the second time, or the first time in two processes one after the other."""
+WAYS: tuple[Way, ...] = ("exit", "kill")
+PASSES: tuple[Pass, ...] = ("first", "second", "twice")
+STATUS = {"exit": 137, "kill": -9}
+NOWHERE = {"fold.before_commit": "sqlite", "fold.after_commit": "sqlite"}
+"""Points that a database does not have: counts on SQLite are changed in place, there is nothing to fold."""
+STORY = "tests.acceptance.crash.story"
+MOST_STARTS = 5
+
+
+class Outcome(NamedTuple):
+    """What became of a cell."""
+
+    crashes: int
+    verdict: Verdict
+
+
+def play(zygote: Zygote, url: str, folder: Path, point: str, way: Way, which: Pass) -> Outcome:
+    """Run the story, with its deaths, to the end. AssertionError where it does not come to one."""
+    prepare(url)
+    diary, output = folder / "diary", folder / "output"
+    crashes = 0
+    for _ in range(2 if which == "twice" else 1):
+        crash_at = f"{point}:{2 if which == 'second' else 1}:{way}"
+        status = zygote.wait(zygote.fork(STORY, [url, str(diary)], output=output, crash_at=crash_at))
+        if status != STATUS[way]:
+            break
+        crashes += 1
+        an_hour_passes(url)
+    for _ in range(MOST_STARTS):
+        status = zygote.wait(zygote.fork(STORY, [url, str(diary)], output=output))
+        if status == 0:
+            return Outcome(crashes, judge(url, diary, crashes))
+        an_hour_passes(url)
+    raise AssertionError(f"the story does not come to its end: {output.read_text()}")

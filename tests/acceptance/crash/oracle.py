@@ -1,0 +1,122 @@
+"""The oracle: what must be true once everything is quiet again, read from the rows themselves."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from redrive.ledger import open_ledger
+
+from .diary import read
+from .story import EFFECTS, KEYS, TABLES
+
+READY, LEASED, DONE, DEAD, DROPPED, PRUNED = range(6)
+
+
+class Verdict(NamedTuple):
+    """What one run came to."""
+
+    lost: list[str]
+    doubled: list[str]
+    wrong: list[str]
+    """Anything else that does not hold."""
+
+    @property
+    def ok(self) -> bool:
+        return not (self.lost or self.doubled or self.wrong)
+
+
+@contextmanager
+def connection(url: str) -> Iterator[Any]:
+    """The driver's own, in autocommit: nothing of ours is between the test and the rows."""
+    if url.startswith("sqlite"):
+        opened: Any = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
+    else:
+        opened = psycopg.connect(url, autocommit=True)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def rows(url: str, query: str) -> Sequence[tuple[Any, ...]]:
+    """What a query finds."""
+    with connection(url) as opened:
+        found: list[tuple[Any, ...]] = opened.execute(query).fetchall()
+        return found
+
+
+def prepare(url: str) -> None:
+    """An empty database, with tables of our own in it, as a user has them beside the ledger's."""
+    with connection(url) as opened:
+        if not url.startswith("sqlite"):
+            opened.execute("DROP SCHEMA public CASCADE")  # a new database takes ten times as long
+            opened.execute("CREATE SCHEMA public")
+        for table in TABLES:
+            opened.execute(table)
+
+
+def an_hour_passes(url: str) -> None:
+    """And two, so that every lease has run out, and nobody who held one was seen since."""
+    back = "7200000000" if url.startswith("sqlite") else "interval '2 hours'"
+    with connection(url) as opened:
+        try:
+            opened.execute(f"UPDATE redrive_job SET lease_until = lease_until - {back} WHERE state = 1")
+            opened.execute(f"UPDATE redrive_worker SET seen_at = seen_at - {back}")
+        except (sqlite3.OperationalError, psycopg.errors.UndefinedTable):
+            pass  # it died before there was a ledger
+
+
+def judge(url: str, diary: Path, crashes: int) -> Verdict:
+    """Every key in exactly one place, every effect as often as it may have happened."""
+    lost: list[str] = []
+    doubled: list[str] = []
+    wrong: list[str] = []
+    happened = Counter((words[1], words[2]) for words in read(diary) if words[0] == "effect")
+    paid = Counter(rows(url, "SELECT kind, key FROM effect"))
+    current: dict[tuple[str, str], list[int]] = {}
+    ended: Counter[tuple[str, str]] = Counter()
+    for kind, key, state, is_current in rows(url, "SELECT kind, key, state, current FROM redrive_job"):
+        if is_current:
+            current.setdefault((kind, key), []).append(state)
+        ended[kind, key] += state in (DONE, PRUNED)
+    letters = Counter(rows(url, "SELECT kind, key, status FROM redrive_dead"))
+    wishes = {key for (key,) in rows(url, "SELECT key FROM wish")}
+    for kind, usual in EFFECTS.items():
+        for key in KEYS:
+            name, work = f"{kind}/{key}", (kind, key)
+            places = current.get(work, [])
+            final = DROPPED if kind == "hopeless" else PRUNED
+            # A brief one is forgotten by now; that it was counted is checked below.
+            if places != ([] if kind == "brief" else [final]):
+                (doubled if len(places) > 1 else lost).append(f"{name} is in {places}")
+            if ended[work] > 1:
+                doubled.append(f"{name} ended {ended[work]} times")
+            if not happened[work]:
+                lost.append(f"{name} never ran")
+            if happened[work] > usual + crashes:
+                doubled.append(f"{name} ran {happened[work]} times")
+            if kind == "paid" and paid[work] != 1:
+                (doubled if paid[work] else lost).append(f"{name} was paid {paid[work]} times")
+            if kind == "wished" and key not in wishes:
+                lost.append(f"{name} was not wished for")
+            status = {"doomed": "replayed", "waiting": "replayed", "hopeless": "discarded"}.get(kind)
+            if status and letters[kind, key, status] != 1:
+                wrong.append(f"{name} has the dead letters {[found for found in letters if found[:2] == work]}")
+    wrong += [f"{words} in the diary" for words in read(diary) if words[0] in ("late", "lost")]
+    with open_ledger(url) as ledger:
+        wrong += ledger.imbalance()
+        tallies = ledger.counts()
+        for kind in EFFECTS:
+            replays = len(KEYS) if kind in ("doomed", "waiting") else 0
+            if kind not in tallies or tallies[kind].submitted != len(KEYS) + replays:
+                wrong.append(f"{kind}: {tallies.get(kind)}")
+        if ledger.audit_broken() is not None:
+            wrong.append("the audit's chain is broken")
+    return Verdict(lost, doubled, wrong)

@@ -1,0 +1,58 @@
+"""The oracle sees what it is there to see, and so does the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .cell import STORY
+from .diary import Diary
+from .matrix import Row, lines
+from .oracle import connection, judge, prepare
+from .zygote import Zygote
+
+
+@pytest.fixture
+def played(zygote: Zygote, tmp_path: Path) -> str:
+    """A ledger on which the story came to its end, with nobody dying."""
+    prepare(url := f"sqlite:///{tmp_path}/ledger.db")
+    output = tmp_path / "output"
+    assert zygote.wait(zygote.fork(STORY, [url, str(tmp_path / "diary")], output=output)) == 0, output.read_text()
+    return url
+
+
+def test_a_run_without_a_crash_is_well(played: str, tmp_path: Path) -> None:
+    assert judge(played, tmp_path / "diary", 0) == ([], [], [])
+
+
+def test_a_job_that_is_gone_is_lost(played: str, tmp_path: Path) -> None:
+    with connection(played) as opened:
+        opened.execute("DELETE FROM redrive_job WHERE kind = 'own' AND key = 'first'")
+    verdict = judge(played, tmp_path / "diary", 0)
+    assert verdict.lost == ["own/first is in []"]
+    assert not verdict.ok
+
+
+def test_an_effect_twice_is_doubled(played: str, tmp_path: Path) -> None:
+    with connection(played) as opened:
+        opened.execute("INSERT INTO effect VALUES ('paid', 'second')")
+    diary = Diary(tmp_path / "diary")
+    diary.note("effect", "plain", "first")
+    diary.close()
+    assert judge(played, tmp_path / "diary", 0).doubled == ["plain/first ran 2 times", "paid/second was paid 2 times"]
+    assert judge(played, tmp_path / "diary", 1).doubled == ["paid/second was paid 2 times"]  # a crash explains the first
+
+
+def test_counts_that_do_not_balance_are_wrong(played: str, tmp_path: Path) -> None:
+    with connection(played) as opened:
+        opened.execute("UPDATE redrive_tally SET done = done + 1 WHERE kind = 'plain'")
+    assert len(judge(played, tmp_path / "diary", 0).wrong) == 2
+
+
+def test_the_table_says_what_is_wrong() -> None:
+    good = Row("turn.after_commit", "sqlite", ["ok"] * 6, 0, 0, [])
+    bad = Row("turn.after_commit", "postgresql", ["ok"] * 5 + ["WRONG"], 1, 0, ["it is lost"])
+    _, first, second = lines(iter([good, bad]))
+    assert first.split()[-3:] == ["0", "0", "ok"]
+    assert second.split()[-4:] == ["WRONG", "1", "0", "WRONG"]
