@@ -91,6 +91,8 @@ class Run:
                 return ("breaker_open" if isinstance(error, BreakerOpen) else "stopped"), math.nan, fault
             wait = float(settings.backoff(self.attempt, drawn()))
             reason, wait = decide(fault, self.attempt, settings.max_attempts, settings.idempotent, wait, self.end - now)
+            if reason in ("not_retryable", "not_idempotent") and GIVEUPS.count != seen and spent_inside(error, seen, settings):
+                return "nested", math.nan, fault  # nested="allow", but it does not want it: what was spent inside stays spent
         except Exception as problem:  # a rule or a backoff of the user's raised: its bug must not hide this error
             add_note(error, f"redrive: not tried again: deciding about it raised {type(problem).__name__}: {_said(problem)}")
             return "not_retryable", math.nan, fault

@@ -158,8 +158,6 @@ def meet(layer: Layer, error: Error, spent: Spent) -> tuple[bool, Spent]:
         return False, spent
     if wants:
         return True, Spent.MARKED
-    if spent is Spent.MARKED and not layer.retries(error):
-        return False, Spent.NOTHING  # nested="allow": its own "not worth trying again" replaces the mark
     return False, spent
 
 

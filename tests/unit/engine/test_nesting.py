@@ -441,3 +441,29 @@ def test_threads_at_once_count_their_own_attempts() -> None:
     for thread in threads:
         thread.join()
     assert counts == [3] * 600
+
+
+def test_what_was_spent_stays_spent_behind_a_layer_that_allows_more_but_wants_none() -> None:
+    policy = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
+    calls = 0
+
+    @retry(policy)
+    def bottom() -> None:
+        nonlocal calls
+        calls += 1
+        raise ConnectionResetError
+
+    @retry(policy, nested="allow", on=ValueError)
+    def middle() -> None:
+        bottom()
+
+    @retry(policy)
+    def top() -> None:
+        middle()
+
+    with pytest.raises(ConnectionResetError) as caught:
+        top()
+    assert calls == 3
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert ended.reason == "attempts"
