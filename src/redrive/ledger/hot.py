@@ -27,7 +27,7 @@ class Demand(NamedTuple):
 
 
 class Hot(Protocol):
-    """The verbs on one kind of database. Stateless: anything may share one."""
+    """The verbs on one kind of database. Threads and forked children may share one."""
 
     def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
         """Jobs of different keys, sorted, in a transaction of ours."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from ..core.seconds import Seconds, positive, seconds
 from ..errors import LeaseLost
-from . import audit, counts, find, letters, limits, prune, reap, schema, workers
+from . import audit, counts, find, letters, limits, prune, reap, recount, schema, workers
 from .address import Address, parse
 from .caller import Driven, Transaction, runner, same_database
 from .crashpoint import crash_point
@@ -336,6 +336,11 @@ class Ledger:
         """Sum up what changes left behind (on Postgres); how many rows. Any worker does this now and then."""
         with self._write.use() as session:
             return counts.fold(session)
+
+    def recount(self, *, actor: str, because: str) -> dict[str, dict[str, int]]:
+        """Set the counts right by the rows, where somebody changed rows by hand; what was added. Reads every row."""
+        with self._write.use() as session:
+            return recount.recount(session, actor=actor, because=because)
 
     def migrate(self) -> None:
         """Bring the tables up to this code."""

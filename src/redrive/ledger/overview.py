@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
 from .state import DEAD, LEASED, READY, Shown, shown
 from .statement import number
-from .tables import dead, job, key
+from .tables import dead, job, key, kind
 
 
 class Standing(NamedTuple):
@@ -49,18 +49,18 @@ def standing(connection: Connection, now: datetime, /) -> dict[str, Standing]:
         .group_by(*alike)
     )
     found: dict[str, Standing] = {}
-    for kind, state, was_tried, has_started, is_replay, jobs, are_due, oldest, soonest in rows:
-        before = found.get(kind) or Standing(Counter(), 0, None, None)
+    for name, state, was_tried, has_started, is_replay, jobs, are_due, oldest, soonest in rows:
+        before = found.get(name) or Standing(Counter(), 0, None, None)
         before.shown[shown(state, attempts=was_tried, started=bool(has_started), replay=bool(is_replay))] += jobs
-        found[kind] = Standing(
+        found[name] = Standing(
             before.shown,
             before.due + int(are_due),
             _earlier(before.oldest_due, oldest),
             _earlier(before.next_due, soonest),
         )
     letters = select(dead.c.kind, dead.c.blocked, func.count()).where(dead.c.status == "pending", dead.c.job_id.is_not(None))
-    for kind, blocked, count in connection.execute(letters.group_by(dead.c.kind, dead.c.blocked)):
-        found.setdefault(kind, Standing(Counter(), 0, None, None)).shown[shown(DEAD, blocked=blocked)] += count
+    for name, blocked, count in connection.execute(letters.group_by(dead.c.kind, dead.c.blocked)):
+        found.setdefault(name, Standing(Counter(), 0, None, None)).shown[shown(DEAD, blocked=blocked)] += count
     return found
 
 
@@ -74,7 +74,7 @@ def overdue(connection: Connection, before: datetime, /) -> dict[str, Some]:
     """Jobs that were due before then, and that nobody has taken up; by kind."""
     query = select(job.c.kind, func.count(), func.min(job.c.due_at)).where(job.c.state == number(READY), job.c.due_at < before)
     rows = connection.execute(query.group_by(job.c.kind).order_by(job.c.kind))
-    return {kind: Some(many, since) for kind, many, since in rows}
+    return {name: Some(many, since) for name, many, since in rows}
 
 
 def wedged(connection: Connection, before: datetime, /) -> tuple[Some, list[str]]:
@@ -89,6 +89,12 @@ def died(connection: Connection, since: datetime, until: datetime, /) -> dict[st
     """Dead letters that came between two moments; by kind."""
     query = select(dead.c.kind, func.count()).where(dead.c.created_at >= since, dead.c.created_at < until)
     return {row[0]: row[1] for row in connection.execute(query.group_by(dead.c.kind).order_by(dead.c.kind))}
+
+
+def parked(connection: Connection, now: datetime, /) -> dict[str, str]:
+    """Kinds that are not handed out for now, and why."""
+    query = select(kind.c.kind, kind.c.reason).where(kind.c.parked_until > now).order_by(kind.c.kind)
+    return {row[0]: row[1] or "" for row in connection.execute(query)}
 
 
 def _flag(condition: ColumnElement[bool]) -> ColumnElement[int]:

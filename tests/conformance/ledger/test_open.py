@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import hashlib
-import importlib.util
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -45,7 +42,7 @@ def test_an_address_is_text() -> None:
 
 @pytest.mark.req("L-1")
 def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="there is no ledger at .* redrive ledger migrate"):
+    with pytest.raises(LedgerError, match="there is no ledger at .*redrive ledger migrate"):
         open_ledger(f"sqlite:///{tmp_path / 'a.db'}")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(LedgerError, match="cannot be opened"):
@@ -145,20 +142,14 @@ def test_a_password_is_never_shown(postgres_ledger: str) -> None:
 
 @pytest.mark.req("L-1")
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real_spec, real_import = importlib.util.find_spec, builtins.__import__
-    with monkeypatch.context() as patch:
-        patch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "alembic" else real_spec(name, *rest))
-        with pytest.raises(LedgerError, match=r'pip install "redrive\[ledger\]"'):
-            open_ledger("sqlite://")
-
-    def without_psycopg(name: str, *rest: Any, **options: Any) -> Any:
-        if name == "psycopg":
-            raise ModuleNotFoundError(name)
-        return real_import(name, *rest, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without_psycopg)
-    with pytest.raises(LedgerError, match=r'pip install "redrive\[postgres\]"'):
-        open_ledger("postgresql://localhost/x")
+    for missing, url in (("alembic", "sqlite://"), ("psycopg", "postgresql://localhost/x")):
+        extra = {"alembic": "ledger", "psycopg": "postgres"}[missing]
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, missing, None)
+            for module in ("redrive.ledger.postgres.connect", "importlib.util"):
+                patch.setattr(f"{module}.find_spec", lambda name: None if sys.modules.get(name, 1) is None else name)
+            with pytest.raises(LedgerError, match=rf'pip install "redrive\[{extra}\]"'):
+                open_ledger(url)
 
 
 def test_a_closed_ledger_says_so() -> None:

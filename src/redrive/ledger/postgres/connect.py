@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from sqlalchemy import Engine, NullPool, create_engine
@@ -16,10 +17,8 @@ SETTINGS = "SET enable_seqscan = off; SET TimeZone = 'UTC'; SET application_name
 
 def connect(target: str, /) -> Any:
     """A connection in autocommit."""
-    try:
-        import psycopg  # noqa: PLC0415  # an extra of its own
-    except ModuleNotFoundError as missing:
-        raise LedgerError('a ledger on Postgres needs psycopg: pip install "redrive[postgres]"') from missing
+    import psycopg  # noqa: PLC0415  # an extra of its own
+
     try:
         connection = psycopg.connect(target, autocommit=True, connect_timeout=CONNECT_SECONDS)
     except psycopg.OperationalError as error:
@@ -39,6 +38,8 @@ def connect(target: str, /) -> Any:
 
 def engine(target: str, /) -> Engine:
     """SQLAlchemy around such connections; it opens none by itself."""
+    if find_spec("psycopg") is None:
+        raise LedgerError('a ledger on Postgres needs psycopg: pip install "redrive[postgres]"')
     return create_engine(
         "postgresql+psycopg://", creator=lambda: connect(target), poolclass=NullPool, isolation_level="AUTOCOMMIT"
     )

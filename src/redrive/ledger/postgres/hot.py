@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ..crashpoint import crash_point
@@ -10,10 +11,14 @@ from ..record import Lease, NewJob, Settlement, Submitted, Turn
 from ..session import Session
 from ..statement import Many
 from . import settle, submit, turn
+from .marks import EVERYTHING, Marks
 
 
 class OnPostgres:
-    """Stateless: anything may share it."""
+    """Threads and forked children may share it."""
+
+    def __init__(self) -> None:
+        self._marks = Marks()
 
     def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
         """Jobs of different keys, sorted, in a transaction of ours."""
@@ -33,11 +38,27 @@ class OnPostgres:
         if not short:
             late = self.settle(session, settlements)
         crash_point("turn.before_commit")
-        leases, settled = turn.turn(session.raw, settlements if short else (), demand)
+        leases, settled = self._claim(session, settlements if short else (), demand)
         crash_point("turn.after_commit")
         if short and len(settled) != len(settlements):
             late = settle.counted_late(session.raw, [one for one in settlements if one.job_id not in settled])
         return Turn(leases, late)
+
+    def _claim(self, session: Session, done: Sequence[Settlement], demand: Demand) -> tuple[list[Lease], set[int]]:
+        everything = [EVERYTHING] * len(demand.kinds)
+        if demand.alone:
+            return turn.turn(session.raw, done, demand, everything)
+        since = self._marks.since(demand.kinds)
+        leases, settled = turn.turn(session.raw, done, demand, since)
+        self._marks.seen(demand.kinds, leases, since)
+        left = demand.total - len(leases)
+        if left > 0 and since != everything:
+            taken = Counter(lease.kind for lease in leases)
+            kinds = {kind: most - taken[kind] for kind, most in demand.kinds.items() if most > taken[kind]}
+            if kinds:
+                rest = demand._replace(kinds=kinds, total=left)
+                leases += turn.turn(session.raw, (), rest, [EVERYTHING] * len(kinds))[0]
+        return leases, settled
 
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
         """Settle; those that came too late."""

@@ -29,6 +29,7 @@ from ..state import DEAD, DONE, FAILED, LEASED, READY
 from ..statement import Runner, number, postgres, rows
 from ..statement import words as word
 from ..tables import attempt, dead, job, tally_delta
+from .literal import blobs, moments, plain, texts
 from .submit import SECOND
 from .tally import add
 from .turn import HELD
@@ -133,17 +134,17 @@ def counted_late(run: Runner, late: list[Settlement], /) -> list[Settlement]:
     return late
 
 
-def _arrays(settlements: Sequence[Settlement]) -> dict[str, list[object]]:
+def _arrays(settlements: Sequence[Settlement]) -> dict[str, str]:
     return {
-        "one_id": [one.job_id for one in settlements],
-        "one_fence": [one.fence for one in settlements],
-        "one_state": [{"done": DONE, "again": READY}.get(one.outcome, DEAD) for one in settlements],
-        "one_after": [float(one.after) for one in settlements],
-        "one_charged": [one.charged for one in settlements],
-        "one_result": [one.result for one in settlements],
-        "one_reason": [words(one.reason) for one in settlements],
-        "one_error": [words(one.error) for one in settlements],
-        "one_signature": [words(one.signature) for one in settlements],
-        "one_blocked": [one.outcome == "blocked" for one in settlements],
-        "one_until": [one.until for one in settlements],
+        "one_id": plain(one.job_id for one in settlements),
+        "one_fence": plain(one.fence for one in settlements),
+        "one_state": plain({"done": DONE, "again": READY}.get(one.outcome, DEAD) for one in settlements),
+        "one_after": plain(one.after for one in settlements),
+        "one_charged": plain(one.charged for one in settlements),
+        "one_result": blobs(one.result for one in settlements),
+        "one_reason": texts(words(one.reason) for one in settlements),
+        "one_error": texts(words(one.error) for one in settlements),
+        "one_signature": texts(words(one.signature) for one in settlements),
+        "one_blocked": plain(one.outcome == "blocked" for one in settlements),
+        "one_until": moments(one.until for one in settlements),
     }

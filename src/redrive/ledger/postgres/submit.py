@@ -3,46 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import DateTime, Float, Integer, Interval, LargeBinary, SmallInteger, Text, func, insert, literal_column, select
 from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.types import TypeEngine
 
 from ..limits import mapping
 from ..record import NewJob, Submitted
 from ..state import STATES
 from ..statement import Runner, postgres, rows, words
 from ..tables import CHANNEL, CURRENT, job, tally_delta
+from .literal import blobs, moments, plain, texts
 
 SECOND = literal_column("interval '1 second'", Interval())
 
-_new = rows(
-    "new", kind=Text(), key=Text(), payload=LargeBinary(), priority=SmallInteger(), delay=Float(53),
-    due=DateTime(timezone=True), max_attempts=Integer(), keep=Float(53), deadline=DateTime(timezone=True), ids=Text(),
-    headers=Text(), request_hash=LargeBinary(), version=SmallInteger(),
-)  # fmt: skip
-_SAME = ("kind", "key", "payload", "priority", "max_attempts", "keep", "deadline", "ids", "headers", "request_hash", "version")
-_created = (
-    upsert(job)
-    .from_select(
-        [*_SAME, "created_at", "due_at"],
-        select(*(_new.c[name] for name in _SAME), func.now(), func.coalesce(_new.c.due, func.now() + _new.c.delay * SECOND)),
+_PLAIN = {"kind": Text(), "key": Text(), "payload": LargeBinary()}
+_FULL = _PLAIN | {
+    "priority": SmallInteger(), "max_attempts": Integer(), "keep": Float(53), "deadline": DateTime(timezone=True), "ids": Text(),
+    "headers": Text(), "request_hash": LargeBinary(), "version": SmallInteger(),
+}  # fmt: skip
+
+
+def _submit(columns: dict[str, TypeEngine[Any]], *, later: bool) -> str:
+    new = rows("new", **columns, **({"delay": Float(53), "due": DateTime(timezone=True)} if later else {}))
+    due = func.coalesce(new.c.due, func.now() + new.c.delay * SECOND) if later else func.now()
+    created = (
+        upsert(job)
+        .from_select([*columns, "created_at", "due_at"], select(*(new.c[name] for name in columns), func.now(), due))
+        .on_conflict_do_nothing(index_elements=[job.c.kind, job.c.key], index_where=CURRENT)
+        .returning(job.c.id, job.c.kind, job.c.key)
+        .cte("created")
     )
-    .on_conflict_do_nothing(index_elements=[job.c.kind, job.c.key], index_where=CURRENT)
-    .returning(job.c.id, job.c.kind, job.c.key)
-    .cte("created")
-)
-_counted = (
-    insert(tally_delta)
-    .from_select(
-        ["kind", "submitted", "ready"],
-        select(_created.c.kind, func.count(), func.count()).group_by(_created.c.kind),
+    counted = (
+        insert(tally_delta)
+        .from_select(
+            ["kind", "submitted", "ready"], select(created.c.kind, func.count(), func.count()).group_by(created.c.kind)
+        )
+        .cte("counted")
     )
-    .cte("counted")
-)
-SUBMIT = postgres(
     # Equal notifications of one transaction are one.
-    select(_created.c.id, _created.c.kind, _created.c.key, func.pg_notify(words(CHANNEL), _created.c.kind)).add_cte(_counted)
-).text
+    told = func.pg_notify(words(CHANNEL), created.c.kind)
+    return postgres(select(created.c.id, created.c.kind, created.c.key, told).add_cte(counted)).text
+
+
+SUBMIT = _submit(_FULL, later=True)
+SUBMIT_PLAIN = _submit(_PLAIN, later=False)
+"""For jobs with nothing but a kind, a key and a payload, which most are: ten arrays less."""
 
 _asked = rows("asked", kind=Text(), key=Text())
 KNOWN = postgres(
@@ -51,6 +58,7 @@ KNOWN = postgres(
     .where(CURRENT)
 ).text
 ROUNDS = 5
+_DEFAULTS = NewJob("", "")[3:]
 
 
 def submit(run: Runner, jobs: Sequence[NewJob], /) -> list[Submitted]:
@@ -59,12 +67,12 @@ def submit(run: Runner, jobs: Sequence[NewJob], /) -> list[Submitted]:
     missing = jobs
     for _round in range(ROUNDS):
         hashes = {(new.kind, new.key): new.request_hash for new in missing}
-        for id_, kind, key, _ in run.execute(SUBMIT, _arrays(missing)).fetchall():
+        for id_, kind, key, _ in run.execute(*_statement(missing)).fetchall():
             found[kind, key] = Submitted(id_, kind, key, "ready", True, hashes[kind, key])
         missing = [new for new in missing if (new.kind, new.key) not in found]
         if not missing:
             break
-        known = {"asked_kind": [new.kind for new in missing], "asked_key": [new.key for new in missing]}
+        known = {"asked_kind": texts(new.kind for new in missing), "asked_key": texts(new.key for new in missing)}
         for id_, kind, key, state, request_hash in run.execute(KNOWN, known).fetchall():
             found[kind, key] = Submitted(id_, kind, key, STATES[state], False, request_hash)
         # A key may have expired between the two statements: then it is free, and the job is new after all.
@@ -74,19 +82,23 @@ def submit(run: Runner, jobs: Sequence[NewJob], /) -> list[Submitted]:
     return [found[new.kind, new.key] for new in jobs]
 
 
-def _arrays(jobs: Sequence[NewJob]) -> dict[str, list[object]]:
-    return {
-        "new_kind": [new.kind for new in jobs],
-        "new_key": [new.key for new in jobs],
-        "new_payload": [new.payload for new in jobs],
-        "new_priority": [new.priority for new in jobs],
-        "new_delay": [float(new.delay) for new in jobs],
-        "new_due": [new.due for new in jobs],
-        "new_max_attempts": [new.max_attempts for new in jobs],
-        "new_keep": [None if new.keep is None else float(new.keep) for new in jobs],
-        "new_deadline": [new.deadline for new in jobs],
-        "new_ids": [mapping("ids", new.ids) for new in jobs],
-        "new_headers": [mapping("headers", new.headers) for new in jobs],
-        "new_request_hash": [new.request_hash for new in jobs],
-        "new_version": [new.version for new in jobs],
+def _statement(jobs: Sequence[NewJob]) -> tuple[str, dict[str, str]]:
+    given = {
+        "new_kind": texts(new.kind for new in jobs),
+        "new_key": texts(new.key for new in jobs),
+        "new_payload": blobs(new.payload for new in jobs),
+    }
+    if all(new[3:] == _DEFAULTS for new in jobs):
+        return SUBMIT_PLAIN, given
+    return SUBMIT, given | {
+        "new_priority": plain(new.priority for new in jobs),
+        "new_delay": plain(new.delay for new in jobs),
+        "new_due": moments(new.due for new in jobs),
+        "new_max_attempts": plain(new.max_attempts for new in jobs),
+        "new_keep": plain(new.keep for new in jobs),
+        "new_deadline": moments(new.deadline for new in jobs),
+        "new_ids": texts(mapping("ids", new.ids) for new in jobs),
+        "new_headers": texts(mapping("headers", new.headers) for new in jobs),
+        "new_request_hash": blobs(new.request_hash for new in jobs),
+        "new_version": plain(new.version for new in jobs),
     }

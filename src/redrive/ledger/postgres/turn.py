@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    DateTime,
     Float,
     Integer,
     LargeBinary,
@@ -32,6 +33,7 @@ from ..record import Lease, Settlement
 from ..state import DONE, LEASED, PRIORITIES, QUARANTINE, READY
 from ..statement import Runner, number, postgres, rows
 from ..tables import job, tally_delta
+from .literal import blobs, plain, texts
 from .submit import SECOND
 
 LEASE = (
@@ -49,7 +51,7 @@ def _lane(priority: int) -> Select[tuple[int]]:
     lane = (
         select(job.c.id)
         .where(job.c.state == number(READY), job.c.kind == literal_column("want.kind"), job.c.priority == number(priority))
-        .where(job.c.due_at <= func.now())
+        .where(job.c.due_at <= func.now(), job.c.due_at >= literal_column("want.since"))
         .order_by(job.c.due_at, job.c.id)
         .limit(literal_column("want.most"))
         .with_for_update(skip_locked=True)
@@ -60,7 +62,7 @@ def _lane(priority: int) -> Select[tuple[int]]:
 
 def _claimed(lanes: Sequence[int]) -> ColumnElement[int]:
     """The ids to lease: kind by kind, the most urgent first; stops reading as soon as there are enough."""
-    want = rows("want", kind=Text(), most=Integer())
+    want = rows("want", kind=Text(), most=Integer(), since=DateTime(timezone=True))
     found = union_all(*map(_lane, lanes)).subquery() if len(lanes) > 1 else _lane(lanes[0]).subquery()
     due = select(found.c.id).limit(literal_column("want.most")).lateral("due")
     chosen = select(due.c.id).select_from(want.join(due, true())).limit(bindparam("total", type_=Integer()))
@@ -120,16 +122,19 @@ TURN = _turn(PRIORITIES)
 TURN_ALONE = _turn((QUARANTINE,))
 
 
-def turn(run: Runner, done: Sequence[Settlement], demand: Demand, /) -> tuple[list[Lease], set[int]]:
-    """Settle what is done and replays nothing, and claim. The leases, and the ids that were settled."""
+def turn(
+    run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequence[str], /
+) -> tuple[list[Lease], set[int]]:
+    """Settle what is done and replays nothing, and claim what was due since these moments. The leases, and the settled ids."""
     found = run.execute(
         TURN_ALONE if demand.alone else TURN,
         {
-            "done_id": [one.job_id for one in done],
-            "done_fence": [one.fence for one in done],
-            "done_result": [one.result for one in done],
-            "want_kind": list(demand.kinds),
-            "want_most": list(demand.kinds.values()),
+            "done_id": plain([one.job_id for one in done]),
+            "done_fence": plain([one.fence for one in done]),
+            "done_result": blobs([one.result for one in done]),
+            "want_kind": texts(demand.kinds),
+            "want_most": plain(demand.kinds.values()),
+            "want_since": texts(since),
             "total": demand.total,
             "start": int(demand.start),
             "seconds": demand.seconds,
@@ -164,4 +169,4 @@ def renew(run: Runner, leases: Sequence[Lease], seconds: float, /) -> list[Lease
 
 
 def _these(leases: Sequence[Lease]) -> dict[str, object]:
-    return {"held_id": [lease.job_id for lease in leases], "held_fence": [lease.fence for lease in leases]}
+    return {"held_id": plain([lease.job_id for lease in leases]), "held_fence": plain([lease.fence for lease in leases])}
