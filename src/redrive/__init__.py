@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import journal as journal
     from . import testing as testing
+    from .app import App as App
     from .core.breaker import Breaker as Breaker
     from .core.budget import Budget as Budget
     from .core.classify import classify as classify
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from .engine.retry import attempts as attempts
     from .engine.retry import call as call
     from .engine.retry import retry as retry
+    from .ledger.open import open_ledger as open_ledger
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "App": "app",
     "Attempt": "engine.attempt",
     "Breaker": "core.breaker",
     "Budget": "core.budget",
@@ -46,6 +49,7 @@ _HOMES = {
     "correlate": "engine.attempt",
     "current": "engine.attempt",
     "deadline": "engine.attempt",
+    "open_ledger": "ledger.open",
     "outcome": "engine.nesting",
     "retry": "engine.retry",
 }

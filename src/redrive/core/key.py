@@ -58,11 +58,13 @@ KeyOf: TypeAlias = str | Callable[..., KeyLike]
 class Template:
     """How a function's arguments become its key. Checked when the function is decorated, not at three in the morning."""
 
-    __slots__ = ("_signature", "text")
+    __slots__ = ("_fields", "_signature", "text")
 
     def __init__(self, text: str, signature: inspect.Signature) -> None:
         self.text = text
         self._signature = signature
+        # Taken apart once: keys are made at every call.
+        self._fields = [(literal, tuple(field.split(".")) if field else ()) for literal, field, _, _ in _pieces(text)]
 
     @classmethod
     def over(cls, text: str, fn: Callable[..., Any], /, *, skip: int = 0) -> Self:
@@ -86,7 +88,32 @@ class Template:
         """The key of a call with these arguments."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return Key.parse(_filled(self.text, bound.arguments))
+        return Key.parse(self.filled(bound.arguments))
+
+    def filled(self, arguments: Mapping[str, Any], /) -> str:
+        """The text of the key, from all arguments by name, defaults included."""
+        pieces = []
+        for literal, names in self._fields:
+            pieces.append(literal)
+            if not names:
+                continue
+            value = arguments[names[0]]
+            for attribute in names[1:]:
+                value = getattr(value, attribute)
+            if type(value) is not str:
+                self._check(".".join(names), value)
+                value = str(value)
+            pieces.append(_safe(value))
+        return "".join(pieces)
+
+    def _check(self, field: str, value: Any) -> None:
+        if value is None:
+            raise ValueError(f"key template {self.text!r}: {{{field}}} is None; different work would share one key")
+        kind: Any = type(value)
+        if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+            raise TypeError(
+                f"key template {self.text!r}: {{{field}}} is {value!r}, known by its address only: every call a new key"
+            )
 
 
 def _pieces(text: str) -> Iterable[tuple[str, str | None, str | None, str | None]]:
@@ -108,25 +135,6 @@ def _names(text: str) -> list[str]:
             raise ValueError(f"key template {text!r}: write {{name}} or {{name.attribute}}, not {{{written}}}")
         names.append(field.partition(".")[0])
     return names
-
-
-def _filled(text: str, arguments: Mapping[str, Any]) -> str:
-    pieces = []
-    for literal, field, _, _ in _pieces(text):
-        pieces.append(literal)
-        if field is None:
-            continue
-        name, *attributes = field.split(".")
-        value = arguments[name]
-        for attribute in attributes:
-            value = getattr(value, attribute)
-        if value is None:
-            raise ValueError(f"key template {text!r}: {{{field}}} is None; different work would share one key")
-        kind: Any = type(value)
-        if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-            raise TypeError(f"key template {text!r}: {{{field}}} is {value!r}, known by its address only: every call a new key")
-        pieces.append(_safe(str(value)))
-    return "".join(pieces)
 
 
 def _check(name: str, part: object) -> None:

@@ -1,0 +1,233 @@
+"""Keys: the ledger's memory of what was done under which key."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from _thread import get_ident
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection
+
+from ..core.key import KeyLike
+from ..core.lock import LOCK
+from ..errors import LeaseLost
+from ..ledger.crashpoint import crash_point
+from ..ledger.ledger import Ledger
+from ..ledger.limits import payload
+from ..ledger.statement import Runner
+from . import upkeep
+from .keeper import Keeper
+from .postgres import OnPostgres
+from .record import Begun, Ident, KeyRecord, Status
+from .sqlite import OnSQLite
+from .standing import SOON, Stored, standing
+
+On: TypeAlias = OnSQLite | OnPostgres
+LEASE = 30.0
+"""Seconds for which a holder that is not heard of any more keeps its key. Renewed at a third of it."""
+THREADS = 4
+ROUNDS = 20
+"""How often to look again where others are faster each time."""
+
+
+class Keys:
+    """The idempotency keys of a ledger. Threads may share it, and so may forked children. Its methods block."""
+
+    def __init__(self, ledger: Ledger, /, *, lease: float = LEASE) -> None:
+        self.ledger = ledger
+        self.lease = lease
+        # A key's verbs are a statement or two each, at request latency: they run on the ledger's own sessions.
+        self._write, self._read = ledger._write, ledger._read
+        self.on_sqlite = ledger._address.dialect == "sqlite"
+        self._on: On = OnSQLite() if self.on_sqlite else OnPostgres()
+        self._inside: set[int] = set()
+        self._threads: tuple[int, ThreadPoolExecutor] | None = None
+        self.keeper = Keeper(self.renew, self.sweep, lease)
+
+    # ---- the verbs ----
+
+    def begin(self, ident: Ident, request_hash: bytes | None = None, /, *, keep: float, run: Runner | None = None) -> Begun:
+        """Begin under a key, or be told why not. Who is told `fresh` holds it until it settles, or its lease runs out.
+
+        run: a transaction, in which it is settled too. Nothing is leased then: the transaction holds the key.
+        """
+        if run is not None:
+            begun = self._begin(run, ident, request_hash, keep, locked=True)
+            crash_point("key.begin.in_caller")
+            return begun
+        if self.on_sqlite:
+            if get_ident() in self._inside:
+                raise RuntimeError(f"{ident}: this thread is in a transaction on the same SQLite file, which takes one at a time")
+            told = self.look(ident, request_hash)  # readers don't wait for the one writer
+            if told is not None:
+                return told
+        crash_point("key.begin.before_commit")
+        with self._write.use() as session:
+            begun = self._begin(session.raw, ident, request_hash, keep, locked=False)
+        if begun.outcome == "fresh":
+            crash_point("key.begin.after_commit")
+            self.keeper.hold(ident, begun.fence)
+        return begun
+
+    def look(self, ident: Ident, request_hash: bytes | None = None, /) -> Begun | None:
+        """What a caller would be told; None: it could begin. Changes nothing."""
+        session = self._read.take()  # `with` would cost a tenth of all this
+        try:
+            found = self._on.look(session.raw, ident)
+        finally:
+            self._read.give(session)
+        return None if found is None else standing(found[0], request_hash, found[1])
+
+    def _told(self, run: Runner, ident: Ident, request_hash: bytes | None) -> Begun | Stored | None:
+        """What a caller is told; the row, where it is free to be taken over; None where there is none."""
+        found = self._on.look(run, ident)
+        return None if found is None else standing(found[0], request_hash, found[1]) or found[0]
+
+    def _begin(self, run: Runner, ident: Ident, request_hash: bytes | None, keep: float, *, locked: bool) -> Begun:
+        terms = (request_hash, _holder(), self.lease, keep)
+        for _round in range(ROUNDS):
+            told = self._told(run, ident, request_hash)
+            if isinstance(told, Begun):
+                return told
+            if told is None:
+                fence = self._on.open(run, ident, *terms, locked=locked)
+            else:
+                fence = self._on.take_over(run, ident, told, *terms, locked=locked)
+            if fence is not None:
+                return Begun("fresh", fence, taken_over=told is not None and told.status == "processing")
+            # Somebody was faster: look again. Nothing to be seen at the second look: it is in a transaction that is still open.
+            if locked and _round:
+                break
+        return Begun("busy", until=datetime.now(timezone.utc) + timedelta(seconds=SOON))
+
+    def complete(self, ident: Ident, fence: int, response: bytes | None, /, *, keep: float, run: Runner | None = None) -> None:
+        """The work is done, and this is its answer (JSON). LeaseLost: the key is somebody else's, nothing was changed."""
+        if response is not None:
+            payload("response", response, self.ledger.max_payload)
+        self._settled(
+            "complete", ident, fence, run, lambda on, run, ident: on.settle(run, ident, fence, "completed", response, None, keep)
+        )
+
+    def fail(self, ident: Ident, fence: int, error: Mapping[str, Any], /, *, keep: float, run: Runner | None = None) -> None:
+        """The work failed for good; everybody is told so from now on. LeaseLost as for `complete`."""
+        said = json.dumps(dict(error), ensure_ascii=False)
+        self._settled("fail", ident, fence, run, lambda on, run, ident: on.settle(run, ident, fence, "failed", None, said, keep))
+
+    def free(self, ident: Ident, fence: int, /, *, run: Runner | None = None) -> None:
+        """Nothing was done that counts: the next caller begins anew. LeaseLost as for `complete`."""
+        self._settled("free", ident, fence, run, lambda on, run, ident: on.free(run, ident, fence))
+
+    def _settled(
+        self,
+        verb: str,
+        ident: Ident,
+        fence: int,
+        run: Runner | None,
+        settle: Callable[[OnSQLite | OnPostgres, Runner, Ident], bool],
+    ) -> None:
+        if run is not None:
+            kept = settle(self._on, run, ident)
+            crash_point(f"key.{verb}.in_caller")
+        else:
+            self.keeper.drop(ident, fence)
+            crash_point(f"key.{verb}.before_commit")
+            with self._write.use() as session:
+                kept = settle(self._on, session.raw, ident)
+            crash_point(f"key.{verb}.after_commit")
+        if not kept:
+            raise LeaseLost(
+                f"{ident} is somebody else's by now: the lease of this holder ran out; nothing was changed"
+            )
+
+    def renew(self, held: Sequence[tuple[Ident, int]], /) -> list[tuple[Ident, int]]:
+        """Hold these longer; those that are lost. (The keeper does this by itself for what `begin` handed out.)"""
+        # On a session of its own: the ledger's may all be in use by the very work whose leases are to be renewed.
+        with upkeep.apart(self.ledger) as session, session.transaction("key.renew"):
+            return self._on.renew(session.raw, held, self.lease)
+
+    @property
+    def threads(self) -> ThreadPoolExecutor:
+        """For event loops, which must not wait for a database. Made at first use; a forked child makes its own."""
+        if self._threads is None or self._threads[0] != os.getpid():
+            with LOCK:
+                if self._threads is None or self._threads[0] != os.getpid():
+                    self._threads = (os.getpid(), ThreadPoolExecutor(THREADS, "redrive-keys"))
+        return self._threads[1]
+
+    # ---- in a transaction ----
+
+    @contextmanager
+    def transaction(self) -> Iterator[tuple[Connection, Runner]]:
+        """A transaction of the ledger's own, for an effect that commits with its key."""
+        with self.ledger.begin() as connection:
+            self._inside.add(get_ident())
+            try:
+                yield connection, connection.connection.driver_connection  # type: ignore[misc]  # as Session.raw
+            finally:
+                self._inside.discard(get_ident())
+
+    def still_open(self, ident: Ident, run: Any, /) -> None:
+        """Refuse to go on where the work has ended the transaction that it was given."""
+        if not (run.in_transaction if self.on_sqlite else run.info.transaction_status):
+            raise RuntimeError(
+                f"{ident}: the function has committed or rolled back the transaction that it was given; "
+                "its effect and its key no longer become durable together. Leave the end of the transaction to redrive"
+            )
+
+    def joined(self, tx: Any, /) -> Runner:
+        """The caller's own open transaction, made ready; TypeError or ValueError where it cannot be."""
+        return self.ledger._caller(tx)
+
+    # ---- for operators ----
+
+    def find(self, key: KeyLike, /) -> KeyRecord | None:
+        """A key, as it stands."""
+        ident = Ident.of(key)
+        with self._read.use() as session:
+            return upkeep.find(session, ident)
+
+    def page(
+        self, *, domain: str | None = None, user: str | None = None, status: Status | None = None, abandoned: bool = False,
+        after: KeyRecord | None = None, limit: int = 100,
+    ) -> list[KeyRecord]:  # fmt: skip
+        """Keys by domain, user and key, from behind the one given as `after`. abandoned: whose holder has crashed."""
+        with self._read.use() as session:
+            return upkeep.page(session, domain, user, status, abandoned, after, limit)
+
+    def release(self, key: KeyLike, /, *, actor: str, because: str, force: bool = False) -> KeyRecord:
+        """Forget what is known of a key: the next caller begins anew. Written in the audit.
+
+        NotAllowed where a holder is at it right now, unless forced: the work would run twice at once.
+        """
+        ident = Ident.of(key)
+        with self._write.use() as session:
+            return upkeep.release(session, ident, actor=actor, because=because, force=force)
+
+    def sweep(self, *, limit: int = 1000) -> int:
+        """Remove keys whose time is over; how many. (The keeper does this now and then.)"""
+        with upkeep.apart(self.ledger) as session:
+            return upkeep.sweep(session, limit)
+
+    def close(self) -> None:
+        """End the threads. The ledger stays open."""
+        self.keeper.close()
+        if self._threads is not None and self._threads[0] == os.getpid():
+            self._threads[1].shutdown()
+
+
+_HOLDER = (0, "")
+
+
+def _holder() -> str:
+    """This process, for people to find."""
+    global _HOLDER  # noqa: PLW0603  # one for the process, anew in a forked child
+    pid = os.getpid()
+    if _HOLDER[0] != pid:
+        _HOLDER = (pid, f"{socket.gethostname()}:{pid}")
+    return _HOLDER[1]
