@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from typing import Any, Literal, TypeAlias
 
@@ -88,8 +87,7 @@ class Breaker:
         """The call was cancelled: it says nothing, and another probe may go at once."""
         with LOCK:
             if self._probed is not None:
-                self._probed = None
-                self._opened = -math.inf
+                self._probed = None  # and the time since it opened is over already
 
     def _latest(self, slot: int) -> list[int]:
         """The slot to count in; those that the window has left are dropped, so that slots are always in order."""

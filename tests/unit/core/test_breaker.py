@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from redrive import Breaker
+from redrive.core import breaker as module
 
 
 def calls(breaker: Breaker, failed: int, well: int, now: float = 0.0) -> bool:
@@ -183,8 +184,8 @@ def test_a_cancelled_call_changes_nothing_where_no_probe_is_out() -> None:
 @pytest.mark.req("C-12")
 def test_calls_that_were_under_way_when_it_opened_are_no_news() -> None:
     breaker = opened(100.0)
-    assert not breaker.record(False, 101.0)
-    assert not breaker.record(True, 102.0)
+    assert breaker.record(False, 101.0) is False
+    assert breaker.record(True, 102.0) is False
     assert breaker.allow(103.0) == 7.0
 
 
@@ -237,6 +238,13 @@ def test_how_late_a_late_comer_may_be() -> None:
     other = Breaker(window=10, min_calls=2)
     other.record(True, 20.5)
     assert not other.record(True, 10.9)  # ten: the clock has jumped
+
+
+def test_a_clock_may_start_below_zero() -> None:
+    breaker = Breaker(window=10)
+    breaker.record(True, -0.5)
+    breaker.record(True, 0.5)
+    assert [slot for slot, _, _ in breaker._slots] == [-1, 0]
 
 
 @pytest.mark.req("C-12")
@@ -303,6 +311,23 @@ def test_of_many_threads_one_makes_the_probe() -> None:
     finally:
         sys.setswitchinterval(before)
     assert sorted(through) == [0.0] + [10.0] * 7
+
+
+@pytest.mark.req("C-12")
+def test_a_thread_that_waited_while_another_closed_it_goes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    breaker = opened(100.0)
+
+    class Meanwhile:
+        """The lock, which another thread has just given back."""
+
+        def __enter__(self) -> None:
+            breaker._opened = None
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(module, "LOCK", Meanwhile())
+    assert breaker.allow(200.0) == 0.0
+    assert breaker._probed is None
 
 
 @pytest.mark.req("C-12")
