@@ -27,6 +27,7 @@ def test_tokens_are_never_negative_never_above_capacity_and_never_made_up(
     paid, earned = 0.0, 0
     for act in acts:
         before = budget.left
+        assert budget.short == (before < capacity)
         if act == "success":
             budget.earn()
             earned += refill

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError, fields
 from datetime import timedelta
 from typing import Any
 
@@ -83,6 +84,14 @@ def test_none_of_this_is_a_field_of_the_policy() -> None:
             RetryPolicy(**{name: 1})
 
 
+@pytest.mark.parametrize("made", [backoff.steps(1), backoff.fixed(1), backoff.powers(2, cap=3), backoff.full_jitter(2, cap=3)])
+def test_backoffs_are_immutable(made: backoff.Backoff) -> None:
+    for field in fields(made):  # type: ignore[arg-type]
+        with pytest.raises(FrozenInstanceError):
+            setattr(made, field.name, 1)
+    assert not hasattr(made, "__dict__")
+
+
 def test_backoffs_are_equal_by_value_and_hashable() -> None:
     assert backoff.steps(1, 2) == backoff.steps(1.0, timedelta(seconds=2), jitter=0.1)
     assert backoff.fixed(1) != backoff.fixed(2)
@@ -90,7 +99,7 @@ def test_backoffs_are_equal_by_value_and_hashable() -> None:
 
 
 def test_steps_without_a_wait_say_what_they_need() -> None:
-    with pytest.raises(ValueError, match=re.escape("steps needs at least one wait, for example steps(300, 1800, 7200)")):
+    with pytest.raises(ValueError, match=f"^{re.escape('steps needs at least one wait, for example steps(300, 1800, 7200)')}$"):
         backoff.steps()
 
 

@@ -95,6 +95,21 @@ def test_a_success_fills_it_up_to_its_capacity() -> None:
     assert budget.left == 10
 
 
+@pytest.mark.usefixtures("threading_model")
+def test_a_success_has_something_to_fill_up_only_where_tokens_are_missing() -> None:
+    budget = Budget(capacity=20, cost=10, throttled_cost=0)
+    assert budget.short is False
+    budget.take("throttled")
+    assert budget.short is False
+    budget.take("transient")
+    assert budget.short is True
+    budget.earn(9)
+    assert budget.short is True
+    budget.earn()
+    assert budget.short is False
+    assert Budget(capacity=0).short is False
+
+
 @pytest.mark.req("C-9")
 def test_retries_are_bounded_by_what_successes_earn() -> None:
     budget = Budget(capacity=140, cost=14, refill=1, floor=0)

@@ -17,14 +17,13 @@ from redrive.core.context import (
     STAGE,
     WATCH,
     Cell,
+    Entered,
     Scope,
     Stage,
     clock_around,
     end_of,
-    enter,
     job_around,
     key_around,
-    leave,
     own_cell,
     scope_around,
     staged,
@@ -63,22 +62,54 @@ def _nothing_around() -> None:
 
 def test_a_scope_is_entered_and_left_and_scopes_nest() -> None:
     outer, inner = scope(end=10), scope(end=5)
-    first = enter(outer)
+    before = CELL.get()
+    first = Entered(outer)
     assert scope_around() == outer
-    second = enter(inner)
+    second = Entered(inner)
     assert scope_around() == inner
-    leave(second)
+    second.leave()
     assert scope_around() == outer
-    leave(first)
+    assert CELL.get() is first
+    first.leave()
+    assert scope_around() is None
+    assert CELL.get() is before
+
+
+def test_scopes_may_be_left_out_of_turn() -> None:
+    before = CELL.get()
+    first, second, third = Entered(scope(end=3)), Entered(scope(end=2)), Entered(scope(end=1))
+    second.leave()
+    assert scope_around() == scope(end=1)
+    assert CELL.get() is third
+    first.leave()
+    assert scope_around() == scope(end=1)
+    third.leave()
+    assert scope_around() is None
+    assert CELL.get() is before
+
+
+def test_a_scope_left_in_another_context_is_gone_in_its_own() -> None:
+    outer = Entered(scope(end=9))
+    inner = Entered(scope(end=1))
+    elsewhere = contextvars.Context()
+    elsewhere.run(inner.leave)
+    assert elsewhere.run(scope_around) is None
+    assert elsewhere.run(CELL.get) is None
+    assert scope_around() == scope(end=9)
+    outer.leave()
     assert scope_around() is None
 
 
-def test_leaving_from_another_context_undoes_nothing_there() -> None:
-    token = enter(scope())
-    contextvars.Context().run(leave, token)
-    assert scope_around() is not None
-    leave(token)
-    assert scope_around() is None
+def test_a_copy_of_a_context_sees_that_a_scope_was_left() -> None:
+    entered = Entered(scope(end=1))
+    copied = contextvars.copy_context()
+    entered.leave()
+    assert copied.run(scope_around) is None
+    seen: list[Scope | None] = []
+    thread = threading.Thread(target=lambda: seen.append(copied.run(scope_around)))
+    thread.start()
+    thread.join()
+    assert seen == [None]
 
 
 def test_a_thread_has_one_cell_of_its_own() -> None:
@@ -98,7 +129,7 @@ def test_another_thread_sees_a_copied_context_as_it_was_made() -> None:
     seen: list[object] = []
 
     def check() -> None:
-        token = enter(scope(end=7))
+        entered = Entered(scope(end=7))
         cell = own_cell()
         cell.scope = scope(end=3)  # what plain code does on its own thread
         copied = contextvars.copy_context()
@@ -115,7 +146,7 @@ def test_another_thread_sees_a_copied_context_as_it_was_made() -> None:
         thread.start()
         thread.join()
         assert cell.scope == scope(end=3)
-        leave(token)
+        entered.leave()
 
     contextvars.Context().run(check)
     assert seen == [scope(end=7), False, scope(end=7), True]

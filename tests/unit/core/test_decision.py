@@ -30,6 +30,7 @@ def decided(
 def test_a_fault_that_may_pass_is_tried_again_after_the_backoffs_wait(kind: Kind) -> None:
     assert decided(Fault(kind)) == (None, 1.0)
     assert decided(Fault(kind), wait=0.0) == (None, 0.0)
+    assert decided(Fault(kind), wait=0.25) == (None, 0.25)
 
 
 @pytest.mark.parametrize("kind", ["permanent", "unknown"])
@@ -138,6 +139,10 @@ def test_a_backoff_of_the_users_own_cannot_ask_for_an_impossible_wait(wait: floa
 @pytest.mark.req("R-6")
 def test_a_broken_backoff_does_not_undercut_the_server() -> None:
     assert decided(Fault("throttled", after=5), wait=math.nan) == (None, 5.0)
+
+
+def test_the_longest_waits_are_three_years_and_an_hour() -> None:
+    assert (LONGEST, PATIENCE) == (100_000_000, 3_600)
 
 
 def test_attempts_that_were_used_up_are_told_from_those_that_never_made_sense() -> None:

@@ -67,5 +67,6 @@ def test_it_is_immutable_equal_by_value_hashable_and_survives_pickling() -> None
     assert repr(fault) == "Fault(kind='throttled', after=5.0, sent=False, spent='urllib3', status=429)"
     with pytest.raises(FrozenInstanceError):
         fault.kind = "unknown"  # type: ignore[misc]
+    assert not hasattr(fault, "__dict__")
     with pytest.raises(TypeError, match="retryable"):
         Fault("unknown", retryable=True)  # type: ignore[call-arg]
