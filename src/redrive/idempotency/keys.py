@@ -9,7 +9,6 @@ from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
@@ -26,12 +25,13 @@ from .keeper import Keeper
 from .postgres import OnPostgres
 from .record import Begun, Ident, KeyRecord, Status
 from .sqlite import OnSQLite
-from .standing import SOON, Stored, standing
+from .standing import come_back, standing
 
 On: TypeAlias = OnSQLite | OnPostgres
 LEASE = 30.0
 """Seconds for which a holder that is not heard of any more keeps its key. Renewed at a third of it."""
 THREADS = 4
+DOMAINS = 1000
 ROUNDS = 20
 """How often to look again where others are faster each time."""
 
@@ -47,6 +47,7 @@ class Keys:
         self.on_sqlite = ledger._address.dialect == "sqlite"
         self._on: On = OnSQLite() if self.on_sqlite else OnPostgres()
         self._inside: set[int] = set()
+        self._new: dict[str, bool] = {}
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
         self.keeper = Keeper(self.renew, self.sweep, lease)
 
@@ -68,43 +69,54 @@ class Keys:
             if told is not None:
                 return told
         crash_point("key.begin.before_commit")
-        with self._write.use() as session:
+        session = self._write.take()
+        try:
             begun = self._begin(session.raw, ident, request_hash, keep, locked=False)
+        finally:
+            self._write.give(session)
         if begun.outcome == "fresh":
             crash_point("key.begin.after_commit")
             self.keeper.hold(ident, begun.fence)
         return begun
 
+    def _begin(self, run: Runner, ident: Ident, request_hash: bytes | None, keep: float, *, locked: bool) -> Begun:
+        terms = (request_hash, _holder(), self.lease, keep)
+        fence = self._on.open(run, ident, *terms, locked=locked) if self.likely_new(ident) else None
+        begun = Begun("fresh", fence) if fence is not None else self._looked(run, ident, terms, locked=locked)
+        self._new[ident.domain] = begun.outcome == "fresh"
+        return begun
+
+    def _looked(self, run: Runner, ident: Ident, terms: tuple[bytes | None, str, float, float], *, locked: bool) -> Begun:
+        for _round in range(ROUNDS):
+            stored = self._on.look(run, ident)
+            if stored is None:
+                fence = self._on.open(run, ident, *terms, locked=locked)
+            else:
+                told = standing(stored, terms[0], self.lease)
+                if told is not None:
+                    return told
+                fence = self._on.take_over(run, ident, stored, *terms, locked=locked)
+            if fence is not None:
+                return Begun("fresh", fence, taken_over=stored is not None and stored.status == "processing")
+            # Somebody was faster: look again. Nothing to be seen at the second look: it is in a transaction that is still open.
+            if locked and _round:
+                break
+        return Begun("busy", until=come_back(None, self.lease))
+
     def look(self, ident: Ident, request_hash: bytes | None = None, /) -> Begun | None:
         """What a caller would be told; None: it could begin. Changes nothing."""
         session = self._read.take()  # `with` would cost a tenth of all this
         try:
-            found = self._on.look(session.raw, ident)
+            stored = self._on.look(session.raw, ident)
         finally:
             self._read.give(session)
-        return None if found is None else standing(found[0], request_hash, found[1])
+        return None if stored is None else standing(stored, request_hash, self.lease)
 
-    def _told(self, run: Runner, ident: Ident, request_hash: bytes | None) -> Begun | Stored | None:
-        """What a caller is told; the row, where it is free to be taken over; None where there is none."""
-        found = self._on.look(run, ident)
-        return None if found is None else standing(found[0], request_hash, found[1]) or found[0]
-
-    def _begin(self, run: Runner, ident: Ident, request_hash: bytes | None, keep: float, *, locked: bool) -> Begun:
-        terms = (request_hash, _holder(), self.lease, keep)
-        for _round in range(ROUNDS):
-            told = self._told(run, ident, request_hash)
-            if isinstance(told, Begun):
-                return told
-            if told is None:
-                fence = self._on.open(run, ident, *terms, locked=locked)
-            else:
-                fence = self._on.take_over(run, ident, told, *terms, locked=locked)
-            if fence is not None:
-                return Begun("fresh", fence, taken_over=told is not None and told.status == "processing")
-            # Somebody was faster: look again. Nothing to be seen at the second look: it is in a transaction that is still open.
-            if locked and _round:
-                break
-        return Begun("busy", until=datetime.now(timezone.utc) + timedelta(seconds=SOON))
+    def likely_new(self, ident: Ident, /) -> bool:
+        """Whether the last key of this domain was new. Then the next one is too, and to look first would cost a round trip."""
+        if len(self._new) > DOMAINS:
+            self._new.clear()
+        return not self.on_sqlite and self._new.get(ident.domain, True)
 
     def complete(self, ident: Ident, fence: int, response: bytes | None, /, *, keep: float, run: Runner | None = None) -> None:
         """The work is done, and this is its answer (JSON). LeaseLost: the key is somebody else's, nothing was changed."""
@@ -137,13 +149,14 @@ class Keys:
         else:
             self.keeper.drop(ident, fence)
             crash_point(f"key.{verb}.before_commit")
-            with self._write.use() as session:
+            session = self._write.take()
+            try:
                 kept = settle(self._on, session.raw, ident)
+            finally:
+                self._write.give(session)
             crash_point(f"key.{verb}.after_commit")
         if not kept:
-            raise LeaseLost(
-                f"{ident} is somebody else's by now: the lease of this holder ran out; nothing was changed"
-            )
+            raise LeaseLost(f"{ident} is somebody else's by now: the lease of this holder ran out; nothing was changed")
 
     def renew(self, held: Sequence[tuple[Ident, int]], /) -> list[tuple[Ident, int]]:
         """Hold these longer; those that are lost. (The keeper does this by itself for what `begin` handed out.)"""

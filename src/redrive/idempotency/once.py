@@ -180,7 +180,7 @@ def _transactional(fn: Callable[..., Any], terms: Terms) -> Callable[..., Any]:
         patience = Patience(terms.wait)
         while True:
             result = None
-            begun = keys.look(key, digest)
+            begun = None if keys.likely_new(key) else keys.look(key, digest)
             if begun is None:
                 begun, result = begun_and_done(keys, key, digest, args, kwargs)
             if begun.outcome == "fresh":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, delete, func, null, select, update
+from sqlalchemy import bindparam, delete, func, null, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from ..ledger.moment import MICROSECONDS
@@ -19,7 +19,10 @@ PLACE = (key.c.domain == bindparam("in_domain"), key.c.user_id == bindparam("of_
 AT = ("in_domain", "of_user", "at_key")
 HELD = (*PLACE, key.c.fence == bindparam("mine"), key.c.status == PROCESSING)
 
-LOOK = sqlite(select(*(key.c[name] for name in STORED)).where(*PLACE), *AT).text
+LEASED = key.c.lease_until > bindparam("now")
+LOOK = sqlite(
+    select(*(key.c[name] for name in STORED), LEASED, key.c.expires_at <= bindparam("at")).where(*PLACE), "now", "at", *AT
+).text
 _NEW = ("domain", "user_id", "key", "fence", "request_hash", "holder", "lease_until", "expires_at", "created_at", "updated_at")
 OPEN = sqlite(
     insert(key)
@@ -31,9 +34,9 @@ _AGAIN = ("fence", "request_hash", "holder", "lease_until", "expires_at", "updat
 TAKE_OVER = sqlite(
     # Of all who saw the same crash one finds the row as it was. A renewal or a late completion in between counts too.
     update(key)
-    .where(*PLACE, key.c.fence == bindparam("seen"), key.c.status == bindparam("was"), key.c.lease_until == bindparam("until"))
+    .where(*PLACE, key.c.fence == bindparam("seen"), key.c.status == bindparam("was"), or_(key.c.status != PROCESSING, ~LEASED))
     .values({name: bindparam(name) for name in _AGAIN} | {"status": PROCESSING, "response": null(), "error": null()}),
-    *_AGAIN, *AT, "seen", "was", "until",
+    *_AGAIN, *AT, "seen", "was", "now",
 ).text  # fmt: skip
 SETTLE = sqlite(
     update(key)
@@ -51,10 +54,11 @@ RENEW = sqlite(update(key).where(*HELD).values(lease_until=bindparam("until")), 
 class OnSQLite:
     """The verbs of a key, on one connection. Keeps nothing: anything may share it."""
 
-    def look(self, run: Runner, ident: Ident, /) -> tuple[Stored, int] | None:
-        """The key as it stands, and the moment by the machine's clock, the only one there."""
-        row = run.execute(LOOK, ident).fetchone()
-        return None if row is None else (Stored._make(row), micros_now())
+    def look(self, run: Runner, ident: Ident, /) -> Stored | None:
+        """The key as it stands, by the machine's clock, the only one there."""
+        now = micros_now()
+        row = run.execute(LOOK, (now, now, *ident)).fetchone()
+        return None if row is None else Stored._make(row)
 
     def open(
         self, run: Runner, ident: Ident, request_hash: bytes | None, holder: str, lease: float, keep: float, /, *, locked: bool
@@ -73,7 +77,7 @@ class OnSQLite:
         now = micros_now()
         fence = max(now, seen.fence + 1)  # also where the clock was set back
         until, kept = now + int(lease * MICROSECONDS), now + int(keep * MICROSECONDS)
-        was = (seen.fence, seen.status, seen.lease_until)
+        was = (seen.fence, seen.status, now)
         changed = run.execute(TAKE_OVER, (fence, request_hash, holder, until, kept, now, *ident, *was)).rowcount
         return fence if changed == 1 else None
 

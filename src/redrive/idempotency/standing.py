@@ -1,12 +1,12 @@
-"""What a stored key means for a caller who comes now. Pure; in the units of whichever database it came from."""
+"""What a stored key means for a caller who comes now. Pure."""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
-from ..ledger.moment import micros, moment
+from ..ledger.moment import micros
 from .record import Begun
 
 SOON = 1.0
@@ -14,40 +14,41 @@ SOON = 1.0
 
 
 class Stored(NamedTuple):
-    """A row, in the order in which the statements select it. Moments as the database has them."""
+    """A row, in the order in which the statements select it. Moments are compared by the database, by its own clock."""
 
     status: str
     request_hash: bytes | None
     fence: int
     response: bytes | None
     error: str | None
-    lease_until: int | datetime
-    expires_at: int | datetime
+    leased: bool
+    """The lease of whoever began has not run out."""
+    over: bool
+    """It was kept as long as was asked for."""
 
 
-STORED = Stored._fields
+STORED = Stored._fields[:5]
 
 
-def standing(stored: Stored, request_hash: bytes | None, now: int | datetime, /) -> Begun | None:
+def standing(stored: Stored, request_hash: bytes | None, lease: float, /) -> Begun | None:
     """What the caller is told; None: the key is free to be taken over."""
-    status, known, fence, response, error, lease_until, expires_at = stored
-    held = status == "processing" and lease_until > now  # type: ignore[operator]  # both numbers or both moments
-    if not held and expires_at <= now:  # type: ignore[operator]  # likewise
+    status, known, fence, response, error, leased, over = stored
+    if over and not (leased and status == "processing"):
         return None
-    if request_hash is not None and known is not None and known != request_hash:
+    if known != request_hash and known is not None and request_hash is not None:
         return Begun("conflict")
     if status == "completed":
         return Begun("completed", response=response)
     if status == "failed":
         return Begun("failed", error=json.loads(error or "{}"))
-    return Begun("busy", until=_come_back(fence, lease_until, now)) if held else None
+    return Begun("busy", until=come_back(fence, lease)) if leased else None
 
 
-def _come_back(begun: int, lease_until: int | datetime, now: int | datetime) -> datetime:
-    """After as long again as the holder has been at it, since nobody knows more; at the latest when its lease is over."""
-    at, end = moment(now), moment(lease_until)
-    assert at is not None
-    assert end is not None
-    soon = at + timedelta(seconds=SOON)
-    as_long_again = at + timedelta(microseconds=micros(at) - begun)
-    return max(soon, min(as_long_again, end))
+def come_back(begun: int | None, lease: float, /) -> datetime:
+    """After as long again as the holder has been at it, since nobody knows more; but not later than its lease could end.
+
+    By this machine's clock: it is the caller who looks at it.
+    """
+    now = datetime.now(timezone.utc)
+    taken = 0.0 if begun is None else (micros(now) - begun) / 1_000_000
+    return now + timedelta(seconds=max(SOON, min(taken, lease)))
