@@ -7,7 +7,7 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,21 +34,27 @@ def installation() -> Path | None:
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
+def postgres_server(settings: Sequence[str] = SETTINGS) -> Iterator[str]:
     """The URL of a server, running until the end of the block."""
     given = os.environ.get(VARIABLE)
     if given:
         yield given
         return
-    installed = installation()
-    if installed is None:
-        raise ServerMissing(HOW)
-    owner = unprivileged()
-    with short_folder(owner) as folder:
-        program = _reachable(installed, folder, owner) / "bin"
-        data = folder / "data"
+    with postgres_cluster() as cluster, cluster.running(settings) as url:
+        yield url
+
+
+class Cluster:
+    """A server's files, without the server: it can be started, stopped and started again, at the same address."""
+
+    def __init__(self, program: Path, folder: Path, owner: pwd.struct_passwd | None) -> None:
+        self._program = program
+        self._folder = folder
+        self._data = folder / "data"
+        self._owner = owner
+        self._port: int | None = None
         subprocess.run(
-            [program / "initdb", *INITDB, "-D", data],
+            [program / "initdb", *INITDB, "-D", self._data],
             check=True,
             capture_output=True,
             cwd=folder,
@@ -56,19 +62,35 @@ def postgres_server() -> Iterator[str]:
             group=owner.pw_gid if owner else None,
             extra_groups=[] if owner else None,
         )
-        settings = [word for setting in SETTINGS for word in ("-c", setting)]
 
-        def ready(_port: int) -> bool:
-            state = data / "postmaster.pid"
-            return state.exists() and state.read_text().rstrip().endswith("ready")
+    @contextmanager
+    def running(self, settings: Sequence[str] = SETTINGS) -> Iterator[str]:
+        """The URL of the server, running until the end of the block, when it cuts all connections off."""
+        words = [word for setting in settings for word in ("-c", setting)]
 
-        with running(
-            lambda port: [program / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), *settings],
-            ready=ready,
-            folder=folder,
-            owner=owner,
-        ) as port:
-            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        def command(port: int) -> list[str | Path]:
+            return [self._program / "postgres", "-D", self._data, "-h", "127.0.0.1", "-p", str(port), *words]
+
+        with running(command, ready=self._ready, folder=self._folder, owner=self._owner, port=self._port) as self._port:
+            yield f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
+
+    def _ready(self, _port: int) -> bool:
+        state = self._data / "postmaster.pid"
+        try:
+            return state.read_text().rstrip().endswith("ready")
+        except FileNotFoundError:
+            return False
+
+
+@contextmanager
+def postgres_cluster() -> Iterator[Cluster]:
+    """The files of a server of one's own, until the end of the block."""
+    installed = installation()
+    if installed is None:
+        raise ServerMissing(HOW)
+    owner = unprivileged()
+    with short_folder(owner) as folder:
+        yield Cluster(_reachable(installed, folder, owner) / "bin", folder, owner)
 
 
 def _reachable(installed: Path, folder: Path, owner: pwd.struct_passwd | None) -> Path:

@@ -72,10 +72,15 @@ def running(
     ready: Callable[[int], bool],
     folder: Path,
     owner: pwd.struct_passwd | None = None,
+    port: int | None = None,
 ) -> Iterator[int]:
-    """The server that `command(port)` starts, until the end of the block; gives the port once it is `ready`."""
+    """The server that `command(port)` starts, until the end of the block; gives the port once it is `ready`.
+
+    port: that one and no other, for a server that comes back.
+    """
+    given = port
     for _try in range(3):  # another program may take the port between our look and the server's bind
-        port = free_port()
+        port = free_port() if given is None else given
         with (folder / "output.log").open("ab") as output:
             child = subprocess.Popen(
                 [str(part) for part in command(port)],

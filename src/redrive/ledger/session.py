@@ -160,6 +160,9 @@ class Pool:
 
     def close(self) -> None:
         """Close what is free now; what is in use is closed when it comes back."""
+        if self._pid != os.getpid():  # they are the parent's: to close one here would end it there
+            _INHERITED.append(self._free)
+            self._start()
         with self._lock:
             self.closed = True
             free, self._free = self._free, []

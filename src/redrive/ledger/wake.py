@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import Any, Protocol
@@ -24,20 +25,28 @@ class Wake(Protocol):
 
 
 class Bell:
-    """Rung in this process at each submission. Threads share it."""
+    """Rung in this process at each submission. Threads share it; a forked child has one of its own."""
 
     def __init__(self) -> None:
         self.count = 0
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
         self._changed = threading.Condition()
 
     def ring(self) -> None:
         """Wake everybody who waits."""
+        if self._pid != os.getpid():
+            self._start()  # a thread of the parent may have held it at that moment, and would never let go here
         with self._changed:
             self.count += 1
             self._changed.notify_all()
 
     def wait(self, heard: int, seconds: float, /) -> bool:
         """Until it rings again after the `heard` time, or `seconds` have passed; True for the former."""
+        if self._pid != os.getpid():
+            self._start()
         with self._changed:
             return self._changed.wait_for(lambda: self.count != heard, timeout=seconds)
 

@@ -1,0 +1,74 @@
+"""The machine's clock is set while SQLite's leases go by it: work may come later, but never twice and never not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from redrive.errors import LeaseLost
+from redrive.ledger import NewJob, open_ledger
+
+HOUR = 3600
+Step = Callable[[float], None]
+
+
+@pytest.fixture
+def step(monkeypatch: pytest.MonkeyPatch) -> Step:
+    """Sets the clock by so many seconds."""
+    moved = 0
+    real = time.time_ns
+
+    def set_by(seconds: float) -> None:
+        nonlocal moved
+        moved += int(seconds * 1e9)
+
+    monkeypatch.setattr("redrive.ledger.now.time.time_ns", lambda: real() + moved)
+    return set_by
+
+
+@pytest.mark.req("L-4", "L-9")
+def test_forward_it_ends_leases_early_and_the_late_settle_is_refused(step: Step) -> None:
+    with open_ledger("sqlite://") as ledger:
+        ledger.submit(NewJob("plain", "k"))
+        (first,) = ledger.claim({"plain": 1}, worker="a", lease=60)
+        step(HOUR)
+        assert ledger.reap() == [first.job_id]
+        (second,) = ledger.claim({"plain": 1}, worker="b", lease=60, alone=True)
+        assert second.fence == first.fence + 1
+        ledger.settle(second.done())
+        with pytest.raises(LeaseLost):
+            ledger.settle(first.done())
+        assert ledger.counts()["plain"][:4] == (1, 0, 0, 1)
+        assert ledger.counts()["plain"].late == 1
+        assert ledger.imbalance() == []
+
+
+@pytest.mark.req("L-9")
+def test_backward_it_makes_everybody_wait_and_nothing_is_lost(step: Step) -> None:
+    with open_ledger("sqlite://") as ledger:
+        ledger.submit_many([NewJob("plain", "held"), NewJob("plain", "waiting")])
+        (held,) = ledger.claim({"plain": 1}, worker="a", lease=60)
+        step(-HOUR)
+        assert ledger.reap() == []
+        assert ledger.claim({"plain": 9}, worker="b") == []  # due in an hour now
+        ledger.submit(NewJob("plain", "new"))  # whoever comes now is due now
+        assert [lease.key for lease in ledger.claim({"plain": 9}, worker="b", lease=60)] == ["new"]
+        assert ledger.renew([held], lease=60) == []
+        ledger.settle(held.done())  # the holder loses nothing by it
+        step(HOUR)
+        assert [lease.key for lease in ledger.claim({"plain": 9}, worker="b")] == ["waiting"]
+        assert ledger.imbalance() == []
+
+
+def test_backward_and_forward_again_a_renewed_lease_is_the_holders(step: Step) -> None:
+    with open_ledger("sqlite://") as ledger:
+        ledger.submit(NewJob("plain", "k"))
+        (lease,) = ledger.claim({"plain": 1}, worker="a", lease=60)
+        step(-HOUR)
+        assert ledger.renew([lease], lease=2 * HOUR) == []
+        step(HOUR)
+        assert ledger.reap() == []
+        ledger.settle(lease.done())
+        assert ledger.counts()["plain"].done == 1

@@ -1,0 +1,47 @@
+"""Code and schema of different ages: refused at the door, in words that say what to do; who is inside finishes its work."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.errors import SchemaMismatch
+from redrive.ledger import NewJob, open_ledger, schema
+from redrive.ledger.tables import HEAD
+
+from .oracle import connection, prepare, rows
+
+
+@pytest.mark.req("L-1")
+def test_an_old_worker_on_a_newer_schema_is_refused_and_changes_nothing(url: str) -> None:
+    prepare(url)
+    with open_ledger(url, migrate=True) as ledger:
+        ledger.submit(NewJob("plain", "k"))
+    with connection(url) as other:
+        other.execute("UPDATE redrive_version SET version_num = '9000'")
+    for migrate in (False, True):
+        with pytest.raises(SchemaMismatch, match=rf"newer \(revision 9000\) than this code \({HEAD}\): install a newer redrive"):
+            open_ledger(url, migrate=migrate)
+    assert rows(url, "SELECT version_num FROM redrive_version") == [("9000",)]
+    assert rows(url, "SELECT key, state FROM redrive_job") == [("k", 0)]
+
+
+@pytest.mark.req("L-1")
+def test_a_new_worker_on_an_older_schema_is_refused_until_it_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(url)
+    with monkeypatch.context() as then:
+        then.setattr(schema, "HEAD", "0001")
+        then.setattr(schema.migrate, "__defaults__", ("0001",))
+        old = open_ledger(url, migrate=True)
+    old.submit_many([NewJob("plain", "first"), NewJob("plain", "second")])
+    (held,) = old.claim({"plain": 1}, worker="old")
+
+    with pytest.raises(SchemaMismatch, match=r"older \(revision 0001\) than this code .* bring it up by"):
+        open_ledger(url)
+    with open_ledger(url, migrate=True) as new:
+        # The old one was let in before, and brings to an end what it has begun.
+        old.settle(held.done())
+        (other,) = old.claim({"plain": 1}, worker="old")
+        old.close()
+        new.settle(other.done())
+        assert new.counts()["plain"][:4] == (2, 0, 0, 2)
+        assert new.imbalance() == []

@@ -1,0 +1,121 @@
+"""A worker under load: claims, starts, does, settles, renews and reaps until nothing is left, whatever happens to its database.
+
+    main([url, diary, name, lease, gate])
+
+The gate is a file: what is of a kind that waits goes on only once it is there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from redrive.errors import LeaseLost, LedgerError
+from redrive.ledger import Lease, Ledger, NewJob, Settlement, open_ledger
+
+from .diary import Diary
+
+KINDS = ("plain", "own", "paid", "poison", "gated", "gated-own", "gated-paid")
+FAULTS = (LedgerError, DBAPIError, psycopg.Error, sqlite3.Error)
+"""All that a database in trouble says."""
+BATCH = 10
+WORK_SECONDS = 0.001
+
+
+class Worker:
+    """One process's work."""
+
+    def __init__(self, ledger: Ledger, diary: Diary, name: str, lease: float, gate: Path) -> None:
+        self.ledger = ledger
+        self.diary = diary
+        self.name = name
+        self.lease = lease
+        self.gate = gate
+        self.settlements: list[Settlement] = []
+
+    def finished(self) -> bool:
+        """Nothing to do, nobody at work."""
+        return not any(tally.ready or tally.leased for tally in self.ledger.counts().values())
+
+    def pass_once(self) -> bool:
+        """One turn and what it brings; False: there was nothing."""
+        self.ledger.beat(self.name)
+        self.ledger.reap()
+        kinds = dict.fromkeys(KINDS, BATCH)
+        leases, late = self.ledger.turn(
+            self.settlements, kinds, worker=self.name, lease=self.lease, total=BATCH, start=False
+        )  # fmt: skip
+        self.settlements = []
+        self.late(late)
+        if not leases:
+            leases = self.ledger.claim(kinds, worker=self.name, lease=self.lease, start=False, alone=True)
+        renewed = time.monotonic()
+        for at, lease in enumerate(leases):
+            if time.monotonic() - renewed > self.lease / 3:
+                renewed = time.monotonic()
+                self.ledger.renew(leases[at:], lease=self.lease)
+            for begun in self.ledger.start([lease]):
+                self.run(begun)
+        return bool(leases)
+
+    def run(self, lease: Lease) -> None:
+        """One attempt, from its effect to its end."""
+        self.diary.note("effect", lease.kind, lease.key, self.name, lease.fence)
+        if lease.kind == "poison":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(WORK_SECONDS)
+        if lease.kind.startswith("gated"):
+            while not self.gate.exists():
+                time.sleep(0.01)
+        try:
+            if lease.kind.endswith("paid"):
+                with self.ledger.begin() as tx:
+                    tx.execute(text("INSERT INTO effect VALUES (:kind, :key)"), {"kind": lease.kind, "key": lease.key})
+                    self.ledger.settle(lease.done(), tx=tx)
+            elif lease.kind.endswith("own"):
+                self.ledger.settle(lease.done())
+            else:
+                self.settlements.append(lease.done())
+        except LeaseLost:
+            if lease.kind.endswith("paid"):
+                self.ledger.count_late([lease.done()])
+            self.late([lease.done()])
+
+    def late(self, settlements: Sequence[Settlement]) -> None:
+        """Somebody else's now."""
+        for one in settlements:
+            self.diary.note("late", one.kind, one.job_id, self.name)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Work until nothing is left."""
+    url, path, name, lease, gate = arguments
+    diary = Diary(Path(path))
+    worker: Worker | None = None
+    while True:
+        try:
+            if worker is None:
+                worker = Worker(open_ledger(url), diary, name, float(lease), Path(gate))
+            if not worker.pass_once():
+                if worker.finished():
+                    worker.ledger.close()
+                    return 0
+                time.sleep(0.02)
+        except FAULTS as fault:
+            diary.note("fault", name, type(fault).__name__, str(fault).replace("\n", " "))
+            time.sleep(0.02)
+
+
+def submitted(url: str, **counts: int) -> Ledger:
+    """A ledger with so many jobs of each kind, all submitted."""
+    ledger = open_ledger(url, migrate=True)
+    ledger.submit_many([NewJob(kind.replace("_", "-"), f"k{n:03}") for kind, count in counts.items() for n in range(count)])
+    return ledger
