@@ -37,6 +37,14 @@ def bullets() -> Table:
     return made
 
 
+def pairs() -> Table:
+    """Names in front, and what they stand for folded beside them."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(no_wrap=True, style="dim")
+    made.add_column(overflow="fold")
+    return made
+
+
 def heading(text: str) -> Text:
     """What a part of the output is about."""
     return Text(text, style="bold")
@@ -57,6 +65,8 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def complain(message: str) -> None:
-    """One line on standard error."""
+def complain(message: str, *hints: str) -> None:
+    """One line on standard error, and a line for each hint."""
     print(f"redrive: {message}", file=sys.stderr)
+    for hint in hints:
+        print(f"  {hint}", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import layers
+from . import audit, dead, doctor, keys, layers, ledger
 from .output import complain
 
 UNEXPECTED = 70
@@ -18,6 +18,12 @@ UNEXPECTED = 70
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command()(layers.layers)
+app.command()(doctor.doctor)
+app.add_typer(dead.app, name="dead")
+app.add_typer(dead.app, name="dlq", help="The same as dead.")
+app.add_typer(keys.app, name="keys")
+app.add_typer(audit.app, name="audit")
+app.add_typer(ledger.app, name="ledger")
 
 
 def _show_version(asked: bool) -> None:

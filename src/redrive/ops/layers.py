@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ from .. import backoff as backoffs
 from ..core.policy import ALIASES, SERVICE, RetryPolicy
 from ..engine.layers import Advice, Layer, LayersReport, WorstError, WorstLayer
 from ..engine.layers import layers as analysed
+from .imported import Unreadable, imported, meant
 
 __all__ = ["Advice", "LayersReport", "Unreadable", "WorstError", "WorstLayer", "layers"]
 
@@ -26,10 +24,6 @@ FORMS = {"steps": ("jitter",), "fixed": ("jitter",), "powers": ("cap", "jitter")
 EXAMPLE = "[[layer]] tables, the outermost first, each with a name and what differs from the defaults"
 
 
-class Unreadable(ValueError):
-    """The source says no stack of layers; the message says what is wrong, where, and what would be right."""
-
-
 def layers(source: str, /) -> LayersReport:
     """What the stack of a TOML file, or of `module:object`, can do in the worst case."""
     path = Path(source)
@@ -38,7 +32,7 @@ def layers(source: str, /) -> LayersReport:
     module, colon, name = source.partition(":")
     if not colon or not module or not name:
         raise Unreadable(f"{source}: no such file; give a TOML file, or module:object")
-    return _analysed(source, _from_module(module, name))
+    return _analysed(source, imported(module, name))
 
 
 def _analysed(source: str, stack: object) -> LayersReport:
@@ -46,29 +40,6 @@ def _analysed(source: str, stack: object) -> LayersReport:
         return analysed(stack)
     except (TypeError, ValueError) as wrong:
         raise Unreadable(f"{source}: {wrong}") from wrong
-
-
-def _from_module(module: str, name: str) -> object:
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        found: Any = import_module(module)
-    except (Exception, SystemExit) as wrong:  # a module of the user's may do anything
-        missing = isinstance(wrong, ModuleNotFoundError) and wrong.name is not None and f"{module}.".startswith(f"{wrong.name}.")
-        what = (
-            f"there is none; {here} and the installed packages were searched" if missing else f"{type(wrong).__name__}: {wrong}"
-        )
-        raise Unreadable(f"module {module} cannot be imported: {what}") from wrong
-    finally:
-        if here in sys.path:
-            sys.path.remove(here)
-    for part in name.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError as wrong:
-            known = [known for known in dir(found) if not known.startswith("__")]
-            raise Unreadable(f"{module}:{name}: there is no {part!r}{_meant(part, known)}") from wrong
-    return found
 
 
 def _from_toml(path: Path) -> list[Layer]:
@@ -96,7 +67,7 @@ def _layer(path: Path, number: int, table: Mapping[str, Any]) -> Layer:
     known = (*OWN, *POLICY)
     for key in table:
         if key not in known and key not in ALIASES:
-            raise Unreadable(f"{where}: unknown key {key!r}{_meant(key, known)}; known: {', '.join(known)}")
+            raise Unreadable(f"{where}: unknown key {key!r}{meant(key, known)}; known: {', '.join(known)}")
     if name is None:
         raise Unreadable(f'{where}: it has no name; say name = "…"')
     try:
@@ -149,9 +120,3 @@ def _backoff(table: Mapping[str, Any]) -> backoffs.Backoff | None:
         *(first if form[0] == "steps" and isinstance(first, list) else [first]), **rest
     )
     return made
-
-
-def _meant(name: str, known: object) -> str:
-    assert isinstance(known, (list, tuple))
-    close = get_close_matches(name, known, 1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,32 @@
+"""Confirm: many at once are done only after somebody has said how many they are."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ..ops.plan import Plan
+from .options import NOT_DONE
+from .output import BAD_INPUT, complain
+
+
+def confirmed(plan: Plan, *, yes: bool, most: int | None) -> None:
+    """Go on, or leave with an exit status. On a terminal the number is typed; scripts say `--yes --max N`."""
+    if yes:
+        if most is None:
+            complain(f"--yes needs --max: the most you want to {plan.act}")
+            raise typer.Exit(BAD_INPUT)
+        if plan.count > most:
+            complain(f"{plan.count:,} match, and --max says {most:,}: nothing was done")
+            raise typer.Exit(NOT_DONE)
+        return
+    if not sys.stdin.isatty():
+        complain(f"{plan.count:,} match; to {plan.act} them from a script, say --yes --max {plan.count}: nothing was done")
+        raise typer.Exit(BAD_INPUT)
+    typed = typer.prompt(
+        f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}", default="", show_default=False, err=True
+    )
+    if typed.strip().replace(",", "") != str(plan.count):
+        complain("nothing was done")
+        raise typer.Exit(NOT_DONE)

@@ -1,0 +1,76 @@
+"""Fit: a table for the width there is. What matters least is left out, what may be is cut or folded, the rest stays whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+GAP = 2
+
+
+class Column(NamedTuple):
+    """One column, and what it gives up where there is no room."""
+
+    name: str
+    number: bool = False
+    least: int | None = None
+    """It may be as narrow as this; None: only as narrow as what is in it."""
+    most: int | None = None
+    """It is never wider than this."""
+    cut: bool = False
+    """What does not fit is cut off, else folded."""
+    leave: int = 0
+    """Left out where there is no room, those with the highest number first; 0: never."""
+
+
+def fitted(columns: Sequence[Column], rows: Sequence[Mapping[str, str | Text]], width: int) -> Table:
+    """The table, in at most so many columns of the terminal."""
+    full = {column.name: _full(column, rows) for column in columns}
+    shown = list(columns)
+    while _together([_least(column, full) for column in shown]) > width and any(column.leave for column in shown):
+        shown.remove(max(shown, key=lambda column: column.leave))
+    widths = {column.name: _least(column, full) for column in shown}
+    spare = width - _together(list(widths.values()))
+    for column in sorted(shown, key=lambda column: column.cut):  # what can only be folded comes before what can be cut
+        more = min(max(spare, 0), full[column.name] - widths[column.name])
+        widths[column.name] += more
+        spare -= more
+    made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
+    for column in shown:
+        made.add_column(
+            column.name,
+            width=widths[column.name],
+            justify="right" if column.number else "left",
+            no_wrap=column.cut or column.least is None,
+            overflow="ellipsis" if column.cut else "fold",
+        )
+    for row in rows:
+        made.add_row(*(row[column.name] for column in shown))
+    return made
+
+
+def natural(columns: Sequence[Column], rows: Sequence[Mapping[str, str | Text]]) -> int:
+    """How wide the table would be with everything in it."""
+    return _together([_full(column, rows) for column in columns])
+
+
+def _full(column: Column, rows: Sequence[Mapping[str, str | Text]]) -> int:
+    widest = max([cell_len(column.name), *(_width(row[column.name]) for row in rows)])
+    return widest if column.most is None else min(widest, column.most)
+
+
+def _least(column: Column, full: Mapping[str, int]) -> int:
+    wanted = full[column.name]
+    return wanted if column.least is None else max(cell_len(column.name), min(wanted, column.least))
+
+
+def _together(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _width(cell: str | Text) -> int:
+    return cell.cell_len if isinstance(cell, Text) else max(map(cell_len, cell.split("\n")))

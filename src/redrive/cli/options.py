@@ -1,0 +1,79 @@
+"""Options that many commands have, and how each of them gets its operator."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import LedgerError, NotAllowed
+from ..ops.imported import Unreadable
+from ..ops.operator import Operator
+from ..ops.source import opened
+from .moments import moment
+from .output import BAD_INPUT, complain
+
+NOT_DONE = 1
+"""Something that was asked for was not done, or not found."""
+NO_LEDGER = 3
+"""The ledger cannot be reached, or its schema is not this code's."""
+INTERRUPTED = 130
+
+
+def option(name: str, metavar: str, help_: str) -> Any:
+    """An option that takes a value, and has no default worth a word."""
+    return typer.Option(name, metavar=metavar, help=help_, show_default=False)
+
+
+ADDRESSES = "sqlite:///file.db, postgresql://user@host/db, or module:app. Default: $REDRIVE_LEDGER, else sqlite:///redrive.db."
+Where = Annotated[str | None, option("--ledger", "URL", ADDRESSES)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Actor = Annotated[str | None, option("--actor", "NAME", "Who does this, for the audit. Default: you.")]
+Because = Annotated[str, option("--because", "TEXT", "Why, for the audit.")]
+Kind = Annotated[str | None, option("--kind", "NAME", "Only this kind.")]
+Error = Annotated[str | None, option("--error", "TEXT", "Only with this in the error.")]
+Reason = Annotated[str | None, option("--reason", "NAME", "Only those that died for this reason.")]
+Since = Annotated[str | None, option("--since", "WHEN", "Only since 30min, 12h or 7d ago, or since 2026-01-31T12:30.")]
+
+
+def since_of(text: str | None) -> datetime | None:
+    """The moment that --since says."""
+    if text is None:
+        return None
+    try:
+        return moment(text)
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong), param_hint="--since") from None
+
+
+def user() -> str:
+    """Who is at the terminal, as the operating system has it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no such user in this container
+        return f"uid {os.getuid()}"
+
+
+@contextmanager
+def operator(where: str | None, actor: str | None = None) -> Iterator[Operator]:
+    """The operator of the ledger that was named. What goes wrong is one line and an exit status, never a traceback."""
+    try:
+        with opened(where) as ledger:
+            yield Operator(ledger, actor=user() if actor is None else actor)
+    except LedgerError as problem:
+        complain(str(problem), *getattr(problem, "__notes__", ()))
+        raise typer.Exit(NO_LEDGER) from None
+    except NotAllowed as refused:
+        complain(str(refused))
+        raise typer.Exit(NOT_DONE) from None
+    except (Unreadable, ValueError) as wrong:
+        complain(str(wrong))
+        raise typer.Exit(BAD_INPUT) from None
+    except KeyboardInterrupt:
+        complain("interrupted; what was done so far is done, and in the audit")
+        raise typer.Exit(INTERRUPTED) from None

@@ -1,0 +1,81 @@
+"""The audit: who decided what, when, and why; and whether anybody changed it since."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..journal.redaction import redacted
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+
+ANCHOR = re.compile(r"(\d+):([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One entry."""
+
+    number: int
+    at: datetime
+    actor: str
+    action: str
+    because: str
+    what: Mapping[str, Any]
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Whether the chain of entries holds."""
+
+    entries: int
+    anchor: str
+    """The last entry's number and hash. Keep it elsewhere: it shows later that nothing was cut off at the end."""
+    broken: int | None
+    """The first entry that is not as it was written."""
+    problem: str | None
+
+    @property
+    def holds(self) -> bool:
+        """Nothing was changed, removed, put in or moved."""
+        return self.broken is None
+
+
+def decisions(
+    ledger: Ledger, /, *, actor: str | None = None, action: str | None = None, since: datetime | None = None, limit: int = 100
+) -> list[Decision]:
+    """The newest first."""
+    from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    with ledger.reading() as connection:
+        found = audit.entries(connection, actor=actor, action=action, since=audit.stamp(since), limit=limit, newest=True)
+    return [
+        Decision(one.number, _moment(one.at), one.actor, one.action, one.because, redacted(one.what), one.hash) for one in found
+    ]
+
+
+def verified(ledger: Ledger, anchor: str | None = None, /) -> Chain:
+    """Follow the whole chain. anchor: what an earlier verification said the last entry was."""
+    from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    noted = None
+    if anchor is not None:
+        read = ANCHOR.fullmatch(anchor.strip())
+        if read is None:
+            raise ValueError(f"an anchor is a number and a hash, as `redrive audit verify` prints it, not {anchor!r}")
+        noted = (int(read[1]), read[2])
+    with ledger.reading() as connection:
+        found = audit.verified(connection, noted)
+    return Chain(found.entries, f"{found.entries}:{found.head}", found.broken, found.problem)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:  # changed by hand; the chain says so
+        return datetime.fromisoformat("1970-01-01T00:00:00+00:00")

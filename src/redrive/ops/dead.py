@@ -1,0 +1,198 @@
+"""Dead letters of every kind: found, looked at, and planned on. What is done to them goes through a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..journal.redaction import redacted, redacted_text
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from ..ledger.record import Attempt, DeadLetter, Job
+    from ..ledger.state import Status
+
+PAGE = 200
+LONGEST_CHAIN = 100
+"""Jobs of one dead letter that are shown: it and its replays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which dead letters. Nothing said: all of them."""
+
+    ids: tuple[int, ...] = ()
+    kind: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    """Words that the error has in it, or its signature."""
+    since: datetime | None = None
+    """When it died, at the earliest."""
+    limit: int | None = None
+
+    @classmethod
+    def of(
+        cls, *, ids: Collection[int | str] = (), kind: str | None = None, reason: str | None = None, error: str | None = None,
+        since: datetime | None = None, limit: int | None = None,
+    ) -> Selection:  # fmt: skip
+        """Checked."""
+        if limit is not None and (isinstance(limit, bool) or limit < 1):
+            raise ValueError(f"limit must be at least 1: {limit!r}")
+        if since is not None and since.tzinfo is None:
+            raise ValueError(f"a moment needs a time zone: {since!r}")
+        return cls(tuple(int(one) for one in ids), kind, reason, error, since, limit)
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing narrows it down; a limit does not."""
+        return not self.ids and all(each is None for each in (self.kind, self.reason, self.error, self.since))
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter, in a list of them."""
+
+    id: int
+    kind: str
+    key: str
+    status: str
+    reason: str
+    blocked: bool
+    blocked_until: datetime | None
+    error: str | None
+    signature: str | None
+    attempts: int
+    replay_count: int
+    job_id: int | None
+    replay_job_id: int | None
+    source: str | None
+    source_id: str | None
+    last_attempt_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """An attempt that did not end well."""
+
+    number: int
+    outcome: str
+    worker: str | None
+    reason: str | None
+    error: str | None
+    started_at: datetime | None
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """One of the jobs that were to get this work done."""
+
+    id: int
+    state: str
+    """As people call it."""
+    attempts: int
+    crashes: int
+    created_at: datetime
+    due_at: datetime
+    ended_at: datetime | None
+    worker: str | None
+    replay_of: int | None
+    tries: tuple[Try, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LetterReport:
+    """All that is known of one dead letter, without secrets."""
+
+    letter: Letter
+    payload: Any
+    """What is in it, as JSON or as text; None where it is neither."""
+    payload_bytes: int
+    headers: Mapping[str, str]
+    ids: Mapping[str, str]
+    """Correlation ids."""
+    jobs: tuple[Drive, ...]
+    """The first one first; then its replays."""
+    now: datetime
+
+
+def listed(ledger: Ledger, selection: Selection, status: Status | None, /) -> list[Letter]:
+    """The newest first."""
+    found = ledger.dead_letters(
+        ids=selection.ids or None, status=status, kind=selection.kind, reason=selection.reason, error=selection.error,
+        since=selection.since, limit=100 if selection.limit is None else selection.limit, newest=True,
+    )  # fmt: skip
+    return [_letter(one) for one in found]
+
+
+def pending(ledger: Ledger, selection: Selection, /) -> Iterator[Letter]:
+    """Those that may be acted on, the oldest first, page by page: payloads may be large."""
+    after, left = 0, selection.limit
+    while left is None or left > 0:
+        page = ledger.dead_letters(
+            ids=selection.ids or None, status="pending", kind=selection.kind, reason=selection.reason, error=selection.error,
+            since=selection.since, after=after, limit=PAGE if left is None else min(PAGE, left),
+        )  # fmt: skip
+        if not page:
+            return
+        yield from map(_letter, page)
+        after = page[-1].id
+        left = None if left is None else left - len(page)
+
+
+def shown(ledger: Ledger, letter_id: int, /) -> LetterReport | None:
+    """One of them; None: there is none of that number."""
+    found = ledger.dead_letters(ids=(letter_id,), limit=1)
+    if not found:
+        return None
+    letter = found[0]
+    return LetterReport(
+        letter=_letter(letter),
+        payload=readable(letter.payload),
+        payload_bytes=len(letter.payload),
+        headers=redacted(letter.headers),
+        ids=redacted(letter.ids),
+        jobs=tuple(_drive(job, ledger.attempts(job.id)) for job in _jobs(ledger, letter)),
+        now=ledger.now(),
+    )
+
+
+def readable(payload: bytes, /) -> Any:
+    """The payload as a person may see it: JSON, else text, without secrets; None where it is neither."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return None
+    try:
+        return redacted(json.loads(text))
+    except ValueError:
+        return redacted_text(text) if text.isprintable() or "\n" in text else None
+
+
+def _jobs(ledger: Ledger, letter: DeadLetter) -> list[Job]:
+    """From the last one back to the first, by what each is the replay of."""
+    chain: list[Job] = []
+    next_id = letter.replay_job_id or letter.job_id
+    while next_id is not None and len(chain) < LONGEST_CHAIN:
+        job = ledger.get(next_id)
+        if job is None:
+            break
+        chain.append(job)
+        next_id = job.replay_of
+    return chain[::-1]
+
+
+def _letter(one: DeadLetter) -> Letter:
+    return Letter(**{name: getattr(one, name) for name in Letter.__slots__})
+
+
+def _drive(job: Job, attempts: list[Attempt]) -> Drive:
+    return Drive(
+        job.id, "replaced by a replay" if job.state == "dropped" and not job.current else job.shown, job.attempts, job.crashes, job.created_at, job.due_at, job.ended_at, job.worker, job.replay_of,
+        tuple(Try(*(getattr(one, name) for name in Try.__slots__)) for one in attempts),
+    )  # fmt: skip

@@ -1,0 +1,175 @@
+"""The doctor: looks at everything that can go wrong with a ledger. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..core.clock import SYSTEM, Clock
+from ..core.span import span
+from ..errors import SchemaMismatch
+from ..journal.redaction import redacted_text
+from . import audit
+from .finding import Finding, Health
+from .ledger import status
+from .source import opened, source_of
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+
+GRACE = 60.0
+"""Seconds for which what is overdue may be so: workers look now and then."""
+QUIET = 60.0
+"""Seconds without a sign of life from any worker, while work waits."""
+SKEW = 2.0
+GROSS_SKEW = 60.0
+"""Seconds that two clocks may be apart."""
+GROWTH = 10
+"""Dead letters in the last hour that are worth a word, if they also are twice as many as in an hour of the day before."""
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def examined(source: str | None = None, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
+    """Open the ledger and look. LedgerError where it cannot be reached; a schema that is not this code's is a finding."""
+    try:
+        with opened(source) as ledger:
+            return diagnosed(ledger, quiet=quiet, clock=clock)
+    except SchemaMismatch as other:
+        return Health(redacted_text(source_of(source)), (_schema(other),), ("schema",), None, None)
+
+
+def diagnosed(ledger: Ledger, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
+    """What is wrong with an open ledger; its schema is right, or it would not be open."""
+    found: list[Finding] = []
+    for check in CHECKS.values():
+        found += check(ledger, quiet, clock)
+    found.sort(key=lambda one: one.severity)  # critical before warning, by their letters too
+    now = status(ledger)
+    return Health(now.url, tuple(found), ("schema", *CHECKS), now.sentence, now.now)
+
+
+def _schema(other: SchemaMismatch) -> Finding:
+    says = redacted_text(str(other).partition(": bring")[0].partition(": make")[0].partition(": install")[0])
+    if other.wanted is None:
+        return Finding("schema", "critical", says, 1, None, "give another address: these tables are another program's", False)
+    if other.found is None or other.found < other.wanted:
+        return Finding("schema", "critical", says, 1, None, "redrive ledger migrate")
+    return Finding("schema", "critical", says, 1, None, "pip install --upgrade redrive")
+
+
+def _leases(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+    from ..ledger import overview  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    before = ledger.now() - timedelta(seconds=GRACE)
+    with ledger.reading() as connection:
+        expired = overview.expired(connection, before)
+    if expired.many:
+        says = f"{_many(expired.many, 'lease')} ran out and nobody took {_them(expired.many)} back: no worker looks after this ledger"
+        yield Finding("dangling leases", "critical", says, expired.many, expired.since, "redrive ledger reap")
+
+
+def _keys(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+    from ..ledger import overview  # noqa: PLC0415  # the same
+
+    before = ledger.now() - timedelta(seconds=GRACE)
+    with ledger.reading() as connection:
+        wedged, first = overview.wedged(connection, before)
+    if wedged.many:
+        named = ", ".join(first) + (", …" if wedged.many > len(first) else "")
+        says = f"{_many(wedged.many, 'key')} in processing, whose holder is gone ({named}): the next caller takes it over"
+        mend = f'redrive keys release "{first[0]}" --because "..."' if wedged.many == 1 else "redrive keys list --abandoned"
+        yield Finding("wedged keys", "warning", says, wedged.many, wedged.since, mend)
+
+
+def _balance(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+    wrong = ledger.imbalance()
+    if wrong:
+        says = "the counts don't balance with the rows: " + "; ".join(wrong)
+        mend = 'redrive ledger recount --because "..."'
+        yield Finding("balance", "critical", says, len(wrong), None, mend)
+
+
+def _skew(ledger: Ledger, _quiet: float, clock: Clock) -> Iterator[Finding]:
+    # The database answered at some moment in between: only what is beyond both ends is certain.
+    before = clock.now()
+    theirs = ledger.now()
+    after = clock.now()
+    apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
+    if apart >= SKEW:
+        way = "behind" if theirs < before else "ahead of"
+        says = f"the database's clock is {span(round(apart, 1))} {way} this machine's: times given from here mean others there"
+        yield Finding("clock skew", "critical" if apart >= GROSS_SKEW else "warning", says, 1, None, "timedatectl set-ntp true")
+
+
+def _workers(ledger: Ledger, quiet: float, _clock: Clock) -> Iterator[Finding]:
+    from ..ledger import overview  # noqa: PLC0415  # the same
+
+    now = ledger.now()
+    since = now - timedelta(seconds=quiet)
+    alive = [one for one in ledger.workers() if one.ended_at is None and one.seen_at >= since]
+    if alive:
+        return
+    with ledger.reading() as connection:
+        waiting = overview.overdue(connection, since)
+    if waiting:
+        jobs = sum(each.many for each in waiting.values())
+        seen = max((one.seen_at for one in ledger.workers()), default=None)
+        last = (
+            "no worker was ever seen"
+            if seen is None
+            else f"the last worker was seen {span(round((now - seen).total_seconds()))} ago"
+        )
+        says = f"{_many(jobs, 'job')} due ({_counted({kind: each.many for kind, each in waiting.items()})}), and {last}"
+        oldest = min(each.since for each in waiting.values() if each.since is not None)
+        yield Finding("no workers", "critical", says, jobs, oldest, "start a worker of the app", False)
+
+
+def _growth(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+    from ..ledger import overview  # noqa: PLC0415  # the same
+
+    now: datetime = ledger.now()
+    with ledger.reading() as connection:
+        fresh = overview.died(connection, now - HOUR, now + HOUR)
+        before = overview.died(connection, now - HOUR - DAY, now - HOUR)
+    last, hourly = sum(fresh.values()), sum(before.values()) / 24
+    if last >= GROWTH and last > 2 * hourly:
+        says = f"{_many(last, 'dead letter')} in the last hour ({_counted(fresh)}); in the day before {hourly:.3g} an hour"
+        yield Finding("dead letters growing", "warning", says, last, None, "redrive dead list --since 1h")
+
+
+def _audit(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+    chain = audit.verified(ledger)
+    if not chain.holds:
+        says = f"the audit is not as it was written: entry {chain.broken}: {chain.problem}"
+        yield Finding(
+            "audit", "critical", says, 1, None, "compare with a backup: `redrive audit verify` says where to look", False
+        )
+
+
+CHECKS: dict[str, Callable[[Ledger, float, Clock], Iterator[Finding]]] = {
+    "leases": _leases,
+    "keys": _keys,
+    "balance": _balance,
+    "clock": _skew,
+    "workers": _workers,
+    "dead letters": _growth,
+    "audit": _audit,
+}
+
+
+def _many(count: int, what: str) -> str:
+    return (
+        f"1 {what} is"
+        if count == 1 and what == "job"
+        else f"{count:,} {what}{'' if count == 1 else 's'}" + (" are" if what == "job" else "")
+    )
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"
+
+
+def _counted(counts: dict[str, int]) -> str:
+    most = sorted(counts.items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{count:,} {kind}" for kind, count in most[:3]) + (", …" if len(most) > 3 else "")

@@ -1,0 +1,88 @@
+"""Plan: a frozen selection and what would be done to it. Making one leaves no trace; carrying it out is audited."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from .dead import Selection, pending
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+
+Act: TypeAlias = Literal["replay", "discard"]
+STEP = 100
+"""How many are done in one transaction: whoever is killed in between has done whole steps, and none of the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be done, to which dead letters. Immutable."""
+
+    act: Act
+    ids: tuple[int, ...]
+    kinds: Mapping[str, int]
+    reasons: Mapping[str, int]
+    skipped: Mapping[int, str]
+    """Those that were asked for and cannot be acted on, and why."""
+    more: bool
+    """Others would match too, beyond the limit."""
+
+    @property
+    def count(self) -> int:
+        """How many dead letters."""
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was done of a plan, so far."""
+
+    done: Mapping[int, int]
+    """Dead letter to job: the new one of a replay, the dropped one of a discard."""
+    skipped: Mapping[int, str]
+    """Those that were no longer as planned, and were left alone."""
+
+
+def planned(ledger: Ledger, act: Act, selection: Selection, /) -> Plan:
+    """The plan. Only dead letters that are pending can be acted on."""
+    ids: list[int] = []
+    kinds: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for letter in pending(ledger, selection):
+        ids.append(letter.id)
+        kinds[letter.kind] += 1
+        reasons[letter.reason] += 1
+    skipped: dict[int, str] = {}
+    if selection.ids:
+        there = {one.id: str(one.status) for one in ledger.dead_letters(ids=selection.ids, limit=len(selection.ids))}
+        named = [one for one in dict.fromkeys(selection.ids) if one not in ids]
+        skipped = {one: _why_not(one, there) for one in named[: None if selection.limit is None else selection.limit]}
+    more = selection.limit is not None and len(ids) == selection.limit and _behind(ledger, selection, ids[-1])
+    return Plan(act, tuple(ids), dict(kinds.most_common()), dict(reasons.most_common()), skipped, more)
+
+
+def applied(ledger: Ledger, plan: Plan, /, *, actor: str, because: str) -> Iterator[Applied]:
+    """Carry it out, step by step; each step is one transaction with its entry in the audit."""
+    for start in range(0, plan.count, STEP):
+        some = plan.ids[start : start + STEP]
+        verb = ledger.replay if plan.act == "replay" else ledger.discard
+        step = verb(some, actor=actor, because=because)
+        yield Applied(step.done, step.skipped)
+
+
+def _why_not(letter_id: int, there: Mapping[int, str]) -> str:
+    status = there.get(letter_id)
+    if status is None:
+        return "there is none"
+    return "does not match" if status == "pending" else f"{status} already"
+
+
+def _behind(ledger: Ledger, selection: Selection, last: int) -> bool:
+    rest = ledger.dead_letters(
+        ids=selection.ids or None, status="pending", kind=selection.kind, reason=selection.reason, error=selection.error,
+        since=selection.since, after=last, limit=1,
+    )  # fmt: skip
+    return bool(rest)

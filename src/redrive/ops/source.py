@@ -1,0 +1,70 @@
+"""Where the ledger is: its address, or an app in the user's code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..app import DEFAULT, VARIABLE, App
+from ..errors import LedgerError
+from ..journal.redaction import redacted_text
+from ..ledger.open import open_ledger
+from .imported import Unreadable, imported
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+
+DATABASES = frozenset(("sqlalchemy", "sqlite3", "psycopg", "alembic"))
+"""Packages whose errors are about the database, not about our code."""
+
+
+def source_of(given: str | None, /) -> str:
+    """What was given, or what the environment says, or the default."""
+    return given or os.environ.get(VARIABLE) or DEFAULT
+
+
+@contextmanager
+def opened(given: str | None = None, /, *, migrate: bool = False) -> Iterator[Ledger]:
+    """The ledger at an address, or of `module:app`, for the block.
+
+    LedgerError: it cannot be reached, or is not as this code needs it. Unreadable: what was named is no ledger. Neither
+    repeats a password.
+    """
+    source = source_of(given)
+    try:
+        with _found(source, migrate) as ledger:
+            yield ledger
+    except LedgerError as problem:
+        if given is None and VARIABLE not in os.environ:
+            problem.add_note(f"say where the ledger is by --ledger, or by {VARIABLE}; without either it is {DEFAULT}")
+        raise
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] in DATABASES:
+            first = str(problem).strip().partition("\n")[0]
+            raise LedgerError(f"the database failed: {redacted_text(first)}") from problem
+        raise
+
+
+@contextmanager
+def _found(source: str, migrate: bool) -> Iterator[Ledger]:
+    module, colon, name = source.partition(":")
+    if "://" in source or module == "sqlite":
+        with open_ledger(source, migrate=migrate) as ledger:
+            yield ledger
+        return
+    if not colon or not module or not name:
+        raise Unreadable(f"{source!r} is no ledger: give its address ({DEFAULT}, postgresql://user@host/database), or module:app")
+    found = imported(module, name)
+    if not isinstance(found, App) and not hasattr(found, "dead_letters"):
+        raise Unreadable(f"{source} is neither an App nor a Ledger, but {type(found).__name__}")
+    with found:
+        if migrate:
+            found.migrate()
+        yield ledger_of(found)
+
+
+def ledger_of(app: App | Ledger, /) -> Ledger:
+    """The ledger of an app, or the ledger that it is."""
+    return app.ledger if isinstance(app, App) else app
