@@ -57,17 +57,19 @@ _MODULES = frozenset(("backoff", "errors", "journal", "testing"))
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 
-def __getattr__(name: str) -> Any:
-    # Loaded when first asked for: `import redrive` alone costs nothing, and a name costs only what it needs.
-    from importlib import import_module  # noqa: PLC0415
+if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
 
-    if name in _MODULES:
-        return import_module(f".{name}", __name__)
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        # Loaded when first asked for: `import redrive` alone costs nothing, and a name costs only what it needs.
+        from importlib import import_module  # noqa: PLC0415
+
+        if name in _MODULES:
+            return import_module(f".{name}", __name__)
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
