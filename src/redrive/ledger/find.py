@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, exists, select
+from sqlalchemy import ColumnElement, Connection, Select, case, select
 
 from .record import Attempt, Job
 from .state import DEAD, DONE, LEASED, READY, STATES, State
 from .statement import number
 from .tables import CURRENT, attempt, dead, job
 
-_blocked = case((job.c.state == number(DEAD), exists().where(dead.c.job_id == job.c.id, dead.c.blocked)))
+# Not EXISTS: Postgres may make a table of all blocked letters for that.
+_its_letter = (
+    select(dead.c.blocked).where(dead.c.job_id == job.c.id).limit(number(1)).offset(number(0)).correlate(job).scalar_subquery()
+)
+_blocked = case((job.c.state == number(DEAD), _its_letter))
 _named: dict[str, ColumnElement[Any]] = {
     "state_stored": job.c.state,
     "ids_stored": job.c.ids,

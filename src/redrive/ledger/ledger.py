@@ -16,24 +16,18 @@ from ..errors import LeaseLost
 from . import audit, counts, find, letters, limits, prune, reap, recount, schema, workers
 from .address import Address, parse
 from .caller import Driven, Transaction, runner, same_database
+from .connections import Connections
 from .crashpoint import crash_point
 from .gathering import Gathering, distinct
-from .hot import Demand, Hot
+from .hot import Demand
 from .letters import Sorted
 from .now import now_on
-from .postgres import connect as postgres
-from .postgres.hot import OnPostgres
 from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, Submitted, Tally, Turn
-from .session import Pool, Session
-from .sqlite import connect as sqlite
-from .sqlite.hot import OnSQLite
 from .state import PRIORITIES, QUARANTINE, State, Status
 from .statement import Many
 from .wake import Bell, Listening, Looking, Told, Wake
 from .workers import Worker
 
-CONNECTIONS = 8
-"""To Postgres, at most, for one ledger."""
 LEASE = 60.0
 DAY = 86_400.0
 BATCH = 1000
@@ -49,40 +43,18 @@ class Ledger:
     def __init__(self, address: Address, *, migrate: bool, max_payload: int) -> None:
         self.url = address.shown
         self.max_payload = max_payload
-        self._address = address
-        self._hot: Hot
-        on_sqlite = address.dialect == "sqlite"
-        if on_sqlite:
-            self._engine = sqlite.engine(address.target, create=migrate)
-            self._hot = OnSQLite()
-        else:
-            self._engine = postgres.engine(address.target)
-            self._hot = OnPostgres()
-        self._write = Pool(self._session, 1 if on_sqlite else CONNECTIONS, forks=not address.in_memory)
-        self._read = Pool(self._session, 2) if on_sqlite and not address.in_memory else self._write
+        self._connections = Connections(address, migrate=migrate)
+        self._address = self._connections.address
+        self._hot = self._connections.hot
+        self._write, self._read, self._session = self._connections.write, self._connections.read, self._connections.session
         self._bell = Bell()
         self._lent: set[int] = set()
         self._gather()
-        try:
-            with self._write.use() as session:
-                if migrate or address.in_memory:
-                    schema.migrate(session)
-                else:
-                    schema.check(session.core, self.url)
-                if on_sqlite:
-                    sqlite.durable(session)
-                    self._address = address._replace(target=sqlite.file_of(session))
-        except BaseException:
-            self.close()
-            raise
 
     @classmethod
     def opened(cls, url: str, /, *, migrate: bool = False, max_payload: int | None = None) -> Self:
         """See `open_ledger`."""
         return cls(parse(url), migrate=migrate, max_payload=limits.MAX_PAYLOAD if max_payload is None else max_payload)
-
-    def _session(self) -> Session:
-        return Session(self._engine.connect())
 
     def _gather(self) -> None:
         self._pid = os.getpid()
@@ -128,8 +100,7 @@ class Ledger:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """A transaction of the ledger's own, for effects of yours that shall commit with what you submit or settle."""
-        pool = self._write
-        with pool.use() as session, session.transaction("caller") as connection:
+        with self._write.use() as session, session.transaction("caller") as connection:
             self._lent.add(id(connection))
             try:
                 yield connection
@@ -148,8 +119,10 @@ class Ledger:
         start: False where they will wait in the worker; `start` them then, one by one: a crash counts for started ones only.
         alone: one of those that were running when their worker died; run nothing beside it.
         """
-        demand = self._demand(kinds, worker, lease, total, start, alone)
-        self._checked(settlements)
+        most = sum(kinds.values()) if total is None else total
+        limits.name("worker", worker, limits.MAX_KIND)
+        limits.settlements(settlements, self.max_payload)
+        demand = Demand(kinds, worker, positive("lease", lease), min(most, 1) if alone else most, start, alone)
         with self._write.use() as session:
             return self._hot.turn(session, settlements, demand)
 
@@ -181,7 +154,7 @@ class Ledger:
         In a transaction of the caller's a late one raises before it is counted: roll back, then call `count_late`.
         """
         given = [settlements] if isinstance(settlements, Settlement) else list(settlements)
-        self._checked(given)
+        limits.settlements(given, self.max_payload)
         if not given:
             return
         if tx is not None:
@@ -349,8 +322,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close all connections. What is in use is closed when it comes back."""
-        self._write.close()
-        self._read.close()
+        self._connections.close()
 
     def __enter__(self) -> Self:
         return self
@@ -360,16 +332,3 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"<Ledger {self.url}>"
-
-    def _demand(
-        self, kinds: Mapping[str, int], worker: str, lease: Seconds, total: int | None, start: bool, alone: bool
-    ) -> Demand:
-        limits.name("worker", worker, limits.MAX_KIND)
-        most = sum(kinds.values()) if total is None else total
-        return Demand(kinds, worker, positive("lease", lease), min(most, 1) if alone else most, start, alone)
-
-    def _checked(self, settlements: Sequence[Settlement]) -> None:
-        for one in settlements:
-            if not isinstance(one, Settlement):
-                raise TypeError(f"a settlement is made by its lease (lease.done(), lease.again(...)), not {one!r}")
-            limits.settled(one, self.max_payload)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..core.context import IDS
 from ..core.seconds import number
@@ -44,14 +44,17 @@ def checked(job: NewJob, max_payload: int, /) -> NewJob:
     return job._replace(ids=around) if job.ids is None and (around := IDS.get()) else job
 
 
-def settled(one: Settlement, max_payload: int, /) -> None:
-    """Refuse what cannot be stored of an attempt's end."""
-    if one.result is not None:
-        payload("result", one.result, max_payload)
-    if one.after:
-        number("after", one.after)
-    if one.until is not None:
-        micros(one.until)
+def settlements(given: Sequence[Settlement], max_payload: int, /) -> None:
+    """Refuse what cannot be stored of attempts' ends."""
+    for one in given:
+        if not isinstance(one, Settlement):
+            raise TypeError(f"a settlement is made by its lease (lease.done(), lease.again(...)), not {one!r}")
+        if one.result is not None:
+            payload("result", one.result, max_payload)
+        if one.after:
+            number("after", one.after)
+        if one.until is not None:
+            micros(one.until)
 
 
 def name(what: str, value: object, limit: int, /) -> None:

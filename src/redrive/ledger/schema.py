@@ -28,7 +28,9 @@ def revision(connection: Connection, /) -> str | None:
             raise SchemaMismatch(f"there are tables of another program here, by our names: {', '.join(sorted(ours))}")
         return None
     try:
-        found: Sequence[object] = connection.execute(select(literal_column("version_num")).select_from(table(VERSION_TABLE))).scalars().all()
+        found: Sequence[object] = (
+            connection.execute(select(literal_column("version_num")).select_from(table(VERSION_TABLE))).scalars().all()
+        )
     except Exception as error:
         raise SchemaMismatch(f"the table {VERSION_TABLE} is another program's: {error}") from error
     if not found:

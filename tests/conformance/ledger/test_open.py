@@ -72,7 +72,10 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, migrate: bool)
         ("CREATE TABLE redrive_job (x int)", "tables of another program here, by our names: redrive_job"),
         ("CREATE TABLE redrive_version (x int)", "another program's"),
         ("CREATE TABLE redrive_version (version_num text); INSERT INTO redrive_version VALUES ('abc')", "the revision abc"),
-        ("CREATE TABLE redrive_version (version_num text); INSERT INTO redrive_version VALUES ('9999')", "is newer .* install a newer"),
+        (
+            "CREATE TABLE redrive_version (version_num text); INSERT INTO redrive_version VALUES ('9999')",
+            "is newer .* install a newer",
+        ),
     ],
 )
 def test_a_foreign_or_newer_schema_is_refused_and_left_alone(
@@ -183,5 +186,8 @@ def test_seqscan_is_off_for_our_sessions_only(postgres_ledger: str) -> None:
 def test_sqlalchemy_is_loaded_only_when_a_ledger_is_opened() -> None:
     import subprocess
 
-    program = "import sys, redrive.ledger; assert 'sqlalchemy' not in sys.modules; redrive.ledger.NewJob; assert 'alembic' not in sys.modules"
+    program = (
+        "import sys, redrive.ledger; assert 'sqlalchemy' not in sys.modules\n"
+        "redrive.ledger.NewJob; assert 'alembic' not in sys.modules"
+    )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0

@@ -18,7 +18,7 @@ import pytest
 from redrive.errors import LeaseLost
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.prune import pruned
-from redrive.ledger.record import Lease
+from redrive.ledger.record import Lease, Settlement
 from tests.conformance.ledger.world import KIND, claim, new, pass_time, session, tally
 
 
@@ -72,7 +72,8 @@ def test_submitters_and_workers_on_the_same_keys_never_make_two_jobs_of_one(url:
         return created
 
     def working(ledger: Ledger, name: str) -> int:
-        settled, done = [], 0
+        settled: list[Settlement] = []
+        done = 0
         while time.monotonic() < stop or settled:
             turn = ledger.turn(settled, {KIND: 5}, worker=name)
             assert turn.late == []
@@ -81,7 +82,7 @@ def test_submitters_and_workers_on_the_same_keys_never_make_two_jobs_of_one(url:
         return done
 
     created = at_once(
-        *(lambda seed=seed: submitting(ledgers[seed], seed) for seed in range(3)),  # type: ignore[misc]
+        *(lambda seed=seed: submitting(ledgers[seed], seed) for seed in range(3)),
         lambda: working(ledgers[3], "w3"),
         lambda: working(ledgers[4], "w4"),
     )
@@ -98,7 +99,8 @@ def test_each_job_is_claimed_exactly_once(url: str, workers: int) -> None:
 
         def working(name: str) -> list[Lease]:
             with open_ledger(url) as own:
-                got, settled = [], []
+                got: list[Lease] = []
+                settled: list[Settlement] = []
                 while True:
                     turn = own.turn(settled, {KIND: 7}, worker=name)
                     got += turn.leases
@@ -106,7 +108,7 @@ def test_each_job_is_claimed_exactly_once(url: str, workers: int) -> None:
                     if not settled:
                         return got
 
-        got = [lease for leases in at_once(*(lambda at=at: working(f"w{at}") for at in range(workers))) for lease in leases]  # type: ignore[misc]
+        got = [lease for leases in at_once(*(lambda at=at: working(f"w{at}") for at in range(workers))) for lease in leases]
         # SKIP LOCKED may find nothing while others hold the rest: what is left is still there.
         got += claim(ledger, 1000)
         assert Counter(lease.job_id for lease in got).most_common(1)[0][1] == 1
@@ -127,7 +129,7 @@ def test_of_many_settles_at_once_one_wins(url: str) -> None:
                     return False
                 return True
 
-        assert sum(at_once(*(lambda at=at: settling(at) for at in range(6)))) == 1  # type: ignore[misc]
+        assert sum(at_once(*(lambda at=at: settling(at) for at in range(6)))) == 1
         assert tally(ledger).late == 5
 
 
@@ -159,7 +161,7 @@ def test_replays_at_once_make_one_job(url: str) -> None:
             with open_ledger(url) as own:
                 return len(own.replay(ids if at % 2 else ids[::-1], actor=f"a{at}", because="x").done)
 
-        assert sum(at_once(*(lambda at=at: replaying(at) for at in range(4)))) == 2  # type: ignore[misc]
+        assert sum(at_once(*(lambda at=at: replaying(at) for at in range(4)))) == 2
         assert ledger.audit_broken() is None
         assert tally(ledger).ready == 2
 
@@ -171,7 +173,7 @@ def test_audit_entries_at_once_are_one_chain(url: str) -> None:
             for number in range(10):
                 own.record(actor=f"a{at}", action="act", because="so", what={"n": number})
 
-    at_once(*(lambda at=at: recording(at) for at in range(4)))  # type: ignore[misc]
+    at_once(*(lambda at=at: recording(at) for at in range(4)))
     with open_ledger(url) as ledger:
         assert [entry.number for entry in ledger.audit()] == list(range(1, 41))
         assert ledger.audit_broken() is None

@@ -37,7 +37,13 @@ def test_again_waits_and_keeps_the_attempt(ledger: Ledger) -> None:
     assert (second.attempt, second.fence) == (2, 2)
     ledger.settle(second.done())
     (failed,) = ledger.attempts(lease.job_id)
-    assert (failed.number, failed.fence, failed.outcome, failed.worker, failed.error) == (1, 1, "failed", "w1", "ConnectionError: no")
+    assert (failed.number, failed.fence, failed.outcome, failed.worker, failed.error) == (
+        1,
+        1,
+        "failed",
+        "w1",
+        "ConnectionError: no",
+    )
     assert failed.started_at is not None
     assert failed.started_at <= failed.ended_at
 
@@ -70,8 +76,20 @@ def test_dead_becomes_a_dead_letter(ledger: Ledger) -> None:
     assert job is not None
     assert (job.state, job.shown) == ("dead", "dlq")
     (letter,) = ledger.dead_letters()
-    assert (letter.kind, letter.key, letter.job_id, letter.payload, letter.reason) == (KIND, "a", lease.job_id, b"payload", "attempts")
-    assert (letter.error, letter.signature, letter.attempts, letter.status, letter.replay_count) == ("Boom", "sig", 1, "pending", 0)
+    assert (letter.kind, letter.key, letter.job_id, letter.payload, letter.reason) == (
+        KIND,
+        "a",
+        lease.job_id,
+        b"payload",
+        "attempts",
+    )
+    assert (letter.error, letter.signature, letter.attempts, letter.status, letter.replay_count) == (
+        "Boom",
+        "sig",
+        1,
+        "pending",
+        0,
+    )
     assert (letter.ids, letter.headers, letter.version, letter.blocked) == ({"trace_id": "t"}, {"h": "1"}, 2, False)
     assert letter.last_attempt_at == job.started_at
     assert [attempt.outcome for attempt in ledger.attempts(job.id)] == ["failed"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -52,7 +51,9 @@ def pass_time(ledger: Ledger, seconds: float) -> None:
             if moments:
                 gone = sqlalchemy.literal(shift, sqlalchemy.BigInteger() if held.sqlite else sqlalchemy.Interval())
                 held.core.execute(
-                    sqlalchemy.update(table).values({column.name: sqlalchemy.type_coerce(column, gone.type) - gone for column in moments})
+                    sqlalchemy.update(table).values(
+                        {column.name: sqlalchemy.type_coerce(column, gone.type) - gone for column in moments}
+                    )
                     if held.sqlite
                     else sqlalchemy.update(table).values({column.name: column - gone for column in moments})
                 )

@@ -18,7 +18,7 @@ from .literal import blobs, moments, plain, texts
 
 SECOND = literal_column("interval '1 second'", Interval())
 
-_PLAIN = {"kind": Text(), "key": Text(), "payload": LargeBinary()}
+_PLAIN: dict[str, TypeEngine[Any]] = {"kind": Text(), "key": Text(), "payload": LargeBinary()}
 _FULL = _PLAIN | {
     "priority": SmallInteger(), "max_attempts": Integer(), "keep": Float(53), "deadline": DateTime(timezone=True), "ids": Text(),
     "headers": Text(), "request_hash": LargeBinary(), "version": SmallInteger(),
@@ -26,7 +26,8 @@ _FULL = _PLAIN | {
 
 
 def _submit(columns: dict[str, TypeEngine[Any]], *, later: bool) -> str:
-    new = rows("new", **columns, **({"delay": Float(53), "due": DateTime(timezone=True)} if later else {}))
+    when: dict[str, TypeEngine[Any]] = {"delay": Float(53), "due": DateTime(timezone=True)}
+    new = rows("new", **columns, **(when if later else {}))
     due = func.coalesce(new.c.due, func.now() + new.c.delay * SECOND) if later else func.now()
     created = (
         upsert(job)
@@ -37,9 +38,7 @@ def _submit(columns: dict[str, TypeEngine[Any]], *, later: bool) -> str:
     )
     counted = (
         insert(tally_delta)
-        .from_select(
-            ["kind", "submitted", "ready"], select(created.c.kind, func.count(), func.count()).group_by(created.c.kind)
-        )
+        .from_select(["kind", "submitted", "ready"], select(created.c.kind, func.count(), func.count()).group_by(created.c.kind))
         .cte("counted")
     )
     # Equal notifications of one transaction are one.

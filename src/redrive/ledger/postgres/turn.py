@@ -122,9 +122,7 @@ TURN = _turn(PRIORITIES)
 TURN_ALONE = _turn((QUARANTINE,))
 
 
-def turn(
-    run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequence[str], /
-) -> tuple[list[Lease], set[int]]:
+def turn(run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequence[str], /) -> tuple[list[Lease], set[int]]:
     """Settle what is done and replays nothing, and claim what was due since these moments. The leases, and the settled ids."""
     found = run.execute(
         TURN_ALONE if demand.alone else TURN,

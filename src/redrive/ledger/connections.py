@@ -1,0 +1,55 @@
+"""Connections: what a ledger keeps open at its address, once it is known to be a ledger."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+
+from . import schema
+from .address import Address
+from .hot import Hot
+from .postgres import connect as postgres
+from .postgres.hot import OnPostgres
+from .session import Pool, Session
+from .sqlite import connect as sqlite
+from .sqlite.hot import OnSQLite
+
+MOST = 8
+"""To Postgres, for one ledger."""
+
+
+class Connections:
+    """Threads may share them; a forked child gets its own (where the ledger is not in memory)."""
+
+    def __init__(self, address: Address, *, migrate: bool) -> None:
+        self.hot: Hot
+        self._engine: Engine
+        on_sqlite = address.dialect == "sqlite"
+        if on_sqlite:
+            self._engine, self.hot = sqlite.engine(address.target, create=migrate), OnSQLite()
+        else:
+            self._engine, self.hot = postgres.engine(address.target), OnPostgres()
+        # SQLite has one writer at a time: let them queue here, where they wake each other, and not in the file.
+        self.write = Pool(self.session, 1 if on_sqlite else MOST, forks=not address.in_memory)
+        self.read = Pool(self.session, 2) if on_sqlite and not address.in_memory else self.write
+        self.address = address
+        try:
+            with self.write.use() as session:
+                if migrate or address.in_memory:
+                    schema.migrate(session)
+                else:
+                    schema.check(session.core, address.shown)
+                if on_sqlite:
+                    sqlite.durable(session)
+                    self.address = address._replace(target=sqlite.file_of(session))
+        except BaseException:
+            self.close()
+            raise
+
+    def session(self) -> Session:
+        """One more, outside of the pools."""
+        return Session(self._engine.connect())
+
+    def close(self) -> None:
+        """Close all; what is in use is closed when it comes back."""
+        self.write.close()
+        self.read.close()

@@ -1,0 +1,76 @@
+"""Arrays as text, moments, names and errors: what is stored is what was given."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.ledger import limits
+from redrive.ledger.moment import micros, moment
+from redrive.ledger.postgres import literal
+
+TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
+
+
+@given(st.datetimes(timezones=st.just(timezone.utc)))
+def test_a_moment_survives(given_: datetime) -> None:
+    assert moment(micros(given_)) == given_
+    assert moment(given_) == given_
+
+
+def test_no_moment_without_a_time_zone() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        micros(datetime(2030, 1, 1))  # noqa: DTZ001
+
+
+def test_arrays_survive(postgres: str) -> None:
+    with psycopg.connect(postgres) as connection:
+
+        @given(
+            st.lists(st.none() | TEXT),
+            st.lists(st.none() | st.binary()),
+            st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)),
+            st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False)),
+            st.lists(st.none() | st.datetimes(min_value=datetime(1900, 1, 1), timezones=st.just(timezone.utc))),  # noqa: DTZ001
+            st.lists(st.none() | st.booleans()),
+        )
+        def survive(
+            texts: list[str | None],
+            blobs: list[bytes | None],
+            numbers: list[int | None],
+            floats: list[float | None],
+            moments: list[datetime | None],
+            truths: list[bool | None],
+        ) -> None:
+            found = connection.execute(
+                "SELECT %s::text[], %s::bytea[], %s::bigint[], %s::float8[], %s::timestamptz[], %s::boolean[]",
+                (
+                    literal.texts(texts), literal.blobs(blobs), literal.plain(numbers), literal.plain(floats),
+                    literal.moments(moments), literal.plain(truths),
+                ),
+            ).fetchone()  # fmt: skip
+            assert found == (texts, blobs, numbers, floats, moments, truths)
+
+        survive()
+
+
+@pytest.mark.req("J-4")
+@given(st.text())
+def test_any_error_can_be_kept(text: str) -> None:
+    kept = limits.words(text)
+    assert kept is not None
+    assert "\x00" not in kept
+    kept.encode()
+
+
+def test_a_long_error_keeps_its_beginning_and_its_end() -> None:
+    kept = limits.words("begin" + "x" * 100_000 + "end")
+    assert kept is not None
+    assert kept.startswith("begin")
+    assert kept.endswith("end")
+    assert "characters left out" in kept
+    assert len(kept) < limits.MAX_ERROR + 100
