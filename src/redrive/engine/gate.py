@@ -13,7 +13,7 @@ from ..core.key import KeyLike
 from ..errors import AttemptTimeout, BreakerOpen, RedriveError, Rejected
 from ..journal.bus import emit, wanted
 from ..journal.log import WARNING
-from .nesting import GIVEUPS, Outcome, mark
+from .nesting import GIVEUPS, Outcome, leave, mark
 from .run import Run
 from .settings import Settings
 
@@ -22,11 +22,11 @@ def begin(settings: Settings, clock: Clock, timeout: float, key: KeyLike | None,
     """A run whose first attempt may start now; raises where none may."""
     now = clock.monotonic()
     end = min(now + timeout, end_of(outer))
-    admit(settings, clock, now, end)
+    admit(settings, clock, now, end, key)
     return Run(settings, clock, now, end, outer if key is None else (end, 1, settings, key, outer))
 
 
-def admit(settings: Settings, clock: Clock, started: float, end: float) -> None:
+def admit(settings: Settings, clock: Clock, started: float, end: float, key: KeyLike | None = None) -> None:
     """Refuse an attempt that has no time left, or whose breaker is open."""
     refused: RedriveError
     retry_at = None
@@ -39,7 +39,10 @@ def admit(settings: Settings, clock: Clock, started: float, end: float) -> None:
         refused = BreakerOpen(f"{settings.operation}: the breaker is open for {closed_for:.3g} s more", retry_at=retry_at)
     else:
         return
-    mark(refused, Outcome(0, 0.0, reason, retry_at, settings.operation, GIVEUPS.next()), None)
+    ended = Outcome(0, 0.0, reason, retry_at, settings.operation, GIVEUPS.next())
+    mark(refused, ended, None)
+    if settings.spill is not None:
+        leave(refused, settings, ended, None, key)
     if wanted(WARNING):
         emit(
             "giveup",

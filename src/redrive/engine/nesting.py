@@ -7,23 +7,27 @@ that were under way when it was made, so that one exception object raised again 
 from __future__ import annotations
 
 import sys
+from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..core.context import Scope
 from ..core.decision import SPENT, Reason
+from ..core.key import KeyLike
 from ..core.lock import LOCK
 
 if TYPE_CHECKING:
     from .settings import Settings
 
-MARK = "__redrive__"
+MARK, LEFT = "__redrive__", "__redrive_left__"
 MOST = 256
 """How many errors are looked at, causes and members of groups: also the guard against a chain that bites its tail."""
 Place: TypeAlias = "tuple[int | None, Scope | None]"
 """The task, and the scopes around."""
+Trail: TypeAlias = "tuple[Trail | None, float, type[Exception]]"
+"""Earlier attempts, the latest first: (the ones before, the wait, the kind of error)."""
 
 
 class Serial:
@@ -59,6 +63,8 @@ class Outcome:
     serial: int = field(default=0, repr=False, compare=False)
     made: Place | None = field(default=None, repr=False, compare=False)
     """Where it was made; None in what came from another process."""
+    job_id: str | None = None
+    """The job that goes on with the work, where `spill=` left one behind."""
 
     @property
     def spent(self) -> bool:
@@ -66,12 +72,14 @@ class Outcome:
         return self.reason in SPENT
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self.attempts, self.elapsed, self.reason, self.retry_at, self.layer)
+        return _arrived, (self.attempts, self.elapsed, self.reason, self.retry_at, self.layer, self.job_id)
 
 
-def _arrived(attempts: int, elapsed: float, reason: Reason, retry_at: datetime | None, layer: str | None) -> Outcome:
+def _arrived(
+    attempts: int, elapsed: float, reason: Reason, retry_at: datetime | None, layer: str | None, job_id: str | None = None
+) -> Outcome:
     # From another process, which counts by itself: here, the mark is news.
-    return Outcome(attempts, elapsed, reason, retry_at, layer, GIVEUPS.next())
+    return Outcome(attempts, elapsed, reason, retry_at, layer, GIVEUPS.next(), job_id=job_id)
 
 
 def outcome(error: BaseException, /) -> Outcome | None:
@@ -92,6 +100,35 @@ def add_note(error: BaseException, note: str) -> None:
     notes = _dict_of(error).setdefault("__notes__", [])
     if isinstance(notes, list):
         notes.append(note)
+
+
+class Left(NamedTuple):
+    """What a layer that spills leaves on its error, for the frame just around it."""
+
+    settings: Settings
+    thread: int
+    ended: Outcome
+    trail: Trail | None
+    key: KeyLike | None
+
+
+def leave(error: BaseException, settings: Settings, ended: Outcome, trail: Trail | None, key: KeyLike | None) -> None:
+    """Leave it there; a list, since one error may be raised to several calls at once."""
+    if ended.reason in SPENT:
+        _dict_of(error).setdefault(LEFT, []).append(Left(settings, get_ident(), ended, trail, key))
+
+
+def left_by(settings: Settings, error: BaseException) -> Left | None:
+    """What this layer left on the error just now; taken off it. None where it gave up on nothing."""
+    own = _dict_of(error)
+    there = own.get(LEFT, [])
+    for left in there:
+        if left.settings is settings and left.thread == get_ident():
+            there.remove(left)
+            if not there:
+                own.pop(LEFT, None)
+            return left  # type: ignore[no-any-return]  # an exception's attributes have no types
+    return None
 
 
 def spent_inside(error: BaseException, seen: int, layer: Settings) -> Outcome | None:

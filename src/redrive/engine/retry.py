@@ -19,6 +19,7 @@ from .settings import Options, Settings
 if TYPE_CHECKING:
     from ..backoff import Backoff
     from .block import Attempts
+    from .spilled import Spill
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class Retry:
             hint = f"give errors as retry(on={fn.__name__})" if error else "decorate the method that may fail"
             raise TypeError(f"retry decorates functions; {fn.__name__} is a class: {hint}")
         settings = self._for(fn)
-        wrapper = _maker(fn)(settings, fn)
+        wrapper = _spilling(settings, fn, _maker(fn)(settings, fn))
         update_wrapper(wrapper, fn)
         wrapper.__redrive__ = Retry(settings)  # type: ignore[attr-defined]  # what `redrive layers` and tests look at
         return wrapper  # type: ignore[return-value]  # the identity over the callable's type: see the class of F
@@ -67,14 +68,16 @@ class Retry:
             raise TypeError(f"call is for plain functions; {_name(fn)} is async: use `await retry.acall(...)`")
         if colour != "plain":
             raise TypeError(f"call is for plain functions; {_name(fn)} is a generator: decorate it")
-        result: T = plain(self._for(fn), fn)(*args, **kwargs)
+        settings = self._for(fn)
+        result: T = _spilling(settings, fn, plain(settings, fn))(*args, **kwargs)
         return result
 
     async def acall(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call and await `fn` now."""
         if _colour(fn) in ("generator", "async_generator"):
             raise TypeError(f"acall is for async functions; {_name(fn)} is a generator: decorate it")
-        result: T = await coroutine(self._for(fn), fn)(*args, **kwargs)
+        settings = self._for(fn)
+        result: T = await _spilling(settings, fn, coroutine(settings, fn))(*args, **kwargs)
         return result
 
     def attempts(self) -> Attempts:
@@ -118,6 +121,7 @@ def retry(
     nested: Literal["final", "allow"] = "final",
     key: Key | KeyOf | None = None,
     fields: Mapping[str, Any] | None = None,
+    spill: Spill | None = None,
     operation: str | None = None,
 ) -> Retry: ...
 @overload
@@ -138,6 +142,7 @@ def retry(
     nested: Literal["final", "allow"] = "final",
     key: Key | KeyOf | None = None,
     fields: Mapping[str, Any] | None = None,
+    spill: Spill | None = None,
     operation: str | None = None,
 ) -> Retry: ...
 def retry(given: Any = None, /, **options: Any) -> Any:
@@ -152,6 +157,8 @@ def retry(given: Any = None, /, **options: Any) -> Any:
     nested: "final", an error that an inner layer has spent its retries on is not retried here.
     key: the idempotency key of the work, a template over the parameters, or a function of them; inside: `current().key`.
     fields: copied into every record of the journal.
+    spill: a function that takes over what was given up because retries were spent or a wait did not fit: `app.spill(...)` makes
+    one that leaves a durable job behind. The caller gets its error all the same; `outcome(error).job_id` says which job.
     operation: the name in journal, budget and tests (default: the function's qualified name).
     """
     if given is None or isinstance(given, RetryPolicy):
@@ -200,6 +207,14 @@ def _maker(fn: Callable[..., Any]) -> Callable[[Settings, Callable[..., Any]], C
     from . import opening  # noqa: PLC0415  # generators are rare
 
     return opening.generator if colour == "generator" else opening.async_generator
+
+
+def _spilling(settings: Settings, fn: Callable[..., Any], loop: Callable[..., Any]) -> Callable[..., Any]:
+    if settings.spill is None:
+        return loop
+    from .spill import spilling  # noqa: PLC0415  # only for those who have one
+
+    return spilling(settings, fn, loop)
 
 
 def _check(fn: object) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..core.clock import SYSTEM, Clock
 from ..core.context import STAGE, WATCH, Scope, key_around
@@ -16,14 +16,12 @@ from ..errors import BreakerOpen, Final
 from ..journal import log
 from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
 from ..journal.log import INFO, level_of
-from .nesting import GIVEUPS, Outcome, add_note, mark, place, spent_inside
+from .nesting import GIVEUPS, Outcome, Trail, add_note, leave, mark, place, spent_inside
 from .settings import Settings
 
 inf = math.inf
 SHOWN = 10
 """How many waits and errors of a long run its note tells."""
-Trail: TypeAlias = "tuple[Trail | None, float, type[Exception]]"
-"""Earlier attempts, the latest first: (the ones before, the wait, the kind of error)."""
 WORDS: dict[Reason, str] = {
     "attempts": "attempts spent",
     "timeout": "the next wait does not fit the time that is left",
@@ -129,19 +127,21 @@ class Run:
 
     def _give_up(self, error: Exception, reason: Reason, wait: float, fault: Fault, now: float, started: float | None) -> None:
         settings = self.settings
-        if reason == "attempts" and settings.max_attempts == 1:
+        if reason == "attempts" and settings.max_attempts == 1 and settings.spill is None:
             return  # switched off: nothing was spent, and a layer around it may have its say
         retry_at = None if math.isnan(wait) else self.clock.now() + timedelta(seconds=min(wait, 1e9))
         if reason == "nested":
             add_note(error, f"redrive: {settings.operation} did not try again: {WORDS['nested']}")
         else:
             elapsed = now - self.began
-            around = self.around
+            around, key = self.around, None
             if around is not None and around[2] is settings:
-                around = around[4]  # its own key, not a layer around it
+                key, around = around[3], around[4]  # its own key, not a layer around it
             ended = Outcome(self.attempt, elapsed, reason, retry_at, settings.operation, GIVEUPS.next(), place(around))
             quiet = self.attempt == 1 and reason in ("not_retryable", "stopped")
             mark(error, ended, None if quiet else self._story(ended))
+            if settings.spill is not None:
+                leave(error, settings, ended, self.trail, key)
         if wanted(level_of("giveup", reason)):
             self._record("giveup", error, fault, now, started, reason=reason, retry_at=retry_at)
 

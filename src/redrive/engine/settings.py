@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from inspect import iscoroutinefunction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
@@ -17,6 +18,7 @@ from .rules import Judge, Judgement, judgement
 
 if TYPE_CHECKING:
     from ..backoff import Backoff  # only a name here; its module costs 3 ms
+    from .spilled import Spill
 
 POLICY_NAMES = ("max_attempts", "backoff_base", "backoff_max", "jitter", "timeout")
 TABLED = 10
@@ -41,6 +43,7 @@ class Options(TypedDict, total=False):
     nested: Literal["final", "allow"]
     key: Key | KeyOf | None
     fields: Mapping[str, Any] | None
+    spill: Spill | None
     operation: str | None
 
 
@@ -59,6 +62,7 @@ class Settings:
     final: bool = True
     key: Key | KeyOf | None = None
     fields: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    spill: Spill | None = None
     operation: str | None = None
     origins: tuple[object, ...] = ()
     """The `Retry` objects this was made from: what a test may order faults for."""
@@ -195,6 +199,14 @@ def _fields(value: object) -> Mapping[str, Any]:
     return MappingProxyType(dict(value))
 
 
+def _spill(value: object) -> object:
+    if value is not None and (not callable(value) or iscoroutinefunction(value)):
+        raise TypeError(
+            f"spill= is a plain function that takes over what was given up (async code calls it in a thread), not {value!r}"
+        )
+    return value
+
+
 def _operation(value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
         raise TypeError(f"operation= is the name of the call, not {value!r}")
@@ -212,6 +224,7 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "nested": ("final", _final),
     "key": ("key", _key),
     "fields": ("fields", _fields),
+    "spill": ("spill", _spill),
     "operation": ("operation", _operation),
 }
 _FIELDS = tuple(each.name for each in fields(Settings))
