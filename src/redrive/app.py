@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
 
 from .core.fault import Rules
-from .core.key import KeyLike, KeyOf
+from .core.key import Key, KeyLike, KeyOf
 from .core.seconds import Seconds
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .idempotency.keys import Keys
     from .ledger.caller import Transaction
     from .ledger.ledger import Ledger
+    from .ledger.spill import LeaveBehind
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -149,6 +150,19 @@ class App:
 
     def __repr__(self) -> str:
         return f"<App {self.url}>"
+
+    # ---- calls ----
+
+    def spill(self, kind: str, /, *, key: Key | KeyOf | None = None) -> LeaveBehind:
+        """What a retried call gives up on, left behind as a job of this kind: `@retry(spill=app.spill("crm.sync"))`.
+
+        Due when trying again makes sense, with the call's arguments, what was tried, and the correlation ids around it.
+        key: once for it: a Key, a template over the function's parameters, or a function of them (default: the key of the retry
+        itself; where that has none, every call that gives up is new work).
+        """
+        from .ledger.spill import LeaveBehind  # noqa: PLC0415
+
+        return LeaveBehind(lambda: self.ledger, kind, key)
 
     # ---- idempotency ----
 

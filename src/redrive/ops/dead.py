@@ -192,7 +192,8 @@ def _letter(one: DeadLetter) -> Letter:
 
 
 def _drive(job: Job, attempts: list[Attempt]) -> Drive:
+    state = "replaced by a replay" if job.state == "dropped" and not job.current else job.shown
     return Drive(
-        job.id, "replaced by a replay" if job.state == "dropped" and not job.current else job.shown, job.attempts, job.crashes, job.created_at, job.due_at, job.ended_at, job.worker, job.replay_of,
+        job.id, state, job.attempts, job.crashes, job.created_at, job.due_at, job.ended_at, job.worker, job.replay_of,
         tuple(Try(*(getattr(one, name) for name in Try.__slots__)) for one in attempts),
     )  # fmt: skip

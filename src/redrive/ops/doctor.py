@@ -65,7 +65,7 @@ def _leases(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     with ledger.reading() as connection:
         expired = overview.expired(connection, before)
     if expired.many:
-        says = f"{_many(expired.many, 'lease')} ran out and nobody took {_them(expired.many)} back: no worker looks after this ledger"
+        says = f"{_many(expired.many, 'lease')} ran out and nobody took {_them(expired.many)} back: no worker looks here"
         yield Finding("dangling leases", "critical", says, expired.many, expired.since, "redrive ledger reap")
 
 

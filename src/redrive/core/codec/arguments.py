@@ -1,0 +1,70 @@
+"""Arguments: those of a function, stored by their annotations, and given back for the call."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .codec import codec
+from .protocol import Codec
+
+
+class Arguments:
+    """How the arguments of one function are stored. Checked when the function is decorated. Immutable: anything may share it."""
+
+    __slots__ = ("_codecs", "_name", "_signature")
+
+    def __init__(self, fn: Callable[..., Any], /) -> None:
+        """TypeError names a parameter whose values cannot be stored, or of which nobody says what they are."""
+        self._name = getattr(fn, "__qualname__", repr(fn))
+        self._signature = inspect.signature(fn)
+        try:
+            hints = typing.get_type_hints(fn, include_extras=True)
+        except (NameError, TypeError, AttributeError) as wrong:
+            raise TypeError(f"{self._name}: its annotations cannot be read: {wrong}") from None
+        self._codecs: dict[str, Codec] = {}
+        for at, (name, parameter) in enumerate(self._signature.parameters.items()):
+            if at == 0 and name in ("self", "cls") and name not in hints:
+                raise TypeError(
+                    f"{self._name}: {name} cannot be stored: take a function, and give it what it needs of the object"
+                )
+            if name not in hints:
+                raise TypeError(f"{self._name}: the parameter {name!r} has no annotation, so nobody can say how it is stored")
+            try:
+                self._codecs[name] = codec(_whole(hints[name], parameter))
+            except TypeError as refused:
+                raise TypeError(f"{self._name}: the parameter {name!r}: {refused}") from None
+
+    def dump(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> dict[str, Any]:
+        """What JSON can hold of a call, by name. What was left to its default is left out."""
+        bound = self._signature.bind(*args, **kwargs).arguments
+        stored = {}
+        for name, value in bound.items():
+            try:
+                stored[name] = self._codecs[name].dump(value)
+            except (TypeError, ValueError) as refused:
+                raise TypeError(f"{self._name}: the argument {name!r}: {refused}") from None
+        return stored
+
+    def load(self, stored: Mapping[str, Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What to call the function with. TypeError where the stored call does not fit it any more."""
+        unknown = stored.keys() - self._codecs.keys()
+        if unknown:
+            raise TypeError(f"{self._name} has no parameter {', '.join(sorted(unknown))}, which the stored call has")
+        call = inspect.BoundArguments(self._signature, {})
+        for name, parameter in self._signature.parameters.items():
+            if name in stored:
+                call.arguments[name] = self._codecs[name].load(stored[name])
+            elif parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise TypeError(f"{self._name} needs {name!r}, which the stored call does not have")
+        return call.args, call.kwargs
+
+
+def _whole(hint: Any, parameter: inspect.Parameter) -> Any:
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return tuple.__class_getitem__((hint, ...))
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return dict.__class_getitem__((str, hint))
+    return hint
