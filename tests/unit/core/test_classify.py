@@ -164,7 +164,7 @@ def test_what_derives_from_a_known_error_means_the_same() -> None:
         (errors.Dead("dead", dead_id="1", reason="spent"), PERMANENT),
         (errors.LeaseLost(), PERMANENT),
         (errors.Drift(), PERMANENT),
-        (errors.SchemaMismatch(), PERMANENT),
+        (errors.SchemaMismatch("newer"), PERMANENT),
         (errors.Again(), TRANSIENT),
         (errors.Again(after=timedelta(seconds=2)), Fault("transient", 2.0)),
         (errors.Stop("no"), PERMANENT),
