@@ -63,7 +63,7 @@ def contents(url: str) -> dict[str, list[Any]]:
         return {name: list(connection.execute(sqlalchemy.text(f"SELECT * FROM {name} ORDER BY 1"))) for name in METADATA.tables}
 
 
-@pytest.mark.req("L-1", "B-11")
+@pytest.mark.req("L-1")
 def test_the_head_in_code_is_the_head_of_the_scripts() -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))

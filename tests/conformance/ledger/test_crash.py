@@ -100,7 +100,6 @@ def test_a_worker_that_drains_has_not_crashed(ledger: Ledger) -> None:
     assert {lease.attempt for lease in claim(ledger)} == {1}
 
 
-@pytest.mark.req("W-5")
 def test_reaping_is_bounded_and_goes_on(ledger: Ledger) -> None:
     ledger.submit_many(new(*(str(number) for number in range(25))))
     claim(ledger, 25)

@@ -16,7 +16,7 @@ def die(ledger: Ledger, *names: str) -> list[DeadLetter]:
     return ledger.dead_letters(status="pending")
 
 
-@pytest.mark.req("L-2", "W-2")
+@pytest.mark.req("L-2")
 def test_a_replay_is_a_new_job_linked_to_the_old_one(ledger: Ledger) -> None:
     (letter,) = die(ledger, "a")
     acted = ledger.replay([letter.id], actor="ann", because="the bug is fixed")
@@ -40,7 +40,6 @@ def test_a_replay_is_a_new_job_linked_to_the_old_one(ledger: Ledger) -> None:
     assert tally(ledger) == (2, 0, 0, 1, 0, 1, 0, 0)
 
 
-@pytest.mark.req("W-2")
 def test_a_replay_that_dies_is_the_same_letter_again(ledger: Ledger) -> None:
     (letter,) = die(ledger, "a")
     for count in (1, 2):

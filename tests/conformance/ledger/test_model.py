@@ -212,7 +212,7 @@ class Machine(RuleBasedStateMachine):
             self.acts.check()
 
 
-@pytest.mark.req("L-8", "L-2", "L-4", "W-2")
+@pytest.mark.req("L-8", "L-2", "L-4")
 def test_any_order_of_acts(ledger: Ledger, request: pytest.FixtureRequest) -> None:
     machine = type("Machine", (Machine,), {"ledger": ledger})
     examples = (25 if "memory" in request.node.name else 6) * (20 if FULL else 1)

@@ -21,7 +21,6 @@ def test_done(ledger: Ledger) -> None:
     assert ledger.attempts(job.id) == []
 
 
-@pytest.mark.req("W-3")
 def test_again_waits_and_keeps_the_attempt(ledger: Ledger) -> None:
     ledger.submit(*new("a"))
     lease = claim(ledger)[0]
@@ -67,7 +66,6 @@ def test_releasing_what_had_not_begun_charges_nothing_back(ledger: Ledger) -> No
     assert claim(ledger)[0].attempt == 2
 
 
-@pytest.mark.req("W-2")
 def test_dead_becomes_a_dead_letter(ledger: Ledger) -> None:
     ledger.submit(NewJob(KIND, "a", b"payload", ids={"trace_id": "t"}, headers={"h": "1"}, version=2))
     lease = claim(ledger)[0]
@@ -96,7 +94,6 @@ def test_dead_becomes_a_dead_letter(ledger: Ledger) -> None:
     assert claim(ledger) == []
 
 
-@pytest.mark.req("W-2")
 def test_blocked_is_a_dead_letter_that_waits(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b"))
     until = ledger.now() + timedelta(seconds=30)
@@ -181,7 +178,6 @@ def test_a_worker_that_lost_a_job_and_got_it_again_settles_the_newer_lease(ledge
     assert job.result == b"new"
 
 
-@pytest.mark.req("J-4")
 def test_secrets_and_unprintable_things_never_reach_an_error(ledger: Ledger) -> None:
     ledger.submit(*new("a"))
     error = "refused: password=hunter2 \x00 \ud800 " + "x" * 20_000

@@ -122,7 +122,6 @@ def test_cancelled_tasks_leave_nobody_waiting(ledger: Ledger) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.req("W-6")
 def test_a_worker_is_woken_by_a_submission(ledger: Ledger) -> None:
     wake = ledger.wake()
     assert not wake.wait(0.05)
@@ -133,7 +132,6 @@ def test_a_worker_is_woken_by_a_submission(ledger: Ledger) -> None:
     wake.close()
 
 
-@pytest.mark.req("W-6")
 def test_a_worker_is_woken_by_another_program(shared: Ledger, url: str) -> None:
     from redrive.ledger import open_ledger
 

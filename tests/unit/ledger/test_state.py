@@ -12,7 +12,6 @@ from redrive.ledger.loss import after_loss
 from redrive.ledger.state import DEAD, DONE, DROPPED, LEASED, PRUNED, QUARANTINE, READY, shown
 
 
-@pytest.mark.req("W-2")
 @pytest.mark.parametrize(
     ("state", "facts", "name"),
     [

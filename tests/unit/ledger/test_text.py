@@ -58,7 +58,6 @@ def test_arrays_survive(postgres: str) -> None:
         survive()
 
 
-@pytest.mark.req("J-4")
 @given(st.text())
 def test_any_error_can_be_kept(text: str) -> None:
     kept = limits.words(text)
