@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help install demo test test-quick check format requirements docs bench bench-call crash-matrix constraints clean
+.PHONY: help install demo test test-quick check format requirements docs bench bench-call bench-ledger crash-matrix constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -42,11 +42,15 @@ docs: install ## Build the documentation into site/, strictly
 crash-matrix: install ## Die at every crash point, on both databases, in every way; print what was lost or doubled
 	@$(RUN) -m tests.acceptance.crash.matrix
 
-bench: bench-call ## Run every benchmark
+bench: bench-call bench-ledger ## Run every benchmark
 
 bench-call: ## Measure a call against the other retry libraries (in .venv-bench)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
 	@.venv-bench/bin/python benchmarks/call.py
+
+bench-ledger: ## Measure the ledger against raw loops and other libraries (in .venv-bench-ledger)
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-ledger --extras postgres --requirements benchmarks/requirements-ledger.txt
+	@.venv-bench-ledger/bin/python benchmarks/ledger.py
 
 constraints: install ## Resolve every version anew into constraints.txt, for 3.11 and up
 	@$(RUN) scripts/constraints.py

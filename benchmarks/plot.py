@@ -52,8 +52,18 @@ class Panel:
 
 
 def picture(results: Results, machine: str) -> str:
+    """What a call costs, as bars."""
+    return card(
+        "What a retried call costs: Redrive beside its peers",
+        "What a retried call costs",
+        f"CPU time, medians, logarithmic scale, shorter is better. {machine}",
+        _panels(results),
+    )
+
+
+def card(title: str, head: str, note: str, shown: Iterable[Panel]) -> str:
     """An SVG that follows the reader's light or dark scheme, on a card of its own."""
-    panels = [panel for panel in _panels(results) if panel.bars]
+    panels = [panel for panel in shown if panel.bars]
     drawn: list[str] = []
     top = 64
     for n in range(0, len(panels), 2):
@@ -63,13 +73,13 @@ def picture(results: Results, machine: str) -> str:
         top += max(panel.height for panel in pair) + 18
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" height="{top}" role="img">
-<title>What a retried call costs: Redrive beside its peers</title>
+<title>{escape(title)}</title>
 <style>
 {STYLE}
 </style>
 <rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{top - 1}" rx="8"/>
-<text class="head" x="16" y="30">What a retried call costs</text>
-{_text("small", 16, 48, f"CPU time, medians, logarithmic scale, shorter is better. {machine}")}
+<text class="head" x="16" y="30">{escape(head)}</text>
+{_text("small", 16, 48, note)}
 {"".join(drawn)}
 </svg>
 """

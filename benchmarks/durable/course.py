@@ -1,0 +1,210 @@
+"""The course of a run: what is measured, in which order, on which databases."""
+
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from benchmarks.durable import pile
+from benchmarks.durable.drain import OfTheLedger, RawPostgres, RawSQLite
+from benchmarks.durable.idle import idle
+from benchmarks.durable.once import BareStatements, Clocked, Once
+from benchmarks.durable.peers import PEERS
+from benchmarks.durable.results import Pair, Results
+from benchmarks.durable.submitters import OwnPostgres, OwnSQLite, Shared
+from benchmarks.rounds import Progress
+from tests.servers.postgres import SETTINGS, postgres_cluster
+
+DURABLE = (
+    "fsync=on", "synchronous_commit=on", "full_page_writes=on", "max_connections=200", "unix_socket_directories=",
+    "timezone=UTC",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    rounds: int
+    every: int
+    """Peers run in every so manieth round."""
+    share: float
+    """Of the full number of jobs in a round."""
+    big: int
+    """Jobs in a pile."""
+    small: int
+    claims: int
+    """Beside a pile, the median of which is one measurement."""
+    measurements: int
+    polls: int
+    settings: tuple[str, ...] = DURABLE
+    """Of Postgres."""
+
+
+FULL = Effort(rounds=15, every=3, share=1.0, big=1_000_000, small=10_000, claims=30, measurements=9, polls=10)
+QUICK = Effort(rounds=1, every=1, share=0.02, big=2000, small=1000, claims=3, measurements=1, polls=1, settings=SETTINGS)
+JOBS = {("postgres", 100): 5000, ("postgres", 1): 300, ("sqlite", 100): 10_000, ("sqlite", 1): 300}
+
+
+class Databases:
+    """A server and a folder; a new database for whoever asks."""
+
+    def __init__(self, server: str, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self._numbers = count()
+
+    def new(self, kind: str) -> str:
+        number = next(self._numbers)
+        if kind == "sqlite":
+            return f"sqlite:///{self.folder}/bench{number}.db"
+        import psycopg
+
+        with psycopg.connect(self.server, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE bench{number}")
+        return self.server.rsplit("/", 1)[0] + f"/bench{number}"
+
+
+@contextmanager
+def databases(settings: tuple[str, ...]) -> Iterator[Databases]:
+    """Both, until the end of the block. Postgres is always our own: another's settings are not known."""
+    folder = Path(tempfile.mkdtemp(prefix="redrive-bench-"))
+    try:
+        with postgres_cluster() as cluster, cluster.running(settings) as server:
+            yield Databases(server, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(places: Databases, effort: Effort, only: list[str], progress: Progress) -> Results:
+    """Everything, or only what is named."""
+    results = Results()
+    parts: dict[str, Callable[[], None]] = {
+        "rounds": lambda: _rounds(places, effort, only, results, progress),
+        "idle": lambda: _idle(places, effort, results, progress),
+        "piles": lambda: _piles(places, effort, results, progress),
+    }
+    for name, part in parts.items():
+        if not only or name in only or (name == "rounds" and set(only) - set(parts)):
+            part()
+    return results
+
+
+def _rounds(places: Databases, effort: Effort, only: list[str], results: Results, progress: Progress) -> None:
+    with ExitStack() as stack:
+        acts: dict[str, list[Callable[[], None]]] = {"drains": [], "submits": [], "once": []}
+        for database in ("postgres", "sqlite"):
+            acts["drains"] += _drains(places, database, effort, results, stack)
+            acts["submits"].append(_submits(places, database, effort, results, stack))
+            try:
+                acts["once"].append(_once(places, database, effort, results, stack))
+            except ModuleNotFoundError as missing:
+                results.absent["`once`"] = f"not there yet ({missing})"
+        some = [name for name in only if name in (*acts, "peers")]
+        chosen = [act for name, found in acts.items() if not some or name in some for act in found]
+        for number in range(effort.rounds):
+            progress(f"round {number + 1} of {effort.rounds}")
+            for act in random.sample(chosen, len(chosen)):
+                act()
+            if number % effort.every == 0 and (not some or "peers" in some):
+                _peers(places, effort, results, progress)
+
+
+def _sandwich(pair: Pair, base: Callable[[], float], own: Callable[[], float]) -> None:
+    before = base()
+    pair.add(before, own(), base())
+
+
+def _drains(places: Databases, database: str, effort: Effort, results: Results, stack: ExitStack) -> list[Callable[[], None]]:
+    raw: Any = RawPostgres(places.new(database)) if database == "postgres" else RawSQLite(_file(places.new(database)))
+    own: Any = OfTheLedger(places.new(database))
+    stack.enter_context(closing(raw))
+    stack.enter_context(closing(own))
+
+    def act(batch: int) -> Callable[[], None]:
+        jobs = max(int(JOBS[database, batch] * effort.share), batch)
+        jobs -= jobs % batch
+
+        def filled(subject: Any) -> float:
+            subject.fill(jobs)
+            rate: float = subject.drain(jobs, batch)
+            return rate
+
+        return lambda: _sandwich(results.pair(database, batch), lambda: filled(raw), lambda: filled(own))
+
+    return [act(100), act(1)]
+
+
+def _submits(places: Databases, database: str, effort: Effort, results: Results, stack: ExitStack) -> Callable[[], None]:
+    base: Any = OwnPostgres(places.new(database)) if database == "postgres" else OwnSQLite(_file(places.new(database)))
+    own = Shared(places.new(database))
+    stack.enter_context(closing(base))
+    stack.enter_context(closing(own))
+    pair = results.submits.setdefault(database, Pair())
+    few, many = max(int(10 * effort.share), 2), max(int(40 * effort.share), 4)
+    return lambda: _sandwich(pair, lambda: base.submit(few), lambda: own.submit(many))
+
+
+def _once(places: Databases, database: str, effort: Effort, results: Results, stack: ExitStack) -> Callable[[], None]:
+    own = Clocked(Once(places.new(database)))
+    base = Clocked(BareStatements.on(places.new(database)))
+    stack.enter_context(closing(base))
+    stack.enter_context(closing(own))
+    first = results.once.setdefault((database, "first"), Pair())
+    again = results.once.setdefault((database, "again"), Pair())
+    calls = max(int(200 * effort.share), 10)
+
+    def act() -> None:
+        before, ours, after = base.run(calls), own.run(calls), base.run(calls)
+        first.add(before[0], ours[0], after[0])
+        again.add(before[1], ours[1], after[1])
+
+    return act
+
+
+def _peers(places: Databases, effort: Effort, results: Results, progress: Progress) -> None:
+    for peer in PEERS:
+        if peer.name in results.absent:
+            continue
+        progress(peer.name)
+        if find_spec(peer.library) is None:
+            results.absent[peer.name] = "not installed"
+            continue
+        try:
+            results.peers.setdefault(peer.name, []).append(peer.rate(places.new(peer.database), effort.share))
+        except RuntimeError as error:
+            results.peers.pop(peer.name, None)
+            results.absent[peer.name] = str(error)
+
+
+def _idle(places: Databases, effort: Effort, results: Results, progress: Progress) -> None:
+    for database in ("postgres", "sqlite"):
+        progress(f"nothing to do, {database}")
+        results.idle[database] = idle(places.new(database), effort.polls)
+
+
+def _piles(places: Databases, effort: Effort, results: Results, progress: Progress) -> None:
+    from redrive.ledger import open_ledger
+
+    for database in ("postgres", "sqlite"):
+        for name in pile.PILES:
+            with open_ledger(places.new(database), migrate=True) as small, open_ledger(places.new(database), migrate=True) as big:
+                progress(f"a pile of {effort.big:,} jobs, {name}, {database}")
+                pile.pile_up(small, name, effort.small)
+                pile.pile_up(big, name, effort.big)
+                pair = results.piles.setdefault((database, name), Pair())
+                base, own = partial(pile.claims, small, effort.claims), partial(pile.claims, big, effort.claims)
+                own()  # what is read for the first time is read from the disk
+                for _ in range(effort.measurements):
+                    _sandwich(pair, base, own)
+
+
+def _file(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))

@@ -1,0 +1,93 @@
+"""`once` beside the bare statements: insert and update for the first call, select for a repeated one."""
+
+import sqlite3
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+ANSWER = b'{"id": 1, "paid": true}'
+
+
+class BareStatements:
+    """What anybody writes by hand: begin, end, look. No leases, no fences, no other request refused."""
+
+    def __init__(self, connection: Any, mark: str) -> None:
+        self.connection = connection
+        blob = "bytea" if mark == "%s" else "blob"
+        connection.execute(
+            "CREATE TABLE bare (key text PRIMARY KEY, status text NOT NULL, hash text, "
+            f"answer {blob}, begun_at double precision, ended_at double precision)"
+        )
+        self._begin = (
+            f"INSERT INTO bare (key, status, hash, begun_at) VALUES ({mark}, 'processing', {mark}, {mark}) ON CONFLICT DO NOTHING"
+        )
+        self._end = f"UPDATE bare SET status = 'completed', answer = {mark}, ended_at = {mark} WHERE key = {mark}"
+        self._look = f"SELECT status, hash, answer FROM bare WHERE key = {mark}"
+
+    @classmethod
+    def on(cls, url: str) -> "BareStatements":
+        if url.startswith("sqlite"):
+            connection = sqlite3.connect(Path(url.removeprefix("sqlite:///")), isolation_level=None)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            return cls(connection, "?")
+        import psycopg
+
+        return cls(psycopg.connect(url, autocommit=True), "%s")
+
+    def first(self, number: int) -> None:
+        key = f"billing:ann:o-{number:09}:charge:v1"
+        self.connection.execute(self._begin, (key, "hash", time.time()))
+        self.connection.execute(self._end, (ANSWER, time.time(), key))
+
+    def again(self, number: int) -> None:
+        self.connection.execute(self._look, (f"billing:ann:o-{number:09}:charge:v1",)).fetchone()
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Once:
+    """A function that does nothing, decorated."""
+
+    def __init__(self, url: str) -> None:
+        from redrive.app import App
+
+        self.app = App(url, migrate=True)
+
+        @self.app.once("billing:ann:{order}:charge:v1")
+        def charge(order: str) -> dict[str, bool]:
+            return {"paid": True}
+
+        self.charge = charge
+
+    def first(self, number: int) -> None:
+        self.charge(f"o-{number:09}")
+
+    again = first
+
+    def close(self) -> None:
+        self.app.close()
+
+
+class Clocked:
+    """First calls with new keys, and repeated ones; microseconds each."""
+
+    def __init__(self, subject: Any) -> None:
+        self.subject = subject
+        self.numbers = count()
+
+    def run(self, calls: int) -> tuple[float, float]:
+        numbers = [next(self.numbers) for _ in range(calls)]
+        return self._timed(self.subject.first, numbers), self._timed(self.subject.again, numbers)
+
+    @staticmethod
+    def _timed(act: Any, numbers: list[int]) -> float:
+        began = time.perf_counter()
+        for number in numbers:
+            act(number)
+        return (time.perf_counter() - began) / len(numbers) * 1e6
+
+    def close(self) -> None:
+        self.subject.close()

@@ -1,0 +1,32 @@
+"""DBOS, its queue: python -m benchmarks.durable.peer_dbos URL BATCH JOBS"""
+
+import time
+
+from benchmarks.durable.peers import asked, tell
+
+
+def main() -> None:
+    from dbos import DBOS
+
+    url, _batch, jobs = asked()
+    DBOS(config={"name": "bench", "system_database_url": url, "log_level": "CRITICAL", "run_admin_server": False})
+
+    @DBOS.workflow()
+    def noop() -> None:
+        return None
+
+    DBOS.launch()
+    queue = DBOS.register_queue("q", polling_interval_sec=0.05)
+    for _ in range(5):
+        noop()
+    began = time.perf_counter()
+    enqueue = DBOS.enqueue_workflow if hasattr(DBOS, "enqueue_workflow") else None
+    handles = [enqueue("q", noop) if enqueue else queue.enqueue(noop) for _ in range(jobs)]
+    for handle in handles:
+        handle.get_result()
+    tell(jobs / (time.perf_counter() - began))
+    DBOS.destroy()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""What a run found."""
+
+from dataclasses import dataclass, field
+from statistics import mean, median
+
+from benchmarks.durable.idle import Idle
+from benchmarks.interval import Interval
+
+
+@dataclass
+class Pair:
+    """Ours between two of the base, round by round: noise that takes longer than a round hits both alike."""
+
+    base: list[float] = field(default_factory=list)
+    own: list[float] = field(default_factory=list)
+
+    def add(self, before: float, own: float, after: float) -> None:
+        self.base.append(mean((before, after)))
+        self.own.append(own)
+
+    @property
+    def ratio(self) -> Interval | None:
+        """Own to base."""
+        return Interval.of([own / base for own, base in zip(self.own, self.base, strict=True)]) if self.own else None
+
+
+@dataclass
+class Results:
+    """By database, and what else tells one case from another."""
+
+    drains: dict[tuple[str, int], Pair] = field(default_factory=dict)
+    """Jobs in a second: the raw loop, and the ledger's."""
+    submits: dict[str, Pair] = field(default_factory=dict)
+    """Jobs in a second: by connections of their own, and through one ledger."""
+    once: dict[tuple[str, str], Pair] = field(default_factory=dict)
+    """Microseconds a call: bare statements, and `once`; first calls and repeated ones."""
+    piles: dict[tuple[str, str], Pair] = field(default_factory=dict)
+    """Milliseconds of a claim of 100: beside 10,000 jobs, and beside 1,000,000."""
+    idle: dict[str, Idle] = field(default_factory=dict)
+    peers: dict[str, list[float]] = field(default_factory=dict)
+    """Jobs in a second."""
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def pair(self, database: str, batch: int) -> Pair:
+        return self.drains.setdefault((database, batch), Pair())
+
+    def ahead(self, drain: tuple[str, int], peer: str) -> Interval | None:
+        """Our rate to a peer's. Theirs were taken in some rounds only: the medians are what can be compared."""
+        pair, rates = self.drains.get(drain), self.peers.get(peer)
+        if not pair or not pair.own or not rates:
+            return None
+        own = Interval.of(pair.own)
+        theirs = Interval.of(rates)
+        return Interval(own.median / theirs.median, own.low / theirs.high, own.high / theirs.low)
+
+
+def typical(rates: list[float]) -> float | None:
+    return median(rates) if rates else None
