@@ -1,0 +1,129 @@
+"""The audit: chained, so that whatever anybody changes in it shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+
+import pytest
+import sqlalchemy
+from sqlalchemy import delete, update
+
+from redrive.ledger import Ledger
+from redrive.ledger.tables import audit
+from redrive.ops.operator import Operator
+
+
+def decide(ledger: Ledger, count: int = 5) -> None:
+    for number in range(1, count + 1):
+        ledger.record(actor="ann", action="test", because=f"reason {number}", what={"number": number})
+
+
+def change(ledger: Ledger, *statements: sqlalchemy.Executable) -> None:
+    with ledger.begin() as tx:
+        for statement in statements:
+            tx.execute(statement)
+
+
+def at(number: int) -> sqlalchemy.ColumnElement[bool]:
+    return audit.c.number == number
+
+
+SWAPPED = [
+    update(audit).where(at(2)).values(number=99),
+    update(audit).where(at(3)).values(number=2),
+    update(audit).where(at(99)).values(number=3),
+]
+
+
+@pytest.mark.req("O-5")
+@pytest.mark.parametrize(
+    ("statements", "broken", "problem"),
+    [
+        ([update(audit).where(at(3)).values(because="another")], 3, "it was changed"),
+        ([update(audit).where(at(1)).values(actor="bob")], 1, "it was changed"),
+        ([update(audit).where(at(2)).values(at="2020-01-01T00:00:00.000000+00:00")], 2, "it was changed"),
+        ([update(audit).where(at(4)).values(what="{}")], 4, "it was changed"),
+        ([update(audit).where(at(4)).values(what="no JSON")], 4, "it was changed"),
+        ([update(audit).where(at(5)).values(hash="0" * 64)], 5, "it was changed"),
+        ([update(audit).where(at(2)).values(previous="0" * 64)], 2, "it was changed"),
+        ([delete(audit).where(at(1))], 1, "it was removed"),
+        ([delete(audit).where(at(3))], 3, "it was removed"),
+        ([delete(audit).where(at(3)), update(audit).where(at(4)).values(number=3)], 3, "it was changed"),
+        (SWAPPED, 2, "it was changed"),
+        ([update(audit).where(at(5)).values(number=0)], 1, "it was put in before the first"),
+    ],
+)
+def test_tampering_shows(
+    ledger: Ledger, ann: Operator, statements: Sequence[sqlalchemy.Executable], broken: int, problem: str
+) -> None:
+    decide(ledger)
+    assert ann.verify().holds
+    change(ledger, *statements)
+    chain = ann.verify()
+    assert (chain.broken, chain.problem, chain.entries) == (broken, problem, broken - 1)
+    assert len(ann.audit()) >= 4  # what can still be read is
+
+
+@pytest.mark.req("O-5")
+def test_an_entry_made_to_fit_does_not_fit_the_next(ledger: Ledger, ann: Operator) -> None:
+    from redrive.ledger.audit import digest
+
+    decide(ledger)
+    entry = ledger.audit()[2]._replace(because="forged")
+    change(ledger, update(audit).where(at(3)).values(because="forged", hash=digest(entry)))
+    chain = ann.verify()
+    assert (chain.broken, chain.problem) == (4, "it does not follow from the one before, which was changed or replaced")
+
+
+@pytest.mark.req("O-5")
+def test_an_end_that_was_cut_off_shows_by_an_anchor(ledger: Ledger, ann: Operator) -> None:
+    decide(ledger)
+    anchor = ann.verify().anchor
+    assert anchor.startswith("5:")
+    assert ann.verify(anchor).holds
+    change(ledger, delete(audit).where(audit.c.number >= 4))
+    assert ann.verify().holds  # nothing in the chain itself says that there was more
+    cut = ann.verify(anchor)
+    assert (cut.broken, cut.problem) == (4, "it was removed: entry 5 was noted, and is not there")
+    decide(ledger, 3)
+    anew = ann.verify(anchor)
+    assert (anew.broken, anew.problem) == (5, "it is not the entry that was noted: the chain was written anew")
+    with pytest.raises(ValueError, match="an anchor is a number and a hash"):
+        ann.verify("5")
+
+
+def test_decisions_are_found(ledger: Ledger, ann: Operator) -> None:
+    ledger.record(actor="ann", action="dead.replay", because="one", what={})
+    ledger.record(actor="bob", action="dead.discard", because="two", what={"password": "s3cret"})
+    ledger.record(actor="bob", action="deadline", because="three", what={})
+    assert [one.because for one in ann.audit()] == ["three", "two", "one"]
+    assert [one.because for one in ann.audit(actor="bob")] == ["three", "two"]
+    assert [one.because for one in ann.audit(action="dead")] == ["two", "one"]
+    assert [one.because for one in ann.audit(action="dead.replay")] == ["one"]
+    assert [one.because for one in ann.audit(limit=1)] == ["three"]
+    now = datetime.now(timezone.utc)
+    assert ann.audit(since=now + timedelta(hours=1)) == []
+    assert len(ann.audit(since=now - timedelta(hours=1))) == 3
+    assert "s3cret" not in str(ann.audit())
+
+
+WRITER = """
+import sys
+from redrive.ledger import open_ledger
+with open_ledger(sys.argv[1]) as ledger:
+    for number in range(25):
+        ledger.record(actor=sys.argv[2], action="race", because="at once", what={"number": number})
+"""
+
+
+@pytest.mark.req("O-5")
+def test_writers_of_several_processes_make_one_chain(url: str, ledger: Ledger, ann: Operator) -> None:
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, f"writer {each}"]) for each in range(4)]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0, 0]
+    chain = ann.verify()
+    assert (chain.holds, chain.entries) == (True, 100)
+    by_writer = [entry.actor for entry in ledger.audit(limit=100)]
+    assert {name: by_writer.count(name) for name in by_writer} == {f"writer {each}": 25 for each in range(4)}

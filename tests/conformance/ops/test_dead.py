@@ -1,0 +1,201 @@
+"""Dead letters of every kind: listed, looked at, replayed, discarded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from redrive.core.context import IDS
+from redrive.ledger import Ledger
+from redrive.ledger.crashpoint import VARIABLE
+from redrive.ops import plan as plans
+from redrive.ops.document import document
+from redrive.ops.operator import Operator
+from tests.conformance.ledger.world import pass_time
+from tests.conformance.ops.world import SECRET, die
+
+REFUSED = "HTTPStatusError: 503 for 100% of_them"
+
+
+def test_they_are_found_by_what_is_known_of_them(ledger: Ledger, ann: Operator) -> None:
+    (old,) = die(ledger, "old")
+    pass_time(ledger, 7200)
+    slow = die(ledger, "a", "b")
+    (refused,) = die(ledger, "c", kind="mail", reason="not_retryable", error=REFUSED, signature="HTTPStatusError")
+    found = {
+        "all": ann.dead(),
+        "kind": ann.dead(kind="mail"),
+        "error": ann.dead(error="READ timed"),
+        "signature": ann.dead(error="HTTPStatusError"),
+        "percent": ann.dead(error="100% of_them"),
+        "not as a pattern": ann.dead(error="100_ of%"),
+        "reason": ann.dead(reason="not_retryable"),
+        "since": ann.dead(since=datetime.now(timezone.utc) - timedelta(hours=1)),
+        "limit": ann.dead(limit=2),
+    }
+    assert {name: [letter.id for letter in letters] for name, letters in found.items()} == {
+        "all": [refused, *slow[::-1], old],
+        "kind": [refused],
+        "error": [*slow[::-1], old],
+        "signature": [refused],
+        "percent": [refused],
+        "not as a pattern": [],
+        "reason": [refused],
+        "since": [refused, *slow[::-1]],
+        "limit": [refused, slow[1]],
+    }
+
+
+@pytest.mark.req("M-3", "J-4")
+def test_one_is_shown_without_its_secrets(ledger: Ledger, ann: Operator) -> None:
+    token = IDS.set({"request_id": "r-1"})
+    headers = {"content-type": "application/json", "authorization": f"Bearer {SECRET}"}
+    (number,) = die(ledger, "shop:ann:o-1:receipt:v1", headers=headers)
+    IDS.reset(token)
+    ann.apply(ann.replay(ids=[number]), because="again")
+    lease = ledger.claim({"crm.sync": 1}, worker="w2")[0]
+    ledger.settle(lease.dead("attempts", error=f"again, password={SECRET}"))
+    report = ann.letter(number)
+    assert report is not None
+    assert SECRET not in str(document(report))
+    assert report.payload == {"user": "ann", "password": "[redacted]"}
+    assert report.headers == {"content-type": "application/json", "authorization": "[redacted]"}
+    assert report.ids == {"request_id": "r-1"}
+    assert (report.letter.status, report.letter.replay_count) == ("pending", 1)
+    first, second = report.jobs
+    assert (first.state, second.state, second.replay_of) == ("replaced by a replay", "dlq", first.id)
+    assert [(one.number, one.outcome, one.worker) for job in report.jobs for one in job.tries] == [
+        (1, "failed", "w1"),
+        (1, "failed", "w2"),
+    ]
+    assert ann.letter(10**9) is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [(b"plain text", "plain text"), (b"\xff\x00", None), (b"", ""), (b"[1, 2]", [1, 2]), (b"\x00\x01", None)],
+)
+def test_payloads_of_any_kind_are_shown_or_not(ledger: Ledger, ann: Operator, payload: bytes, shown: object) -> None:
+    (number,) = die(ledger, "a", payload=payload)
+    report = ann.letter(number)
+    assert report is not None
+    assert (report.payload, report.payload_bytes) == (shown, len(payload))
+
+
+@pytest.mark.req("O-5")
+def test_a_preview_leaves_no_trace(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, "a", "b")
+    before = ledger.dead_letters(), ledger.counts(), ledger.audit()
+    plan = ann.replay(kind="crm.sync")
+    assert (plan.count, plan.kinds, plan.reasons) == (2, {"crm.sync": 2}, {"attempts": 2})
+    ann.discard(kind="crm.sync")
+    ann.dead()
+    ann.status()
+    ann.doctor()
+    assert (ledger.dead_letters(), ledger.counts(), ledger.audit()) == before
+
+
+@pytest.mark.req("O-5")
+def test_what_is_done_is_in_the_audit_with_who_and_why(ledger: Ledger, ann: Operator) -> None:
+    first, second = die(ledger, "a", "b")
+    replayed = ann.apply(ann.replay(ids=[first]), because="the CRM is back")
+    ann.apply(ann.discard(ids=[second]), because="a test order")
+    assert [(one.actor, one.action, one.because, one.what) for one in ann.audit()] == [
+        ("ann", "dead.discard", "a test order", {"jobs": {str(second): ledger.dead_letters(ids=[second])[0].job_id}}),
+        ("ann", "dead.replay", "the CRM is back", {"jobs": {str(first): replayed.done[first]}}),
+    ]
+    assert ann.verify().holds
+
+
+@pytest.mark.parametrize("because", ["", " \n", None])
+def test_without_a_reason_nothing_is_done(ledger: Ledger, ann: Operator, because: str) -> None:
+    (number,) = die(ledger, "a")
+    for plan in (ann.replay(ids=[number]), ann.discard(ids=[number])):
+        with pytest.raises(ValueError, match="because= must say why"):
+            ann.apply(plan, because=because)
+    assert ledger.audit() == []
+    assert ledger.dead_letters()[0].status == "pending"
+
+
+def test_without_a_name_nobody_is_an_operator(ledger: Ledger) -> None:
+    with pytest.raises(ValueError, match="actor= must say who"):
+        Operator(ledger, actor=" ")
+
+
+def test_no_selection_is_refused(ann: Operator) -> None:
+    for wrong in ({}, {"limit": 5}):
+        with pytest.raises(ValueError, match="say which"):
+            ann.replay(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="limit must be at least 1"):
+        ann.replay(kind="x", limit=0)
+
+
+@pytest.mark.req("M-4")
+def test_only_what_is_pending_is_planned_and_the_rest_is_named(ledger: Ledger, ann: Operator) -> None:
+    first, second, third = die(ledger, "a", "b", "c")
+    ann.apply(ann.discard(ids=[second]), because="old")
+    plan = ann.replay(ids=[str(first), second, 999])
+    assert (plan.ids, plan.skipped) == ((first,), {second: "discarded already", 999: "there is none"})
+    bounded = ann.replay(kind="crm.sync", limit=1)
+    assert (bounded.ids, bounded.more) == ((first,), True)
+    assert not ann.replay(kind="crm.sync", limit=2).more
+    assert ann.replay(kind="crm.sync").ids == (first, third)
+
+
+def test_what_moved_on_since_the_plan_is_left_alone(ledger: Ledger, ann: Operator) -> None:
+    first, second = die(ledger, "a", "b")
+    plan = ann.discard(kind="crm.sync")
+    Operator(ledger, actor="bob").apply(ann.replay(ids=[first]), because="mine")
+    applied = ann.apply(plan, because="old")
+    assert (list(applied.done), applied.skipped) == ([second], {first: "replaying"})
+
+
+def test_many_are_done_in_whole_steps(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "STEP", 2)
+    numbers = die(ledger, "a", "b", "c", "d", "e")
+    steps = [list(step.done) for step in ann.applying(ann.replay(kind="crm.sync"), because="all")]
+    assert steps == [numbers[:2], numbers[2:4], numbers[4:]]
+    assert len(ann.audit()) == 3
+    assert ledger.imbalance() == []
+
+
+PROGRAM = """
+import sys
+from redrive.ledger import open_ledger
+from redrive.ops import plan
+from redrive.ops.operator import Operator
+plan.STEP = 2
+url, act = sys.argv[1:]
+with open_ledger(url) as ledger:
+    bob = Operator(ledger, actor="bob")
+    bob.apply(getattr(bob, act)(kind="crm.sync"), because="bulk")
+"""
+
+
+@pytest.mark.req("O-5", "M-4")
+@pytest.mark.parametrize("how", ["exit", "kill"])
+@pytest.mark.parametrize("step", ["before_commit", "after_commit"])
+@pytest.mark.parametrize("act", ["replay", "discard"])
+def test_killed_in_between_whole_steps_are_done_and_audited(
+    url: str, ledger: Ledger, ann: Operator, act: str, step: str, how: str
+) -> None:
+    numbers = die(ledger, "a", "b", "c", "d", "e")
+    command = [sys.executable, "-c", PROGRAM, url, act]
+    killed = subprocess.run(command, env=os.environ | {VARIABLE: f"{act}.{step}:2:{how}"}, capture_output=True, text=True)
+    assert killed.returncode == (137 if how == "exit" else -9), killed.stderr
+    done = 2 if step == "before_commit" else 4
+    left = [letter.id for letter in ledger.dead_letters(status="pending")]
+    assert left == numbers[done:]
+    assert sum(len(entry.what["jobs"]) for entry in ann.audit()) == done
+    assert ann.verify().holds
+    assert ledger.imbalance() == []
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert ledger.dead_letters(status="pending") == []
+    audited = [number for entry in ann.audit() for number in entry.what["jobs"]]
+    assert sorted(audited, key=int) == [str(number) for number in numbers]
+    assert ledger.imbalance() == []

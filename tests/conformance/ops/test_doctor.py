@@ -1,0 +1,235 @@
+"""The doctor finds each fault that is planted, and none where there is none."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+
+from redrive import App
+from redrive.core.clock import SYSTEM, SystemClock
+from redrive.errors import LedgerError
+from redrive.ledger import Ledger, NewJob
+from redrive.ledger.tables import VERSION_TABLE, audit, dead, job, key, tally
+from redrive.ops import doctor
+from redrive.ops.finding import Finding, Health
+from redrive.ops.operator import Operator
+from tests.conformance.ledger.world import pass_time
+from tests.conformance.ops.world import die
+
+
+def change(ledger: Ledger, statement: sqlalchemy.Executable) -> None:
+    with ledger.begin() as tx:
+        tx.execute(statement)
+
+
+def only(health: Health) -> Finding:
+    (found,) = health.findings
+    return found
+
+
+def test_a_ledger_in_use_is_well(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit_many([NewJob("mail", f"k{each}") for each in range(20)])
+    ledger.beat("w1")
+    leases = ledger.claim({"mail": 10}, worker="w1")
+    ledger.settle([lease.done() for lease in leases[:5]])
+    ledger.settle(leases[5].again(60, error="once more"))
+    die(ledger, "d")
+    with App(ledger) as app, app.claim("shop:ann:o-1:charge:v1") as claim:
+        claim.response = 1
+        health = ann.doctor()
+    assert (health.findings, health.severity) == ((), None)
+    assert health.balance == "21 submitted = 5 done + 11 waiting + 4 running + 1 dead + 0 discarded or replayed"
+
+
+def test_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b")])
+    ledger.claim({"mail": 2}, worker="w1", lease=30)
+    pass_time(ledger, 300)
+    ledger.beat("w2")
+    found = only(ann.doctor())
+    assert (found.name, found.severity, found.count, found.mend) == ("dangling leases", "critical", 2, "redrive ledger reap")
+    assert found.since is not None
+    assert 260 < (ledger.now() - found.since).total_seconds() < 280
+    assert len(ann.reap()) == 2
+    assert ann.doctor().findings == ()
+
+
+def test_keys_whose_holder_is_gone(ledger: Ledger, ann: Operator) -> None:
+    with App(ledger) as app:
+        for each in range(2):
+            with app.claim(f"shop:ann:o-{each}:charge:v1") as claim:
+                claim.response = each
+    change(ledger, sqlalchemy.update(key).values(status="processing", response=None))
+    pass_time(ledger, 300)
+    found = only(ann.doctor())
+    assert (found.name, found.severity, found.count) == ("wedged keys", "warning", 2)
+    assert "shop:ann:o-0:charge:v1" in found.says
+    assert found.mend == "redrive keys list --abandoned"
+    ann.release("shop:ann:o-0:charge:v1", because="crashed")
+    found = only(ann.doctor())
+    assert found.mend == 'redrive keys release "shop:ann:o-1:charge:v1" --because "..."'
+    ann.release("shop:ann:o-1:charge:v1", because="crashed")
+    assert ann.doctor().severity is None
+
+
+@pytest.mark.req("L-8")
+@pytest.mark.parametrize(
+    "planted",
+    [
+        sqlalchemy.delete(job).where(job.c.key == "a"),
+        sqlalchemy.update(job).where(job.c.key == "a").values(state=2),
+        sqlalchemy.insert(tally).values(kind="ghost", submitted=1),
+    ],
+)
+def test_counts_that_do_not_balance(ledger: Ledger, ann: Operator, planted: sqlalchemy.Executable) -> None:
+    ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b"), NewJob("other", "c")])
+    change(ledger, planted)
+    found = only(ann.doctor())
+    assert (found.name, found.severity) == ("balance", "critical")
+    assert found.mend == 'redrive ledger recount --because "..."'
+    assert ann.recount(because="rows were removed by hand, INC-9")
+    assert ann.doctor().findings == ()
+    assert [(one.action, one.because) for one in ann.audit()] == [("ledger.recount", "rows were removed by hand, INC-9")]
+    assert ann.recount(because="again") == {}
+    assert len(ann.audit()) == 1
+    with pytest.raises(ValueError, match="because= must say why"):
+        ann.recount(because="")
+
+
+@pytest.mark.req("L-8")
+def test_a_dead_job_without_its_letter(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, "a")
+    change(ledger, sqlalchemy.delete(dead))
+    found = only(ann.doctor())
+    assert (found.name, "1 jobs are dead, and 0 dead letters are pending" in found.says) == ("balance", True)
+    ledger.submit(NewJob("mail", "b"))
+    change(ledger, sqlalchemy.update(job).where(job.c.key == "a").values(state=4))
+
+
+@pytest.mark.req("L-8")
+def test_work_under_way_is_no_imbalance(ledger: Ledger, ann: Operator) -> None:
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            for turn in range(10_000):
+                if stop.is_set():
+                    return
+                ledger.submit_many([NewJob("mail", f"{name}-{turn}-{each}") for each in range(10)])
+                leases = ledger.claim({"mail": 10}, worker=name)
+                ledger.settle([lease.done() if at % 3 else lease.dead("attempts") for at, lease in enumerate(leases)])
+        except BaseException as error:
+            failed.append(error)
+
+    workers = [threading.Thread(target=work, args=(f"w{each}",)) for each in range(3)]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in range(15):
+            assert ledger.imbalance() == []
+            assert ann.status().kinds is not None
+        change(ledger, sqlalchemy.insert(tally).values(kind="ghost", submitted=1))
+        assert ann.recount(because="while others work") == {"ghost": {"submitted": -1}}
+        assert ledger.imbalance() == []
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+    assert failed == []
+    assert ledger.imbalance() == []
+
+
+class Apart(SystemClock):
+    """This machine's clock, wrong by so much."""
+
+    def __init__(self, seconds: float) -> None:
+        self.wrong = timedelta(seconds=seconds)
+
+    def now(self) -> datetime:  # type: ignore[override]  # not static here
+        return SYSTEM.now() + self.wrong
+
+
+@pytest.mark.parametrize(
+    ("seconds", "severity", "says"),
+    [
+        (-10, "warning", "ahead of this machine's"),
+        (10, "warning", "behind this machine's"),
+        (7200, "critical", "120 min behind this machine's"),
+    ],
+)
+def test_a_clock_that_is_off(ledger: Ledger, seconds: float, severity: str, says: str) -> None:
+    found = only(doctor.diagnosed(ledger, clock=Apart(seconds)))
+    assert (found.name, found.severity) == ("clock skew", severity)
+    assert says in found.says
+    assert doctor.diagnosed(ledger, clock=Apart(0.5)).findings == ()
+
+
+def test_work_that_waits_while_no_worker_is_alive(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b"), NewJob("sms", "c"), NewJob("sms", "later", delay=90_000)])
+    assert ann.doctor().findings == ()  # not so soon
+    pass_time(ledger, 120)
+    found = only(ann.doctor())
+    assert (found.name, found.severity, found.count, found.is_command) == ("no workers", "critical", 3, False)
+    assert "3 jobs are due (2 mail, 1 sms), and no worker was ever seen" in found.says
+    assert found.since is not None
+    assert ann.doctor(quiet=600).findings == ()
+    ledger.beat("w1")
+    assert ann.doctor().findings == ()
+    pass_time(ledger, 120)
+    assert "the last worker was seen 120 s ago" in only(ann.doctor()).says
+    ledger.beat("w1")
+    ledger.leave("w1")
+    assert only(ann.doctor()).name == "no workers"
+
+
+def test_dead_letters_that_grow(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, *(f"slow-{each}" for each in range(30)))
+    pass_time(ledger, 3 * 3600)
+    ledger.beat("w1")
+    assert ann.doctor().findings == ()
+    die(ledger, *(f"fast-{each}" for each in range(9)))
+    assert ann.doctor().findings == ()
+    die(ledger, *(f"mail-{each}" for each in range(3)), kind="mail")
+    found = only(ann.doctor())
+    assert (found.name, found.severity, found.count) == ("dead letters growing", "warning", 12)
+    assert "12 dead letters in the last hour (9 crm.sync, 3 mail); in the day before 1.25 an hour" in found.says
+    assert found.mend == "redrive dead list --since 1h"
+
+
+@pytest.mark.req("O-5")
+def test_a_broken_audit(ledger: Ledger, ann: Operator) -> None:
+    ledger.record(actor="ann", action="x", because="y", what={})
+    change(ledger, sqlalchemy.update(audit).values(actor="bob"))
+    found = only(ann.doctor())
+    assert (found.name, found.severity, found.is_command) == ("audit", "critical", False)
+    assert "entry 1: it was changed" in found.says
+
+
+@pytest.mark.parametrize(
+    ("revision", "mend"), [("0001", "redrive ledger migrate"), ("9999", "pip install --upgrade redrive"), ("abc", None)]
+)
+def test_a_schema_that_is_not_this_codes(url: str, ledger: Ledger, revision: str, mend: str | None) -> None:
+    before = ledger.audit()
+    with ledger.begin() as tx:
+        (known,) = tx.execute(sqlalchemy.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars()
+        tx.execute(sqlalchemy.text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
+    try:
+        found = only(doctor.examined(url))
+        assert (found.name, found.severity) == ("schema", "critical")
+        assert found.mend == mend if mend else not found.is_command
+        assert "revision" in found.says
+    finally:
+        with ledger.begin() as tx:
+            tx.execute(sqlalchemy.text(f"UPDATE {VERSION_TABLE} SET version_num = '{known}'"))
+    assert ledger.audit() == before
+    assert doctor.examined(url).findings == ()
+
+
+def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="there is no ledger at"):
+        doctor.examined(f"sqlite:///{tmp_path / 'none.db'}")

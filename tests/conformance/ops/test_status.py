@@ -1,0 +1,97 @@
+"""How the ledger stands: by kind and by the names that people know."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+import sqlalchemy
+
+from redrive import App
+from redrive.errors import NotAllowed
+from redrive.ledger import Ledger, NewJob
+from redrive.ledger.tables import HEAD, kind
+from redrive.ops.operator import Operator
+from tests.conformance.ledger.world import pass_time
+from tests.conformance.ops.world import SECRET
+
+
+@pytest.mark.req("W-2")
+def test_jobs_are_counted_by_kind_and_shown_state(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit_many([NewJob("mail", f"{each}") for each in range(10)])
+    pass_time(ledger, 100)
+    ledger.submit(NewJob("sms", "later", delay=600))
+    leases = ledger.claim({"mail": 7}, worker="w1")
+    ledger.settle([leases[0].done(), leases[1].again(60), leases[2].dead("attempts"), leases[3].blocked("credentials")])
+    ledger.settle([leases[4].dead("attempts"), leases[5].dead("attempts")])
+    first, second, _third = (letter.id for letter in ledger.dead_letters(reason="attempts"))
+    ann.apply(ann.replay(ids=[first]), because="again")
+    ann.apply(ann.discard(ids=[second]), because="old")
+    ledger.beat("w1", {"app": "shop"})
+    found = ann.status()
+    mail, sms = found.kinds
+    assert mail.states == {
+        "queued": 3, "retry_wait": 1, "replaying": 1, "running": 1, "blocked": 1, "dlq": 1, "done": 1, "discarded": 2,
+    }  # fmt: skip
+    assert (mail.name, mail.submitted, sum(mail.states.values()), mail.due) == ("mail", 11, 11, 4)
+    assert mail.oldest_due is not None
+    assert timedelta(seconds=95) < found.now - mail.oldest_due < timedelta(seconds=130)
+    assert (sms.states["queued"], sms.due, sms.oldest_due) == (1, 0, None)
+    assert sms.next_due is not None
+    assert timedelta(seconds=550) < sms.next_due - found.now < timedelta(seconds=601)
+    assert (found.schema, [worker.name for worker in found.workers], found.workers[0].info) == (HEAD, ["w1"], {"app": "shop"})
+    assert found.sentence == "12 submitted = 1 done + 6 waiting + 1 running + 2 dead + 2 discarded or replayed"
+
+
+def test_an_empty_ledger_and_what_was_pruned(ledger: Ledger, ann: Operator) -> None:
+    assert (ann.status().kinds, ann.status().workers, ann.status().parked) == ((), (), {})
+    ledger.submit(NewJob("mail", "a"))
+    ledger.settle(ledger.claim({"mail": 1}, worker="w1")[0].done())
+    pass_time(ledger, 100)
+    ledger.prune(10)
+    (mail,) = ann.status().kinds
+    assert (mail.states["done"], mail.pruned) == (1, 1)
+    assert ann.status().sentence.startswith("1 submitted = 1 done + 0 waiting")
+
+
+def test_parked_kinds_are_named(ledger: Ledger, ann: Operator) -> None:
+    now = ledger.now()
+    with ledger.begin() as tx:
+        for name, until in (("mail", now + timedelta(hours=1)), ("sms", now - timedelta(hours=1))):
+            tx.execute(sqlalchemy.insert(kind).values(kind=name, parked_until=until, reason="503", updated_at=now))
+    assert ann.status().parked == {"mail": "503"}
+
+
+@pytest.mark.req("O-5")
+def test_keys_are_listed_shown_and_released(ledger: Ledger, ann: Operator) -> None:
+    with App(ledger) as app:
+        with app.claim("shop:ann:o-1:charge:v1", request={"n": 1}) as claim:
+            claim.response = {"charge": 7, "token": SECRET}
+        with pytest.raises(ValueError, match="declined"), app.claim("shop:bob:o-2:charge:v1"):
+            raise ValueError(f"declined, password={SECRET}")
+        assert [(one.key, one.status) for one in ann.keys(limit=10)] == [
+            ("shop:ann:o-1:charge:v1", "completed"),
+            ("shop:bob:o-2:charge:v1", "failed"),
+        ]
+        assert [one.user for one in ann.keys(status="failed")] == ["bob"]
+        assert [one.user for one in ann.keys(user="ann", domain="shop")] == ["ann"]
+        assert ann.keys(abandoned=True) == []
+        done, failed = ann.key("shop:ann:o-1:charge:v1"), ann.key("shop:bob:o-2:charge:v1")
+        assert done is not None
+        assert failed is not None
+        assert done.response == {"charge": 7, "token": "[redacted]"}
+        assert failed.error is not None
+        assert SECRET not in str((done, failed))
+        assert ann.key("shop:ann:none:charge:v1") is None
+        with app.claim("shop:ann:o-3:charge:v1") as claim:
+            claim.response = 1
+            with pytest.raises(NotAllowed, match="right now"):
+                ann.release("shop:ann:o-3:charge:v1", because="impatient")
+        with pytest.raises(ValueError, match="because= must say why"):
+            ann.release("shop:bob:o-2:charge:v1", because="")
+        with pytest.raises(NotAllowed, match="there is no key"):
+            ann.release("shop:bob:none:charge:v1", because="x")
+        assert ann.audit() == []
+        ann.release("shop:bob:o-2:charge:v1", because="another card")
+        assert ann.key("shop:bob:o-2:charge:v1") is None
+    assert [(one.actor, one.action, one.because) for one in ann.audit()] == [("ann", "key.release", "another card")]

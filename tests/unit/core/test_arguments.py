@@ -1,0 +1,92 @@
+"""The arguments of a function: stored by their annotations, and given back for the call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from redrive.core.codec.arguments import Arguments
+
+
+@dataclass
+class Order:
+    id: int
+    total: Decimal
+
+
+def everything(first: Order, /, day: date, *rest: int, user: str = "nobody", **more: Decimal) -> tuple[Any, ...]:
+    return first, day, rest, user, more
+
+
+ORDER = Order(1, Decimal("9.50"))
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((ORDER, date(2026, 1, 31)), {}),
+        ((ORDER,), {"day": date(2026, 1, 31)}),
+        ((ORDER, date(2026, 1, 31), 3, 4), {"user": "ann", "tax": Decimal("1.2"), "tip": Decimal(2)}),
+    ],
+)
+def test_what_comes_back_calls_the_function_as_it_was_called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    import json
+
+    arguments = Arguments(everything)
+    stored = json.loads(json.dumps(arguments.dump(args, kwargs)))
+    again, by_name = arguments.load(stored)
+    assert everything(*again, **by_name) == everything(*args, **kwargs)
+
+
+def test_what_was_left_to_its_default_is_left_out() -> None:
+    assert Arguments(everything).dump((ORDER, date(2026, 1, 31)), {}) == {
+        "first": {"id": 1, "total": "9.50"},
+        "day": "2026-01-31",
+    }
+
+
+class Service:
+    def sync(self, contact: int) -> None: ...
+
+
+def bare(contact, user: str) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def unstorable(contact: int, connection: object | Service) -> None: ...
+
+
+def unknown(contact: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("fn", "says"),
+    [
+        (Service.sync, "self cannot be stored"),
+        (bare, "the parameter 'contact' has no annotation"),
+        (unstorable, "the parameter 'connection': .* cannot be stored"),
+        (unknown, "annotations cannot be read: name 'Missing' is not defined"),
+    ],
+)
+def test_what_cannot_be_stored_is_said_at_decoration(fn: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        Arguments(fn)
+
+
+def plain(contact: int, user: str = "nobody") -> None: ...
+
+
+def test_a_call_that_does_not_fit_is_refused() -> None:
+    arguments = Arguments(plain)
+    with pytest.raises(TypeError, match="the argument 'contact'"):
+        arguments.dump(("seven",), {})
+    with pytest.raises(TypeError, match="missing a required argument"):
+        arguments.dump((), {})
+    with pytest.raises(TypeError, match="plain has no parameter colour"):
+        arguments.load({"contact": 1, "colour": "red"})
+    with pytest.raises(TypeError, match="plain needs 'contact'"):
+        arguments.load({"user": "ann"})
+    assert arguments.load({"contact": 7}) == ((7,), {})
