@@ -1,0 +1,168 @@
+"""The bridge from the call: what was given up becomes a durable job, with its history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from redrive import App, Key, correlate, outcome, retry
+from redrive.core.codec import from_bytes
+from redrive.core.codec.arguments import Arguments
+from redrive.ledger import Ledger
+from redrive.testing import instant
+
+QUICK = {"max_attempts": 3, "backoff_base": 0.0, "jitter": 0.0}
+
+
+@dataclass
+class Contact:
+    id: int
+    name: str
+
+
+class Service:
+    def sync(self, contact: int) -> None: ...
+
+
+def job_of(error: BaseException) -> int:
+    ended = outcome(error)
+    assert ended is not None
+    return int(ended.job_id or 0)
+
+
+def test_spent_attempts_leave_a_job_with_arguments_history_ids_and_key(ledger: Ledger) -> None:
+    app = App(ledger)
+
+    @retry(**QUICK, operation="crm", spill=app.spill("crm.sync", key="crm:{user}:{contact.id}:sync:v1"))  # type: ignore[call-overload, untyped-decorator]
+    def sync(contact: Contact, *, user: str, force: bool = False) -> None:
+        raise ConnectionResetError("token=s3cret")
+
+    ids = []
+    for _ in range(2):
+        with correlate(request_id="r-1", user_id="ann"), pytest.raises(ConnectionResetError) as caught:
+            sync(Contact(7, "Bob"), user="ann")
+        ended = outcome(caught.value)
+        assert ended is not None
+        ids.append(ended.job_id)
+    job = ledger.find("crm.sync", "crm:ann:7:sync:v1")
+    assert job is not None
+    assert ids == [str(job.id)] * 2  # once for a key
+    assert (job.shown, job.ids) == ("queued", {"request_id": "r-1", "user_id": "ann"})
+    assert "s3cret" not in str(job.headers)
+    assert job.headers | {"redrive-elapsed": ""} == {
+        "redrive-operation": "crm",
+        "redrive-error": "ConnectionResetError: token=[redacted]",
+        "redrive-reason": "attempts",
+        "redrive-attempts": "3",
+        "redrive-elapsed": "",
+        "redrive-history": '[["ConnectionResetError", 0.0], ["ConnectionResetError", 0.0]]',
+    }
+    lease = ledger.claim({"crm.sync": 1}, worker="w1")[0]
+    args, kwargs = Arguments(sync.__wrapped__).load(from_bytes(lease.payload))
+    assert (args, kwargs) == ((Contact(7, "Bob"),), {"user": "ann"})
+    ledger.settle(lease.done())
+
+
+def test_a_wait_that_does_not_fit_is_when_the_job_is_due(ledger: Ledger) -> None:
+    app = App(ledger)
+
+    @retry(max_attempts=5, backoff_base=3600, backoff_max=3600, jitter=0, timeout=10, spill=app.spill("slow"))
+    def wait(number: int) -> None:
+        raise ConnectionError(number)
+
+    with pytest.raises(ConnectionError) as caught:
+        wait(7)
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.reason, ended.attempts) == ("timeout", 1)
+    job = ledger.get(int(ended.job_id or 0))
+    assert job is not None
+    assert timedelta(minutes=59) < job.due_at - ledger.now() <= timedelta(minutes=60)
+    assert ledger.claim({"slow": 1}, worker="w1") == []
+
+
+def test_whose_key_it_is(ledger: Ledger) -> None:
+    app = App(ledger)
+    own = Key("crm", "ann", "all", "sync")
+
+    def work(number: int) -> None:
+        raise TimeoutError
+
+    def key_of(options: dict[str, object], spill_key: object) -> str:
+        spill = app.spill("crm", key=spill_key)  # type: ignore[arg-type]
+        spilled = retry(max_attempts=1, spill=spill, **options)(work)  # type: ignore[call-overload]
+        with pytest.raises(TimeoutError) as caught:
+            spilled(7)
+        job = ledger.get(job_of(caught.value))
+        assert job is not None
+        return job.key
+
+    assert key_of({}, own) == "crm:ann:all:sync:v1"
+    assert key_of({}, "crm::{number}:sync:v1") == "crm::7:sync:v1"
+    assert key_of({}, lambda number: f"crm::{number}:other:v1") == "crm::7:other:v1"
+    assert key_of({"key": "call::{number}:sync:v1"}, None) == "call::7:sync:v1"
+    assert key_of({"key": "call::{number}:sync:v1"}, own) == "crm:ann:all:sync:v1"
+    assert key_of({}, None) != key_of({}, None)
+
+
+def test_what_cannot_be_stored_is_said_when_decorated(ledger: Ledger) -> None:
+    app = App(ledger)
+    layer = retry(spill=app.spill("crm", key="crm::{contact}:sync:v1"))
+
+    def unstorable(contact: int, service: Service) -> None: ...
+
+    def keyless(number: int) -> None: ...
+
+    with pytest.raises(TypeError, match="self cannot be stored"):
+        layer(Service.sync)
+    with pytest.raises(TypeError, match="'service'"):
+        layer(unstorable)
+    with pytest.raises(ValueError, match="names 'contact', but .*keyless has number"):
+        layer(keyless)
+    with pytest.raises(TypeError, match="key= is a Key"):
+        app.spill("crm", key=7)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="kind must be printable"):
+        app.spill("")
+    with pytest.raises(TypeError, match="is given to retry"):
+        app.spill("crm")(None)  # type: ignore[arg-type]
+
+
+def test_a_ledger_that_is_gone_costs_the_caller_nothing_but_a_note(ledger: Ledger) -> None:
+    app = App(ledger)
+
+    @retry(max_attempts=1, spill=app.spill("crm"))
+    def work(number: int) -> None:
+        raise TimeoutError("mine")
+
+    assert ledger.imbalance() == []
+    with pytest.raises(TimeoutError, match="mine") as odd:
+        work("seven")  # type: ignore[arg-type]
+    assert "could not be left behind as a job: TypeError" in odd.value.__notes__[-1]
+    work_of_another = retry(max_attempts=1, spill=App("sqlite:////no/such/folder/redrive.db").spill("crm"))(work.__wrapped__)  # type: ignore[attr-defined]
+    with pytest.raises(TimeoutError, match="mine") as caught:
+        work_of_another(7)
+    assert "could not be left behind as a job: LedgerError" in caught.value.__notes__[-1]
+
+
+def test_from_async_code(ledger: Ledger) -> None:
+    app = App(ledger)
+
+    @retry(max_attempts=2, backoff_base=0, jitter=0, spill=app.spill("crm", key="crm::{number}:sync:v1"))
+    async def work(number: int) -> None:
+        raise TimeoutError
+
+    async def main() -> None:
+        with correlate(request_id="r-2"):
+            found = await asyncio.gather(*(work(each % 5) for each in range(20)), return_exceptions=True)
+        assert all(isinstance(error, TimeoutError) and job_of(error) for error in found)
+
+    with instant():
+        asyncio.run(main())
+    leases = ledger.claim({"crm": 100}, worker="w1")
+    assert sorted(json.loads(lease.payload)["number"] for lease in leases) == [0, 1, 2, 3, 4]
+    assert all(lease.ids == {"request_id": "r-2"} for lease in leases)
+    ledger.settle([lease.done() for lease in leases])
