@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -120,3 +121,12 @@ def emit(kind: str, fields: Mapping[str, Any], /) -> None:
             subscription.sink(record)
         except Exception:  # whatever a sink does, the work goes on
             LOSSES.add()
+
+
+def _load() -> None:
+    from . import record, redaction  # noqa: F401, PLC0415  # what `emit` loads when it is first needed
+
+
+if hasattr(os, "register_at_fork"):
+    # A child forked while another thread is in the middle of that would wait for ever for a thread it does not have.
+    os.register_at_fork(before=_load)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -227,6 +229,41 @@ def test_sinks_come_and_go_while_others_hear(heard: list[Record]) -> None:
         thread.join()
     assert problems == []
     assert [record.fields["number"] for record in heard] == list(range(500))
+
+
+FORK = """
+import os, signal, sys, threading, time
+from importlib.machinery import SourceFileLoader
+from redrive import journal
+from redrive.journal.bus import emit
+
+journal.subscribe(lambda record: None, inline=True)
+loading, load = threading.Event(), SourceFileLoader.exec_module
+
+def slowly(self, module):
+    if module.__name__ == "redrive.journal.redaction":
+        loading.set()
+        time.sleep(0.3)
+    return load(self, module)
+
+SourceFileLoader.exec_module = slowly
+thread = threading.Thread(target=emit, args=("note", {}))
+thread.start()
+assert loading.wait(20)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # a child that hangs dies, and its status says so
+    emit("note", {})
+    os._exit(0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.req("J-3")
+def test_a_child_forked_while_a_thread_makes_the_first_record_does_not_hang() -> None:
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_the_package_loads_its_names_when_asked() -> None:
