@@ -6,11 +6,10 @@ import argparse
 import json
 import sys
 import time
+from importlib.util import find_spec
 
-try:
-    import rich as _rich  # noqa: F401  # asked for here, to say what to install
-except ModuleNotFoundError:
-    sys.exit('The demonstration needs an extra: pip install "redrive[cli]"')
+if not all(map(find_spec, ("alembic", "rich", "sqlalchemy"))):  # asked for here, to say what to install
+    sys.exit('The demonstration needs two extras: pip install "redrive[cli,ledger]"')
 
 from rich.console import Console
 from rich.table import Table

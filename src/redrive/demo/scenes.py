@@ -6,5 +6,6 @@ from .nesting import NESTING
 from .outage import OUTAGE
 from .patience import PATIENCE
 from .recovery import RECOVERY
+from .rescue import RESCUE
 
-SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE)
+SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE)
