@@ -131,11 +131,20 @@ class Pool:
         """Back to the others."""
         if session.broken or self.closed:
             session.close()
+            self._forget()
             self._leave(None)
             return
         if session.in_transaction:
             session.undo()
         self._leave(session)
+
+    def _forget(self) -> None:
+        """One connection is gone: whatever ended it (a restart of the server) has ended the idle ones too, most likely."""
+        with self._lock:
+            free, self._free = self._free, []
+            self._count -= len(free)
+        for idle in free:
+            idle.close()
 
     def _leave(self, session: Session | None) -> None:
         """Hand the session (or, with None, the right to open one) to who waits longest."""

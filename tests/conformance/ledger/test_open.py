@@ -191,3 +191,21 @@ def test_sqlalchemy_is_loaded_only_when_a_ledger_is_opened() -> None:
         "redrive.ledger.NewJob; assert 'alembic' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
+
+
+def test_after_a_cut_connection_the_next_call_has_a_new_one(postgres_ledger: str) -> None:
+    """Whatever ended one has ended the idle ones too: one call fails, not one for each connection."""
+    with open_ledger(postgres_ledger) as ledger:
+        held = [ledger._write.take() for _ in range(4)]
+        for one in held:
+            ledger._write.give(one)
+        with psycopg.connect(postgres_ledger, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            )
+        with pytest.raises(psycopg.OperationalError):
+            ledger.submit(NewJob("k", "a"))
+        for number in range(4):
+            ledger.submit(NewJob("k", str(number)))
+        assert ledger.counts()["k"].submitted == 4

@@ -14,6 +14,7 @@ depends_on = None
 
 # Written out, not taken from tables.py: a migration stays as it was when it was made.
 NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+BYTES = sa.Text(collation="C").with_variant(sa.Text(), "sqlite")
 MOMENT = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
 ZERO = sa.text("0")
 BUSY = {
@@ -50,8 +51,8 @@ def upgrade() -> None:
         sa.Column("replay_of", sa.BigInteger, comment="the job in whose place this one is"),
         sa.Column("dead_id", sa.BigInteger, comment="the dead letter that this job replays"),
         sa.Column("version", sa.SmallInteger, nullable=False, server_default=sa.text("1"), comment="of the payload's envelope"),
-        sa.Column("kind", sa.Text, nullable=False),
-        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("kind", BYTES, nullable=False),
+        sa.Column("key", BYTES, nullable=False),
         sa.Column("worker", sa.Text),
         sa.Column("reason", sa.Text),
         sa.Column("error", sa.Text),
