@@ -50,7 +50,7 @@ def test_they_are_found_by_what_is_known_of_them(ledger: Ledger, ann: Operator) 
     }
 
 
-@pytest.mark.req("M-3", "J-4")
+@pytest.mark.req("J-4")
 def test_one_is_shown_without_its_secrets(ledger: Ledger, ann: Operator) -> None:
     token = IDS.set({"request_id": "r-1"})
     headers = {"content-type": "application/json", "authorization": f"Bearer {SECRET}"}
@@ -134,7 +134,6 @@ def test_no_selection_is_refused(ann: Operator) -> None:
         ann.replay(kind="x", limit=0)
 
 
-@pytest.mark.req("M-4")
 def test_only_what_is_pending_is_planned_and_the_rest_is_named(ledger: Ledger, ann: Operator) -> None:
     first, second, third = die(ledger, "a", "b", "c")
     ann.apply(ann.discard(ids=[second]), because="old")
@@ -176,7 +175,7 @@ with open_ledger(url) as ledger:
 """
 
 
-@pytest.mark.req("O-5", "M-4")
+@pytest.mark.req("O-5")
 @pytest.mark.parametrize("how", ["exit", "kill"])
 @pytest.mark.parametrize("step", ["before_commit", "after_commit"])
 @pytest.mark.parametrize("act", ["replay", "discard"])

@@ -16,7 +16,6 @@ from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET
 
 
-@pytest.mark.req("W-2")
 def test_jobs_are_counted_by_kind_and_shown_state(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", f"{each}") for each in range(10)])
     pass_time(ledger, 100)
