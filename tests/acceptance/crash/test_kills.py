@@ -26,17 +26,18 @@ def test_killed_at_random_under_load(url: str, zygote: Zygote, tmp_path: Path) -
     dice = random.Random(7)  # the moments are the machine's own anyway
     alive = [crew.hire() for _ in range(3)]
     killed = 0
-    for _ in range(10):
-        time.sleep(dice.uniform(0.01, 0.15))
-        at = dice.randrange(len(alive))
-        if zygote.ended(alive[at]) is None:
-            os.kill(alive[at], signal.SIGKILL)
-            killed += zygote.wait(alive[at]) == -signal.SIGKILL
-            alive[at] = crew.hire()
-    crew.finish(*alive)
-    assert killed > 0
-    crew.check(**keys)
     with open_ledger(url) as ledger:
+        for _ in range(10):
+            time.sleep(dice.uniform(0.01, 0.15))
+            at = dice.randrange(len(alive))
+            if zygote.ended(alive[at]) is None:
+                os.kill(alive[at], signal.SIGKILL)
+                killed += zygote.wait(alive[at]) == -signal.SIGKILL
+                alive[at] = crew.hire()
+            assert ledger.imbalance() == []  # at every moment, not only at the end
+        crew.finish(*alive)
+        assert killed > 0
+        crew.check(**keys)
         assert ledger.imbalance() == []
 
 
