@@ -35,8 +35,8 @@ class Effort:
     rounds: int
     every: int
     """Peers run in every so manieth round."""
-    share: float
-    """Of the full number of jobs in a round."""
+    seconds: float
+    """Of one measurement, at most."""
     big: int
     """Jobs in a pile."""
     small: int
@@ -48,8 +48,8 @@ class Effort:
     """Of Postgres."""
 
 
-FULL = Effort(rounds=15, every=3, share=1.0, big=1_000_000, small=10_000, claims=30, measurements=9, polls=10)
-QUICK = Effort(rounds=1, every=1, share=0.02, big=2000, small=1000, claims=3, measurements=1, polls=1, settings=SETTINGS)
+FULL = Effort(rounds=15, every=3, seconds=0.5, big=1_000_000, small=10_000, claims=30, measurements=9, polls=10)
+QUICK = Effort(rounds=1, every=1, seconds=0.02, big=2000, small=1000, claims=3, measurements=1, polls=1, settings=SETTINGS)
 JOBS = {("postgres", 100): 5000, ("postgres", 1): 300, ("sqlite", 100): 10_000, ("sqlite", 1): 300}
 
 
@@ -129,12 +129,13 @@ def _drains(places: Databases, database: str, effort: Effort, results: Results, 
     stack.enter_context(closing(own))
 
     def act(batch: int) -> Callable[[], None]:
-        jobs = max(int(JOBS[database, batch] * effort.share), batch)
-        jobs -= jobs % batch
+        jobs = JOBS[database, batch]
+        if effort is QUICK:
+            jobs = max(jobs // 50, batch)
 
         def filled(subject: Any) -> float:
             subject.fill(jobs)
-            rate: float = subject.drain(jobs, batch)
+            rate: float = subject.drain(jobs, batch, effort.seconds)
             return rate
 
         return lambda: _sandwich(results.pair(database, batch), lambda: filled(raw), lambda: filled(own))
@@ -148,8 +149,7 @@ def _submits(places: Databases, database: str, effort: Effort, results: Results,
     stack.enter_context(closing(base))
     stack.enter_context(closing(own))
     pair = results.submits.setdefault(database, Pair())
-    few, many = max(int(10 * effort.share), 2), max(int(40 * effort.share), 4)
-    return lambda: _sandwich(pair, lambda: base.submit(few), lambda: own.submit(many))
+    return lambda: _sandwich(pair, lambda: base.submit(effort.seconds), lambda: own.submit(effort.seconds))
 
 
 def _once(places: Databases, database: str, effort: Effort, results: Results, stack: ExitStack) -> Callable[[], None]:
@@ -159,10 +159,9 @@ def _once(places: Databases, database: str, effort: Effort, results: Results, st
     stack.enter_context(closing(own))
     first = results.once.setdefault((database, "first"), Pair())
     again = results.once.setdefault((database, "again"), Pair())
-    calls = max(int(200 * effort.share), 10)
 
     def act() -> None:
-        before, ours, after = base.run(calls), own.run(calls), base.run(calls)
+        before, ours, after = base.run(effort.seconds / 2), own.run(effort.seconds / 2), base.run(effort.seconds / 2)
         first.add(before[0], ours[0], after[0])
         again.add(before[1], ours[1], after[1])
 
@@ -178,7 +177,7 @@ def _peers(places: Databases, effort: Effort, results: Results, progress: Progre
             results.absent[peer.name] = "not installed"
             continue
         try:
-            results.peers.setdefault(peer.name, []).append(peer.rate(places.new(peer.database), effort.share))
+            results.peers.setdefault(peer.name, []).append(peer.rate(places.new(peer.database), 0.02 if effort is QUICK else 1.0))
         except RuntimeError as error:
             results.peers.pop(peer.name, None)
             results.absent[peer.name] = str(error)

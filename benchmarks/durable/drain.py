@@ -17,8 +17,8 @@ class Drain(Protocol):
     def fill(self, jobs: int, /) -> None:
         """Put so many in; not timed."""
 
-    def drain(self, jobs: int, batch: int, /) -> float:
-        """Claim, do nothing, settle, until so many are done; jobs in a second."""
+    def drain(self, jobs: int, batch: int, seconds: float, /) -> float:
+        """Claim, do nothing, settle, until so many are done or so long has passed; jobs in a second."""
 
     def close(self) -> None:
         """Let go of the database."""
@@ -52,14 +52,14 @@ class RawPostgres:
         )
         self.connection.execute("ANALYZE raw")
 
-    def drain(self, jobs: int, batch: int, /) -> float:
+    def drain(self, jobs: int, batch: int, seconds: float, /) -> float:
         run = self.connection.execute
         began, done = time.perf_counter(), 0
-        while done < jobs:
+        while done < jobs and time.perf_counter() - began < seconds:
             ids = [row[0] for row in run(self.CLAIM, (batch,)).fetchall()]
             run(self.DONE, (ids,))
             done += len(ids)
-        return jobs / (time.perf_counter() - began)
+        return done / (time.perf_counter() - began)
 
     def close(self) -> None:
         self.connection.close()
@@ -88,17 +88,17 @@ class RawSQLite:
         self.connection.executemany("INSERT INTO raw (payload) VALUES (?)", [(PAYLOAD,)] * jobs)
         self.connection.execute("COMMIT")
 
-    def drain(self, jobs: int, batch: int, /) -> float:
+    def drain(self, jobs: int, batch: int, seconds: float, /) -> float:
         run = self.connection.execute
         began, done = time.perf_counter(), 0
-        while done < jobs:
+        while done < jobs and time.perf_counter() - began < seconds:
             rows = run(self.CLAIM, (time.time(), time.time(), batch)).fetchall()
             run("BEGIN IMMEDIATE")
             ended = [(time.time(), row[0]) for row in rows]
             self.connection.executemany("UPDATE raw SET status = 'done', updated_at = ? WHERE id = ?", ended)
             run("COMMIT")
             done += len(rows)
-        return jobs / (time.perf_counter() - began)
+        return done / (time.perf_counter() - began)
 
     def close(self) -> None:
         self.connection.close()
@@ -121,16 +121,16 @@ class OfTheLedger:
             self.ledger.submit_many([NewJob(KIND, name, PAYLOAD) for name in names[at : at + 1000]])
         analyze(self.ledger)
 
-    def drain(self, jobs: int, batch: int, /) -> float:
+    def drain(self, jobs: int, batch: int, seconds: float, /) -> float:
         turn, kinds = self.ledger.turn, {KIND: batch}
         began, done = time.perf_counter(), 0
         settlements: Sequence[Any] = ()
-        while done < jobs:
+        while done < jobs and time.perf_counter() - began < seconds:
             leases = turn(settlements, kinds, worker="bench").leases
             settlements = [lease.done() for lease in leases]
             done += len(leases)
         self.ledger.settle(settlements)
-        return jobs / (time.perf_counter() - began)
+        return done / (time.perf_counter() - began)
 
     def close(self) -> None:
         self.ledger.close()

@@ -2,7 +2,8 @@
 
 import sqlite3
 import time
-from itertools import count
+from collections.abc import Iterator
+from itertools import count, cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -78,16 +79,24 @@ class Clocked:
         self.subject = subject
         self.numbers = count()
 
-    def run(self, calls: int) -> tuple[float, float]:
-        numbers = [next(self.numbers) for _ in range(calls)]
-        return self._timed(self.subject.first, numbers), self._timed(self.subject.again, numbers)
+    def run(self, seconds: float) -> tuple[float, float]:
+        numbers: list[int] = []
+
+        def new() -> Iterator[int]:
+            for number in self.numbers:
+                numbers.append(number)
+                yield number
+
+        return self._timed(self.subject.first, new(), seconds), self._timed(self.subject.again, cycle(numbers), seconds)
 
     @staticmethod
-    def _timed(act: Any, numbers: list[int]) -> float:
-        began = time.perf_counter()
-        for number in numbers:
-            act(number)
-        return (time.perf_counter() - began) / len(numbers) * 1e6
+    def _timed(act: Any, numbers: Iterator[int], seconds: float) -> float:
+        began, calls = time.perf_counter(), 0
+        while (passed := time.perf_counter() - began) < seconds or not calls:
+            for number in islice(numbers, 5):
+                act(number)
+            calls += 5
+        return passed / calls * 1e6
 
     def close(self) -> None:
         self.subject.close()

@@ -12,16 +12,19 @@ from benchmarks.durable.drain import KIND, PAYLOAD
 SUBMITTERS = 32
 
 
-def together(act: Callable[[int], None], times: int) -> float:
-    """So many threads do it so often each; acts in a second."""
+def together(act: Callable[[int], None], seconds: float) -> float:
+    """All the threads do it for so long; acts in a second."""
     gate = threading.Barrier(SUBMITTERS + 1)
     failed: list[BaseException] = []
+    done = [0] * SUBMITTERS
 
     def run(number: int) -> None:
         try:
             gate.wait()
-            for _ in range(times):
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
                 act(number)
+                done[number] += 1
         except BaseException as error:
             failed.append(error)
 
@@ -32,10 +35,10 @@ def together(act: Callable[[int], None], times: int) -> float:
     began = time.perf_counter()
     for thread in threads:
         thread.join()
-    seconds = time.perf_counter() - began
+    passed = time.perf_counter() - began
     if failed:
         raise failed[0]
-    return SUBMITTERS * times / seconds
+    return sum(done) / passed
 
 
 class OwnPostgres:
@@ -47,8 +50,8 @@ class OwnPostgres:
         self.connections = [psycopg.connect(url, autocommit=True) for _ in range(SUBMITTERS)]
         self.connections[0].execute("CREATE TABLE IF NOT EXISTS own (id bigserial PRIMARY KEY, payload bytea)")
 
-    def submit(self, times: int) -> float:
-        return together(self._one, times)
+    def submit(self, seconds: float) -> float:
+        return together(self._one, seconds)
 
     def _one(self, number: int) -> None:
         self.connections[number].execute("INSERT INTO own (payload) VALUES (%s)", (PAYLOAD,))
@@ -70,8 +73,8 @@ class OwnSQLite:
             connection.execute("PRAGMA synchronous=FULL")
         self.connections[0].execute("CREATE TABLE own (id integer PRIMARY KEY, payload blob)")
 
-    def submit(self, times: int) -> float:
-        return together(self._one, times)
+    def submit(self, seconds: float) -> float:
+        return together(self._one, seconds)
 
     def _one(self, number: int) -> None:
         self.connections[number].execute("INSERT INTO own (payload) VALUES (?)", (PAYLOAD,))
@@ -91,8 +94,8 @@ class Shared:
         self.new = NewJob
         self.numbers = count()
 
-    def submit(self, times: int) -> float:
-        return together(lambda _n: self._one(), times)
+    def submit(self, seconds: float) -> float:
+        return together(lambda _n: self._one(), seconds)
 
     def _one(self) -> None:
         self.ledger.submit(self.new(KIND, f"shop:ann:o-{next(self.numbers):09}:receipt:v1", PAYLOAD))
