@@ -66,13 +66,10 @@ class App:
             hide(*secrets)
         self._given = ledger
         self._migrate = migrate
-        self._start_over()
-
-    def _start_over(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
         self._ledger: Ledger | None = None
         self._keys: Keys | None = None
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
 
     @property
     def url(self) -> str:
@@ -87,14 +84,13 @@ class App:
     @property
     def ledger(self) -> Ledger:
         """The ledger, opened at first use."""
-        found = self._ledger
-        if found is not None and self._pid == os.getpid():
-            return found
-        return self._opened()
+        found = self._ledger  # a forked child's too: the ledger itself gives it connections of its own
+        return self._opened() if found is None else found
 
     def _opened(self) -> Ledger:
         if self._pid != os.getpid():
-            self._start_over()  # a lock that another thread of the parent held would never be given back here
+            # In a forked child: a lock that another thread of the parent held would never be given back.
+            self._pid, self._lock = os.getpid(), threading.RLock()
         with self._lock:
             if self._ledger is None:
                 if isinstance(self._given, str | None):
@@ -111,7 +107,7 @@ class App:
     def keys(self) -> Keys:
         """The idempotency keys of the ledger."""
         found = self._keys
-        if found is not None and self._pid == os.getpid():
+        if found is not None:
             return found
         from .idempotency.keys import Keys  # noqa: PLC0415
 
@@ -132,8 +128,6 @@ class App:
 
     def close(self) -> None:
         """Close what this app has opened; used again, it opens again. An open ledger that it was given stays open."""
-        if self._pid != os.getpid():
-            return
         with self._lock:
             keys, self._keys = self._keys, None
             ledger, self._ledger = self._ledger, None

@@ -1,0 +1,200 @@
+"""claim, on both databases: blocks, plain and async, and in the caller's own transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from redrive import App, current
+from redrive.errors import KeyBusy, KeyConflict, KeyFailed
+from redrive.ledger import open_ledger
+from tests.conformance.idempotency.world import KEY, effect_table, effects
+
+
+@pytest.mark.req("I-4")
+def test_a_block_runs_once(app: App) -> None:
+    with app.claim(KEY, request={"cents": 100}) as claim:
+        assert claim.fresh
+        assert claim.key == current().key == KEY
+        claim.response = {"receipt": 1}
+    with app.claim(str(KEY), request={"cents": 100}) as claim:
+        assert not claim.fresh
+        assert claim.response == {"receipt": 1}
+        with pytest.raises(RuntimeError, match="has its answer already"):
+            claim.response = 2
+    with pytest.raises(KeyConflict), app.claim(KEY, request={"cents": 200}):
+        pass
+    assert current().key is None
+
+
+@pytest.mark.req("I-3", "I-4")
+def test_how_a_block_ends(app: App) -> None:
+    with app.claim(KEY) as claim, pytest.raises(KeyBusy), app.claim(KEY):
+        pass
+    with app.claim(KEY) as claim:
+        assert (claim.fresh, claim.response) == (False, None)  # nothing was set: done all the same
+    app.keys().release(KEY, actor="ann", because="test")
+    with pytest.raises(TimeoutError), app.claim(KEY):
+        raise TimeoutError
+    with app.claim(KEY) as claim:
+        assert claim.fresh
+        claim.free()
+    with pytest.raises(ZeroDivisionError), app.claim(KEY, free_on=ArithmeticError):
+        _ = 1 / 0
+    with pytest.raises(TypeError, match="cannot be stored without an annotation"), app.claim(KEY, free_on=TypeError) as claim:
+        claim.response = object()
+    with pytest.raises(ValueError, match="no"), app.claim(KEY):
+        raise ValueError("no")
+    with pytest.raises(KeyFailed), app.claim(KEY):
+        pass
+
+
+@pytest.mark.req("I-4")
+def test_async_blocks(app: App) -> None:
+    async def one() -> Any:
+        async with app.claim(KEY, request=b"bytes", wait=20) as claim:
+            if claim.fresh:
+                await asyncio.sleep(0.05)
+                claim.response = [1]
+            return claim.fresh, claim.response
+
+    async def main() -> None:
+        found = await asyncio.gather(*(one() for _ in range(4)))
+        assert sorted(found) == [(False, [1])] * 3 + [(True, [1])]
+
+    asyncio.run(main())
+
+
+def test_entered_once_only(app: App) -> None:
+    claiming = app.claim(KEY)
+    with claiming, pytest.raises(RuntimeError, match="in use already"), claiming:
+        pass
+
+
+def engine_of(url: str) -> sqlalchemy.Engine:
+    return sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+
+
+@pytest.mark.req("I-5", "L-5")
+@pytest.mark.parametrize("how", ["connection", "session", "driver"])
+def test_in_the_callers_own_transaction(app: App, url: str, how: str) -> None:
+    effect_table(app)
+    engine = engine_of(url)
+
+    def work(commit: bool) -> bool:
+        """In one transaction, by whatever the caller works with; whether it was fresh."""
+        tx: Any
+        if how == "connection":
+            tx = engine.connect()
+        elif how == "session":
+            tx = Session(engine)
+        elif url.startswith("sqlite"):
+            tx = sqlite3.connect(url.removeprefix("sqlite:///"))
+        else:
+            tx = psycopg.connect(url)
+        statement: Any = "INSERT INTO effect VALUES ('x')" if how == "driver" else text("INSERT INTO effect VALUES ('x')")
+        try:
+            with app.claim(KEY, request=1, tx=tx) as claim:
+                if claim.fresh:
+                    tx.execute(statement)
+                    claim.response = "done"
+                fresh = claim.fresh
+            tx.commit() if commit else tx.rollback()
+            return fresh
+        finally:
+            tx.close()
+
+    assert work(commit=False)  # nothing stays: neither the effect nor the key
+    assert (effects(app), app.keys().page()) == (0, [])
+    assert work(commit=True)
+    assert not work(commit=True)
+    assert effects(app) == 1
+    with app.claim(KEY, request=1) as claim:
+        assert claim.response == "done"
+    engine.dispose()
+
+
+def test_a_failure_inside_the_callers_transaction(app: App, url: str) -> None:
+    engine = engine_of(url)
+    with engine.begin() as tx:
+        with pytest.raises(TimeoutError), app.claim(KEY, tx=tx):
+            raise TimeoutError
+        with app.claim(KEY, tx=tx) as claim:
+            assert claim.fresh
+    with engine.begin() as tx, app.claim(KEY, tx=tx) as claim:
+        assert not claim.fresh
+    with pytest.raises(sqlalchemy.exc.SQLAlchemyError) as spoilt, engine.begin() as tx, app.claim("a:b:c:d:e", tx=tx):
+        tx.execute(text("SELECT nonsense FROM nowhere"))
+    if not url.startswith("sqlite"):
+        assert any("could not be settled" in note for note in spoilt.value.__notes__)
+    assert app.keys().find("a:b:c:d:e") is None
+    engine.dispose()
+
+
+def test_two_transactions_at_one_key_on_postgres(postgres_ledger: str) -> None:
+    """The second is told at once, and does not wait for the first one's commit."""
+    with App(postgres_ledger) as app, psycopg.connect(postgres_ledger) as one, psycopg.connect(postgres_ledger) as two:
+        with app.claim(KEY, tx=one) as claim:
+            claim.response = 1
+        with pytest.raises(KeyBusy), app.claim(KEY, tx=two):
+            pass
+        one.commit()
+        with app.claim(KEY, tx=two) as again:
+            assert again.response == 1
+
+
+def test_a_transaction_elsewhere_is_refused(app: App, tmp_path: Any) -> None:
+    other = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'other.db'}")
+    with other.connect() as tx, pytest.raises((TypeError, ValueError), match="tx is"), app.claim(KEY, tx=tx):
+        pass
+    with pytest.raises(TypeError, match="tx is an open SQLAlchemy connection"), app.claim(KEY, tx="no"):  # type: ignore[arg-type]
+        pass
+    other.dispose()
+
+    async def main() -> None:
+        with pytest.raises(TypeError, match="AsyncConnection"):
+            async with app.claim(KEY, tx=other):  # type: ignore[arg-type]
+                pass
+
+    asyncio.run(main())
+
+
+class Async:
+    """What an AsyncConnection does with `run_sync`, without greenlet."""
+
+    def __init__(self, connection: sqlalchemy.Connection) -> None:
+        self.connection = connection
+
+    async def run_sync(self, fn: Any, *args: Any) -> Any:
+        return fn(self.connection, *args)
+
+
+def test_an_async_transaction(app: App, url: str) -> None:
+    async def main() -> None:
+        for fresh in (True, False):
+            with engine.begin() as connection:
+                async with app.claim(KEY, tx=Async(connection)) as claim:  # type: ignore[arg-type]
+                    assert claim.fresh is fresh
+                    if fresh:
+                        claim.response = 5
+        assert claim.response == 5
+
+    engine = engine_of(url)
+    asyncio.run(main())
+    engine.dispose()
+
+
+def test_an_open_ledger_is_taken_as_it_is(url: str) -> None:
+    with open_ledger(url, migrate=True) as ledger:
+        with App(ledger) as app:
+            assert app.ledger is ledger
+            with app.claim(KEY):
+                pass
+        assert ledger.counts() == {}  # still open

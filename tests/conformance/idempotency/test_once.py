@@ -1,0 +1,384 @@
+"""once, on both databases: plain, async, in a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+import pytest
+from sqlalchemy import Connection, text
+
+from redrive import App, Key, current, deadline
+from redrive.errors import Again, BreakerOpen, KeyBusy, KeyConflict, KeyFailed, LeaseLost, Stop
+from redrive.idempotency.keys import Keys
+from redrive.journal import Ring
+from tests.conformance.idempotency.world import KEY, aged, effect_table, effects
+
+
+@dataclass
+class Order:
+    user: str
+    id: str
+    cents: int = 100
+
+
+@dataclass
+class Receipt:
+    number: int
+    total: Decimal
+    at: datetime
+
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+ORDER = Order("ann", "o-1")
+TEMPLATE = "billing:{order.user}:{order.id}:charge:v1"
+
+
+@pytest.mark.req("I-3", "I-4")
+def test_first_use_runs_and_others_get_the_answer_as_its_type(app: App) -> None:
+    ran = []
+
+    @app.once(TEMPLATE)
+    def charge(order: Order, note: str = "") -> Receipt:
+        """Charge an order."""
+        ran.append(current().key)
+        return Receipt(len(ran), Decimal("1.10"), NOW)
+
+    first = charge(ORDER)
+    assert charge(Order("ann", "o-1")) == first == Receipt(1, Decimal("1.10"), NOW)
+    assert charge(order=ORDER, note="") == first
+    assert ran == [Key("billing", "ann", "o-1", "charge")]
+    assert charge.__doc__ == "Charge an order."
+    assert current().key is None
+    assert charge(Order("ann", "o-2")).number == 2
+
+
+@pytest.mark.req("I-3")
+def test_another_request_is_refused(app: App) -> None:
+    @app.once(TEMPLATE)
+    def charge(order: Order) -> int:
+        return order.cents
+
+    assert charge(ORDER) == 100
+    with pytest.raises(KeyConflict, match="was used for another request") as refused:
+        charge(Order("ann", "o-1", 200))
+    assert refused.value.key == str(KEY)
+
+
+def test_what_is_compared_can_be_said(app: App) -> None:
+    @app.once(TEMPLATE, request=lambda order, trace: order.cents)
+    def charge(order: Order, trace: object) -> int:
+        return order.cents
+
+    assert charge(ORDER, object()) == charge(ORDER, object()) == 100
+    with pytest.raises(KeyConflict):
+        charge(Order("ann", "o-1", 200), object())
+
+
+@pytest.mark.req("I-1")
+def test_a_function_of_the_arguments_may_give_the_key(app: App) -> None:
+    @app.once(lambda user, n: Key("billing", user, str(n), "charge"))
+    def charge(user: str, n: int) -> int:
+        return n
+
+    @app.once(lambda n: f"billing:ann:{n}:text:v1")
+    def other(n: int) -> int:
+        return n
+
+    assert charge("ann", 1) == 1
+    assert other(2) == 2
+    assert [record.key for record in app.keys().page()] == ["billing:ann:1:charge:v1", "billing:ann:2:text:v1"]
+
+    @app.once(lambda n: 5)  # type: ignore[arg-type,return-value]
+    def wrong(n: int) -> int:
+        return n
+
+    with pytest.raises(TypeError, match="not int: 5"):
+        wrong(1)
+
+
+@pytest.mark.req("I-3")
+def test_a_permanent_failure_is_stored_and_a_transient_one_frees_the_key(app: App) -> None:
+    errors: list[Exception] = [
+        ConnectionResetError("cut"), Again(), BreakerOpen("open", retry_at=NOW), ValueError("bad token=abc123xyz"),
+    ]  # fmt: skip
+    raised = iter(errors)
+
+    @app.once(TEMPLATE)
+    def charge(order: Order) -> int:
+        raise next(raised)
+
+    for error in errors:
+        with pytest.raises(type(error)) as own:
+            charge(ORDER)
+        assert own.value is error
+    with pytest.raises(KeyFailed, match="failed for good .ValueError: bad") as stored:
+        charge(ORDER)
+    assert stored.value.error["type"] == "ValueError"
+    assert "abc123xyz" not in str(stored.value.error)
+    app.keys().release(KEY, actor="ann", because="fixed")
+    with pytest.raises(StopIteration):
+        charge(ORDER)
+
+
+@pytest.mark.req("I-3")
+def test_which_failures_are_stored_is_a_choice(app: App) -> None:
+    @app.once(TEMPLATE, free_on=(ValueError, lambda error: isinstance(error, KeyError)))
+    def charge(order: Order, error: str) -> int:
+        raise {"value": ValueError, "key": KeyError, "cut": ConnectionResetError, "stop": Stop}[error]("no")
+
+    for error, kind in (("value", ValueError), ("key", KeyError), ("cut", ConnectionResetError)):
+        with pytest.raises(kind):
+            charge(ORDER, error)
+    with pytest.raises(KeyConflict):
+        charge(ORDER, "stop")
+    with pytest.raises(KeyFailed):
+        charge(ORDER, "cut")
+
+    @app.once("billing:ann:{n}:none:v1", free_on=Exception)
+    def nothing_stored(n: int) -> int:
+        raise ZeroDivisionError
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            nothing_stored(1)
+
+
+def test_an_answer_of_the_wrong_type_is_a_failure_for_good(app: App) -> None:
+    ran = []
+
+    @app.once("billing:ann:{n}:charge:v1")
+    def charge(n: int) -> int:
+        ran.append(n)
+        return "five"  # type: ignore[return-value]
+
+    with pytest.raises(TypeError, match="expected int, not str") as told:
+        charge(1)
+    assert any("is done; its answer cannot be stored" in note for note in told.value.__notes__)
+    with pytest.raises(KeyFailed):
+        charge(1)
+    assert ran == [1]
+
+
+@pytest.mark.req("I-3")
+def test_a_key_in_processing_is_busy_or_waited_for(app: App) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    @app.once("billing:ann:{n}:charge:v1")
+    def charge(n: int) -> int:
+        entered.set()
+        assert go.wait(20)
+        return n
+
+    @app.once("billing:ann:{n}:charge:v1", wait=20)
+    def patient(n: int) -> int:
+        raise AssertionError("it is done already")
+
+    @app.once("billing:ann:{n}:charge:v1", wait=timedelta(milliseconds=50))
+    def hasty(n: int) -> int:
+        raise AssertionError("it is done already")
+
+    answers: list[int] = []
+    worker = threading.Thread(target=lambda: answers.append(charge(7)))
+    worker.start()
+    assert entered.wait(20)
+    with pytest.raises(KeyBusy, match="another caller is at work") as busy:
+        charge(7)
+    assert timedelta(0) < busy.value.retry_at - datetime.now(timezone.utc) < timedelta(seconds=31)
+    with pytest.raises(KeyBusy):
+        hasty(7)
+    with deadline(0.05), pytest.raises(KeyBusy):
+        patient(7)
+    waiter = threading.Thread(target=lambda: answers.append(patient(7)))
+    waiter.start()
+    time.sleep(0.05)
+    go.set()
+    worker.join(20)
+    waiter.join(20)
+    assert answers == [7, 7]
+
+
+@pytest.mark.req("I-4")
+def test_async(app: App) -> None:
+    ran = []
+
+    @app.once("billing:{user}:{n}:charge:v1", wait=20)
+    async def charge(user: str, n: int) -> Order:
+        ran.append((n, current().key))
+        await asyncio.sleep(0.05)
+        return Order(user, str(n))
+
+    async def main() -> None:
+        answers = await asyncio.gather(*(charge("ann", 1) for _ in range(5)), charge("ann", 2))
+        assert answers == [Order("ann", "1")] * 5 + [Order("ann", "2")]
+        assert current().key is None
+
+    asyncio.run(main())
+    assert sorted(ran, key=str) == [(1, Key("billing", "ann", "1", "charge")), (2, Key("billing", "ann", "2", "charge"))]
+
+
+def test_a_cancelled_holder_frees_its_key(app: App) -> None:
+    async def main() -> None:
+        entered = asyncio.Event()
+
+        @app.once("billing:ann:{n}:charge:v1")
+        async def charge(n: int) -> int:
+            entered.set()
+            await asyncio.sleep(30)
+            return n
+
+        task = asyncio.create_task(charge(1))
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert app.keys().page() == []
+
+
+def test_a_caller_cancelled_while_it_begins_leaves_nothing_behind(app: App) -> None:
+    ran = []
+
+    @app.once("billing:ann:{n}:charge:v1")
+    async def charge(n: int) -> int:
+        ran.append(n)
+        return n
+
+    async def main() -> None:
+        for number in range(30):
+            task = asyncio.create_task(charge(number))
+            for _ in range(number % 4):
+                await asyncio.sleep(0)
+            await asyncio.sleep(number * 0.0001)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    app.keys().threads.submit(lambda: None).result()
+    app.keys().close()  # all threads have ended
+    left = app.keys().page(status="processing")
+    assert left == []
+
+
+@pytest.mark.req("I-5")
+def test_in_a_transaction_effect_and_key_are_one(app: App) -> None:
+    effect_table(app)
+
+    @app.once("billing:{user}:{n}:charge:v1", in_transaction=True)
+    def charge(tx: Connection, user: str, n: int) -> int:
+        tx.execute(text("INSERT INTO effect VALUES ('charged')"))
+        if n < 0:
+            raise ConnectionResetError
+        if n == 0:
+            raise ValueError("never")
+        return n
+
+    assert charge("ann", 1) == charge("ann", n=1) == 1
+    assert effects(app) == 1
+    with pytest.raises(ConnectionResetError):
+        charge("ann", -1)
+    with pytest.raises(ValueError, match="never"):
+        charge("ann", 0)
+    with pytest.raises(KeyFailed):
+        charge("ann", 0)
+    assert effects(app) == 1
+    assert [record.status for record in app.keys().page()] == ["failed", "completed"]
+
+
+def test_a_function_that_ends_its_transaction_is_told(app: App) -> None:
+    @app.once("billing:ann:{n}:charge:v1", in_transaction=True)
+    def charge(tx: Connection, n: int) -> int:
+        tx.execute(text("SELECT 1"))
+        tx.commit()
+        return n
+
+    with pytest.raises(RuntimeError, match="committed or rolled back the transaction"):
+        charge(1)
+
+
+def test_a_transaction_inside_of_a_transaction(app: App, url: str) -> None:
+    """On SQLite it would wait for itself: refused. On Postgres it is a transaction of its own."""
+
+    @app.once("billing:ann:{n}:inner:v1")
+    def inner(n: int) -> int:
+        return n
+
+    @app.once("billing:ann:{n}:outer:v1", in_transaction=True)
+    def outer(tx: Connection, n: int) -> int:
+        return inner(n)
+
+    if url.startswith("sqlite"):
+        with pytest.raises(RuntimeError, match="this thread is in a transaction on the same SQLite file"):
+            outer(1)
+    else:
+        assert outer(1) == 1
+
+
+def test_the_lease_is_renewed_while_the_function_runs(app: App) -> None:
+    app._keys = Keys(app.ledger, lease=0.6)
+
+    @app.once("billing:ann:{n}:charge:v1")
+    def charge(n: int) -> int:
+        time.sleep(1.5)
+        with pytest.raises(KeyBusy):
+            charge(n)
+        return n
+
+    assert charge(1) == 1
+    assert sum(thread.name == "redrive-keeper" for thread in threading.enumerate()) == 1
+
+
+@pytest.mark.req("I-2")
+def test_a_zombie_is_told_and_changes_nothing(app: App, redrive_journal: Ring) -> None:
+    answers = []
+
+    @app.once("billing:ann:{n}:charge:v1")
+    def charge(n: int) -> int:
+        if not answers:
+            answers.append(n)
+            aged(app, lease=3600)  # as after a long SIGSTOP
+            assert charge(n) == 2
+            return 1
+        return 2
+
+    with pytest.raises(LeaseLost):
+        charge(1)
+    assert charge(1) == 2
+    kinds = [record.kind for record in redrive_journal.records]
+    assert (kinds.count("key_taken_over"), kinds.count("key_lost"), kinds.count("key_replayed")) == (1, 1, 1)
+    assert {record.fields["idempotency_key"] for record in redrive_journal.records} == {"billing:ann:1:charge:v1"}
+
+
+def test_methods_and_defaults(app: App) -> None:
+    class Service:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @app.once("billing:{self.name}:{n}:charge:v1")
+        def charge(self, n: int, *more: int, flag: bool = False, **rest: str) -> list[int]:
+            return [n, *more]
+
+    assert Service("a").charge(1, 2, 3) == [1, 2, 3]
+    assert Service("a").charge(1, 2, 3, flag=False) == [1, 2, 3]
+    with pytest.raises(KeyConflict):
+        Service("a").charge(1, 2)
+    assert Service("b").charge(1, 2) == [1, 2]
+
+
+def test_a_parameter_added_later_does_not_turn_old_requests_into_others(app: App) -> None:
+    @app.once("billing:ann:{n}:charge:v1")
+    def before(n: int) -> int:
+        return n
+
+    @app.once("billing:ann:{n}:charge:v1")
+    def after(n: int, currency: str = "EUR") -> int:
+        raise AssertionError
+
+    assert before(1) == after(1) == 1
+    with pytest.raises(KeyConflict):
+        after(1, "USD")
