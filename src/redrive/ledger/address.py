@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -10,6 +11,8 @@ from ..errors import LedgerError
 
 FORMS = "sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
 POSTGRES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
+_SECRETS = re.compile(r"((?i:[?&](?:ssl)?password=))[^&#]*")
+"""Parameters that the driver takes a password from."""
 
 
 class Address(NamedTuple):
@@ -36,7 +39,7 @@ def parse(url: str, /) -> Address:
         password, port = parts.password, parts.port
     except ValueError as error:
         raise LedgerError(f"a ledger's address is {FORMS}: {error}") from None
-    shown = url if password is None else url.replace(f":{password}@", ":***@", 1)
+    shown = _SECRETS.sub(r"\1***", url if password is None else url.replace(f":{password}@", ":***@", 1))
     if parts.scheme == "sqlite":
         return _sqlite(url, shown)
     if parts.scheme in POSTGRES:
