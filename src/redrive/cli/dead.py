@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import typer
@@ -116,7 +116,7 @@ def _letters(found: Sequence[Letter], ops: Operator, width: int, *, full: bool) 
         for letter in found
     ]
     made = fitted(columns, rows, width)
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in Counter(letter.reason for letter in found).most_common(4))
+    reasons = _counted(Counter(letter.reason for letter in found))
     said = f"{'The newest ' if full else ''}{_many(len(found))}: {reasons}"
     hint = "More may match: raise --limit, or narrow it down." if full else "`redrive dead show ID` for one of them."
     return Group(Text(said), "", made, "", Text(hint, style="dim"))
@@ -286,9 +286,7 @@ def _apply(
 def _plan(plan: Plan) -> RenderableType:
     lines: list[RenderableType] = []
     if plan.count:
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in list(plan.kinds.items())[:4])
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in list(plan.reasons.items())[:4])
-        lines.append(Text(f"To {plan.act}: {_many(plan.count)} ({kinds}; {reasons})"))
+        lines.append(Text(f"To {plan.act}: {_many(plan.count)} ({_counted(plan.kinds)}; {_counted(plan.reasons)})"))
     elif not plan.skipped:
         lines.append(Text(f"nothing to {plan.act}: no dead letter that is pending matches"))
     if plan.more:
@@ -311,6 +309,11 @@ def _say(act: Act, done: dict[int, int], skipped: dict[int, str]) -> None:
 
 def _many(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count:,} dead letters"
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    most = sorted(counts.items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{name} ×{count:,}" for name, count in most[:4]) + (", …" if len(most) > 4 else "")
 
 
 def _line(error: str | None) -> str:

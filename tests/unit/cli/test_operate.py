@@ -69,7 +69,7 @@ def test_json_is_one_document_without_secrets(arguments: tuple[str, ...]) -> Non
 def test_dead_letters_are_listed_and_narrowed_down() -> None:
     status, printed = call("dead", "list", width=160)
     assert status == 0
-    assert printed.startswith("9 dead letters: 7 attempts, 2 the customer's credentials have expired\n")
+    assert printed.startswith("9 dead letters: attempts ×7, the customer's credentials have expired ×2\n")
     assert "crm.sync" in printed
     assert "HTTPStatusError: 503 for https://" in printed
     assert call("dead", "list", "--kind", "nobody")[1] == "no dead letter matches; 9 pending in all\n"
@@ -120,7 +120,7 @@ def test_one_dead_letter_is_shown_with_all_there_is() -> None:
 def test_some_are_replayed_and_discarded_by_number(busy: Ledger) -> None:
     status, printed = call("dead", "replay", "4", "5", "--because", "fixed", "--actor", "carol")
     assert status == 0
-    assert printed.splitlines()[0] == "To replay: 2 dead letters (2 crm.sync; 2 attempts)"
+    assert printed.splitlines()[0] == "To replay: 2 dead letters (crm.sync ×2; attempts ×2)"
     assert printed.splitlines()[1].startswith("Dead letter 4 replayed: job ")
     assert call("dead", "discard", "6", "--because", "old", "--actor", "carol")[0] == 0
     status, printed = call("dead", "discard", "7", "4", "77", "--because", "old", "--actor", "carol")
