@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from . import backoff as backoff
     from . import errors as errors
     from . import journal as journal
+    from . import ops as ops
     from . import testing as testing
     from .app import App as App
     from .core.breaker import Breaker as Breaker
@@ -53,7 +54,7 @@ _HOMES = {
     "outcome": "engine.nesting",
     "retry": "engine.retry",
 }
-_MODULES = frozenset(("backoff", "errors", "journal", "testing"))
+_MODULES = frozenset(("backoff", "errors", "journal", "ops", "testing"))
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 

@@ -1,1 +1,7 @@
 """What an operator may do, once, for both skins: the command line and the console. One module for each noun."""
+
+from __future__ import annotations
+
+from .operator import Operator
+
+__all__ = ["Operator"]
