@@ -184,7 +184,7 @@ def test_an_async_transaction(app: App, url: str) -> None:
                     assert claim.fresh is fresh
                     if fresh:
                         claim.response = 5
-        assert claim.response == 5
+                    assert claim.response == 5
 
     engine = engine_of(url)
     asyncio.run(main())

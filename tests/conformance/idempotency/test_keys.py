@@ -9,7 +9,7 @@ import pytest
 from redrive import App, Key
 from redrive.errors import LeaseLost, NotAllowed
 from redrive.idempotency.keys import Keys
-from redrive.idempotency.record import Ident
+from redrive.idempotency.record import Begun, Ident
 from tests.conformance.idempotency.world import AT, KEY, aged
 
 HASH, OTHER = b"1" * 32, b"2" * 32
@@ -116,10 +116,10 @@ def test_a_crashed_holder_is_taken_over_once(app: App, keys: Keys) -> None:
     for _round in range(5):
         keys.begin(AT, HASH, keep=60)
         aged(app, lease=3600)
-        found = []
+        found: list[Begun] = []
         start = threading.Barrier(8)
 
-        def taker() -> None:
+        def taker(start: threading.Barrier = start, found: list[Begun] = found) -> None:
             start.wait()
             found.append(keys.begin(AT, HASH, keep=60))
 

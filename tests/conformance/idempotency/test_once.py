@@ -335,7 +335,7 @@ def test_the_lease_is_renewed_while_the_function_runs(app: App) -> None:
 
 @pytest.mark.req("I-2")
 def test_a_zombie_is_told_and_changes_nothing(app: App, redrive_journal: Ring) -> None:
-    answers = []
+    answers: list[int] = []
 
     @app.once("billing:ann:{n}:charge:v1")
     def charge(n: int) -> int:

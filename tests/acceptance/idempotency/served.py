@@ -1,0 +1,71 @@
+"""An ASGI application behind a real uvicorn, on a real socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import uvicorn
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def replayed(self) -> bool:
+        return self.headers.get("idempotency-replayed") == "true"
+
+
+class Client:
+    """Sends what it is told, byte for byte."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def send(
+        self,
+        path: str,
+        body: bytes = b"{}",
+        key: str | None = None,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            given = {"content-type": "application/json", **(headers or {})}
+            if key is not None:
+                given["Idempotency-Key"] = key
+            connection.request(method, path, body, given)
+            answer = connection.getresponse()
+            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+
+@contextmanager
+def served(asgi: Any) -> Iterator[Client]:
+    """The application, until the end of the block."""
+    config = uvicorn.Config(asgi, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        end = time.monotonic() + 30
+        while not server.started:
+            assert time.monotonic() < end, "the server did not start"
+            time.sleep(0.01)
+        yield Client(server.servers[0].sockets[0].getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join(30)
