@@ -206,12 +206,13 @@ class App:
         return Claiming(self.keys, key, request=request, tx=tx, wait=wait, keep=keep, free_on=free_on)
 
     def idempotency(
-        self, asgi: ASGI, /, *, required: bool = False, methods: Collection[str] = ("POST", "PATCH"), paths: str = "*",
+        self, app: ASGI, *, required: bool = False, methods: Collection[str] = ("POST", "PATCH"), paths: str = "*",
         domain: str = "http", user: Callable[[Mapping[str, Any]], str] | None = None, keep: Seconds = DAY,
         max_body: int = 1024 * 1024,
     ) -> ASGI:  # fmt: skip
         """ASGI middleware for the Idempotency-Key header: `api.add_middleware(app.idempotency, required=True)`.
 
+        app: the application around which it goes (by this name too: that is how Litestar gives it).
         required: refuse requests without the header (400). paths: which, as a pattern with `*`.
         user: who asks, from the ASGI scope: keys of one user are nobody else's (default: one room for all, in which another
         Authorization header is another request). max_body: bytes of a request, and of a stored response.
@@ -220,7 +221,7 @@ class App:
 
         return Middleware(
             self.keys,
-            asgi,
+            app,
             required=required,
             methods=methods,
             paths=paths,

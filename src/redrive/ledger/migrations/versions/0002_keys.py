@@ -27,7 +27,10 @@ def upgrade() -> None:
         sa.Column("key", sa.Text, primary_key=True, comment="in full: domain:user:entity:operation:version"),
         sa.Column("status", sa.Text, nullable=False),
         sa.Column(
-            "fence", sa.BigInteger, nullable=False, comment="microseconds since 1970 when it was begun; grows, and never comes back"
+            "fence",
+            sa.BigInteger,
+            nullable=False,
+            comment="microseconds since 1970 when it was begun; grows, and never comes back",
         ),
         sa.Column("request_hash", sa.LargeBinary),
         sa.Column("response", sa.LargeBinary, comment="JSON"),
