@@ -154,13 +154,14 @@ def _plain_again(
             started = run.started
             end = min(started + bounds.attempt, run.end)
             seen = GIVEUPS.count
-            cell.scope = (end, run.attempt, settings, key, outer)
+            cell.scope = scope = (end, run.attempt, settings, key, outer)
             try:
                 result = call(*args, **kwargs)
                 if reject is not None and not hasattr(type(result), "__await__"):  # else `settled` says what is wrong
                     refuse(reject, result, settings)
             except Exception as error:
-                cell.scope = outer
+                if cell.scope is scope:
+                    cell.scope = outer
                 wait = run.failed(error, seen, started)
                 if wait is None:
                     raise
@@ -177,7 +178,8 @@ def _plain_again(
                 run.succeeded(started)
                 return result
             finally:
-                cell.scope = outer
+                if cell.scope is scope:  # else a greenlet has changed it meanwhile, and `outer` may be one that is long over
+                    cell.scope = outer
 
     return again
 
