@@ -1,4 +1,4 @@
-"""Every exception of ours. A call that gives up raises the caller's own exception, never one of these.
+"""Every exception of ours. A call that gives up raises the caller's own exception; ours only where there is none to raise.
 
 RedriveError
 ├── AttemptTimeout (also TimeoutError)   an attempt ran out of time, or had none left to start

@@ -25,8 +25,9 @@ SPENT: frozenset[Reason] = frozenset(("attempts", "timeout", "retry_after", "bud
 
 LONGEST = 1e8
 """Seconds, about three years: no clock can be asked to sleep for ever."""
-PATIENCE = 3600.0
-"""Seconds that a server may ask for and be waited for in process; beyond, the error is handed over with `retry_at`."""
+PATIENCE = 60.0
+"""Seconds that a server may ask for and be waited for where there is no time limit; beyond, the error is handed over with
+`retry_at`. With a limit, the limit decides."""
 
 
 def decide(
@@ -46,5 +47,5 @@ def decide(
     if not 0 <= wait <= LONGEST:  # NaN too, which a backoff of the user's own may give
         wait = LONGEST if wait > LONGEST else 0.0
     if after is not None and after > wait:
-        return ("retry_after" if after >= left or after > PATIENCE else None), after
+        return ("retry_after" if after >= left or (left == math.inf and after > PATIENCE) else None), after
     return ("timeout" if wait >= left else None), wait

@@ -12,6 +12,9 @@ from ..core.seconds import Seconds
 from ..core.seconds import seconds as duration
 from ..errors import Rejected
 
+LEAST = 0.001
+"""Seconds, the shortest time-out that is ever handed to a client."""
+
 
 class Attempt:
     """One try. `current()` gives it anywhere; in a block it is the context manager. Belongs to the code of that attempt."""
@@ -52,10 +55,14 @@ class Attempt:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds this attempt may still take: the smaller of its own time-out and all deadlines. None: no limit."""
+        """Seconds this attempt may still take: the smaller of its own time-out and all deadlines. None: no limit.
+
+        Never 0, also when the time is up: clients take 0 for "don't wait at all", or refuse it, and the error would not be a
+        time-out.
+        """
         if self._scope is None or self._scope[0] == math.inf:
             return None
-        return max(0.0, self._scope[0] - clock_around().monotonic())
+        return max(LEAST, self._scope[0] - clock_around().monotonic())
 
     def reject(self, because: str = "the result was rejected", /, *, result: Any = None) -> NoReturn:
         """This attempt's result is no good: leave it and try again."""
@@ -70,6 +77,14 @@ class Attempt:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> bool:
         left: bool = self._block.leave(error)
         return left
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool:
+        return self.__exit__(kind, error, trace)
 
     def __repr__(self) -> str:
         return f"Attempt(number={self.number}, operation={self.operation!r}, remaining={self.remaining})"

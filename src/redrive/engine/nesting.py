@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 MARK, LEFT = "__redrive__", "__redrive_left__"
+NOTES = 50
+"""How many notes an exception has at most before its oldest one of ours goes."""
 MOST = 256
 """How many errors are looked at, causes and members of groups: also the guard against a chain that bites its tail."""
 Place: TypeAlias = "tuple[int | None, Scope | None]"
@@ -99,6 +101,8 @@ def add_note(error: BaseException, note: str) -> None:
     """A line below the exception in its traceback; like `error.add_note`, but past any `__setattr__`."""
     notes = _dict_of(error).setdefault("__notes__", [])
     if isinstance(notes, list):
+        if len(notes) >= NOTES:  # one object that a program raises again and again must not grow
+            notes.remove(next((old for old in notes if str(old).startswith("redrive: ")), notes[0]))
         notes.append(note)
 
 

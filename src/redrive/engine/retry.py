@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial, update_wrapper
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from ..core.breaker import Breaker
@@ -55,6 +56,8 @@ class Retry:
             error = issubclass(fn, BaseException)
             hint = f"give errors as retry(on={fn.__name__})" if error else "decorate the method that may fail"
             raise TypeError(f"retry decorates functions; {fn.__name__} is a class: {hint}")
+        if getattr(fn, "__code__", None) in _CONTEXT_MANAGERS:
+            raise TypeError(f"{_name(fn)} fails when it is entered, not when it is called: write @contextmanager above @retry")
         settings = self._for(fn)
         wrapper = _spilling(settings, fn, _maker(fn)(settings, fn))
         update_wrapper(wrapper, fn)
@@ -77,7 +80,8 @@ class Retry:
         if _colour(fn) in ("generator", "async_generator"):
             raise TypeError(f"acall is for async functions; {_name(fn)} is a generator: decorate it")
         settings = self._for(fn)
-        result: T = await _spilling(settings, fn, coroutine(settings, fn))(*args, **kwargs)
+        awaited = fn if _colour(fn) == "coroutine" else _awaitable(fn)
+        result: T = await _spilling(settings, fn, coroutine(settings, awaited))(*args, **kwargs)
         return result
 
     def attempts(self) -> Attempts:
@@ -183,6 +187,8 @@ def attempts(policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -
     return DEFAULT.using(policy, **options).attempts()
 
 
+_CONTEXT_MANAGERS = (contextmanager(iter).__code__, asynccontextmanager(aiter).__code__)
+"""The code of every function that these two made."""
 DEFAULT = Retry(Settings())
 """Three attempts, 0.25 s to 5 s, 10 s each, the standard rule."""
 
@@ -215,6 +221,19 @@ def _spilling(settings: Settings, fn: Callable[..., Any], loop: Callable[..., An
     from .spill import spilling  # noqa: PLC0415  # only for those who have one
 
     return spilling(settings, fn, loop)
+
+
+def _awaitable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that only looks plain; one that is gets told so."""
+
+    @wraps(fn)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        result = fn(*args, **kwargs)
+        if not hasattr(type(result), "__await__"):
+            raise TypeError(f"acall is for async functions; {_name(fn)} is plain: use call") from None
+        return result
+
+    return checked
 
 
 def _check(fn: object) -> None:

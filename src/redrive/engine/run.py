@@ -16,7 +16,7 @@ from ..errors import BreakerOpen, Final
 from ..journal import log
 from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
 from ..journal.log import INFO, level_of
-from .nesting import GIVEUPS, Outcome, Trail, add_note, leave, mark, place, spent_inside
+from .nesting import GIVEUPS, Outcome, Trail, add_note, leave, mark, outcome, place, spent_inside
 from .settings import Settings
 
 inf = math.inf
@@ -132,6 +132,8 @@ class Run:
         retry_at = None if math.isnan(wait) else self.clock.now() + timedelta(seconds=min(wait, 1e9))
         if reason == "nested":
             add_note(error, f"redrive: {settings.operation} did not try again: {WORDS['nested']}")
+            if outcome(error) is None:  # the mark is on its cause, or a foreign layer's: the error itself says nothing yet
+                mark(error, Outcome(self.attempt, now - self.began, reason, None, settings.operation, GIVEUPS.next()), None)
         else:
             elapsed = now - self.began
             around, key = self.around, None

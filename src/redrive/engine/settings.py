@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
@@ -142,13 +142,29 @@ def _policy(before: RetryPolicy, policy: object, given: Mapping[str, Any]) -> Re
 def _predicate(value: object) -> object:
     if value is not None and not callable(value):
         raise TypeError(f"reject= is a function of the result that says True to refuse it, not {value!r}")
+    if iscoroutinefunction(value):
+        raise TypeError(f"reject= is asked without waiting: a plain function of the result, not the async {value!r}")
     return value
 
 
 def _backoff(value: object) -> object:
     if value is not None and not callable(value):
         raise TypeError(f"backoff= is one of redrive.backoff, or a function of (attempt, draw), not {value!r}")
+    if value is not None:
+        _check_wait(value)
     return value
+
+
+def _check_wait(backoff: Any) -> None:
+    """A backoff that takes other arguments would only be found out by the first failure."""
+    try:
+        signature(backoff).bind(1, 0.5)
+    except TypeError as error:
+        raise TypeError(
+            f"backoff= is one of redrive.backoff with its numbers, or a function of (attempt, draw); {backoff!r} is not: {error}"
+        ) from None
+    except ValueError:
+        pass  # a built-in that does not say what it takes
 
 
 def _budget(value: object) -> Budget:

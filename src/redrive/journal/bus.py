@@ -13,7 +13,7 @@ from . import log
 
 if TYPE_CHECKING:
     from .background import Background
-    from .record import Sink
+    from .record import Record, Sink
 
 
 class Subscription:
@@ -59,8 +59,9 @@ def subscribe(sink: Sink, /, *, every: bool = False, inline: bool = False) -> Ca
         raise TypeError(f"a sink is a function of one Record, not {type(sink).__name__}: {sink!r}")
     from .background import Background  # noqa: PLC0415  # threads and queues: not before somebody wants them
 
-    background = None if inline else Background(sink, LOSSES.add)
-    subscription = Subscription(background or sink, every, background)
+    heard = _telling(sink)
+    background = None if inline else Background(heard, LOSSES.add)
+    subscription = Subscription(background or heard, every, background)
     with LOCK:
         SUBSCRIPTIONS.append(subscription)
         if every:
@@ -96,6 +97,23 @@ def dropped() -> int:
 def wanted(level: int, /) -> bool:
     """Whether anybody wants a record of this logging level: asked before one is made."""
     return bool(SUBSCRIPTIONS) or log.enabled(level)
+
+
+def _telling(sink: Sink) -> Sink:
+    """The sink, which says once in the log that it raised: a broken one would be silent for ever."""
+    told = False
+
+    def heard(record: Record, /) -> None:
+        nonlocal told
+        try:
+            sink(record)
+        except Exception as error:
+            if not told:
+                told = True
+                log.complain(sink, error)
+            raise
+
+    return heard
 
 
 def wanted_success() -> bool:

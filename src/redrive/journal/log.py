@@ -61,6 +61,13 @@ def _on_one_line(value: object) -> str:
     return " ".join(str(value).split())
 
 
+def complain(sink: object, error: Exception, /) -> None:
+    """Say once that a sink raised: what it goes on to lose is only counted."""
+    if enabled(WARNING):
+        words = "a journal sink raised, and its record is lost; further ones are only counted by journal.dropped(): %r: %s: %s"
+        sys.modules["logging"].getLogger("redrive").warning(words, sink, type(error).__name__, error)
+
+
 def level_of(kind: str, reason: object = None, /) -> int:
     """The level of a record."""
     return WARNING if kind == "breaker_opened" or (kind == "giveup" and reason != "not_retryable") else INFO

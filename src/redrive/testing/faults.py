@@ -57,6 +57,8 @@ def inject(target: Target, /, *outcomes: Ordered) -> Iterator[Injected]:
 
     with staged(Stage(clock_around(), None if around is None else around.draw, faults)):
         yield injected
+    if any(ordered is not None for ordered in injected._outcomes):
+        raise AssertionError(f"{injected.left} of {len(outcomes)} faults ordered for {target!r} were met by no attempt")
 
 
 def _is_exception(ordered: object) -> bool:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 if TYPE_CHECKING:
     import ssl
@@ -172,7 +172,11 @@ def _answers(script: tuple[Step, ...]) -> list[Answer]:
 def _answer(step: Step) -> Answer:
     if isinstance(step, Answer):
         return step
-    return Answer(step) if isinstance(step, int) else Answer(trouble=step)
+    if isinstance(step, int) and not isinstance(step, bool) and 100 <= step <= 599:
+        return Answer(step)
+    if isinstance(step, str) and step in get_args(Trouble):
+        return Answer(trouble=step)
+    raise ValueError(f"a step is a status from 100 to 599, an Answer, or one of {', '.join(get_args(Trouble))}, not {step!r}")
 
 
 class _Listener(ThreadingHTTPServer):

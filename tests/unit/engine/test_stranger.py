@@ -1,0 +1,156 @@
+"""What a stranger tripped over: each of these was silent, or said the wrong thing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from redrive import RetryPolicy, acall, attempts, backoff, journal, outcome, retry
+from redrive.testing import FaultServer, inject, instant
+
+QUICK = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
+
+
+class OrderFailed(Exception):
+    pass
+
+
+def test_an_error_raised_from_a_spent_one_has_an_outcome_too() -> None:
+    @retry(QUICK)
+    def low() -> None:
+        raise ConnectionResetError
+
+    @retry(QUICK, on=Exception)
+    def high() -> None:
+        try:
+            low()
+        except OSError as error:
+            raise OrderFailed from error
+
+    with pytest.raises(OrderFailed) as caught:
+        high()
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert ended.reason == "nested"
+    assert not ended.spent
+
+
+def test_a_context_manager_function_is_refused() -> None:
+    @contextlib.contextmanager
+    def plain() -> Iterator[None]:
+        yield
+
+    @contextlib.asynccontextmanager
+    async def later() -> AsyncIterator[None]:
+        yield
+
+    for fn in (plain, later):
+        with pytest.raises(TypeError, match="write @contextmanager above @retry"):
+            retry(fn)
+
+
+def test_a_context_manager_above_a_retry_is_fine() -> None:
+    opened = 0
+
+    @contextlib.contextmanager
+    @retry(QUICK)
+    def connection() -> Iterator[int]:
+        nonlocal opened
+        opened += 1
+        if opened < 3:
+            raise ConnectionRefusedError
+        yield opened
+
+    with connection() as number:
+        assert number == 3
+
+
+def test_an_async_reject_is_refused() -> None:
+    async def reject(result: object) -> bool:
+        return True
+
+    with pytest.raises(TypeError, match="asked without waiting"):
+        retry(reject=reject)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("given", [backoff.fixed, lambda attempt: 1.0, lambda: 1.0], ids=["not called", "one", "none"])
+def test_a_backoff_of_other_arguments_is_refused(given: object) -> None:
+    with pytest.raises(TypeError, match="function of \\(attempt, draw\\)"):
+        retry(backoff=given)  # type: ignore[call-overload]  # that is the point
+
+
+def test_acall_of_a_plain_function_says_what_to_use() -> None:
+    def plain() -> int:
+        return 1
+
+    async def main() -> None:
+        await acall(plain)  # type: ignore[arg-type]  # that is the point
+
+    with pytest.raises(TypeError, match="plain is plain: use call"):
+        asyncio.run(main())
+
+
+def test_an_attempt_may_be_entered_by_async_with() -> None:
+    async def main() -> int:
+        tried = 0
+        async for attempt in attempts(QUICK):
+            async with attempt:
+                tried += 1
+                if tried < 3:
+                    raise ConnectionResetError
+        return tried
+
+    assert asyncio.run(main()) == 3
+
+
+def test_one_object_raised_again_and_again_does_not_grow() -> None:
+    kept = ConnectionResetError()
+
+    @retry(QUICK)
+    def fail() -> None:
+        raise kept
+
+    for _ in range(200):
+        with pytest.raises(ConnectionResetError):
+            fail()
+    assert len(kept.__notes__) <= 50
+
+
+def test_faults_that_nobody_met_are_told() -> None:
+    said = "2 of 2 faults ordered for 'no.such.operation' were met by no attempt"
+    with pytest.raises(AssertionError, match=said), inject("no.such.operation", ConnectionError, TimeoutError):
+        pass
+
+
+def test_an_error_in_the_block_is_not_hidden_by_faults_that_are_left() -> None:
+    with pytest.raises(ZeroDivisionError), inject("no.such.operation", ConnectionError):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("step", ["rest", 9999, -1, True])
+def test_a_server_told_nonsense_says_so(step: object) -> None:
+    with pytest.raises(ValueError, match="a step is a status from 100 to 599, an Answer, or one of reset"):
+        FaultServer(step)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_broken_sink_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(record: object) -> None:
+        raise KeyError("nosuch")
+
+    @retry(QUICK)
+    def fail() -> None:
+        raise ConnectionResetError
+
+    before = journal.dropped()
+    unsubscribe = journal.subscribe(broken, inline=True)
+    try:
+        with caplog.at_level(logging.WARNING, "redrive"), instant(), pytest.raises(ConnectionResetError):
+            fail()
+    finally:
+        unsubscribe()
+    assert journal.dropped() == before + 3
+    assert len([record for record in caplog.records if "a journal sink raised" in record.message]) == 1
