@@ -86,8 +86,7 @@ class Breaker:
     def abandon(self) -> None:
         """The call was cancelled: it says nothing, and another probe may go at once."""
         with LOCK:
-            if self._probed is not None:
-                self._probed = None  # and the time since it opened is over already
+            self._probed = None  # where one was out, the time since it opened is over already
 
     def _latest(self, slot: int) -> list[int]:
         """The slot to count in; those that the window has left are dropped, so that slots are always in order."""
