@@ -63,7 +63,9 @@ class Arguments:
             try:
                 self._codecs[given] = codec(hint)
             except TypeError as refusal:
-                raise TypeError(f"{name}: argument {given!r} cannot be compared: {refusal}; or say by request= what can") from None
+                raise TypeError(
+                    f"{name}: argument {given!r} cannot be compared: {refusal}; or say by request= what can"
+                ) from None
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> dict[str, Any]:
         """By name, defaults included. TypeError as the call itself would raise."""

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
@@ -181,4 +182,7 @@ def _give_back(keys: Keys, key: Ident, begun: Future[Begun]) -> None:
 
 async def settled(keys: Keys, settle: Callable[..., None], /, *args: Any) -> None:
     """Settle without holding up the event loop. A caller who is cancelled leaves; what was begun is still written."""
-    await asyncio.shield(asyncio.wrap_future(keys.threads.submit(settle, *args)))
+    written = keys.threads.submit(copy_context().run, settle, *args)
+    if any(isinstance(each, GeneratorExit) for each in args):
+        return  # the coroutine is being thrown away: it may wait for nothing any more
+    await asyncio.shield(asyncio.wrap_future(written))

@@ -63,8 +63,6 @@ class Keys:
             crash_point("key.begin.in_caller")
             return begun
         if self.on_sqlite:
-            if get_ident() in self._inside:
-                raise RuntimeError(f"{ident}: this thread is in a transaction on the same SQLite file, which takes one at a time")
             told = self.look(ident, request_hash)  # readers don't wait for the one writer
             if told is not None:
                 return told
@@ -81,7 +79,9 @@ class Keys:
 
     def _begin(self, run: Runner, ident: Ident, request_hash: bytes | None, keep: float, *, locked: bool) -> Begun:
         terms = (request_hash, _holder(), self.lease, keep)
-        fence = self._on.open(run, ident, *terms, locked=locked) if self.likely_new(ident) else None
+        # In a transaction on SQLite the first statement has to be a write: one that begins by reading may not be able to go on.
+        first = self.likely_new(ident) or (locked and self.on_sqlite)
+        fence = self._on.open(run, ident, *terms, locked=locked) if first else None
         begun = Begun("fresh", fence) if fence is not None else self._looked(run, ident, terms, locked=locked)
         self._new[ident.domain] = begun.outcome == "fresh"
         return begun
@@ -105,6 +105,7 @@ class Keys:
 
     def look(self, ident: Ident, request_hash: bytes | None = None, /) -> Begun | None:
         """What a caller would be told; None: it could begin. Changes nothing."""
+        self._outside(ident)
         session = self._read.take()  # `with` would cost a tenth of all this
         try:
             stored = self._on.look(session.raw, ident)
@@ -176,14 +177,19 @@ class Keys:
     # ---- in a transaction ----
 
     @contextmanager
-    def transaction(self) -> Iterator[tuple[Connection, Runner]]:
+    def transaction(self, ident: Ident, /) -> Iterator[tuple[Connection, Runner]]:
         """A transaction of the ledger's own, for an effect that commits with its key."""
+        self._outside(ident)
         with self.ledger.begin() as connection:
             self._inside.add(get_ident())
             try:
                 yield connection, connection.connection.driver_connection  # type: ignore[misc]  # as Session.raw
             finally:
                 self._inside.discard(get_ident())
+
+    def _outside(self, ident: Ident) -> None:
+        if self._inside and self.on_sqlite and get_ident() in self._inside:
+            raise RuntimeError(f"{ident}: this thread is in a transaction on the same SQLite file, and would wait for itself")
 
     def still_open(self, ident: Ident, run: Any, /) -> None:
         """Refuse to go on where the work has ended the transaction that it was given."""

@@ -241,6 +241,26 @@ def test_a_cancelled_holder_frees_its_key(app: App) -> None:
     assert app.keys().page() == []
 
 
+def test_a_coroutine_that_is_thrown_away_frees_its_key(app: App) -> None:
+    @app.once("billing:ann:{n}:charge:v1")
+    async def charge(n: int) -> int:
+        await asyncio.Event().wait()
+        return n
+
+    async def main() -> None:
+        call = charge(1)
+        step = asyncio.get_running_loop().create_future()
+        begins = call.send(None)
+        begins.add_done_callback(lambda _: step.set_result(None))
+        await step
+        call.send(None)  # it has begun, and waits inside
+        call.close()
+
+    asyncio.run(main())
+    app.keys().threads.shutdown()
+    assert app.keys().page() == []
+
+
 def test_a_caller_cancelled_while_it_begins_leaves_nothing_behind(app: App) -> None:
     ran = []
 
@@ -312,11 +332,16 @@ def test_a_transaction_inside_of_a_transaction(app: App, url: str) -> None:
     def outer(tx: Connection, n: int) -> int:
         return inner(n)
 
-    if url.startswith("sqlite"):
-        with pytest.raises(RuntimeError, match="this thread is in a transaction on the same SQLite file"):
-            outer(1)
-    else:
-        assert outer(1) == 1
+    @app.once("billing:ann:{n}:outermost:v1", in_transaction=True)
+    def outermost(tx: Connection, n: int) -> int:
+        return outer(n)
+
+    for nested in (outer, outermost):
+        if url.startswith("sqlite"):
+            with pytest.raises(RuntimeError, match="this thread is in a transaction on the same SQLite file"):
+                nested(1)
+        else:
+            assert nested(1) == 1
 
 
 def test_the_lease_is_renewed_while_the_function_runs(app: App) -> None:
