@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection
 
@@ -19,6 +20,7 @@ from ..errors import LeaseLost
 from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
 from ..ledger.limits import payload
+from ..ledger.session import Session
 from ..ledger.statement import Runner
 from . import upkeep
 from .keeper import Keeper
@@ -48,6 +50,7 @@ class Keys:
         self._on: On = OnSQLite() if self.on_sqlite else OnPostgres()
         self._inside: set[int] = set()
         self._new: dict[str, bool] = {}
+        self._cursors: WeakKeyDictionary[Session, Any] = WeakKeyDictionary()
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
         self.keeper = Keeper(self.renew, self.sweep, lease)
 
@@ -69,7 +72,7 @@ class Keys:
         crash_point("key.begin.before_commit")
         session = self._write.take()
         try:
-            begun = self._begin(session.raw, ident, request_hash, keep, locked=False)
+            begun = self._begin(self._on_session(session), ident, request_hash, keep, locked=False)
         finally:
             self._write.give(session)
         if begun.outcome == "fresh":
@@ -108,10 +111,18 @@ class Keys:
         self._outside(ident)
         session = self._read.take()  # `with` would cost a tenth of all this
         try:
-            stored = self._on.look(session.raw, ident)
+            stored = self._on.look(self._on_session(session), ident)
         finally:
             self._read.give(session)
         return None if stored is None else standing(stored, request_hash, self.lease)
+
+    def _on_session(self, session: Session) -> Runner:
+        if self.on_sqlite:
+            return session.raw  # type: ignore[no-any-return]  # the driver's own
+        cursor = self._cursors.get(session)
+        if cursor is None:  # kept: psycopg takes a fifth of a whole look to make one
+            cursor = self._cursors[session] = session.raw.cursor()
+        return cursor  # type: ignore[no-any-return]  # likewise
 
     def likely_new(self, ident: Ident, /) -> bool:
         """Whether the last key of this domain was new. Then the next one is too, and to look first would cost a round trip."""
@@ -152,7 +163,7 @@ class Keys:
             crash_point(f"key.{verb}.before_commit")
             session = self._write.take()
             try:
-                kept = settle(self._on, session.raw, ident)
+                kept = settle(self._on, self._on_session(session), ident)
             finally:
                 self._write.give(session)
             crash_point(f"key.{verb}.after_commit")
