@@ -16,6 +16,9 @@ from .output import complain
 UNEXPECTED = 70
 """EX_SOFTWARE of sysexits.h: an error of ours."""
 
+PIPE = 141
+"""What a shell makes of SIGPIPE."""
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command()(layers.layers)
 app.command()(doctor.doctor)
@@ -48,6 +51,11 @@ def run() -> None:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign gets a question mark, not a traceback
     try:
         app()
+    except SystemExit:
+        # Click ends a command whose reader went away (`| head`) with 1, which means something here, and leaves this behind.
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            sys.exit(PIPE)
+        raise
     except Exception as problem:
         if os.environ.get("REDRIVE_DEBUG"):
             raise

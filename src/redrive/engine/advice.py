@@ -101,9 +101,7 @@ def _stop_it(layer: Layer, inside: Layer) -> str:
         return f"{layer.by} cannot see Redrive's mark: {_off(layer)}, or {_off(inside)}"
     if not inside.tells:
         return f"the errors of {inside.by} do not tell that they were tried: {_off(inside)}, or {_off(layer)}"
-    if layer.nested == "allow":
-        return f"{layer.name} has nested='allow'; without it, an error that was tried inside is final"
-    return "a layer in between has nested='allow' and does not retry this error, which hides that it was tried: take that off"
+    return f"{layer.name} has nested='allow'; without it, an error that was tried inside is final"
 
 
 def _off(layer: Layer) -> str:
@@ -123,9 +121,10 @@ def _time(stack: Sequence[Layer], place: int, worst: Worst) -> Iterator[Advice]:
         do = f"shorten the waits, give {whose} more time, or say max_attempts={row.attempts}"
         yield Advice("unreachable", layer.name, says + _from(layer, whose), do)
     elif (made := _in_full(layer, seconds)) < most:
-        each = "an attempt may take any time" if layer.each == math.inf else f"where attempts take all their {span(layer.each)}"
+        endless = layer.each == math.inf
+        each = "if each takes its time, without an attempt_timeout" if endless else f"where attempts take all their {span(layer.each)}"
         says = f"{layer.name} makes {made} of its {most} attempts {each}: it has {span(seconds)}{_from(layer, whose)}"
-        enough = "" if layer.each == math.inf else f" (all of it needs {span(layer.waiting(most) + most * layer.each)})"
+        enough = "" if endless else f" (all of it needs {span(layer.waiting(most) + most * layer.each)})"
         yield Advice("cut_short", layer.name, says, f"give {whose} more time{enough}, or {layer.name} a shorter attempt_timeout")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
+from ..core.policy import RetryPolicy
 from .advice import Advice, advise
 from .layer import Layer
 from .retry import Retry
@@ -62,14 +63,30 @@ def _flat(given: Layered) -> Iterable[Layer]:
 
 
 def _decorated(function: Any) -> Iterable[Layer]:
-    seen: list[Retry] = []
     while function is not None:
-        retry = getattr(function, "__redrive__", None)
-        # A wrapper of somebody else's copies the attributes of what it wraps: the same object is the same layer.
-        if isinstance(retry, Retry) and not any(retry is known for known in seen):
-            seen.append(retry)
-            yield Layer.of(retry)
-        function = getattr(function, "__wrapped__", None)
+        inner = getattr(function, "__wrapped__", None)
+        for name in ("__redrive__", "retry"):
+            found = getattr(function, name, None)
+            # A wrapper copies the attributes of what it wraps: one that the function inside has too is that one's.
+            if found is None or found is getattr(inner, name, None):
+                continue
+            if isinstance(found, Retry):
+                yield Layer.of(found)
+            elif type(found).__module__.partition(".")[0] == "tenacity":
+                yield _tenacity(function, found)
+        function = inner
+
+
+def _tenacity(function: Any, retrying: Any) -> Layer:
+    """A layer of tenacity's in the same chain; its waits are not read."""
+    attempts = getattr(retrying.stop, "max_attempt_number", None)
+    if not isinstance(attempts, int):
+        raise ValueError(
+            f"how often tenacity calls {function.__qualname__} cannot be read from {retrying.stop!r}: write the stack down as a "
+            f"list of layers, with its max_attempts"
+        )
+    policy = RetryPolicy(max_attempts=attempts, backoff_base=0, jitter=0)
+    return Layer(f"tenacity of {function.__qualname__}", policy=policy, by="tenacity", seen=False if retrying.reraise else None)
 
 
 def _named(stack: tuple[Layer, ...]) -> tuple[Layer, ...]:

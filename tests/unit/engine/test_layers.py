@@ -291,14 +291,14 @@ def test_another_library_that_retries_everything() -> None:
 
 def test_the_layers_around_one_function_are_found() -> None:
     @retry(max_attempts=5, on=CrmBusy)
-    @tenacity.retry  # copies the attributes of what it wraps: not a layer twice
+    @tenacity.retry(stop=tenacity.stop_after_attempt(4))  # copies the attributes of what it wraps: not a layer twice
     @retry(max_attempts=2, operation="inner", on=(lambda error: isinstance(error, TimeoutError) or None, DiskFull))
     def fetch() -> None: ...
 
     report = layers(fetch)
-    assert [(layer.name.rpartition(".")[2], layer.max_attempts) for layer in report.layers] == [("fetch", 5), ("inner", 2)]
+    assert [(layer.by, layer.max_attempts) for layer in report.layers] == [("redrive", 5), ("tenacity", 4), ("redrive", 2)]
     owners = {row.error: row.owner and row.owner.rpartition(".")[2] for row in report.errors}
-    assert (owners["timeout"], owners["DiskFull"], owners["CrmBusy"], owners["transient"]) == ("inner", "inner", "fetch", None)
+    assert (owners["timeout"], owners["DiskFull"], owners["CrmBusy"], owners["transient"]) == ("inner", "inner", "fetch", "fetch")
 
 
 def test_layers_of_one_name_are_told_apart() -> None:
@@ -350,3 +350,23 @@ def test_an_odd_backoff_is_taken_as_the_loop_takes_it() -> None:
     odd = Layer("a", backoff=lambda attempt, draw: math.nan if attempt == 1 else math.inf)
     assert odd.wait(1) == (0, 0)
     assert odd.wait(2) == (1e8, 1e8)
+
+
+def test_tenacity_in_the_same_chain_is_a_layer() -> None:
+    quick = retry(RetryPolicy(max_attempts=3, backoff_base=0, jitter=0))
+    outside = tenacity.retry(stop=tenacity.stop_after_attempt(3))(quick(_refused))
+    assert layers(outside).attempts == 9
+    assert layers(outside).multiplies
+    hidden = quick(tenacity.retry(stop=tenacity.stop_after_attempt(3), reraise=True)(_refused))
+    assert layers(hidden).attempts == 9
+    told = quick(tenacity.retry(stop=tenacity.stop_after_attempt(3))(_refused))
+    assert layers(told).attempts == 3
+
+
+def test_a_tenacity_that_never_stops_cannot_be_counted() -> None:
+    with pytest.raises(ValueError, match="cannot be read from .*stop_never.* write the stack down"):
+        layers(tenacity.retry(retry()(_refused)))
+
+
+def _refused() -> None:
+    raise ConnectionRefusedError
