@@ -122,7 +122,7 @@ def _time(stack: Sequence[Layer], place: int, worst: Worst) -> Iterator[Advice]:
         yield Advice("unreachable", layer.name, says + _from(layer, whose), do)
     elif (made := _in_full(layer, seconds)) < most:
         endless = layer.each == math.inf
-        each = "if each takes its time, without an attempt_timeout" if endless else f"where attempts take all their {span(layer.each)}"
+        each = "if each takes its time (no attempt_timeout)" if endless else f"where attempts take all their {span(layer.each)}"
         says = f"{layer.name} makes {made} of its {most} attempts {each}: it has {span(seconds)}{_from(layer, whose)}"
         enough = "" if endless else f" (all of it needs {span(layer.waiting(most) + most * layer.each)})"
         yield Advice("cut_short", layer.name, says, f"give {whose} more time{enough}, or {layer.name} a shorter attempt_timeout")
