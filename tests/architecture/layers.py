@@ -15,11 +15,12 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(("app",)),
     frozenset(("ops",)),
     frozenset(("cli", "console", "demo")),
+    frozenset(("__main__",)),
 )
 PLACE = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 
 # Skins show what `ops` does, and do nothing themselves.
-SKINS = {"cli": CORE | {"ops"}, "console": CORE | {"ops"}}
+SKINS = {"cli": CORE | {"ops"}, "console": CORE | {"ops"}, "__main__": frozenset(("cli",))}
 
 # `testing` is the users' and may know everything below `ops`; nobody but users knows it.
 TESTING = frozenset(part for part, height in PLACE.items() if height < PLACE["ops"])
