@@ -97,8 +97,8 @@ class Budget:
         return False
 
     def earn(self, tokens: float | None = None, /) -> None:
-        """A call succeeded: fill up, by `refill` or by what its retry had cost."""
-        if tokens is None:
+        """A call succeeded: fill up by what its retry had cost; by `refill` where there was none, or it was a free one."""
+        if not tokens:
             tokens = self.refill
         if GIL:  # no call in between: one step
             self._tokens = self._tokens + tokens if self._tokens + tokens < self.capacity else self.capacity

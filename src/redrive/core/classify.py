@@ -7,6 +7,7 @@ from datetime import datetime
 
 from .fault import UNKNOWN, Fault
 from .known.look import Entry, Look
+from .lock import before_fork
 
 _PLAIN: dict[int, Fault] = {}
 """Types all of whose errors mean the same, by the type's id: a class may have a metaclass that cannot be hashed."""
@@ -54,6 +55,13 @@ def _found(kind: type) -> Entry:
         return next((KNOWN[name] for name in map(_name, kind.__mro__) if name in KNOWN), UNKNOWN)
     except Exception:  # a metaclass may spoil even these attributes
         return UNKNOWN
+
+
+def _load() -> None:
+    from .known import table  # noqa: F401, PLC0415  # what `_found` loads when it is first needed
+
+
+before_fork(_load)
 
 
 def _name(kind: type) -> str:

@@ -12,6 +12,7 @@ from ..core.clock import SYSTEM, Clock
 from ..core.context import STAGE, WATCH, Scope, key_around
 from ..core.decision import Reason, decide
 from ..core.fault import UNKNOWN, Fault
+from ..core.lock import before_fork
 from ..errors import BreakerOpen, Final
 from ..journal import log
 from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
@@ -256,6 +257,7 @@ def _first_throw() -> float:
 
 
 dice: Callable[[], float] = _first_throw
+before_fork(_first_throw)
 
 
 def _said(error: Exception) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from ..core.breaker import Breaker
 from ..core.budget import UNLIMITED, Budget
+from ..core.decision import LONGEST
 from ..core.fault import Fault, Rules
 from ..core.key import Key, KeyOf
 from ..core.policy import SERVICE, RetryPolicy
@@ -81,10 +82,12 @@ class Settings:
         object.__setattr__(self, "max_attempts", self.policy.max_attempts)
         object.__setattr__(self, "judge", self.judgement.judge)
         object.__setattr__(self, "known", self.judgement.known)
-        simple = self.backoff == self.policy.wait and self.idempotent and self.breaker is None
+        simple = self.backoff == self.policy.wait and self.idempotent and self.breaker is None and self.policy.jitter < LONGEST
         tabled = min(self.max_attempts, TABLED) if simple else 0
         object.__setattr__(self, "tabled", tabled)
-        object.__setattr__(self, "waits", tuple(self.policy.wait(max(1, attempt), 0.0) for attempt in range(tabled)))
+        object.__setattr__(
+            self, "waits", tuple(min(LONGEST, self.policy.wait(max(1, attempt), 0.0)) for attempt in range(tabled))
+        )
         object.__setattr__(self, "jitter", self.policy.jitter)
 
     @property

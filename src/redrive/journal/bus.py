@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.clock import SYSTEM
 from ..core.context import IDS, WATCH, clock_around
-from ..core.lock import LOCK
+from ..core.lock import LOCK, before_fork
 from . import log
 
 if TYPE_CHECKING:
@@ -145,6 +144,4 @@ def _load() -> None:
     from . import record, redaction  # noqa: F401, PLC0415  # what `emit` loads when it is first needed
 
 
-if hasattr(os, "register_at_fork"):
-    # A child forked while another thread is in the middle of that would wait for ever for a thread it does not have.
-    os.register_at_fork(before=_load)
+before_fork(_load)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from .record import Record
 
 INFO, WARNING = 20, 30
+LOUD = ("breaker_opened", "spill_failed")
+"""Kinds that are warnings whatever their reason."""
 
 
 def log(record: Record, /) -> None:
@@ -70,4 +72,4 @@ def complain(sink: object, error: Exception, /) -> None:
 
 def level_of(kind: str, reason: object = None, /) -> int:
     """The level of a record."""
-    return WARNING if kind == "breaker_opened" or (kind == "giveup" and reason != "not_retryable") else INFO
+    return WARNING if kind in LOUD or (kind == "giveup" and reason != "not_retryable") else INFO

@@ -91,8 +91,8 @@ def test_a_success_fills_it_up_to_its_capacity() -> None:
     budget.earn(1000)
     assert budget.left == 20
     budget.take("transient")
-    budget.earn(0)
-    assert budget.left == 10
+    budget.earn(0)  # of a retry that the floor let through
+    assert budget.left == 13
 
 
 @pytest.mark.usefixtures("threading_model")

@@ -154,3 +154,15 @@ def test_a_broken_sink_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         unsubscribe()
     assert journal.dropped() == before + 3
     assert len([record for record in caplog.records if "a journal sink raised" in record.message]) == 1
+
+
+@pytest.mark.parametrize("policy", [RetryPolicy(3, 1e300, 1e300, 0), RetryPolicy(3, 1, 1, 1e300)], ids=["base", "jitter"])
+def test_no_clock_is_asked_to_sleep_for_ever(policy: RetryPolicy) -> None:
+    @retry(policy, on=KeyError, attempt_timeout=None)
+    def fail() -> None:
+        raise KeyError("mine")
+
+    for _ in range(2):  # the second time the kind of error is known
+        with instant(jitter=1) as clock, pytest.raises(KeyError):
+            fail()
+        assert all(wait <= 1e9 for wait in clock.slept)
