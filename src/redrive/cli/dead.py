@@ -100,7 +100,7 @@ def _letters(found: Sequence[Letter], ops: Operator, width: int, *, full: bool) 
         Column("tries", number=True, leave=2),
         Column("died"),
         Column("UTC", leave=3),
-        Column("error", least=14, cut=True, leave=1),
+        Column("error", least=14, wants=28, cut=True, leave=1),
     ]
     rows = [
         {

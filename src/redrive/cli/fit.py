@@ -19,6 +19,8 @@ class Column(NamedTuple):
     number: bool = False
     least: int | None = None
     """It may be as narrow as this; None: only as narrow as what is in it."""
+    wants: int = 0
+    """Others are left out for it to be as wide as this."""
     most: int | None = None
     """It is never wider than this."""
     cut: bool = False
@@ -31,8 +33,11 @@ def fitted(columns: Sequence[Column], rows: Sequence[Mapping[str, str | Text]], 
     """The table, in at most so many columns of the terminal."""
     full = {column.name: _full(column, rows) for column in columns}
     shown = list(columns)
-    while _together([_least(column, full) for column in shown]) > width and any(column.leave for column in shown):
-        shown.remove(max(shown, key=lambda column: column.leave))
+    for wanting in (True, False):
+        leaving = [column for column in shown if column.leave and not (wanting and column.wants)]
+        for column in sorted(leaving, key=lambda column: -column.leave):
+            if _together([_least(one, full, wanting) for one in shown]) > width:
+                shown.remove(column)
     widths = {column.name: _least(column, full) for column in shown}
     spare = width - _together(list(widths.values()))
     for column in sorted(shown, key=lambda column: column.cut):  # what can only be folded comes before what can be cut
@@ -63,9 +68,10 @@ def _full(column: Column, rows: Sequence[Mapping[str, str | Text]]) -> int:
     return widest if column.most is None else min(widest, column.most)
 
 
-def _least(column: Column, full: Mapping[str, int]) -> int:
-    wanted = full[column.name]
-    return wanted if column.least is None else max(cell_len(column.name), min(wanted, column.least))
+def _least(column: Column, full: Mapping[str, int], wanting: bool = False) -> int:
+    whole = full[column.name]
+    least = max(column.least or 0, column.wants if wanting else 0)
+    return whole if column.least is None else max(cell_len(column.name), min(whole, least))
 
 
 def _together(widths: Sequence[int]) -> int:

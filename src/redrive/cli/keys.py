@@ -101,7 +101,7 @@ def _report(report: KeyReport) -> Group:
     made.add_row("changed", both(key.updated_at, now))
     if key.status == "processing":
         made.add_row("holder", key.holder or "–")
-        made.add_row("its lease", both(key.lease_until, now))
+        made.add_row("lease until", both(key.lease_until, now))
     made.add_row("kept until", both(key.expires_at, now))
     if report.response_bytes is not None:
         said = report.response if isinstance(report.response, str) else json.dumps(report.response, indent=2, ensure_ascii=False)

@@ -97,16 +97,16 @@ def _kinds(kinds: Sequence[Kind], now: datetime, width: int) -> Table:
     made = pairs()  # too many states for one line
     for kind in kinds:
         counted = [f"{kind.states[state]:,} {state}" for state in used if kind.states[state]]
-        waits = [] if kind.oldest_due is None and kind.next_due is None else [f"oldest due {_oldest(kind, now)}"]
+        waits = [] if kind.oldest_due is None and kind.next_due is None else [_oldest(kind, now, "oldest due ")]
         made.add_row(Text(kind.name, overflow="fold"), ", ".join([*counted, *waits]))
     made.columns[0].max_width, made.columns[0].no_wrap = max(16, width * 2 // 5), False
     return made
 
 
-def _oldest(kind: Kind, now: datetime) -> str:
+def _oldest(kind: Kind, now: datetime, name: str = "") -> str:
     if kind.oldest_due is None and kind.next_due is not None:
         return f"next {ago(kind.next_due, now)}"
-    return ago(kind.oldest_due, now)
+    return name + ago(kind.oldest_due, now)
 
 
 def _workers(workers: Sequence[Seen], now: datetime, width: int) -> list[RenderableType]:

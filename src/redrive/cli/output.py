@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 BAD_INPUT = 2
+COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that move the cursor, colour what follows, or turn the order of what is read."""
 
 
 def console() -> Console:
@@ -50,23 +55,35 @@ def heading(text: str) -> Text:
     return Text(text, style="bold")
 
 
+class Harmless:
+    """What is to be shown, without characters that are commands to a terminal: errors and payloads are other people's words."""
+
+    def __init__(self, what: RenderableType) -> None:
+        self.what = what
+
+    def __rich_console__(self, out: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for text, style, control in out.render(self.what, options):
+            yield Segment(COMMANDS.sub("", text), style, control)
+
+
 def show(out: Console, what: RenderableType) -> None:
     """Print; where it goes to a file or a pipe, without the spaces that fill a screen."""
     if out.is_terminal:
-        out.print(what)
+        out.print(Harmless(what))
         return
     with out.capture() as captured:
-        out.print(what)
+        out.print(Harmless(what))
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def print_json(data: Any) -> None:
     """One JSON document."""
-    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    print(COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def complain(message: str, *hints: str) -> None:
     """One line on standard error, and a line for each hint."""
-    print(f"redrive: {message}", file=sys.stderr)
+    print(f"redrive: {COMMANDS.sub('', message)}", file=sys.stderr)
     for hint in hints:
-        print(f"  {hint}", file=sys.stderr)
+        print(f"  {COMMANDS.sub('', hint)}", file=sys.stderr)

@@ -339,6 +339,28 @@ def test_where_the_ledger_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ur
     assert (status, "say where the ledger is by --ledger, or by REDRIVE_LEDGER" in printed) == (3, True)
 
 
+HOSTILE = "\x1b[2J\x1b]0;owned\x07 \x9b31m boo\u202eknird\r\nnext"
+
+
+def test_other_people_s_words_are_no_commands_to_the_terminal(url: str, ledger: Ledger) -> None:
+    ledger.submit(NewJob("mail", "a", HOSTILE.encode(), headers={"x": HOSTILE}, ids={"y": HOSTILE}))
+    ledger.settle(ledger.claim({"mail": 1}, worker="w")[0].dead(HOSTILE, error=HOSTILE, signature=HOSTILE))
+    ledger.record(actor=HOSTILE, action="test", because=HOSTILE, what={"z": HOSTILE})
+    for arguments in (
+        ("dead", "list"),
+        ("dead", "show", "1"),
+        ("audit", "list"),
+        ("dead", "show", "1", "--json"),
+        ("audit", "list", "--json"),
+    ):
+        printed = run(*arguments, REDRIVE_LEDGER=url).stdout + on_terminal(*arguments, REDRIVE_LEDGER=url)[1].replace(
+            "\r\n", "\n"
+        )
+        assert "boo" in printed
+        for sign in ("\x1b]", "\x1b[2J", "\x9b", "\x07", "\u202e", "\r"):
+            assert sign not in printed, (arguments, sign)
+
+
 @pytest.mark.usefixtures("busy")
 def test_as_a_process(url: str) -> None:
     done = run("dead", "list", REDRIVE_LEDGER=url)

@@ -208,7 +208,7 @@ def test_a_call_that_could_not_even_start_is_spilled() -> None:
     assert ended.job_id == "3"
 
 
-def test_if_spilling_fails_the_caller_gets_its_own_error() -> None:
+def test_if_spilling_fails_the_caller_gets_its_own_error(caplog: pytest.LogCaptureFixture) -> None:
     def full(_spilled: Spilled) -> str:
         raise OSError("disk full, password=s3cret")
 
@@ -222,6 +222,8 @@ def test_if_spilling_fails_the_caller_gets_its_own_error() -> None:
         assert ended.job_id is None
     unsubscribe()
     assert [record.kind for record in heard.records].count("spill_failed") == 2
+    assert [record.levelname for record in caplog.records if "spill failed" in record.message] == ["WARNING"] * 2
+    assert "s3cret" not in caplog.text
 
 
 def test_the_journal_says_where_it_went() -> None:
