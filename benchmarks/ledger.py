@@ -11,7 +11,6 @@ if not __package__:
 from benchmarks.durable import report
 from benchmarks.durable.course import FULL, QUICK, databases, run
 from benchmarks.durable.targets import TARGETS, judge, last_line
-from benchmarks.report import machine
 from benchmarks.targets import exit_code
 
 
@@ -34,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         results = run(places, effort, only, show)
     show("")
     judgements = judge(results, TARGETS)
-    print(machine(), end="\n\n")
+    print(report.place(results), end="\n\n")
     print("\n\n".join(table.text() for table in report.tables(results, judgements)), end="\n\n")
     if out:
         out.mkdir(parents=True, exist_ok=True)

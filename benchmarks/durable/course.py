@@ -1,8 +1,10 @@
 """The course of a run: what is measured, in which order, on which databases."""
 
+import os
 import random
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from benchmarks.durable.once import BareStatements, Clocked, Once
 from benchmarks.durable.peers import PEERS
 from benchmarks.durable.results import Pair, Results
 from benchmarks.durable.submitters import OwnPostgres, OwnSQLite, Shared
+from benchmarks.interval import Interval
 from benchmarks.rounds import Progress
 from tests.servers.postgres import SETTINGS, postgres_cluster
 
@@ -85,7 +88,7 @@ def databases(settings: tuple[str, ...]) -> Iterator[Databases]:
 
 def run(places: Databases, effort: Effort, only: list[str], progress: Progress) -> Results:
     """Everything, or only what is named."""
-    results = Results()
+    results = Results(fsync=_fsync(places.folder))
     parts: dict[str, Callable[[], None]] = {
         "rounds": lambda: _rounds(places, effort, only, results, progress),
         "idle": lambda: _idle(places, effort, results, progress),
@@ -203,6 +206,17 @@ def _piles(places: Databases, effort: Effort, results: Results, progress: Progre
                 own()  # what is read for the first time is read from the disk
                 for _ in range(effort.measurements):
                     _sandwich(pair, base, own)
+
+
+def _fsync(folder: Path) -> Interval:
+    taken = []
+    with (folder / "fsync").open("wb", buffering=0) as file:
+        for _ in range(41):
+            began = time.perf_counter()
+            file.write(b"x" * 4096)
+            os.fsync(file.fileno())
+            taken.append((time.perf_counter() - began) * 1000)
+    return Interval.of(taken)
 
 
 def _file(url: str) -> Path:

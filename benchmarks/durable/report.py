@@ -25,12 +25,18 @@ def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
     return found
 
 
+def place(results: Results) -> str:
+    """Where it was measured. What a commit costs is the disk's: of two figures that wait for it alone, the ratio is 1."""
+    return f"{machine()}" + (f", an fsync takes {results.fsync} ms" if results.fsync else "")
+
+
 def markdown(results: Results, judgements: list[Judgement], rounds: int) -> str:
     head = f"""\
 # What the ledger costs
 
-Written by `make bench-ledger`: {machine()}. Everything is durable: Postgres with `fsync`, `synchronous_commit` and
-`full_page_writes` on, SQLite in WAL with `synchronous=FULL`. {rounds} interleaved rounds; in each of them the ledger stands
+Written by `make bench-ledger`: {place(results)}.
+Everything is durable: Postgres with `fsync`, `synchronous_commit` and `full_page_writes` on, SQLite in WAL with
+`synchronous=FULL`. {rounds} interleaved rounds; in each of them the ledger stands
 between two runs of the raw loop and is given as a ratio to them: the median, and in brackets the interval that holds the
 true median in 95 of 100 runs. Other libraries run in a process and on a database of their own. A target counts as missed only
 where the whole interval misses it.

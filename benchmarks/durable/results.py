@@ -40,6 +40,8 @@ class Results:
     peers: dict[str, list[float]] = field(default_factory=dict)
     """Jobs in a second."""
     absent: dict[str, str] = field(default_factory=dict)
+    fsync: Interval | None = None
+    """Milliseconds that the disk takes to make 4 KiB durable: what one commit costs at least."""
 
     def pair(self, database: str, batch: int) -> Pair:
         return self.drains.setdefault((database, batch), Pair())

@@ -28,15 +28,17 @@ class Outcome(NamedTuple):
 
 
 def play(zygote: Zygote, url: str, folder: Path, point: str, way: Way, which: Pass) -> Outcome:
-    """Run the story, with its deaths, to the end. AssertionError where it does not come to one."""
+    """Run the story, with its deaths, to the end. AssertionError where it fails instead of dying, or does not come to its end."""
     prepare(url)
     diary, output = folder / "diary", folder / "output"
     crashes = 0
     for _ in range(2 if which == "twice" else 1):
         crash_at = f"{point}:{2 if which == 'second' else 1}:{way}"
         status = zygote.wait(zygote.fork(STORY, [url, str(diary)], output=output, crash_at=crash_at))
+        if status == 0:
+            break  # it never came to that point
         if status != STATUS[way]:
-            break
+            raise AssertionError(f"the story ended with {status} instead of dying: {output.read_text()}")
         crashes += 1
         an_hour_passes(url)
     for _ in range(MOST_STARTS):
