@@ -18,7 +18,7 @@ class FakeClock:
     def __init__(self) -> None:
         self.slept: list[float] = []
         """Every wait, in order."""
-        self._began = time.monotonic()
+        self._began = float(int(time.monotonic()))  # whole, so that `remaining == 2.5` holds in every run, or in none
         self._passed = 0.0
         self._start = datetime.now(timezone.utc)
 

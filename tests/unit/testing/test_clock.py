@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from redrive import RetryPolicy, attempts, retry
+from redrive import RetryPolicy, attempts, current, deadline, retry
 from redrive.core.clock import SYSTEM
 from redrive.core.context import WATCH, clock_around
 from redrive.testing import FakeClock, inject, instant
@@ -44,6 +44,14 @@ def test_time_is_what_was_slept() -> None:
     assert clock.monotonic() - start == pytest.approx(6.5)
     assert clock.now() - moment == timedelta(seconds=6.5)
     assert clock.now().tzinfo is not None
+
+
+def test_sums_are_exact_at_whatever_time_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for started in (0.1, 1234.5678901, 8191.9999999, 1e7 / 3):
+        monkeypatch.setattr("redrive.testing.clock.time.monotonic", lambda started=started: started)
+        with instant() as clock, deadline(7):
+            clock.advance(0.125)
+            assert current().remaining == 6.875
 
 
 @pytest.mark.parametrize("wrong", [-1, "5", None, True, float("nan")])
