@@ -369,10 +369,8 @@ def test_as_a_process(url: str) -> None:
     assert "\x1b[" not in done.stdout
     refused = run("dead", "replay", "--kind", "crm.sync", "--because", "x", REDRIVE_LEDGER=url)
     assert (refused.returncode, "from a script" in refused.stderr) == (2, True)
-    piped = subprocess.run(
-        f"{sys.executable} -c '{PROGRAM}' dead list --status all | head -1", shell=True, env=os.environ | {"REDRIVE_LEDGER": url},
-        capture_output=True, text=True,
-    )  # fmt: skip
+    line = f"'{sys.executable}' -c '{PROGRAM}' dead list --status all | head -1"
+    piped = subprocess.run(line, shell=True, env=os.environ | {"REDRIVE_LEDGER": url}, capture_output=True, text=True)
     assert (piped.returncode, piped.stderr) == (0, "")
 
 
