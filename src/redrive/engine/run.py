@@ -12,7 +12,7 @@ from ..core.clock import SYSTEM, Clock
 from ..core.context import STAGE, WATCH, Scope, key_around
 from ..core.decision import Reason, decide
 from ..core.fault import UNKNOWN, Fault
-from ..core.lock import before_fork
+from ..core.lock import GIL, before_fork
 from ..errors import BreakerOpen, Final
 from ..journal import log
 from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
@@ -222,7 +222,13 @@ def first_failure(settings: Settings, error: Exception, seen: int) -> Run:
     run.around = None
     fault = settings.known.get(type(error))
     if fault is not None and settings.tabled > 1 and GIVEUPS.count == seen:
-        paid = settings.budget.take(fault.kind)
+        budget = settings.budget
+        if GIL and budget._tokens >= budget.cost:  # what `take` does in one step, without the call: these faults are transient
+            budget._tokens -= budget.cost
+            budget.short = budget._tokens < budget.capacity
+            paid: float | None = budget.cost
+        else:
+            paid = budget.take(fault.kind)
         if paid is not None:
             run.paid = paid
             run.wait = wait = settings.waits[1] + settings.jitter * drawn() if settings.jitter else settings.waits[1]
