@@ -16,6 +16,7 @@ from typing import Any
 
 from ..core.clock import SYSTEM, Clock
 from ..core.context import CELL, STAGE, WATCH, Cell, own_cell, scope_around
+from ..core.lock import GIL
 from ..errors import AttemptTimeout
 from .gate import begin, late, refuse
 from .nesting import GIVEUPS
@@ -77,7 +78,13 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
             else:
                 if type(result) is not usual:
                     usual = settled(result, settings)
-                budget.earn(run.paid)
+                filled = budget._tokens + run.paid
+                if not GIL or not run.paid:
+                    budget.earn(run.paid)
+                elif filled < budget.capacity:  # what `earn` does in one step, without the call
+                    budget._tokens = filled
+                else:
+                    budget._tokens, budget.short = budget.capacity, False
                 if run.heard:
                     run.recovered()
                 return result
@@ -88,12 +95,8 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
 
 
 def _plain_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> Callable[..., Any]:
-    again, budget, timeout, shortest = (
-        _plain_again(settings, fn, bounds),
-        settings.budget,
-        bounds.timeout,
-        bounds.shortest,
-    )
+    again, budget = _plain_again(settings, fn, bounds), settings.budget
+    timeout, shortest = bounds.timeout, bounds.shortest
     usual: type = NoneType
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -226,12 +229,8 @@ def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits)
 
     from .timer import Row, Rows, Timer, cancelled_inside  # noqa: PLC0415  # the same
 
-    again, budget, timeout, limit = (
-        _coroutine_again(settings, fn, bounds),
-        settings.budget,
-        bounds.timeout,
-        bounds.attempt,
-    )
+    again, budget = _coroutine_again(settings, fn, bounds), settings.budget
+    timeout, limit = bounds.timeout, bounds.attempt
     rows, latest = Rows(), Row(None)
 
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
