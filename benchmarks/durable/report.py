@@ -115,7 +115,7 @@ def _idle(results: Results) -> Table:
     ]
     note = (
         "A worker that waits to be woken and looks by itself once a second. On Postgres all statements are counted, on SQLite "
-        "transactions: there it sees by the file's version number, every 20 ms, whether anybody has written."
+        "transactions: there it sees by the file's version number, every 20 to 50 ms, whether anybody has written."
     )
     return Table("Nothing to do", ("what", "polls", "queries", "processor, %"), rows, note)
 
