@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0002"
+HEAD = "0003"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -216,3 +216,46 @@ key = Table(
     postgresql_with=BUSY,
 )
 Index("redrive_key_expires", key.c.expires_at)
+
+sweep = Table(
+    "redrive_sweep",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("act", Text, nullable=False, comment="replay or discard"),
+    Column("state", Text, nullable=False, server_default=text("'running'")),
+    Column("actor", Text, nullable=False),
+    Column("because", Text, nullable=False),
+    Column("selection", Text, comment="what was asked for, JSON; what is done is in the items"),
+    Column("rate", Float(53), comment="at most so many in a second"),
+    Column(
+        "canary", Integer, nullable=False, server_default=text("0"), comment="so many first, and only if all end well the rest"
+    ),
+    Column("passed", Boolean, nullable=False, server_default=false(), comment="the canary ended well"),
+    Column("max_replays", Integer),
+    Column("total", Integer, nullable=False),
+    Column("made", Integer, nullable=False, server_default=text("0")),
+    Column("skipped", Integer, nullable=False, server_default=text("0")),
+    Column("reason", Text, comment="why it was halted"),
+    Column("next_at", Moment, nullable=False, comment="not before: the rate is kept over all who carry it out"),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("ended_at", Moment),
+    CheckConstraint("state IN ('running', 'paused', 'halted', 'cancelled', 'done')", name="redrive_sweep_state"),
+    sqlite_autoincrement=True,
+)
+_running = text("state = 'running'")
+Index("redrive_sweep_running", sweep.c.next_at, postgresql_where=_running, sqlite_where=_running)
+
+sweep_item = Table(
+    "redrive_sweep_item",
+    METADATA,
+    Column("sweep_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("dead_id", BigInteger, nullable=False),
+    Column("outcome", Text, comment="made or skipped; none: its turn has not come"),
+    Column("job_id", BigInteger, comment="the new one of a replay, the dropped one of a discard"),
+    Column("note", Text, comment="why it was skipped"),
+    Column("at", Moment),
+)
+_open = text("outcome IS NULL")
+Index("redrive_sweep_item_open", sweep_item.c.sweep_id, sweep_item.c.position, postgresql_where=_open, sqlite_where=_open)
