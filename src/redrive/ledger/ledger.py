@@ -25,6 +25,7 @@ from .now import now_on
 from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, Submitted, Tally, Turn
 from .state import PRIORITIES, QUARANTINE, State, Status
 from .statement import Many
+from .sweeps import Sweeps
 from .wake import Bell, Listening, Looking, Told, Wake
 from .workers import Worker
 
@@ -48,6 +49,7 @@ class Ledger:
         self._hot = self._connections.hot
         self._write, self._read, self._session = self._connections.write, self._connections.read, self._connections.session
         self._bell = Bell()
+        self.sweeps = Sweeps(self._write, self._read, self._bell.ring)
         self._lent: set[int] = set()
         self._gather()
 

@@ -62,9 +62,10 @@ def replay(session: Session, ids: Sequence[int], /, *, actor: str, because: str,
 
 
 def replayed(
-    session: Session, connection: Connection, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None
-) -> Sorted:
-    """The same, in the transaction that is open."""
+    session: Session, connection: Connection, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None,
+    audited: bool = True,
+) -> Sorted:  # fmt: skip
+    """The same, in the transaction that is open. audited: False where the whole of which this is a part was."""
     found, skipped = _pending(connection, ids)
     now = now_on(session)
     done: dict[int, int] = {}
@@ -92,6 +93,7 @@ def replayed(
         changes[old.kind].update({"dead": -1, "dropped": 1, "submitted": 1, "ready": 1})
     if done:
         add(session, changes)
+    if done and audited:
         audit.write(session, actor=actor, action="dead.replay", because=because, what=_jobs(done))
     return Sorted(done, skipped)
 
@@ -100,20 +102,28 @@ def discard(session: Session, ids: Sequence[int], /, *, actor: str, because: str
     """Drop each for good. Its key stays taken: a duplicate that comes late does not bring the work back."""
     audit.said(actor, because)
     with session.transaction("discard") as connection:
-        found, skipped = _pending(connection, ids)
-        now = now_on(session)
-        done: dict[int, int] = {}
-        changes: dict[str, Counter[str]] = defaultdict(Counter)
-        for letter, old in found:
-            connection.execute(update(job).where(job.c.id == old.id).values(state=DROPPED))
-            connection.execute(
-                update(dead).where(dead.c.id == letter.id).values(status="discarded", blocked_until=null(), updated_at=now)
-            )
-            done[letter.id] = old.id
-            changes[old.kind].update({"dead": -1, "dropped": 1})
-        if done:
-            add(session, changes)
-            audit.write(session, actor=actor, action="dead.discard", because=because, what=_jobs(done))
+        return discarded(session, connection, ids, actor=actor, because=because)
+
+
+def discarded(
+    session: Session, connection: Connection, ids: Sequence[int], /, *, actor: str, because: str, audited: bool = True
+) -> Sorted:
+    """The same, in the transaction that is open."""
+    found, skipped = _pending(connection, ids)
+    now = now_on(session)
+    done: dict[int, int] = {}
+    changes: dict[str, Counter[str]] = defaultdict(Counter)
+    for letter, old in found:
+        connection.execute(update(job).where(job.c.id == old.id).values(state=DROPPED))
+        connection.execute(
+            update(dead).where(dead.c.id == letter.id).values(status="discarded", blocked_until=null(), updated_at=now)
+        )
+        done[letter.id] = old.id
+        changes[old.kind].update({"dead": -1, "dropped": 1})
+    if done:
+        add(session, changes)
+    if done and audited:
+        audit.write(session, actor=actor, action="dead.discard", because=because, what=_jobs(done))
     return Sorted(done, skipped)
 
 

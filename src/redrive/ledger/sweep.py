@@ -1,0 +1,279 @@
+"""Sweep: an act on many dead letters, written down before it begins. Whoever is killed, another goes on where it stood."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from ..errors import NotAllowed
+from . import audit
+from .letters import Sorted, discarded, replayed
+from .now import now_on
+from .session import Session
+from .state import DEAD, DONE, DROPPED, PRUNED
+from .tables import job, sweep, sweep_item
+
+Act: TypeAlias = Literal["replay", "discard"]
+Standing: TypeAlias = Literal["running", "paused", "halted", "cancelled", "done"]
+STEP = 100
+"""How many in one transaction."""
+LOOK = 1.0
+"""Seconds after which one looks again how the canary fares."""
+MOVES: Mapping[str, tuple[frozenset[Standing], Standing]] = {
+    "pause": (frozenset(("running",)), "paused"),
+    "resume": (frozenset(("paused", "halted")), "running"),
+    "cancel": (frozenset(("running", "paused", "halted")), "cancelled"),
+}
+"""What an operator may do to one, in which states, and what it is then."""
+
+
+class Sweep(NamedTuple):
+    """How far an act on many is. Immutable: anything may share it."""
+
+    id: int
+    act: Act
+    state: Standing
+    actor: str
+    because: str
+    selection: str | None
+    rate: float | None
+    canary: int
+    passed: bool
+    max_replays: int | None
+    total: int
+    made: int
+    skipped: int
+    reason: str | None
+    next_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+    @property
+    def left(self) -> int:
+        """How many are still to come."""
+        return self.total - self.made - self.skipped
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will be done."""
+        return self.state in ("cancelled", "done")
+
+
+class Item(NamedTuple):
+    """One dead letter of a sweep, and what became of it."""
+
+    position: int
+    dead_id: int
+    outcome: str | None
+    job_id: int | None
+    note: str | None
+    at: datetime | None
+    job_state: int | None
+    """Of the job that a replay made, as stored; none where there is no such job any more."""
+
+
+class Step(NamedTuple):
+    """What one step of a sweep did, and how the sweep stands after it."""
+
+    sweep: Sweep
+    done: dict[int, int]
+    skipped: dict[int, str]
+    wait: float
+    """Seconds until another step makes sense."""
+
+
+class Share(NamedTuple):
+    """What the next step may do: so many, or wait, or halt because."""
+
+    many: int
+    wait: float = 0.0
+    halt: str | None = None
+    passed: bool = False
+
+
+def share(now: Sweep, ended_well: int, ended_badly: int, early: float, /) -> Share:
+    """How many may be done now. Pure. ended_well, ended_badly: of the canary's jobs; early: seconds before the rate allows more."""
+    if early > 0:
+        return Share(0, wait=early)
+    most = STEP if now.rate is None else max(1, min(STEP, int(now.rate)))
+    if not now.canary or now.passed or now.act == "discard":
+        return Share(min(most, now.left), passed=now.passed)
+    if now.made < now.canary:
+        return Share(min(most, now.left, now.canary - now.made))
+    if ended_badly:
+        return Share(0, halt=f"{ended_badly} of the {now.canary} that went first died again")
+    if ended_well < now.canary:
+        return Share(0, wait=LOOK)
+    return Share(min(most, now.left), passed=True)
+
+
+def begin(
+    session: Session, act: Act, ids: Sequence[int], /, *, actor: str, because: str, rate: float | None = None, canary: int = 0,
+    max_replays: int | None = None, selection: Mapping[str, Any] | None = None,
+) -> Sweep:  # fmt: skip
+    """Write down what shall be done, to which. From here on it is carried out, whoever lives or dies."""
+    audit.said(actor, because)
+    with session.transaction("sweep") as connection:
+        now = now_on(session)
+        new = insert(sweep).values(
+            act=act, actor=actor, because=because, rate=rate, canary=min(canary, len(ids)), max_replays=max_replays, total=len(ids),
+            selection=json.dumps(selection, default=str) if selection else None, next_at=now, created_at=now, updated_at=now,
+            **({} if ids else {"state": "done", "ended_at": now}),
+        )  # fmt: skip
+        made = connection.execute(new.returning(sweep.c.id)).scalar_one()
+        if ids:
+            rows = [{"sweep_id": made, "position": at, "dead_id": one} for at, one in enumerate(ids)]
+            connection.execute(insert(sweep_item), rows)
+        what = {"sweep": made, "count": len(ids), "letters": _digest(ids), "rate": rate, "canary": canary}
+        audit.write(session, actor=actor, action=f"dead.{act}", because=because, what=what)
+        return _one(connection, made)
+
+
+def step(session: Session, sweep_id: int, /) -> Step:
+    """The next of them, in one transaction with their outcomes. Any number of processes may do this at once."""
+    with session.transaction("sweep") as connection:
+        now = now_on(session)
+        found = _one(connection, sweep_id, lock=True)
+        if found.state != "running":
+            return Step(found, {}, {}, 0.0)
+        well, badly = _canary(connection, found)
+        may = share(found, well, badly, (found.next_at - now).total_seconds())
+        if may.halt is not None:
+            _set(connection, sweep_id, now, state="halted", reason=may.halt)
+            audit.write(session, actor="redrive", action="sweep.halt", because=may.halt, what={"sweep": sweep_id})
+            return Step(_one(connection, sweep_id), {}, {}, 0.0)
+        if not may.many:
+            return Step(found, {}, {}, may.wait)
+        acted = _act(session, connection, found, may.many)
+        pace = 0.0 if found.rate is None else may.many / found.rate
+        made, skipped = found.made + len(acted.done), found.skipped + len(acted.skipped)
+        ended = {"state": "done", "ended_at": now} if made + skipped == found.total else {}
+        _set(
+            connection,
+            sweep_id,
+            now,
+            made=made,
+            skipped=skipped,
+            passed=may.passed,
+            next_at=now + timedelta(seconds=pace),
+            **ended,
+        )
+        if ended:
+            counted = {"sweep": sweep_id, "made": made, "skipped": skipped}
+            audit.write(session, actor="redrive", action="sweep.done", because=found.because, what=counted)
+        return Step(_one(connection, sweep_id), acted.done, acted.skipped, 0.0 if ended else pace)
+
+
+def move(session: Session, sweep_id: int, verb: str, /, *, actor: str, because: str) -> Sweep:
+    """Pause, resume or cancel it. NotAllowed: it does not stand so that this is possible."""
+    audit.said(actor, because)
+    allowed, after = MOVES[verb]
+    with session.transaction("sweep") as connection:
+        now = now_on(session)
+        found = _one(connection, sweep_id, lock=True)
+        if found.state not in allowed:
+            raise NotAllowed(f"sweep {sweep_id} is {found.state}: there is nothing to {verb}")
+        # Who resumes a halted one has seen the canary die, and wants the rest all the same.
+        change: dict[str, Any] = {"passed": True, "reason": None} if found.state == "halted" and verb == "resume" else {}
+        _set(connection, sweep_id, now, state=after, **change, **({"ended_at": now} if after == "cancelled" else {}))
+        audit.write(session, actor=actor, action=f"sweep.{verb}", because=because, what={"sweep": sweep_id, "left": found.left})
+        return _one(connection, sweep_id)
+
+
+def sweeps(
+    connection: Connection, /, *, state: Standing | None = None, before: int | None = None, limit: int = 100
+) -> list[Sweep]:
+    """Sweeps, the newest first."""
+    query = select(*(sweep.c[name] for name in Sweep._fields)).order_by(sweep.c.id.desc()).limit(limit)
+    if state is not None:
+        query = query.where(sweep.c.state == state)
+    if before is not None:
+        query = query.where(sweep.c.id < before)
+    return [Sweep._make(row) for row in connection.execute(query)]
+
+
+def items(
+    connection: Connection, sweep_id: int, /, *, outcome: str | None = None, after: int = -1, limit: int = 100
+) -> list[Item]:
+    """What became of each, in their order, with the job that it got."""
+    of = sweep_item.c
+    query = (
+        select(of.position, of.dead_id, of.outcome, of.job_id, of.note, of.at, job.c.state)
+        .select_from(sweep_item.outerjoin(job, job.c.id == of.job_id))
+        .where(of.sweep_id == sweep_id, of.position > after)
+        .order_by(of.position)
+        .limit(limit)
+    )
+    if outcome is not None:
+        query = query.where(of.outcome == outcome)
+    return [Item._make(row) for row in connection.execute(query)]
+
+
+def jobs(connection: Connection, sweep_id: int, /) -> dict[int | None, int]:
+    """How many of the jobs that a sweep made are in each stored state; None: pruned and forgotten."""
+    joined = sweep_item.outerjoin(job, job.c.id == sweep_item.c.job_id)
+    query = select(job.c.state, func.count()).select_from(joined).group_by(job.c.state)
+    made = sweep_item.c.outcome == "made"
+    return {state: many for state, many in connection.execute(query.where(sweep_item.c.sweep_id == sweep_id, made))}
+
+
+def get(connection: Connection, sweep_id: int, /) -> Sweep | None:
+    """One of them; None: there is none of that number."""
+    row = connection.execute(select(*(sweep.c[name] for name in Sweep._fields)).where(sweep.c.id == sweep_id)).first()
+    return None if row is None else Sweep._make(row)
+
+
+def _one(connection: Connection, sweep_id: int, *, lock: bool = False) -> Sweep:
+    query = select(*(sweep.c[name] for name in Sweep._fields)).where(sweep.c.id == sweep_id)
+    row = connection.execute(query.with_for_update() if lock else query).first()
+    if row is None:
+        raise NotAllowed(f"there is no sweep {sweep_id}")
+    return Sweep._make(row)
+
+
+def _set(connection: Connection, sweep_id: int, now: datetime, **values: Any) -> None:
+    connection.execute(update(sweep).where(sweep.c.id == sweep_id).values(updated_at=now, **values))
+
+
+def _canary(connection: Connection, found: Sweep) -> tuple[int, int]:
+    """How many of those that went first have ended well, and badly."""
+    if not found.canary or found.passed or found.made < found.canary:
+        return 0, 0
+    states = jobs(connection, found.id)
+    return sum(states.get(one, 0) for one in (DONE, PRUNED, None)), sum(states.get(one, 0) for one in (DEAD, DROPPED))
+
+
+def _act(session: Session, connection: Connection, found: Sweep, many: int) -> Sorted:
+    of = sweep_item.c
+    open_ = select(of.position, of.dead_id).where(of.sweep_id == found.id, of.outcome.is_(None)).order_by(of.position).limit(many)
+    chosen = connection.execute(open_).all()
+    ids = [row.dead_id for row in chosen]
+    verb: Callable[..., Sorted] = replayed if found.act == "replay" else discarded
+    more = {"max_replays": found.max_replays} if found.act == "replay" else {}
+    acted = verb(session, connection, ids, actor=found.actor, because=found.because, audited=False, **more)
+    now = now_on(session)
+    rows = [
+        {
+            "at_position": row.position, "to": "made" if row.dead_id in acted.done else "skipped", "now": now,
+            "job": acted.done.get(row.dead_id), "why": acted.skipped.get(row.dead_id),
+        }
+        for row in chosen
+    ]  # fmt: skip
+    written = (
+        update(sweep_item)
+        .where(of.sweep_id == found.id, of.position == bindparam("at_position"))
+        .values(outcome=bindparam("to"), job_id=bindparam("job"), note=bindparam("why"), at=bindparam("now"))
+    )
+    connection.execute(written, rows)
+    return acted
+
+
+def _digest(ids: Sequence[int]) -> Any:
+    """The numbers themselves where they are few, else what they come to: the sweep's own rows have them all."""
+    return list(ids) if len(ids) <= STEP else hashlib.sha256(json.dumps(list(ids)).encode()).hexdigest()
