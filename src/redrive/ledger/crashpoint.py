@@ -13,7 +13,8 @@ from typing import NoReturn
 
 VARIABLE = "REDRIVE_CRASH_AT"
 VERBS = (
-    "submit", "start", "renew", "settle", "turn", "reap", "replay", "discard", "prune", "fold", "beat", "caller", "migrate", "sweep",
+    "submit", "start", "renew", "settle", "turn", "reap", "replay", "discard", "prune", "fold", "beat", "caller", "migrate",
+    "sweep",
 )  # fmt: skip
 POINTS = (
     *(f"{verb}.{step}" for verb in VERBS for step in ("before_commit", "after_commit")),

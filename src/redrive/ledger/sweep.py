@@ -98,7 +98,7 @@ class Share(NamedTuple):
 
 
 def share(now: Sweep, ended_well: int, ended_badly: int, early: float, /) -> Share:
-    """How many may be done now. Pure. ended_well, ended_badly: of the canary's jobs; early: seconds before the rate allows more."""
+    """How many may be done now. ended_well, ended_badly: of the canary's jobs. early: seconds before the rate allows more."""
     if early > 0:
         return Share(0, wait=early)
     most = STEP if now.rate is None else max(1, min(STEP, int(now.rate)))
@@ -122,8 +122,9 @@ def begin(
     with session.transaction("sweep") as connection:
         now = now_on(session)
         new = insert(sweep).values(
-            act=act, actor=actor, because=because, rate=rate, canary=min(canary, len(ids)), max_replays=max_replays, total=len(ids),
-            selection=json.dumps(selection, default=str) if selection else None, next_at=now, created_at=now, updated_at=now,
+            act=act, actor=actor, because=because, rate=rate, canary=min(canary, len(ids)), max_replays=max_replays,
+            total=len(ids), next_at=now, created_at=now, updated_at=now,
+            selection=json.dumps(selection, default=str) if selection else None,
             **({} if ids else {"state": "done", "ended_at": now}),
         )  # fmt: skip
         made = connection.execute(new.returning(sweep.c.id)).scalar_one()
@@ -220,7 +221,8 @@ def jobs(connection: Connection, sweep_id: int, /) -> dict[int | None, int]:
     joined = sweep_item.outerjoin(job, job.c.id == sweep_item.c.job_id)
     query = select(job.c.state, func.count()).select_from(joined).group_by(job.c.state)
     made = sweep_item.c.outcome == "made"
-    return {state: many for state, many in connection.execute(query.where(sweep_item.c.sweep_id == sweep_id, made))}
+    found = connection.execute(query.where(sweep_item.c.sweep_id == sweep_id, made)).all()
+    return {row[0]: row[1] for row in found}
 
 
 def get(connection: Connection, sweep_id: int, /) -> Sweep | None:

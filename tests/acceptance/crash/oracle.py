@@ -106,7 +106,7 @@ def judge(url: str, diary: Path, crashes: int) -> Verdict:
                 (doubled if paid[work] else lost).append(f"{name} was paid {paid[work]} times")
             if kind == "wished" and key not in wishes:
                 lost.append(f"{name} was not wished for")
-            status = {"doomed": "replayed", "waiting": "replayed", "hopeless": "discarded"}.get(kind)
+            status = {"doomed": "replayed", "swept": "replayed", "waiting": "replayed", "hopeless": "discarded"}.get(kind)
             if status and letters[kind, key, status] != 1:
                 wrong.append(f"{name} has the dead letters {[found for found in letters if found[:2] == work]}")
     wrong += [f"{words} in the diary" for words in read(diary) if words[0] in ("late", "lost")]
@@ -114,7 +114,7 @@ def judge(url: str, diary: Path, crashes: int) -> Verdict:
         wrong += ledger.imbalance()
         tallies = ledger.counts()
         for kind in EFFECTS:
-            replays = len(KEYS) if kind in ("doomed", "waiting") else 0
+            replays = len(KEYS) if kind in ("doomed", "swept", "waiting") else 0
             if kind not in tallies or tallies[kind].submitted != len(KEYS) + replays:
                 wrong.append(f"{kind}: {tallies.get(kind)}")
         if ledger.audit_broken() is not None:

@@ -30,6 +30,7 @@ EFFECTS = {
     "paid": 1,  # in one transaction with a row of ours
     "flaky": 2,  # fails once
     "doomed": 2,  # a dead letter, replayed
+    "swept": 2,  # a dead letter, replayed by a sweep
     "hopeless": 1,  # a dead letter, discarded
     "waiting": 2,  # blocked until a moment that has come
     "wished": 1,  # submitted in one transaction with a row of ours
@@ -116,7 +117,7 @@ def settle(ledger: Ledger, lease: Lease) -> None:
             ledger.settle(lease.done(), tx=tx)
     elif lease.kind == "flaky" and lease.attempt == 1:
         ledger.settle(lease.again(0, error="not yet", reason="flaky"))
-    elif lease.kind in ("doomed", "hopeless") and lease.dead_id is None:
+    elif lease.kind in ("doomed", "swept", "hopeless") and lease.dead_id is None:
         ledger.settle(lease.dead("broken", error="no use"))
     elif lease.kind == "waiting" and lease.dead_id is None:
         ledger.settle(lease.blocked("waits", until=LONG_AGO))
@@ -132,6 +133,17 @@ def look_after_the_dead(ledger: Ledger) -> bool:
             again |= bool(ledger.replay([letter.id], actor="test", because="fixed").done)
         elif letter.kind == "hopeless":
             ledger.discard([letter.id], actor="test", because="no use")
-        else:
+        elif letter.kind == "waiting":
             again = True
-    return again
+    return sweep(ledger) or again
+
+
+def sweep(ledger: Ledger) -> bool:
+    """Go on with a sweep that was left behind, or begin one; True where it brought anything back."""
+    for left in ledger.sweeps.list(state="running"):
+        return bool(ledger.sweeps.step(left.id).done)
+    ids = [letter.id for letter in ledger.dead_letters(status="pending", kind="swept")]
+    if ids:
+        begun = ledger.sweeps.begin("replay", ids, actor="test", because="fixed")
+        return bool(ledger.sweeps.step(begun.id).done)
+    return False

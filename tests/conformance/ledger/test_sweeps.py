@@ -1,0 +1,200 @@
+"""Sweeps: an act on many dead letters outlives who began it, is done once for each, and can be paused, halted and cancelled."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.errors import NotAllowed
+from redrive.ledger import Ledger
+from redrive.ledger.state import DEAD, DONE
+from redrive.ledger.sweep import STEP, Sweep, share
+from redrive.ledger.sweeps import Sweeps
+from tests.conformance.ledger.test_letters import die
+from tests.conformance.ledger.world import claim, pass_time, tally
+
+ANN: dict[str, Any] = {"actor": "ann", "because": "the bug is fixed"}
+NOON = datetime(2026, 11, 16, 12, tzinfo=timezone.utc)
+
+
+def ids(ledger: Ledger, many: int) -> list[int]:
+    for start in range(0, many, 100):
+        die(ledger, *(f"k{at:03}" for at in range(start, min(many, start + 100))))
+    return [letter.id for letter in ledger.dead_letters(status="pending", limit=many)]
+
+
+def to_the_end(sweeps: Sweeps, sweep_id: int) -> Sweep:
+    while (step := sweeps.step(sweep_id)).sweep.state == "running" and not step.wait:
+        pass
+    return step.sweep
+
+
+@pytest.mark.req("M-4")
+def test_each_is_replayed_once_and_has_its_outcome(ledger: Ledger) -> None:
+    letters = ids(ledger, 3)
+    ledger.discard([letters[1]], actor="bob", because="not that one")
+    begun = ledger.sweeps.begin("replay", letters, **ANN)
+    assert (begun.state, begun.total, begun.left) == ("running", 3, 3)
+    assert tally(ledger).ready == 0, "nothing is done before the first step"
+    step = ledger.sweeps.step(begun.id)
+    assert (step.sweep.state, step.sweep.made, step.sweep.skipped) == ("done", 2, 1)
+    assert step.skipped == {letters[1]: "discarded"}
+    assert tally(ledger).ready == 2
+    assert ledger.sweeps.step(begun.id).done == {}
+    outcomes = [(item.dead_id, item.outcome, item.note) for item in ledger.sweeps.items(begun.id)]
+    assert outcomes == [(letters[0], "made", None), (letters[1], "skipped", "discarded"), (letters[2], "made", None)]
+    ledger.settle([lease.done() for lease in claim(ledger)])
+    assert ledger.sweeps.jobs(begun.id) == {DONE: 2}
+
+
+def test_one_entry_when_it_begins_and_one_when_it_ends(ledger: Ledger) -> None:
+    letters = ids(ledger, 2)
+    before = len(ledger.audit())
+    begun = ledger.sweeps.begin("discard", letters, **ANN)
+    to_the_end(ledger.sweeps, begun.id)
+    said = [(entry.actor, entry.action, entry.what) for entry in ledger.audit()[before:]]
+    assert said == [
+        ("ann", "dead.discard", {"sweep": begun.id, "count": 2, "letters": letters, "rate": None, "canary": 0}),
+        ("redrive", "sweep.done", {"sweep": begun.id, "made": 2, "skipped": 0}),
+    ]
+    assert ledger.audit_broken() is None
+
+
+@pytest.mark.req("M-4")
+def test_the_selection_is_frozen(ledger: Ledger) -> None:
+    begun = ledger.sweeps.begin("replay", ids(ledger, 2), **ANN)
+    late = die(ledger, "later")[-1]
+    assert to_the_end(ledger.sweeps, begun.id).made == 2
+    assert ledger.dead_letters(ids=[late.id])[0].status == "pending"
+
+
+@pytest.mark.req("M-4")
+def test_the_canary_goes_first_and_the_rest_only_when_it_ended_well(ledger: Ledger) -> None:
+    begun = ledger.sweeps.begin("replay", ids(ledger, 5), canary=2, **ANN)
+    assert len(ledger.sweeps.step(begun.id).done) == 2
+    waits = ledger.sweeps.step(begun.id)
+    assert (waits.done, waits.wait, waits.sweep.state) == ({}, 1.0, "running")
+    first, second = claim(ledger)
+    ledger.settle(first.done())
+    assert ledger.sweeps.step(begun.id).wait == 1.0
+    ledger.settle(second.done())
+    assert len(ledger.sweeps.step(begun.id).done) == 3
+    assert tally(ledger).ready == 3
+
+
+@pytest.mark.req("M-4")
+def test_a_canary_that_dies_halts_it_until_somebody_says_go_on(ledger: Ledger) -> None:
+    begun = ledger.sweeps.begin("replay", ids(ledger, 4), canary=1, **ANN)
+    ledger.sweeps.step(begun.id)
+    ledger.settle(claim(ledger)[0].dead("attempts", error="still broken"))
+    halted = ledger.sweeps.step(begun.id).sweep
+    assert (halted.state, halted.reason) == ("halted", "1 of the 1 that went first died again")
+    assert ledger.sweeps.step(begun.id).done == {}
+    assert ledger.audit()[-1].action == "sweep.halt"
+    resumed = ledger.sweeps.move(begun.id, "resume", actor="ann", because="that one was another bug")
+    assert (resumed.state, resumed.passed, resumed.reason) == ("running", True, None)
+    assert to_the_end(ledger.sweeps, begun.id).made == 4
+    assert ledger.sweeps.jobs(begun.id)[DEAD] == 1
+
+
+@pytest.mark.req("M-4")
+def test_pause_resume_cancel(ledger: Ledger) -> None:
+    begun = ledger.sweeps.begin("replay", ids(ledger, 3), canary=1, **ANN)
+    assert ledger.sweeps.move(begun.id, "pause", **ANN).state == "paused"
+    assert ledger.sweeps.step(begun.id).done == {}
+    with pytest.raises(NotAllowed, match=f"sweep {begun.id} is paused: there is nothing to pause"):
+        ledger.sweeps.move(begun.id, "pause", **ANN)
+    ledger.sweeps.move(begun.id, "resume", **ANN)
+    assert len(ledger.sweeps.step(begun.id).done) == 1
+    cancelled = ledger.sweeps.move(begun.id, "cancel", **ANN)
+    assert (cancelled.state, cancelled.ended, cancelled.left) == ("cancelled", True, 2)
+    assert ledger.sweeps.step(begun.id).done == {}
+    with pytest.raises(NotAllowed, match="is cancelled: there is nothing to resume"):
+        ledger.sweeps.move(begun.id, "resume", **ANN)
+    with pytest.raises(NotAllowed, match="there is no sweep 999"):
+        ledger.sweeps.move(999, "cancel", **ANN)
+    assert len(ledger.dead_letters(status="pending")) == 2
+
+
+@pytest.mark.req("M-4")
+def test_the_rate_is_kept_over_all_who_carry_it_out(ledger: Ledger) -> None:
+    begun = ledger.sweeps.begin("replay", ids(ledger, 7), rate=3, **ANN)
+    first = ledger.sweeps.step(begun.id)
+    assert (len(first.done), first.wait) == (3, 1.0)
+    early = ledger.sweeps.step(begun.id)
+    assert early.done == {}
+    assert 0 < early.wait <= 1.0
+    pass_time(ledger, 1)
+    assert len(ledger.sweeps.step(begun.id).done) == 3
+    pass_time(ledger, 1)
+    assert len(ledger.sweeps.step(begun.id).done) == 1
+
+
+@pytest.mark.req("M-4")
+def test_what_was_replayed_too_often_is_left_alone(ledger: Ledger) -> None:
+    (letter,) = ids(ledger, 1)
+    ledger.replay([letter], **ANN)
+    ledger.settle(claim(ledger)[0].dead("attempts"))
+    begun = ledger.sweeps.begin("replay", [letter], max_replays=1, **ANN)
+    assert ledger.sweeps.step(begun.id).skipped == {letter: "replayed 1 times already"}
+
+
+@pytest.mark.req("M-4")
+def test_many_at_once_do_each_one_once(ledger: Ledger) -> None:
+    begun = ledger.sweeps.begin("replay", ids(ledger, 2 * STEP + 50), **ANN)
+    done: list[int] = []
+
+    def carry_out() -> None:
+        while (step := ledger.sweeps.step(begun.id)).sweep.state == "running" or step.done:
+            done.extend(step.done)
+
+    threads = [threading.Thread(target=carry_out) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == len(set(done)) == 2 * STEP + 50
+    assert tally(ledger).ready == 2 * STEP + 50
+    assert ledger.imbalance() == []
+
+
+def test_nothing_to_do_is_done(ledger: Ledger) -> None:
+    assert ledger.sweeps.begin("replay", [], **ANN).state == "done"
+    assert ledger.sweeps.get(999) is None
+
+
+def test_they_are_listed_the_newest_first(ledger: Ledger) -> None:
+    first = ledger.sweeps.begin("replay", ids(ledger, 1), **ANN)
+    second = ledger.sweeps.begin("discard", [], **ANN)
+    assert [one.id for one in ledger.sweeps.list()] == [second.id, first.id]
+    assert [one.id for one in ledger.sweeps.list(state="running")] == [first.id]
+    assert [one.id for one in ledger.sweeps.list(before=second.id)] == [first.id]
+
+
+@given(
+    total=st.integers(1, 500), made=st.integers(0, 500), canary=st.integers(0, 20), rate=st.none() | st.floats(0.01, 1000),
+    well=st.integers(0, 20), badly=st.integers(0, 20), early=st.floats(-5, 5), passed=st.booleans(),
+)  # fmt: skip
+def test_a_step_never_does_more_than_it_may(
+    total: int, made: int, canary: int, rate: float | None, well: int, badly: int, early: float, passed: bool
+) -> None:
+    now = Sweep(
+        1, "replay", "running", "ann", "b", None, rate, min(canary, total), passed, None, total, min(made, total), 0, None,
+        NOON, NOON, NOON, None,
+    )  # fmt: skip
+    may = share(now, well, badly, early)
+    assert 0 <= may.many <= min(STEP, now.left)
+    if rate is not None:
+        assert may.many <= max(1, rate)
+    if not passed and now.made < now.canary:
+        assert now.made + may.many <= now.canary
+    if early > 0:
+        assert may.many == 0
+    if may.halt:
+        assert badly
+        assert may.many == 0
