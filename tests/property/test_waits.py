@@ -59,6 +59,15 @@ def test_a_step_is_spread_by_its_share_and_no_more(waits: list[float], jitter: f
 
 @pytest.mark.req("R-9")
 @given(st.floats(0, 1e300), st.floats(0.001, 1e9), SHARES, ATTEMPTS, DRAWS)
+def test_doubling_stays_between_its_cap_and_a_share_more(
+    base: float, cap: float, jitter: float, attempt: int, draw: float
+) -> None:
+    wait = backoff.doubling(base, cap=cap, jitter=jitter)(attempt, draw)
+    assert 0 <= wait <= cap * (1 + jitter) * (1 + 1e-9)
+
+
+@pytest.mark.req("R-9")
+@given(st.floats(0, 1e300), st.floats(0.001, 1e9), SHARES, ATTEMPTS, DRAWS)
 def test_powers_stay_within_their_cap_and_its_share(base: float, cap: float, jitter: float, attempt: int, draw: float) -> None:
     wait = backoff.powers(base, cap=cap, jitter=jitter)(attempt, draw)
     assert 0 <= wait <= cap * (1 + jitter) * ULP

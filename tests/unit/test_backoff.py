@@ -40,6 +40,13 @@ def test_fixed_is_the_same_every_time() -> None:
 
 
 @pytest.mark.req("R-9")
+def test_doubling_adds_up_to_a_share_of_the_wait() -> None:
+    waits = backoff.doubling(0.1, cap=10)
+    assert [waits(attempt, 0.0) for attempt in (1, 2, 3, 8)] == [0.1, 0.2, 0.4, 10]
+    assert [waits(attempt, 1.0) for attempt in (1, 2, 3, 8)] == pytest.approx([0.15, 0.3, 0.6, 15])
+    assert backoff.doubling(timedelta(seconds=1), cap=2, jitter=0)(5, 0.7) == 2
+
+
 def test_powers_grow_from_the_base_up_to_the_cap() -> None:
     waits = backoff.powers(2, cap=60)
     assert [waits(attempt, 0.9) for attempt in range(1, 8)] == [2, 4, 8, 16, 32, 60, 60]
@@ -65,6 +72,7 @@ def test_full_jitter_draws_from_zero_to_the_doubled_base() -> None:
         (backoff.powers(2, cap=60), 60, 60),
         (backoff.powers(1e308, cap=60, jitter=0.5), 30, 90),
         (backoff.powers(0.5, cap=60), 0, 0),
+        (backoff.doubling(0.1, cap=60), 60, 90),
         (backoff.full_jitter(1, cap=60), 0, 60),
         (backoff.full_jitter(1e308, cap=60), 0, 60),
         (backoff.full_jitter(0, cap=60), 0, 0),
@@ -84,7 +92,10 @@ def test_none_of_this_is_a_field_of_the_policy() -> None:
             RetryPolicy(**{name: 1})
 
 
-@pytest.mark.parametrize("made", [backoff.steps(1), backoff.fixed(1), backoff.powers(2, cap=3), backoff.full_jitter(2, cap=3)])
+@pytest.mark.parametrize(
+    "made",
+    [backoff.steps(1), backoff.fixed(1), backoff.powers(2, cap=3), backoff.doubling(2, cap=3), backoff.full_jitter(2, cap=3)],
+)
 def test_backoffs_are_immutable(made: backoff.Backoff) -> None:
     for field in fields(made):  # type: ignore[arg-type]
         with pytest.raises(FrozenInstanceError):

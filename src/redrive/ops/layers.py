@@ -19,7 +19,7 @@ __all__ = ["Advice", "LayersReport", "Unreadable", "WorstError", "WorstLayer", "
 POLICY = tuple(field.name for field in fields(RetryPolicy))
 OWN = ("name", "by", "on", "nested", "seen", "attempt_timeout", "backoff", "budget")
 WAITS = ("backoff_base", "backoff_max", "jitter")
-FORMS = {"steps": ("jitter",), "fixed": ("jitter",), "powers": ("cap", "jitter"), "full_jitter": ("cap",)}
+FORMS = {"steps": ("jitter",), "fixed": ("jitter",), "powers": ("cap", "jitter"), "doubling": ("cap", "jitter"), "full_jitter": ("cap",)}
 """The backoffs of `redrive.backoff`, with what each takes beside its first value."""
 EXAMPLE = "[[layer]] tables, the outermost first, each with a name and what differs from the defaults"
 
@@ -110,7 +110,7 @@ def _backoff(table: Mapping[str, Any]) -> backoffs.Backoff | None:
     if len(form) != 1 or set(value) - {*form, *FORMS[form[0]]}:
         raise ValueError(
             "backoff is a list of seconds, or one of { fixed = 5 }, { steps = [1, 10], jitter = 0.1 }, "
-            f"{{ powers = 2, cap = 60 }}, {{ full_jitter = 0.5, cap = 30 }}, not {value!r}"
+            f"{{ powers = 2, cap = 60 }}, {{ doubling = 0.1, cap = 10 }}, {{ full_jitter = 0.5, cap = 30 }}, not {value!r}"
         )
     first = value[form[0]]
     rest = {key: value[key] for key in value if key != form[0]}
