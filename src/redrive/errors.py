@@ -12,8 +12,14 @@ RedriveError
 ├── LeaseLost                            somebody else owns this job now
 ├── NotAllowed                           an operator's act was refused
 │   └── Drift                            what is to be applied is not what was planned
-└── LedgerError                          the database is not what it should be
-    └── SchemaMismatch                   it is older or newer than this code, or another program's
+├── LedgerError                          the database is not what it should be
+│   └── SchemaMismatch                   it is older or newer than this code, or another program's
+└── StorageError                         a file could not be read or written; carries path and backend
+    ├── NotFound                         there is no such file
+    ├── AlreadyExists                    it is there already, and was to be created
+    ├── Denied                           the backend says no: permission, a token, a lock
+    ├── Unavailable                      the backend cannot be reached, or is not well; may pass
+    └── PathInvalid                      no file can have this path
 
 Raised by your own handlers, to say what they mean (not under RedriveError, so that `except RedriveError` never eats one):
 Again(after=...)   Stop("because")   Blocked("because", until=...)
@@ -125,6 +131,36 @@ class SchemaMismatch(LedgerError):
         super().__init__(message)
         self.found = found
         self.wanted = wanted
+
+
+class StorageError(RedriveError):
+    """A file could not be read or written."""
+
+    def __init__(self, message: str, /, *, path: str, backend: str) -> None:
+        """path: within the backend, its root left out; "" for the backend as a whole. backend: its name in the configuration."""
+        super().__init__(message)
+        self.path = path
+        self.backend = backend
+
+
+class NotFound(StorageError):
+    """There is no such file, or the container that should hold it is missing."""
+
+
+class AlreadyExists(StorageError):
+    """It is there already, and was to be created."""
+
+
+class Denied(StorageError):
+    """The backend says no: permission, a token, or somebody else's lock."""
+
+
+class Unavailable(StorageError):
+    """The backend cannot be reached, or is not well. It may pass; what the backend itself was told to retry is spent."""
+
+
+class PathInvalid(StorageError):
+    """No file can have this path."""
 
 
 class Again(Final):  # a handler's word, not an error of ours

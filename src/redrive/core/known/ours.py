@@ -8,7 +8,7 @@ from ..clock import SYSTEM
 from ..fault import PERMANENT, TRANSIENT, Fault
 from ..retry_after import until
 from ..seconds import seconds
-from .look import TIMEOUT, Entry, Look, read
+from .look import TIMEOUT, Entry, Look, read, wrapping
 
 
 def _busy(error: Exception, look: Look) -> Fault:
@@ -33,4 +33,11 @@ KNOWN: dict[str, Entry] = {
         PERMANENT,
     ),
     **dict.fromkeys(("redrive.LedgerError", "redrive.Final"), PERMANENT),
+    # Of a storage backend: what its client's own error means, which is its cause.
+    "redrive.Unavailable": wrapping(TRANSIENT, "__cause__"),
+    "redrive.StorageError": wrapping(PERMANENT, "__cause__"),
+    **dict.fromkeys(
+        ("redrive.NotFound", "redrive.AlreadyExists", "redrive.Denied", "redrive.PathInvalid"),
+        PERMANENT,
+    ),
 }

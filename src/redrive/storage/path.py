@@ -1,0 +1,74 @@
+"""Path: how a file is named, the same on every backend. Pure: what is wrong with a path is said before anything is asked."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import PathInvalid
+
+LONGEST = 1024
+"""Bytes of UTF-8, a store's root included: what S3 can hold, and so what moves between any two backends."""
+RESERVED = ".redrive-"
+"""Names that begin so are ours: files that are being written, next to what they will become."""
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+
+
+def checked(path: str, /, *, backend: str) -> str:
+    """The path of a file, or PathInvalid with what is wrong with it.
+
+    Parts with `/` between them; none is empty, `.` or `..`, so that no path leaves its root and each file has one path only.
+    Case and Unicode forms are kept as they are: `é` written in two ways is two files, where the backend can tell them apart.
+    """
+    wrong = problem(path)
+    if wrong is not None:
+        raise PathInvalid(f"{_shown(path)} is no path: {wrong}", path=str(path), backend=backend)
+    return path
+
+
+def problem(path: str, /) -> str | None:
+    """What is wrong with the path of a file; None where nothing is."""
+    if not isinstance(path, str):
+        raise TypeError(f"a path is text, not {type(path).__name__}: {path!r}")
+    if not path:
+        return "it is empty"
+    if path.startswith("/"):
+        return "it begins with /; paths are counted from the root of the store"
+    if path.endswith("/"):
+        return "it ends with /; a file has a name"
+    if "\\" in path:
+        return "it has a backslash; parts are separated by /"
+    if _CONTROL.search(path):
+        return "it has a control character"
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        return "it cannot be written in UTF-8"
+    if size > LONGEST:
+        return f"it is {size:,} bytes long; at most {LONGEST:,} fit every backend"
+    return _part_problem(path.split("/"))
+
+
+def folder(path: str, /, *, backend: str) -> str:
+    """The path of a folder; `""` is the root."""
+    return checked(path, backend=backend) if path != "" else ""
+
+
+def joined(root: str, path: str, /) -> str:
+    """A path under another; either may be empty."""
+    return f"{root}/{path}" if root and path else root or path
+
+
+def _part_problem(parts: list[str]) -> str | None:
+    for part in parts:
+        if not part:
+            return "it has // in it, which some backends take for / and others do not"
+        if part in (".", ".."):
+            return f"it has {part!r} in it, and no path leaves its root"
+        if part.startswith(RESERVED):
+            return f"names that begin with {RESERVED} are files being written"
+    return None
+
+
+def _shown(path: object) -> str:
+    text = ascii(path)
+    return text if len(text) <= 120 else f"{text[:80]}… ({len(text):,} characters)"

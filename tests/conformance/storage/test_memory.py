@@ -1,0 +1,16 @@
+"""The suite on files in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.storage import Store
+from redrive.storage.memory import Memory
+from redrive.testing.storage import StorageConformance
+
+
+@pytest.mark.req("S-12")
+class TestMemory(StorageConformance):
+    @pytest.fixture
+    def store(self) -> Store:
+        return Store(Memory())
