@@ -9,9 +9,12 @@ if TYPE_CHECKING:
     from . import backoff as backoff
     from . import errors as errors
     from . import journal as journal
+    from . import native as native
     from . import ops as ops
     from . import testing as testing
     from .app import App as App
+    from .commands.command import Command as Command
+    from .commands.job import Job as Job
     from .core.breaker import Breaker as Breaker
     from .core.budget import Budget as Budget
     from .core.classify import classify as classify
@@ -29,20 +32,28 @@ if TYPE_CHECKING:
     from .engine.retry import attempts as attempts
     from .engine.retry import call as call
     from .engine.retry import retry as retry
+    from .errors import Again as Again
+    from .errors import Blocked as Blocked
+    from .errors import Stop as Stop
     from .ledger.open import open_ledger as open_ledger
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Again": "errors",
     "App": "app",
     "Attempt": "engine.attempt",
+    "Blocked": "errors",
     "Breaker": "core.breaker",
     "Budget": "core.budget",
+    "Command": "commands.command",
     "Fault": "core.fault",
+    "Job": "commands.job",
     "Key": "core.key",
     "Outcome": "engine.nesting",
     "Retry": "engine.retry",
     "RetryPolicy": "core.policy",
+    "Stop": "errors",
     "acall": "engine.retry",
     "attempts": "engine.retry",
     "call": "engine.retry",
@@ -54,7 +65,7 @@ _HOMES = {
     "outcome": "engine.nesting",
     "retry": "engine.retry",
 }
-_MODULES = frozenset(("backoff", "errors", "journal", "ops", "testing"))
+_MODULES = frozenset(("backoff", "errors", "journal", "native", "ops", "testing"))
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 

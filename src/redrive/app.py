@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
@@ -16,15 +17,22 @@ from .core.seconds import Seconds
 if TYPE_CHECKING:
     import sqlalchemy
 
+    from .commands.command import AsyncCommand, PlainCommand, TxCommand, Work
+    from .commands.job import Job
+    from .commands.registry import Registry
+    from .engine.retry import RetryLike
     from .idempotency.claim import Claiming
     from .idempotency.keys import Keys
     from .ledger.caller import Transaction
     from .ledger.ledger import Ledger
     from .ledger.spill import LeaveBehind
+    from .worker.kind import Kind
+    from .worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+Coro: TypeAlias = Coroutine[Any, Any, R]
 
 VARIABLE = "REDRIVE_LEDGER"
 DEFAULT = "sqlite:///redrive.db"
@@ -37,19 +45,40 @@ class _TxOnce(Protocol):
     def __call__(self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /) -> Callable[P, R]: ...
 
 
+class _Command(Protocol):
+    # A coroutine is an R too: the narrower one is first on purpose.
+    @overload
+    def __call__(self, fn: Callable[P, Coro[R]], /) -> AsyncCommand[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> PlainCommand[P, R]: ...
+
+
+class _CronCommand(Protocol):
+    @overload
+    def __call__(self, fn: Callable[[], Coro[R]], /) -> AsyncCommand[[], R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, fn: Callable[[], R], /) -> PlainCommand[[], R]: ...
+
+
+class _TxCommand(Protocol):
+    def __call__(self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /) -> TxCommand[P, R]: ...
+
+
 class App:
-    """Holds the ledger and the settings. Making one opens nothing: no file, no socket, no thread. Context manager.
+    """Holds the ledger, the registrations and the settings. Making one opens nothing: no file, socket or thread. Context manager.
 
     Threads and event loops may share it. A forked child may go on using it, and gets connections of its own.
     """
 
     def __init__(
-        self, ledger: str | Ledger | None = None, /, *, migrate: bool | None = None, secrets: Collection[str] = ()
-    ) -> None:
+        self, ledger: str | Ledger | None = None, /, *, migrate: bool | None = None, include: Sequence[str] = (),
+        secrets: Collection[str] = (),
+    ) -> None:  # fmt: skip
         """ledger: a URL, or an open one (default: REDRIVE_LEDGER, else sqlite:///redrive.db).
 
         migrate: make the tables, or bring them up to this code, at first use. Default: on SQLite yes, since the file is the
         program's own; on Postgres no: a schema that is missing or old is refused, with the command that makes it.
+        include: modules with registrations, imported when a worker, the console or the CLI starts.
         secrets: names of fields that never reach journal, stored errors or console (added to the standard list).
         """
         if isinstance(ledger, str):
@@ -58,6 +87,8 @@ class App:
             parse(ledger)  # a wrong address is said here, not at three in the morning
         elif ledger is not None and not hasattr(ledger, "submit"):
             raise TypeError(f"App takes a ledger's URL or an open ledger, not {type(ledger).__name__}: {ledger!r}")
+        if isinstance(include, str):
+            raise TypeError(f"include is a list of modules, not one text: [{include!r}]")
         if isinstance(secrets, str):
             raise TypeError(f"secrets is a collection of names, not one text: [{secrets!r}]")
         if secrets:
@@ -68,6 +99,8 @@ class App:
         self._migrate = migrate
         self._ledger: Ledger | None = None
         self._keys: Keys | None = None
+        self._commands: Registry | None = None
+        self._include = tuple(include)
         self._pid = os.getpid()
         self._lock = threading.RLock()
 
@@ -131,6 +164,8 @@ class App:
         with self._lock:
             keys, self._keys = self._keys, None
             ledger, self._ledger = self._ledger, None
+        if self._commands is not None:
+            self._commands.close()
         if keys is not None:
             keys.close()
         if ledger is not None and ledger is not self._given:
@@ -144,6 +179,132 @@ class App:
 
     def __repr__(self) -> str:
         return f"<App {self.url}>"
+
+    @contextmanager
+    def on_ledger(self, ledger: Ledger, /) -> Iterator[None]:
+        """On this ledger inside the block, and back on its own after it: for tests. Not while others use the app."""
+        with self._lock:
+            before, self._ledger, self._keys = (self._ledger, self._keys), ledger, None
+        try:
+            yield
+        finally:
+            with self._lock:
+                made, (self._ledger, self._keys) = self._keys, before
+            if made is not None:
+                made.close()
+            if self._commands is not None:
+                self._commands.close()
+
+    # ---- commands ----
+
+    @overload
+    def command(
+        self, name: str, /, *, in_transaction: Literal[True], key: KeyOf | None = None, retry: RetryLike | None = None,
+        concurrency: int | None = None, rate: float | None = None, priority: int = 0, spent: Literal["dead", "blocked"] = "dead",
+    ) -> _TxCommand: ...  # fmt: skip
+    @overload
+    def command(
+        self, name: str, /, *, cron: str, timezone: str = "UTC", retry: RetryLike | None = None,
+        concurrency: int | None = None, rate: float | None = None, priority: int = 0, spent: Literal["dead", "blocked"] = "dead",
+    ) -> _CronCommand: ...  # fmt: skip
+    @overload
+    def command(
+        self, name: str, /, *, key: KeyOf | None = None, retry: RetryLike | None = None,
+        concurrency: int | None = None, rate: float | None = None, priority: int = 0, spent: Literal["dead", "blocked"] = "dead",
+    ) -> _Command: ...  # fmt: skip
+    def command(
+        self, name: str, /, *, key: KeyOf | None = None, retry: RetryLike | None = None, concurrency: int | None = None,
+        rate: float | None = None, priority: int = 0, spent: Literal["dead", "blocked"] = "dead", cron: str | None = None,
+        timezone: str = "UTC", in_transaction: bool = False,
+    ) -> Any:  # fmt: skip
+        """Register a function as durable work: `@app.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1")`.
+
+        key: what makes two submissions the same work (default: every submission is new work).
+        retry: durable attempts (default: 5, after 5 s, 30 s, 2 min and 10 min; errors by the standard rule).
+        concurrency: how many at once, over all workers. rate: starts in a second, over all workers.
+        priority: from -2, the first, to 2, the last. spent: what a command becomes when its attempts are spent.
+        cron: a line of five fields by which it fires, in `timezone`; the function takes no arguments.
+        in_transaction: the function gets a connection as its first argument, in whose transaction it is settled.
+        """
+        from .commands.command import made  # noqa: PLC0415  # brings SQLAlchemy
+        from .commands.terms import terms  # noqa: PLC0415  # likewise
+
+        def decorated(fn: Callable[..., Any]) -> Any:
+            told = terms(
+                name, fn, key=key, retry=retry, concurrency=concurrency, rate=rate, priority=priority, spent=spent, cron=cron,
+                timezone=timezone, in_transaction=in_transaction,
+            )  # fmt: skip
+            registry = self.commands
+            command = made(registry, fn, told)
+            registry.add(command, told)
+            return command
+
+        return decorated
+
+    @property
+    def commands(self) -> Registry:
+        """What was registered as durable work."""
+        from .commands.registry import Registry  # noqa: PLC0415  # brings SQLAlchemy
+
+        with self._lock:
+            if self._commands is None:
+                self._commands = Registry(lambda: self.ledger)
+            return self._commands
+
+    def submit_many(self, works: Iterable[Work[Any]], /, *, tx: Transaction | None = None) -> list[Job[Any]]:
+        """Many commands at once, all or none: `app.submit_many(send.bind(each) for each in orders)`."""
+        from .commands.command import submitted  # noqa: PLC0415  # brings SQLAlchemy
+
+        return submitted(self.commands, list(works), tx)
+
+    # ---- work ----
+
+    def load(self) -> None:
+        """Import the modules of `include`, with their registrations."""
+        from importlib import import_module  # noqa: PLC0415
+
+        for module in self._include:
+            import_module(module)
+
+    def kinds(self, only: Collection[str] | None = None, /) -> list[Kind]:
+        """What its workers know: every kind of job that is registered, or only these. ValueError names one that is not."""
+        self.load()
+        known = self.commands.kinds
+        if only is None:
+            return list(known.values())
+        if isinstance(only, str):
+            raise TypeError(f"only is a collection of names, not one text: [{only!r}]")
+        for name in only:
+            if name not in known:
+                raise ValueError(f"nothing is registered as {name!r}; there is {', '.join(sorted(known)) or 'nothing at all'}")
+        return [known[name] for name in only]
+
+    def worker(
+        self, *, threads: int = 8, only: Collection[str] | None = None, drain: Seconds = 30, name: str | None = None
+    ) -> Worker:
+        """A worker, to work in the background as long as a block lasts: `with app.worker():`.
+
+        threads: plain functions at once. only: of these kinds only. drain: how long what runs may take to end at the end of the
+        block; what has not ended then goes back, uncharged. name: as it is seen by others (default: host and process).
+        """
+        from .commands.schedule import Schedule  # noqa: PLC0415  # brings SQLAlchemy
+        from .worker.worker import Worker  # noqa: PLC0415  # likewise
+
+        kinds = self.kinds(only)
+        if not kinds:
+            raise ValueError("nothing is registered: there is no work to do. Are the modules with commands in include=[...]?")
+        names = {kind.name for kind in kinds}
+        scheduled = [terms for terms in self.commands.scheduled if terms.name in names]
+        chores = [Schedule(self.ledger, scheduled)] if scheduled else []
+        return Worker(self.ledger, kinds, threads=threads, drain=drain, chores=chores, name=name)
+
+    def work(
+        self, *, threads: int = 8, only: Collection[str] | None = None, drain: Seconds = 30, name: str | None = None
+    ) -> None:
+        """Work until SIGTERM or SIGINT, then drain; a second signal stops at once. `redrive work module:app` does this."""
+        from .worker.signals import until_told  # noqa: PLC0415  # brings SQLAlchemy
+
+        until_told(self.worker(threads=threads, only=only, drain=drain, name=name))
 
     # ---- calls ----
 

@@ -59,7 +59,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "idempotency": frozenset(("sqlalchemy",)),
     "worker": frozenset(("sqlalchemy",)),
     "batch": frozenset(("sqlalchemy",)),
-    "commands": frozenset(("sqlalchemy",)),
+    "commands": frozenset(("cronsim", "sqlalchemy")),
     "partitions": frozenset(("sqlalchemy",)),
     "app": frozenset(("sqlalchemy",)),
     "ops": frozenset(("sqlalchemy",)),

@@ -16,10 +16,14 @@ class Arguments:
 
     __slots__ = ("_codecs", "_name", "_signature")
 
-    def __init__(self, fn: Callable[..., Any], /) -> None:
-        """TypeError names a parameter whose values cannot be stored, or of which nobody says what they are."""
+    def __init__(self, fn: Callable[..., Any], /, *, skip: int = 0) -> None:
+        """TypeError names a parameter whose values cannot be stored, or of which nobody says what they are.
+
+        skip: so many of the first parameters are given by who calls it, and not stored.
+        """
         self._name = getattr(fn, "__qualname__", repr(fn))
-        self._signature = inspect.signature(fn)
+        whole = inspect.signature(fn)
+        self._signature = whole.replace(parameters=list(whole.parameters.values())[skip:])
         try:
             hints = typing.get_type_hints(fn, include_extras=True)
         except (NameError, TypeError, AttributeError) as wrong:

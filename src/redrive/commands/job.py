@@ -1,0 +1,139 @@
+"""Job: one drive of one key, in the hands of who submitted it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..core.context import clock_around
+from ..core.seconds import Seconds, seconds
+from ..errors import Dead, LedgerError
+from ..ledger.ledger import Ledger
+from ..ledger.record import Job as Row
+from ..ledger.record import Submitted
+from ..ledger.state import Shown
+from .envelope import Envelope
+
+R_co = TypeVar("R_co", covariant=True)
+
+FIRST, GROWTH, LONGEST = 0.002, 1.5, 0.25
+"""Seconds between looks at a job that is waited for: soon at first, then rarely. A look is one row by its id."""
+
+
+class Desk(Protocol):
+    """Where commands are handed in: what an app gives them. Threads may share one."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """Opened at first use."""
+
+    @property
+    def stepped(self) -> bool:
+        """Nobody works here unless the test says so: waiting would be for ever."""
+
+
+class Job(Generic[R_co]):
+    """One drive of one key, in the hands of who submitted it. Threads, event loops and forked children may share one.
+
+    `state`, `due` and `attempts` look into the ledger each time they are asked for.
+    """
+
+    __slots__ = ("_desk", "_due", "_envelope", "created", "id", "key", "kind")
+
+    def __init__(self, desk: Desk, envelope: Envelope, submitted: Submitted, due: datetime) -> None:
+        self._desk = desk
+        self._envelope = envelope
+        self._due = due
+        self.id = str(submitted.id)
+        self.kind = submitted.kind
+        """The command's name."""
+        self.key = submitted.key
+        self.created = submitted.created
+        """False: the key was known already; this is the job that it has."""
+
+    @property
+    def state(self) -> Shown:
+        """idle (its transaction is still open), queued, running, retry_wait, done, blocked, dlq, replaying or discarded."""
+        row = self._row()
+        return "idle" if row is None else row.shown
+
+    @property
+    def due(self) -> datetime:
+        """When its next attempt may begin; of one that has ended, when its last might."""
+        row = self._row()
+        return self._due if row is None else row.due_at
+
+    @property
+    def attempts(self) -> int:
+        """Made so far."""
+        row = self._row()
+        return 0 if row is None else row.attempts
+
+    def result(self, timeout: Seconds | None = None) -> R_co:
+        """Wait for it: what the function returned, as its annotated type. `errors.Dead` if it became a dead letter.
+
+        TimeoutError if it takes longer than `timeout`; it goes on all the same, and can be waited for again.
+        """
+        clock = clock_around()
+        for pause in self._pauses(timeout):
+            clock.sleep(pause)
+        return self._ended()  # type: ignore[no-any-return]  # its codec is that of R_co
+
+    async def aresult(self, timeout: Seconds | None = None) -> R_co:
+        """The same for async code."""
+        clock = clock_around()
+        pauses = self._pauses(timeout)
+        while (pause := await asyncio.to_thread(next, pauses, None)) is not None:
+            await clock.asleep(pause)
+        return await asyncio.to_thread(self._ended)
+
+    def _pauses(self, timeout: Seconds | None) -> Iterator[float]:
+        """How long to sleep before each further look, until it has ended."""
+        clock = clock_around()
+        end = math.inf if timeout is None else clock.monotonic() + seconds("timeout", timeout)
+        pause = FIRST
+        while (row := self._row()) is None or row.state in ("ready", "leased"):
+            left = end - clock.monotonic()
+            if left <= 0 or self._desk.stepped:
+                raise TimeoutError(self._unfinished(row, timeout))
+            yield min(pause, left)
+            pause = min(pause * GROWTH, LONGEST)
+
+    def _unfinished(self, row: Row | None, timeout: Seconds | None) -> str:
+        state = "idle: the transaction that submits it is not committed" if row is None else row.shown
+        if self._desk.stepped:
+            return f"{self.kind} job {self.id} is {state}; in a sandbox nobody works: drain() it first"
+        error = f", last error: {row.error}" if row is not None and row.error else ""
+        return f"{self.kind} job {self.id} is {state} after {timeout} s{error}; it goes on, and can be waited for again"
+
+    def _row(self) -> Row | None:
+        """The job that drives this work now: a replay took the place of one that died."""
+        ledger = self._desk.ledger
+        row = ledger.get(int(self.id))
+        if row is not None and not row.current:
+            return ledger.find(self.kind, self.key) or row
+        return row
+
+    def _ended(self) -> Any:
+        row = self._row()
+        if row is None or row.state == "pruned":
+            raise LedgerError(f"{self.kind} job {self.id} was done long ago, and pruned: its result is not kept any more")
+        if row.state == "done":
+            return self._envelope.loaded(row.result)
+        letters = self._desk.ledger.dead_letters(job_id=row.id, limit=1)
+        letter = letters[0] if letters else None
+        reason = "discarded" if row.state == "dropped" else (row.reason or "dead")
+        number = str(row.dead_id or "") if letter is None else str(letter.id)
+        why = row.error if letter is None else letter.error
+        raise Dead(
+            f"{self.kind} job {row.id} is {row.shown}: {reason}" + (f": {why}" if why else "")
+            + (f" (redrive dead show {number})" if number else ""),
+            dead_id=number,
+            reason=reason,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.kind} {self.key}>"

@@ -1,0 +1,144 @@
+"""Terms: what `@app.command(...)` was told of one function, checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..backoff import steps
+from ..core.key import Key, KeyOf
+from ..core.policy import RetryPolicy
+from ..core.seconds import real, whole
+from ..engine.retry import Retry, RetryLike
+from ..engine.settings import Settings
+from ..ledger.limits import MAX_KIND
+from ..ledger.limits import name as printable
+from ..ledger.state import PRIORITIES
+from ..worker.kind import Colour
+from .cron import Cron
+from .envelope import Envelope
+
+PLAIN = Settings().using(None, {"attempt_timeout": None})
+DURABLE = PLAIN.using(RetryPolicy(max_attempts=5), {"backoff": steps(5, 30, 120, 600)})
+"""Where `retry=` is not given: five attempts, 5 s, 30 s, 2 min and 10 min apart (± 10 %), as long as each takes."""
+
+Spent = Literal["dead", "blocked"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """What a command was told. Immutable: anything may share it."""
+
+    name: str
+    envelope: Envelope
+    colour: Colour
+    settings: Settings
+    concurrency: int | None
+    rate: float | None
+    priority: int
+    spent: Spent
+    cron: Cron | None
+    place: str
+    """Where the function stands, for messages."""
+
+
+def terms(
+    name: str, fn: Callable[..., Any], /, *, key: KeyOf | None, retry: RetryLike | None, concurrency: int | None,
+    rate: float | None, priority: int, spent: Spent, cron: str | None, timezone: str, in_transaction: bool,
+) -> Terms:  # fmt: skip
+    """Everything that was told, checked; TypeError or ValueError says what is wrong with it."""
+    _named(name)
+    colour = _colour(name, fn, in_transaction)
+    skip = int(in_transaction)
+    if spent not in ("dead", "blocked"):
+        raise ValueError(f"spent= is 'dead' or 'blocked', not {spent!r}")
+    return Terms(
+        name=name,
+        envelope=Envelope(name, fn, key, skip=skip),
+        colour=colour,
+        settings=_settings(name, retry),
+        concurrency=None if concurrency is None else whole("concurrency", concurrency),
+        rate=None if rate is None else _rate(rate),
+        priority=urgency(priority),
+        spent=spent,
+        cron=_cron(name, fn, cron, timezone, key, skip),
+        place=_place(fn),
+    )
+
+
+def _named(name: object) -> None:
+    if callable(name):
+        raise TypeError('a command has a name, since that is what the ledger stores: @app.command("receipts.send")')
+    printable("a command's name", name, MAX_KIND)
+    Key("command", "", "x", str(name))  # it is part of the keys of those that have none
+
+
+def _colour(name: str, fn: Callable[..., Any], in_transaction: bool) -> Colour:
+    if isinstance(fn, (classmethod, staticmethod, type)) or not callable(fn):
+        raise TypeError(f"a command is a function; {fn!r} is none")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TypeError(f"{name}: {_place(fn)} is a generator: there is no one result to store")
+    if not in_transaction:
+        return "async" if inspect.iscoroutinefunction(fn) else "plain"
+    if inspect.iscoroutinefunction(fn):
+        raise TypeError(
+            f"{name}: {_place(fn)} is async: a transaction would stay open while others run. in_transaction=True is for "
+            f"plain functions"
+        )
+    first = next(iter(inspect.signature(fn).parameters.values()), None)
+    if first is None or first.kind > first.POSITIONAL_OR_KEYWORD:
+        raise TypeError(f"{name}: with in_transaction=True the first parameter of {_place(fn)} is the connection; it has none")
+    return "transaction"
+
+
+def _settings(name: str, retry: object) -> Settings:
+    if retry is None:
+        return DURABLE
+    if isinstance(retry, RetryPolicy):
+        return PLAIN.using(retry, {})
+    if not isinstance(retry, Retry):
+        raise TypeError(f"{name}: retry= is a RetryPolicy, a Retry (what `retry(...)` gives) or None, not {retry!r}")
+    settings = retry.settings
+    for option, own in (("key", "the command's own key="), ("spill", "nothing: a command is durable already")):
+        if getattr(settings, option) is not None:
+            raise TypeError(f"{name}: retry= has {option}=, which is for calls in process; here it is {own}")
+    return settings
+
+
+def _rate(rate: object) -> float:
+    given = real("rate", rate)
+    if given <= 0:
+        raise ValueError(f"rate is starts in a second, above 0: {rate!r}")
+    return given
+
+
+def urgency(priority: object, /) -> int:
+    """A priority, checked."""
+    if isinstance(priority, bool) or priority not in PRIORITIES:
+        raise ValueError(f"priority is a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {priority!r}")
+    return int(priority)
+
+
+def _cron(name: str, fn: Callable[..., Any], line: str | None, zone: str, key: object, skip: int) -> Cron | None:
+    if line is None:
+        if zone != "UTC":
+            raise TypeError(f"{name}: timezone= is for cron=, which is not given")
+        return None
+    if skip:
+        raise TypeError(f"{name}: a scheduled command opens its own transaction: cron= and in_transaction= don't go together")
+    if key is not None:
+        raise TypeError(f"{name}: a scheduled command has a key already, its name and the moment it fires: leave key= out")
+    needs = [
+        one.name
+        for one in inspect.signature(fn).parameters.values()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if needs:
+        raise TypeError(f"{name}: nobody would give a scheduled command its arguments: {', '.join(needs)}")
+    return Cron(line, zone)
+
+
+def _place(fn: Any) -> str:
+    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"
