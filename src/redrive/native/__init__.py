@@ -1,0 +1,17 @@
+"""A RetryPolicy as the client's own retry object. Each function returns the object and what it could not carry over.
+
+No file here bears the name of a function: `native.botocore` is always the function.
+"""
+
+from __future__ import annotations
+
+from .arrow import pyarrow_s3
+from .aws import botocore
+from .azure_storage import azure
+from .grpc import grpc_options
+from .mapped import Mapped
+from .pool import urllib3
+from .retrying import tenacity
+from .transport import httpx
+
+__all__ = ["Mapped", "azure", "botocore", "grpc_options", "httpx", "pyarrow_s3", "tenacity", "urllib3"]

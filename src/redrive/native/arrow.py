@@ -1,0 +1,32 @@
+"""PyArrow's own S3 client, which is Amazon's for C++."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.policy import RetryPolicy, doubled
+from .mapped import Client, Mapped
+
+
+def _waits(_policy: RetryPolicy, attempt: int) -> tuple[float, float]:
+    return 0.0, min(20.0, doubled(1.0, attempt))
+
+
+PYARROW = Client(
+    "pyarrow",
+    words={"max_attempts": "AwsStandardS3RetryStrategy(max_attempts={max_attempts})"},
+    waits=_waits,
+    notes=(
+        "It waits by its own rule: a draw from 0 to 1, 2, 4 … 20 s.",
+        "Retry-After is not obeyed.",
+        "Its errors are plain OSErrors, with the status in their text only.",
+    ),
+)
+
+
+def pyarrow_s3(policy: RetryPolicy, /) -> Mapped[Any]:
+    """A strategy for `pyarrow.fs.S3FileSystem(retry_strategy=…)`. Not the default one: that counts the ones after the first."""
+    from pyarrow.fs import AwsStandardS3RetryStrategy  # noqa: PLC0415  # whoever maps to pyarrow has it
+
+    PYARROW.check(policy)
+    return PYARROW.mapped(policy, AwsStandardS3RetryStrategy(max_attempts=policy.max_attempts))

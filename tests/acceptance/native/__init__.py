@@ -1,0 +1,1 @@
+"""Each mapping, against a server that counts requests and measures the waits between them."""

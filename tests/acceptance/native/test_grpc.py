@@ -1,0 +1,111 @@
+"""gRPC: the channel makes N attempts, its traps are avoided, and what it would do in silence is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import pairwise
+
+import grpc
+import pytest
+
+from redrive import RetryPolicy, native
+from redrive.native.grpc import GRPC, SHORTEST, retry_policy
+
+pytestmark = pytest.mark.req("R-10")
+
+
+class Counting(grpc.GenericRpcHandler):
+    """Answers every call with one status, and notes when."""
+
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self.code = code
+        self.moments: list[float] = []
+        self._guard = threading.Lock()
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        return grpc.unary_unary_rpc_method_handler(self._answer)
+
+    def _answer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        with self._guard:
+            self.moments.append(time.monotonic())
+        context.abort(self.code, "as told")
+
+
+@contextmanager
+def serving(code: grpc.StatusCode) -> Iterator[tuple[Counting, str]]:
+    counting = Counting(code)
+    server = grpc.server(ThreadPoolExecutor(4), handlers=[counting])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield counting, f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+def call(target: str, policy: RetryPolicy, *codes: str) -> None:
+    options = native.grpc_options(policy, codes=codes or ("UNAVAILABLE",)).value
+    with grpc.insecure_channel(target, options=list(options)) as channel:
+        method: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/a.B/C")
+        method(b"x", timeout=5)
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 5])
+def test_so_many_attempts_and_waits_within_its_spread(attempts: int) -> None:
+    policy = RetryPolicy(max_attempts=attempts, backoff_base=0.05, backoff_max=0.1, jitter=0)
+    with serving(grpc.StatusCode.UNAVAILABLE) as (counting, target):
+        with pytest.raises(grpc.RpcError):
+            call(target, policy)
+        assert len(counting.moments) == attempts
+        for attempt, (before, after) in enumerate(pairwise(counting.moments), 1):
+            least, most = GRPC.waits(policy, attempt)
+            assert least - 0.005 <= after - before <= most + 0.25
+
+
+def test_only_the_codes_that_were_given() -> None:
+    policy = RetryPolicy(max_attempts=3, backoff_base=0.02)
+    with serving(grpc.StatusCode.INTERNAL) as (counting, target):
+        with pytest.raises(grpc.RpcError):
+            call(target, policy)
+        assert len(counting.moments) == 1
+        with pytest.raises(grpc.RpcError):
+            call(target, policy, "UNAVAILABLE", "INTERNAL")
+        assert len(counting.moments) == 4
+
+
+def test_no_wait_on_which_grpcio_hangs() -> None:
+    policy = RetryPolicy(max_attempts=4, backoff_base=0, backoff_max=0.001, jitter=0)
+    options, dropped = native.grpc_options(policy)
+    assert dropped == ("backoff_base", "backoff_max", "jitter")
+    (told,) = json.loads(dict(options)["grpc.service_config"])["methodConfig"]
+    assert told["retryPolicy"]["initialBackoff"] == told["retryPolicy"]["maxBackoff"] == f"{SHORTEST:g}s"
+    assert "timeout" not in told, "grpcio fires it early"
+    with serving(grpc.StatusCode.UNAVAILABLE) as (counting, target):
+        began = time.monotonic()
+        for _ in range(5):
+            with pytest.raises(grpc.RpcError):
+                call(target, policy)
+        assert len(counting.moments) == 20
+        assert time.monotonic() - began < 3
+
+
+def test_more_than_five_are_refused() -> None:
+    with pytest.raises(ValueError, match="grpc makes 5 attempts at most, in silence; max_attempts=6 cannot be carried over"):
+        native.grpc_options(RetryPolicy(max_attempts=6))
+
+
+def test_one_attempt_is_a_switch_of_its_own() -> None:
+    assert native.grpc_options(RetryPolicy.disabled()) == ((("grpc.enable_retries", 0),), ())
+    with pytest.raises(ValueError, match="enable_retries"):
+        retry_policy(RetryPolicy.disabled())
+
+
+@pytest.mark.parametrize("codes", [(), ("UNAVAILABLE", "SLOW"), ("unavailable",)])
+def test_codes_that_would_break_the_channel_are_refused(codes: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="gRPC's status codes"):
+        native.grpc_options(RetryPolicy(), codes=codes)
