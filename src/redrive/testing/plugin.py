@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ..journal import Ring
     from .clock import FakeClock
 
+pytest.register_assert_rewrite("redrive.testing.storage")  # a suite that fails in a user's run shows what it compared
+
 
 @pytest.fixture
 def redrive_clock() -> Iterator[FakeClock]:

@@ -1,0 +1,25 @@
+"""The suite on a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from redrive.storage import Store
+from redrive.storage.local import Local
+from redrive.testing.storage import StorageConformance
+
+
+@pytest.mark.req("S-12")
+class TestLocal(StorageConformance):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return Store(Local("disk", root=str(tmp_path)))
+
+
+@pytest.mark.req("S-12")
+class TestLocalUnderARoot(StorageConformance):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return Store(Local("disk", root=str(tmp_path)), root_path="deep/inside")
