@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
 
@@ -17,7 +18,8 @@ from .core.seconds import Seconds
 if TYPE_CHECKING:
     import sqlalchemy
 
-    from .commands.command import AsyncCommand, PlainCommand, TxCommand, Work
+    from .commands.command import Work
+    from .commands.decorator import CronDecorator, Decorator, TxDecorator
     from .commands.job import Job
     from .commands.registry import Registry
     from .engine.retry import RetryLike
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-Coro: TypeAlias = Coroutine[Any, Any, R]
 
 VARIABLE = "REDRIVE_LEDGER"
 DEFAULT = "sqlite:///redrive.db"
@@ -43,25 +44,6 @@ ASGI: TypeAlias = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], A
 
 class _TxOnce(Protocol):
     def __call__(self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /) -> Callable[P, R]: ...
-
-
-class _Command(Protocol):
-    # A coroutine is an R too: the narrower one is first on purpose.
-    @overload
-    def __call__(self, fn: Callable[P, Coro[R]], /) -> AsyncCommand[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> PlainCommand[P, R]: ...
-
-
-class _CronCommand(Protocol):
-    @overload
-    def __call__(self, fn: Callable[[], Coro[R]], /) -> AsyncCommand[[], R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, fn: Callable[[], R], /) -> PlainCommand[[], R]: ...
-
-
-class _TxCommand(Protocol):
-    def __call__(self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /) -> TxCommand[P, R]: ...
 
 
 class App:
@@ -201,17 +183,17 @@ class App:
     def command(
         self, name: str, /, *, in_transaction: Literal[True], key: KeyOf | None = None, retry: RetryLike | None = None,
         concurrency: int | None = None, rate: float | None = None, priority: int = 0, spent: Literal["dead", "blocked"] = "dead",
-    ) -> _TxCommand: ...  # fmt: skip
+    ) -> TxDecorator: ...  # fmt: skip
     @overload
     def command(
         self, name: str, /, *, cron: str, timezone: str = "UTC", retry: RetryLike | None = None,
         concurrency: int | None = None, rate: float | None = None, priority: int = 0, spent: Literal["dead", "blocked"] = "dead",
-    ) -> _CronCommand: ...  # fmt: skip
+    ) -> CronDecorator: ...  # fmt: skip
     @overload
     def command(
         self, name: str, /, *, key: KeyOf | None = None, retry: RetryLike | None = None,
         concurrency: int | None = None, rate: float | None = None, priority: int = 0, spent: Literal["dead", "blocked"] = "dead",
-    ) -> _Command: ...  # fmt: skip
+    ) -> Decorator: ...  # fmt: skip
     def command(
         self, name: str, /, *, key: KeyOf | None = None, retry: RetryLike | None = None, concurrency: int | None = None,
         rate: float | None = None, priority: int = 0, spent: Literal["dead", "blocked"] = "dead", cron: str | None = None,
@@ -226,20 +208,10 @@ class App:
         cron: a line of five fields by which it fires, in `timezone`; the function takes no arguments.
         in_transaction: the function gets a connection as its first argument, in whose transaction it is settled.
         """
-        from .commands.command import made  # noqa: PLC0415  # brings SQLAlchemy
-        from .commands.terms import terms  # noqa: PLC0415  # likewise
-
-        def decorated(fn: Callable[..., Any]) -> Any:
-            told = terms(
-                name, fn, key=key, retry=retry, concurrency=concurrency, rate=rate, priority=priority, spent=spent, cron=cron,
-                timezone=timezone, in_transaction=in_transaction,
-            )  # fmt: skip
-            registry = self.commands
-            command = made(registry, fn, told)
-            registry.add(command, told)
-            return command
-
-        return decorated
+        return self.commands.decorator(
+            name, key=key, retry=retry, concurrency=concurrency, rate=rate, priority=priority, spent=spent, cron=cron,
+            timezone=timezone, in_transaction=in_transaction,
+        )  # fmt: skip
 
     @property
     def commands(self) -> Registry:
@@ -253,31 +225,19 @@ class App:
 
     def submit_many(self, works: Iterable[Work[Any]], /, *, tx: Transaction | None = None) -> list[Job[Any]]:
         """Many commands at once, all or none: `app.submit_many(send.bind(each) for each in orders)`."""
-        from .commands.command import submitted  # noqa: PLC0415  # brings SQLAlchemy
-
-        return submitted(self.commands, list(works), tx)
+        return self.commands.submit_many(list(works), tx)
 
     # ---- work ----
 
     def load(self) -> None:
         """Import the modules of `include`, with their registrations."""
-        from importlib import import_module  # noqa: PLC0415
-
         for module in self._include:
             import_module(module)
 
     def kinds(self, only: Collection[str] | None = None, /) -> list[Kind]:
         """What its workers know: every kind of job that is registered, or only these. ValueError names one that is not."""
         self.load()
-        known = self.commands.kinds
-        if only is None:
-            return list(known.values())
-        if isinstance(only, str):
-            raise TypeError(f"only is a collection of names, not one text: [{only!r}]")
-        for name in only:
-            if name not in known:
-                raise ValueError(f"nothing is registered as {name!r}; there is {', '.join(sorted(known)) or 'nothing at all'}")
-        return [known[name] for name in only]
+        return self.commands.chosen(only)
 
     def worker(
         self, *, threads: int = 8, only: Collection[str] | None = None, drain: Seconds = 30, name: str | None = None
@@ -291,11 +251,7 @@ class App:
         from .worker.worker import Worker  # noqa: PLC0415  # likewise
 
         kinds = self.kinds(only)
-        if not kinds:
-            raise ValueError("nothing is registered: there is no work to do. Are the modules with commands in include=[...]?")
-        names = {kind.name for kind in kinds}
-        scheduled = [terms for terms in self.commands.scheduled if terms.name in names]
-        chores = [Schedule(self.ledger, scheduled)] if scheduled else []
+        chores = Schedule.of(self.ledger, self.commands.scheduled, kinds)
         return Worker(self.ledger, kinds, threads=threads, drain=drain, chores=chores, name=name)
 
     def work(
@@ -381,13 +337,6 @@ class App:
         from .idempotency.asgi import Middleware  # noqa: PLC0415
 
         return Middleware(
-            self.keys,
-            app,
-            required=required,
-            methods=methods,
-            paths=paths,
-            domain=domain,
-            user=user,
-            keep=keep,
+            self.keys, app, required=required, methods=methods, paths=paths, domain=domain, user=user, keep=keep,
             max_body=max_body,
-        )
+        )  # fmt: skip

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from ..core.context import clock_around
 from ..core.key import KeyLike
-from ..core.seconds import Seconds, seconds
-from ..ledger.aio import AsyncLedger
-from ..ledger.moment import micros
-from ..ledger.record import NewJob, Submitted
-from ..worker.kind import Kind
-from .envelope import VERSION, said
+from ..core.seconds import Seconds
 from .job import Desk, Job
-from .terms import Terms, urgency
+from .options import NONE
 
 if TYPE_CHECKING:
     import sqlalchemy
     import sqlalchemy.ext.asyncio
 
+    from ..ledger.aio import AsyncLedger
     from ..ledger.caller import Transaction
-    from ..ledger.record import Lease
+    from ..ledger.record import NewJob, Submitted
+    from .terms import Terms
 
 P = ParamSpec("P")
-R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-DAY = 86_400.0
-FIRING = "redrive-cron"
-"""The header of a scheduled job: the line it was made by."""
 
 
 class Post(Desk, Protocol):
@@ -44,26 +34,19 @@ class Post(Desk, Protocol):
         """Opened at first use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What `using` said of one submission."""
-
-    key: str | None = None
-    tx: Any = None
-    delay: float = 0.0
-    due: datetime | None = None
-    priority: int | None = None
-    deadline: datetime | None = None
-
-
 class Work(Generic[R_co]):
     """A command with its arguments, not submitted yet. Immutable: anything may share it."""
 
-    __slots__ = ("command", "job")
+    __slots__ = ("_terms", "job", "post")
 
-    def __init__(self, command: Command[..., R_co], job: NewJob) -> None:
-        self.command = command
+    def __init__(self, post: Post, terms: Terms, job: NewJob) -> None:
+        self.post = post
         self.job = job
+        self._terms = terms
+
+    def held(self, submitted: Submitted, /) -> Job[R_co]:
+        """The job that it became."""
+        return Job(self.post, self._terms.envelope, submitted, self._terms.due(self.job))
 
     def __repr__(self) -> str:
         return f"<Work {self.job.kind} {self.job.key}>"
@@ -81,19 +64,19 @@ class Command(Generic[P, R_co]):
         self._post = post
         self._fn = fn
         self._terms = terms
-        self._options = Options()
+        self._options = NONE
 
     # ---- submit ----
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Write it in the ledger, once for its key. Arguments are checked like those of the function itself."""
-        job = self._new(args, kwargs)
-        return self._held(self._post.ledger.submit(job, tx=self._options.tx), job)
+        work = self._work(args, kwargs)
+        return work.held(self._post.ledger.submit(work.job, tx=self._options.tx))
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """The same for async code; `using(tx=...)` takes an AsyncConnection or AsyncSession here."""
-        job = self._new(args, kwargs)
-        return self._held(await self._post.aio.submit(job, tx=self._options.tx), job)
+        work = self._work(args, kwargs)
+        return work.held(await self._post.aio.submit(work.job, tx=self._options.tx))
 
     def using(
         self, *, key: KeyLike | None = None, tx: Transaction | sqlalchemy.ext.asyncio.AsyncConnection
@@ -105,53 +88,18 @@ class Command(Generic[P, R_co]):
         key: instead of the one that its arguments give. tx: an open transaction of yours on the ledger's database.
         delay, due: not before. priority: from -2, the first, to 2, the last. deadline: when it is of no use any more.
         """
-        if delay is not None and due is not None:
-            raise TypeError("give delay= or due=, not both")
-        for moment in (due, deadline):
-            if moment is not None:
-                micros(moment)
-        given: dict[str, Any] = {
-            "key": None if key is None else said(key),
-            "tx": tx,
-            "delay": None if delay is None else seconds("delay", delay),
-            "due": due,
-            "priority": None if priority is None else urgency(priority),
-            "deadline": deadline,
-        }
-        changes = {name: value for name, value in given.items() if value is not None}
-        if "due" in changes:
-            changes["delay"] = 0.0
-        elif "delay" in changes:
-            changes["due"] = None
         other = copy.copy(self)
-        other._options = replace(self._options, **changes)
+        other._options = self._options.with_(key=key, tx=tx, delay=delay, due=due, priority=priority, deadline=deadline)
         return other
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Work[R_co]:
         """For `app.submit_many`."""
         if self._options.tx is not None:
             raise TypeError("bind() has no transaction: give it to app.submit_many(..., tx=...)")
-        return Work(self, self._new(args, kwargs))
+        return self._work(args, kwargs)
 
-    def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
-        terms, options = self._terms, self._options
-        return NewJob(
-            kind=terms.name,
-            key=terms.envelope.key(args, kwargs) if options.key is None else options.key,
-            payload=terms.envelope.payload(args, kwargs),
-            priority=terms.priority if options.priority is None else options.priority,
-            delay=options.delay,
-            due=options.due,
-            max_attempts=terms.settings.max_attempts,
-            # What is the same work stays so for ever; a key that is nobody else's need not be remembered.
-            keep=None if terms.envelope.keyed or options.key is not None else DAY,
-            deadline=options.deadline,
-            version=VERSION,
-        )
-
-    def _held(self, submitted: Submitted, job: NewJob) -> Job[R_co]:
-        due = clock_around().now() + timedelta(seconds=job.delay) if job.due is None else job.due
-        return Job(self._post, self._terms.envelope, submitted, due)
+    def _work(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work[R_co]:
+        return Work(self._post, self._terms, self._terms.new_job(self._options, args, kwargs))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} {self._terms.place}>"
@@ -185,66 +133,3 @@ def made(post: Post, fn: Callable[..., Any], terms: Terms, /) -> Command[..., An
     """The command of a function, of its colour."""
     colours: dict[str, type[Command[..., Any]]] = {"plain": PlainCommand, "async": AsyncCommand, "transaction": TxCommand}
     return colours[terms.colour](post, fn, terms)
-
-
-def submitted(post: Post, works: Sequence[Work[Any]], tx: Any, /) -> list[Job[Any]]:
-    """Many at once, all or none."""
-    for work in works:
-        if not isinstance(work, Work):
-            raise TypeError(f"submit_many takes what `command.bind(...)` gives, not {type(work).__name__}: {work!r}")
-        if work.command._post is not post:
-            raise ValueError(f"{work.job.kind} is a command of another app")
-    found = post.ledger.submit_many([work.job for work in works], tx=tx)
-    return [work.command._held(one, work.job) for work, one in zip(works, found, strict=True)]
-
-
-def kind_of(command: Command[..., Any], /) -> Kind:
-    """What a worker knows of it."""
-    terms = command._terms
-    return Kind(
-        name=terms.name, run=_RUNS[terms.colour](command._fn, terms), colour=terms.colour, settings=terms.settings,
-        concurrency=terms.concurrency, rate=terms.rate, spent=terms.spent,
-    )  # fmt: skip
-
-
-def _plain(fn: Callable[..., Any], terms: Terms) -> Callable[[Lease], bytes | None]:
-    envelope = terms.envelope
-
-    def run(lease: Lease) -> bytes | None:
-        args, kwargs = envelope.opened(lease)
-        return None if _stale(terms, lease) else envelope.stored(fn(*args, **kwargs))
-
-    return run
-
-
-def _async(fn: Callable[..., Any], terms: Terms) -> Callable[[Lease], Coroutine[Any, Any, bytes | None]]:
-    envelope = terms.envelope
-
-    async def run(lease: Lease) -> bytes | None:
-        args, kwargs = envelope.opened(lease)
-        return None if _stale(terms, lease) else envelope.stored(await fn(*args, **kwargs))
-
-    return run
-
-
-def _transaction(fn: Callable[..., Any], terms: Terms) -> Callable[Concatenate[sqlalchemy.Connection, Lease, ...], bytes | None]:
-    envelope = terms.envelope
-
-    def run(connection: sqlalchemy.Connection, lease: Lease) -> bytes | None:
-        args, kwargs = envelope.opened(lease)
-        return envelope.stored(fn(connection, *args, **kwargs))
-
-    return run
-
-
-def _stale(terms: Terms, lease: Lease) -> bool:
-    """A firing of a line that is not in the code any more: the next one was written down before the line was changed."""
-    line = lease.headers.get(FIRING)
-    return line is not None and line != str(terms.cron)
-
-
-_RUNS: dict[str, Callable[[Callable[..., Any], Terms], Callable[..., Any]]] = {
-    "plain": _plain,
-    "async": _async,
-    "transaction": _transaction,
-}

@@ -13,6 +13,7 @@ from ..core.codec.arguments import Arguments
 from ..core.key import Key, KeyLike, KeyOf, Template
 from ..ledger.record import Lease
 from ..worker.kind import Undecodable
+from .options import said
 
 VERSION = 1
 """Of the envelope. Its payload is a JSON object of the arguments by name, as `app.spill` writes it too; the command's name, the
@@ -89,12 +90,3 @@ class Envelope:
     def loaded(self, result: bytes | None, /) -> Any:
         """The result again, as the annotated type."""
         return None if result is None else self._result.load(from_bytes(result))
-
-
-def said(key: object, /) -> str:
-    """A key that somebody gave, checked, as text."""
-    if isinstance(key, Key):
-        return str(key)
-    if isinstance(key, str):
-        return str(Key.parse(key))
-    raise TypeError(f"a key is a Key or text of its form, not {type(key).__name__}: {key!r}")

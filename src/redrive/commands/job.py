@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..core.context import clock_around
 from ..core.seconds import Seconds, seconds
 from ..errors import Dead, LedgerError
-from ..ledger.ledger import Ledger
-from ..ledger.record import Job as Row
-from ..ledger.record import Submitted
-from ..ledger.state import Shown
-from .envelope import Envelope
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from ..ledger.record import Job as Row
+    from ..ledger.record import Submitted
+    from ..ledger.state import Shown
+    from .envelope import Envelope
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -84,6 +85,8 @@ class Job(Generic[R_co]):
 
     async def aresult(self, timeout: Seconds | None = None) -> R_co:
         """The same for async code."""
+        import asyncio  # noqa: PLC0415  # plain programs need none
+
         clock = clock_around()
         pauses = self._pauses(timeout)
         while (pause := await asyncio.to_thread(next, pauses, None)) is not None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..ledger.aio import AsyncLedger
 from ..ledger.ledger import Ledger
 from ..worker.kind import Kind
-from .command import Command, kind_of
-from .terms import Terms
+from .command import Command, Work, made
+from .job import Job
+from .running import kind_of
+from .terms import Terms, terms
 
 
 class Registry:
@@ -39,18 +41,45 @@ class Registry:
             held = self._aio = (os.getpid(), AsyncLedger(ledger))
         return held[1]
 
-    def add(self, command: Command[..., Any], terms: Terms, /) -> None:
+    def decorator(self, name: str, /, **told: Any) -> Callable[[Callable[..., Any]], Command[..., Any]]:
+        """What registers a function under a name, on these terms."""
+
+        def decorated(fn: Callable[..., Any]) -> Command[..., Any]:
+            checked = terms(name, fn, **told)
+            self._add(checked, fn)
+            return made(self, fn, checked)
+
+        return decorated
+
+    def submit_many(self, works: Sequence[Work[Any]], tx: Any, /) -> list[Job[Any]]:
+        """Many at once, all or none."""
+        for work in works:
+            if not isinstance(work, Work):
+                raise TypeError(f"submit_many takes what `command.bind(...)` gives, not {type(work).__name__}: {work!r}")
+            if work.post is not self:
+                raise ValueError(f"{work.job.kind} is a command of another app")
+        found = self.ledger.submit_many([work.job for work in works], tx=tx)
+        return [work.held(one) for work, one in zip(works, found, strict=True)]
+
+    def _add(self, terms: Terms, fn: Callable[..., Any]) -> None:
         """ValueError where another function has the name already: the ledger could not tell whose a job is."""
         known = self._terms.get(terms.name)
         if known is not None and not hasattr(sys, "ps1"):  # who sits at a prompt defines a function again and again
             raise ValueError(f"there is a command {terms.name!r} already, {known.place}; {terms.place} needs another name")
         self._terms[terms.name] = terms
-        self._kinds[terms.name] = kind_of(command)
+        self._kinds[terms.name] = kind_of(terms, fn)
 
-    @property
-    def kinds(self) -> dict[str, Kind]:
-        """What a worker knows of them, by name."""
-        return dict(self._kinds)
+    def chosen(self, only: Collection[str] | None, /) -> list[Kind]:
+        """What a worker knows of them, or of these only. ValueError names one that is not registered."""
+        known = self._kinds
+        if isinstance(only, str):
+            raise TypeError(f"only is a collection of names, not one text: [{only!r}]")
+        for name in only or ():
+            if name not in known:
+                raise ValueError(f"nothing is registered as {name!r}; there is {', '.join(sorted(known)) or 'nothing at all'}")
+        if not known:
+            raise ValueError("no command is registered: there is nothing to work on. Are their modules in App(include=[...])?")
+        return [kind for name, kind in known.items() if only is None or name in only]
 
     @property
     def scheduled(self) -> list[Terms]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Self
 
 from ..core.key import Key
 from ..ledger.ledger import Ledger
 from ..ledger.record import NewJob
-from .command import FIRING
+from ..worker.kind import Kind
 from .envelope import VERSION
-from .terms import Terms
+from .terms import FIRING, Terms
 
 WEEK = 7 * 86_400.0
 
@@ -29,6 +30,13 @@ class Schedule:
         self._ledger = ledger
         self._scheduled = scheduled
         self._next: dict[str, datetime] = {}
+
+    @classmethod
+    def of(cls, ledger: Ledger, scheduled: Sequence[Terms], kinds: Sequence[Kind], /) -> list[Self]:
+        """The chore of a worker of these kinds, if any of them is scheduled."""
+        names = {kind.name for kind in kinds}
+        its = [terms for terms in scheduled if terms.name in names]
+        return [cls(ledger, its)] if its else []
 
     def do(self, now: datetime, /) -> None:
         """Write down what is not there yet."""

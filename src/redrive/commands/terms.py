@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from ..backoff import steps
+from ..core.context import clock_around
 from ..core.key import Key, KeyOf
 from ..core.policy import RetryPolicy
 from ..core.seconds import real, whole
@@ -15,16 +17,22 @@ from ..engine.retry import Retry, RetryLike
 from ..engine.settings import Settings
 from ..ledger.limits import MAX_KIND
 from ..ledger.limits import name as printable
-from ..ledger.state import PRIORITIES
+from ..ledger.record import NewJob
 from ..worker.kind import Colour
 from .cron import Cron
-from .envelope import Envelope
+from .envelope import VERSION, Envelope
+from .options import Options, urgency
 
 PLAIN = Settings().using(None, {"attempt_timeout": None})
 DURABLE = PLAIN.using(RetryPolicy(max_attempts=5), {"backoff": steps(5, 30, 120, 600)})
 """Where `retry=` is not given: five attempts, 5 s, 30 s, 2 min and 10 min apart (± 10 %), as long as each takes."""
 
 Spent = Literal["dead", "blocked"]
+
+
+DAY = 86_400.0
+FIRING = "redrive-cron"
+"""The header of a scheduled job: the line it was made by."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +50,28 @@ class Terms:
     cron: Cron | None
     place: str
     """Where the function stands, for messages."""
+
+    def new_job(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> NewJob:
+        """A call of it, as a job to be submitted. TypeError where the arguments are not those of the function."""
+        envelope = self.envelope
+        return NewJob(
+            kind=self.name,
+            key=envelope.key(args, kwargs) if options.key is None else options.key,
+            payload=envelope.payload(args, kwargs),
+            priority=self.priority if options.priority is None else options.priority,
+            delay=options.delay,
+            due=options.due,
+            max_attempts=self.settings.max_attempts,
+            # What is the same work stays so for ever; a key that is nobody else's need not be remembered.
+            keep=None if envelope.keyed or options.key is not None else DAY,
+            deadline=options.deadline,
+            version=VERSION,
+        )
+
+    @staticmethod
+    def due(job: NewJob, /) -> datetime:
+        """When it is due, by the clock here; the ledger's is what counts."""
+        return clock_around().now() + timedelta(seconds=job.delay) if job.due is None else job.due
 
 
 def terms(
@@ -112,13 +142,6 @@ def _rate(rate: object) -> float:
     if given <= 0:
         raise ValueError(f"rate is starts in a second, above 0: {rate!r}")
     return given
-
-
-def urgency(priority: object, /) -> int:
-    """A priority, checked."""
-    if isinstance(priority, bool) or priority not in PRIORITIES:
-        raise ValueError(f"priority is a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {priority!r}")
-    return int(priority)
 
 
 def _cron(name: str, fn: Callable[..., Any], line: str | None, zone: str, key: object, skip: int) -> Cron | None:
