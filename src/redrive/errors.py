@@ -9,6 +9,8 @@ RedriveError
 │   ├── KeyConflict                      same key, other request
 │   └── KeyFailed                        the first use failed for good; carries the stored error
 ├── Dead                                 the job waited for became a dead letter; carries its id
+├── Refused                              the receiver of a batch said no to it, or to one item
+├── BufferClosed                         a send buffer is closed; says whether the item may have been sent
 ├── LeaseLost                            somebody else owns this job now
 ├── NotAllowed                           an operator's act was refused
 │   └── Drift                            what is to be applied is not what was planned
@@ -105,6 +107,18 @@ class Dead(RedriveError):
         super().__init__(message)
         self.dead_id = dead_id
         self.reason = reason
+
+
+class Refused(RedriveError):
+    """The receiver of a batch said no to it, or to this item. Sending it again would not help."""
+
+
+class BufferClosed(RedriveError):
+    """A send buffer is closed, or was before this item was answered; `sent` says whether it may have been sent."""
+
+    def __init__(self, message: str, /, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class LeaseLost(RedriveError):

@@ -26,6 +26,8 @@ EVERY: list[Exception] = [
     errors.KeyConflict("other", key="a:b:c:d:v1"),
     errors.KeyFailed("failed", key="a:b:c:d:v1", error={"class": "ValueError"}),
     errors.Dead("dead", dead_id="d-1", reason="attempts"),
+    errors.Refused("no"),
+    errors.BufferClosed("closed", sent=True),
     errors.LeaseLost("gone"),
     errors.NotAllowed("no"),
     errors.Drift("moved"),

@@ -32,7 +32,7 @@ KNOWN: dict[str, Entry] = {
         ("redrive.BreakerOpen", "redrive.KeyRefused", "redrive.Dead", "redrive.LeaseLost", "redrive.NotAllowed"),
         PERMANENT,
     ),
-    **dict.fromkeys(("redrive.LedgerError", "redrive.Final"), PERMANENT),
+    **dict.fromkeys(("redrive.LedgerError", "redrive.Final", "redrive.Refused", "redrive.BufferClosed"), PERMANENT),
     # Of a storage backend: what its client's own error means, which is its cause.
     "redrive.Unavailable": wrapping(TRANSIENT, "__cause__"),
     "redrive.StorageError": wrapping(PERMANENT, "__cause__"),
