@@ -25,7 +25,7 @@ def idle(url: str, polls: int) -> Idle:
         wake = ledger.wake()
         ledger.claim({KIND: 100}, worker="idle")
         wake.wait(0.05)
-        with ledger._write.use() as session:
+        with ledger.connections.write.use() as session:
             counted = _Statements(session.raw)
         cpu = time.process_time()
         began = time.perf_counter()

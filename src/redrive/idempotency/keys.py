@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -45,10 +44,9 @@ class Keys:
         self.ledger = ledger
         self.lease = lease
         # A key's verbs are a statement or two each, at request latency: they run on the ledger's own sessions.
-        self._write, self._read = ledger._write, ledger._read
-        self.on_sqlite = ledger._address.dialect == "sqlite"
+        self._write, self._read = ledger.connections.write, ledger.connections.read
+        self.on_sqlite = ledger.connections.on_sqlite
         self._on: On = OnSQLite() if self.on_sqlite else OnPostgres()
-        self._inside: set[int] = set()
         self._new: dict[str, bool] = {}
         self._cursors: WeakKeyDictionary[Session, Any] = WeakKeyDictionary()
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
@@ -108,7 +106,7 @@ class Keys:
 
     def look(self, ident: Ident, request_hash: bytes | None = None, /) -> Begun | None:
         """What a caller would be told; None: it could begin. Changes nothing."""
-        self._outside(ident)
+        self._write.outside()  # a thread that could not begin is told so, also where there is nothing to begin
         session = self._read.take()  # `with` would cost a tenth of all this
         try:
             stored = self._on.look(self._on_session(session), ident)
@@ -173,7 +171,7 @@ class Keys:
     def renew(self, held: Sequence[tuple[Ident, int]], /) -> list[tuple[Ident, int]]:
         """Hold these longer; those that are lost. (The keeper does this by itself for what `begin` handed out.)"""
         # On a session of its own: the ledger's may all be in use by the very work whose leases are to be renewed.
-        with upkeep.apart(self.ledger) as session, session.transaction("key.renew"):
+        with self.ledger.connections.apart() as session, session.transaction("key.renew"):
             return self._on.renew(session.raw, held, self.lease)
 
     @property
@@ -188,19 +186,10 @@ class Keys:
     # ---- in a transaction ----
 
     @contextmanager
-    def transaction(self, ident: Ident, /) -> Iterator[tuple[Connection, Runner]]:
+    def transaction(self) -> Iterator[tuple[Connection, Runner]]:
         """A transaction of the ledger's own, for an effect that commits with its key."""
-        self._outside(ident)
         with self.ledger.begin() as connection:
-            self._inside.add(get_ident())
-            try:
-                yield connection, connection.connection.driver_connection  # type: ignore[misc]  # as Session.raw
-            finally:
-                self._inside.discard(get_ident())
-
-    def _outside(self, ident: Ident) -> None:
-        if self._inside and self.on_sqlite and get_ident() in self._inside:
-            raise RuntimeError(f"{ident}: this thread is in a transaction on the same SQLite file, and would wait for itself")
+            yield connection, connection.connection.driver_connection  # type: ignore[misc]  # as Session.raw
 
     def still_open(self, ident: Ident, run: Any, /) -> None:
         """Refuse to go on where the work has ended the transaction that it was given."""
@@ -212,7 +201,7 @@ class Keys:
 
     def joined(self, tx: Any, /) -> Runner:
         """The caller's own open transaction, made ready; TypeError or ValueError where it cannot be."""
-        return self.ledger._caller(tx)
+        return self.ledger.joined(tx)
 
     # ---- for operators ----
 
@@ -241,7 +230,7 @@ class Keys:
 
     def sweep(self, *, limit: int = 1000) -> int:
         """Remove keys whose time is over; how many. (The keeper does this now and then.)"""
-        with upkeep.apart(self.ledger) as session:
+        with self.ledger.connections.apart() as session:
             return upkeep.sweep(session, limit)
 
     def close(self) -> None:

@@ -152,7 +152,7 @@ def _transactional(fn: Callable[..., Any], terms: Terms) -> Callable[..., Any]:
     def begun_and_done(keys: Keys, key: Ident, digest: bytes | None, args: Any, kwargs: Any) -> tuple[Begun, Any]:
         failure: Exception | None = None
         try:
-            with keys.transaction(key) as (connection, run):
+            with keys.transaction() as (connection, run):
                 begun = keys.begin(key, digest, keep=terms.keep, run=run)
                 if begun.outcome != "fresh":
                     return begun, None

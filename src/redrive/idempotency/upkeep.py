@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +9,6 @@ from sqlalchemy import ColumnElement, and_, delete, or_, select, tuple_
 
 from ..errors import NotAllowed
 from ..ledger import audit
-from ..ledger.ledger import Ledger
 from ..ledger.now import now_on
 from ..ledger.session import Session
 from ..ledger.tables import key
@@ -22,20 +19,6 @@ _COLUMNS = (
     key.c.holder, key.c.lease_until, key.c.expires_at, key.c.created_at, key.c.updated_at,
 )  # fmt: skip
 _PLACE = (key.c.domain, key.c.user_id, key.c.key)
-
-
-@contextmanager
-def apart(ledger: Ledger, /) -> Iterator[Session]:
-    """A session that waits for none of the ledger's; one in memory has no other."""
-    if ledger._address.in_memory:
-        with ledger._write.use() as session:
-            yield session
-        return
-    session = ledger._session()
-    try:
-        yield session
-    finally:
-        session.close()
 
 
 def find(session: Session, ident: Ident, /) -> KeyRecord | None:

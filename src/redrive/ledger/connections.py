@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlalchemy import Engine
 
 from . import schema
@@ -18,7 +21,10 @@ MOST = 8
 
 
 class Connections:
-    """Threads may share them; a forked child gets its own (where the ledger is not in memory)."""
+    """Threads may share them; a forked child gets its own (where the ledger is not in memory).
+
+    For the parts of redrive that keep tables of their own beside the ledger's: `with ledger.connections.write.use() as session`.
+    """
 
     def __init__(self, address: Address, *, migrate: bool) -> None:
         self.hot: Hot
@@ -31,6 +37,8 @@ class Connections:
         # SQLite has one writer at a time: let them queue here, where they wake each other, and not in the file.
         self.write = Pool(self.session, 1 if on_sqlite else MOST, forks=not address.in_memory)
         self.read = Pool(self.session, 2) if on_sqlite and not address.in_memory else self.write
+        # Who writes for all waits for none of those who wait for it.
+        self.gathered = self.write if on_sqlite else Pool(self.session, 1)
         self.address = address
         try:
             with self.write.use() as session:
@@ -45,11 +53,30 @@ class Connections:
             self.close()
             raise
 
+    @property
+    def on_sqlite(self) -> bool:
+        """On SQLite; else on Postgres."""
+        return self.address.dialect == "sqlite"
+
     def session(self) -> Session:
-        """One more, outside of the pools."""
+        """One more, outside of the pools; whoever asks for it closes it."""
         return Session(self._engine.connect())
+
+    @contextmanager
+    def apart(self) -> Iterator[Session]:
+        """A session for the block that waits for none of the pools'; one in memory has no other."""
+        if self.address.in_memory:
+            with self.write.use() as session:
+                yield session
+            return
+        session = self.session()
+        try:
+            yield session
+        finally:
+            session.close()
 
     def close(self) -> None:
         """Close all; what is in use is closed when it comes back."""
         self.write.close()
         self.read.close()
+        self.gathered.close()

@@ -44,10 +44,10 @@ class Ledger:
     def __init__(self, address: Address, *, migrate: bool, max_payload: int) -> None:
         self.url = address.shown
         self.max_payload = max_payload
-        self._connections = Connections(address, migrate=migrate)
-        self._address = self._connections.address
-        self._hot = self._connections.hot
-        self._write, self._read, self._session = self._connections.write, self._connections.read, self._connections.session
+        self.connections = Connections(address, migrate=migrate)
+        """What it keeps open. For parts of redrive with tables beside the ledger's, not for users."""
+        self._address = self.connections.address
+        self._hot, self._write, self._read = self.connections.hot, self.connections.write, self.connections.read
         self._bell = Bell()
         self.sweeps = Sweeps(self._write, self._read, self._bell.ring)
         self._lent: set[int] = set()
@@ -81,18 +81,20 @@ class Ledger:
         if not checked:
             return []
         if tx is not None:
-            found = distinct(checked, lambda new: self._hot.submit_in(self._caller(tx), new))
+            found = distinct(checked, lambda new: self._hot.submit_in(self.joined(tx), new))
             crash_point("submit.in_caller")
             return found
+        self._write.outside()  # whoever writes for all would wait for this thread, and this thread for it
         return self.gathering.submit(checked)
 
     def _written(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        with self._write.use() as session:
+        with self.connections.gathered.use() as session:
             found = distinct(jobs, lambda new: self._hot.submit(session, new))
         self._bell.ring()
         return found
 
-    def _caller(self, tx: Any) -> Many:
+    def joined(self, tx: Any, /) -> Many:
+        """A caller's open transaction, made ready for statements of ours; TypeError or ValueError where it cannot be."""
         if id(tx) in self._lent:
             return Driven(tx)
         run = runner(tx, self._address.dialect)
@@ -160,7 +162,7 @@ class Ledger:
         if not given:
             return
         if tx is not None:
-            late = self._hot.settle_in(self._caller(tx), given)
+            late = self._hot.settle_in(self.joined(tx), given)
             crash_point("settle.in_caller")
         else:
             with self._write.use() as session:
@@ -193,8 +195,8 @@ class Ledger:
     def wake(self) -> Wake:
         """What tells a worker that something was submitted; close it when done. Belongs to one thread."""
         if self._address.dialect == "postgresql":
-            return Listening(self._session())
-        return Told(self._bell) if self._address.in_memory else Looking(self._session(), self._bell)
+            return Listening(self.connections.session())
+        return Told(self._bell) if self._address.in_memory else Looking(self.connections.session(), self._bell)
 
     def next_due(self, kinds: Sequence[str], /, *, alone: bool = False) -> datetime | None:
         """When the next of these falls due: nothing tells a worker, it has to look by then."""
@@ -324,7 +326,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close all connections. What is in use is closed when it comes back."""
-        self._connections.close()
+        self.connections.close()
 
     def __enter__(self) -> Self:
         return self

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from _thread import LockType, allocate_lock
+from _thread import LockType, allocate_lock, get_ident
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
@@ -15,6 +15,11 @@ from .crashpoint import crash_point
 
 _INHERITED: list[object] = []
 """Connections that a forked child must neither use nor close: they are its parent's. Kept, so that nothing closes them."""
+
+WAITS_FOR_ITSELF = (
+    "this thread is in a transaction of its own on this SQLite ledger (`ledger.begin()`, or a function with "
+    "in_transaction=True), and SQLite has one writer: it would wait for itself. Give the transaction as tx=, or do this after it"
+)
 
 
 class Session:
@@ -83,8 +88,16 @@ class Session:
         self.raw.close()
 
 
+Place: TypeAlias = tuple[LockType, list[Session | None], int]
+"""Of a thread in line: what wakes it, what it is handed, who it is."""
+
+
 class Pool:
-    """A few sessions, opened when needed. Threads may share it; a forked child gets connections of its own."""
+    """A few sessions, opened when needed. Threads may share it; a forked child gets connections of its own.
+
+    A thread that has one and needs another never waits for itself: it is told, where there is one only, as SQLite has one
+    writer; else it gets one more than the pool has.
+    """
 
     def __init__(self, opened: Callable[[], Session], size: int, *, forks: bool = True) -> None:
         self._open = opened
@@ -96,24 +109,28 @@ class Pool:
         self._lock = allocate_lock()
         self._pid = os.getpid()
         self._free: list[Session] = []
+        self._taken: dict[Session, int] = {}
         self._count = 0
-        self._waiting: list[tuple[LockType, list[Session | None]]] = []
+        self._waiting: list[Place] = []
         self.closed = False
 
     def take(self) -> Session:
-        """A session for this thread alone, until it is given back."""
+        """A session for this thread alone, until it is given back. RuntimeError where the thread itself has the only one."""
         if self._pid != os.getpid():
             self._after_fork()
+        me = get_ident()
+        place: Place | None = None
         with self._lock:
             if self.closed:
                 raise LedgerError("this ledger is closed")
             if self._free:
-                return self._free.pop()
-            if self._count < self._size:
+                session = self._free.pop()
+                self._taken[session] = me
+                return session
+            if self._count < self._size or self._has_one(me):
                 self._count += 1
-                place: tuple[LockType, list[Session | None]] | None = None
             else:
-                place = (allocate_lock(), [])
+                place = (allocate_lock(), [], me)
                 place[0].acquire()
                 self._waiting.append(place)
         if place is not None:
@@ -122,13 +139,31 @@ class Pool:
             if handed is not None:
                 return handed
         try:
-            return self._open()
+            session = self._open()
         except BaseException:
             self._leave(None)
             raise
+        with self._lock:
+            self._taken[session] = me
+        return session
+
+    def _has_one(self, thread: int) -> bool:
+        if thread not in self._taken.values():
+            return False
+        if self._size == 1:
+            raise RuntimeError(WAITS_FOR_ITSELF)
+        return True
+
+    def outside(self) -> None:
+        """RuntimeError where this thread has the only session: whatever asks for another would never get it."""
+        if self._size == 1 and self._taken and self._pid == os.getpid():
+            with self._lock:
+                self._has_one(get_ident())
 
     def give(self, session: Session, /) -> None:
         """Back to the others."""
+        with self._lock:
+            self._taken.pop(session, None)
         if session.broken or self.closed:
             session.close()
             self._forget()
@@ -150,13 +185,18 @@ class Pool:
         """Hand the session (or, with None, the right to open one) to who waits longest."""
         with self._lock:
             if self._waiting:
-                lock, handed = self._waiting.pop(0)
+                lock, handed, thread = self._waiting.pop(0)
                 handed.append(session)
+                if session is not None:
+                    self._taken[session] = thread
                 lock.release()
-            elif session is not None:
+                return
+            if session is not None and self._count <= self._size:
                 self._free.append(session)
-            else:
-                self._count -= 1
+                return
+            self._count -= 1
+        if session is not None:  # one more than the pool has
+            session.close()
 
     @contextmanager
     def use(self) -> Iterator[Session]:

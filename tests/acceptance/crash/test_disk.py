@@ -76,7 +76,7 @@ def test_another_writer_that_never_ends_is_an_error(tmp_path: Path, monkeypatch:
 
 def no_more_pages(ledger: Ledger, pages: int) -> None:
     """The file cannot grow beyond so many pages more; 0: beyond what it has. As a full disk, for this ledger alone."""
-    with ledger._write.use() as session:
+    with ledger.connections.write.use() as session:
         now = session.raw.execute("PRAGMA page_count").fetchone()[0]
         session.raw.execute(f"PRAGMA max_page_count = {now + pages if pages >= 0 else 2**30}")
 

@@ -338,7 +338,7 @@ def test_a_transaction_inside_of_a_transaction(app: App, url: str) -> None:
 
     for nested in (outer, outermost):
         if url.startswith("sqlite"):
-            with pytest.raises(RuntimeError, match="this thread is in a transaction on the same SQLite file"):
+            with pytest.raises(RuntimeError, match="this thread is in a transaction of its own on this SQLite ledger"):
                 nested(1)
         else:
             assert nested(1) == 1

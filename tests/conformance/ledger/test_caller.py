@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from redrive.errors import LeaseLost
 from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger.connections import MOST
 from tests.conformance.ledger.world import KIND, claim, keys, new, rows, tally
 
 EFFECT = "INSERT INTO effect VALUES (1)"
@@ -199,3 +201,62 @@ def test_an_async_transaction_of_the_caller(on_postgres: Ledger, postgres_ledger
 
     asyncio.run(main())
     assert keys(claim(on_postgres)) == {"kept"}
+
+
+@pytest.mark.req("L-5")
+def test_a_verb_beside_a_transaction_of_the_same_thread(shared: Ledger, url: str) -> None:
+    """On SQLite it would wait for itself: it is told at once. On Postgres it is a transaction of its own."""
+    shared.submit_many(new("a", "b"))
+    lease, other = claim(shared)
+    verbs: list[Callable[[], object]] = [
+        lambda: shared.submit(*new("c")), lambda: claim(shared), lambda: shared.settle(lease.done()),
+        lambda: shared.renew([other]), shared.reap, lambda: shared.beat("w"), shared.fold,
+        lambda: shared.discard([1], actor="ann", because="test"),
+    ]  # fmt: skip
+    with shared.begin() as tx:
+        for verb in verbs:
+            if url.startswith("sqlite"):
+                with pytest.raises(RuntimeError, match="this thread is in a transaction of its own on this SQLite ledger"):
+                    verb()
+            else:
+                verb()
+        shared.settle(other.done(), tx=tx)
+        assert shared.find(KIND, "a") is not None  # to look is to wait for nobody
+    assert tally(shared).done == (1 if url.startswith("sqlite") else 2)
+    assert shared.imbalance() == []
+
+
+def test_threads_that_have_all_the_connections_can_have_one_more(on_postgres: Ledger) -> None:
+    """Each of them would wait for the others, and none would ever end its transaction."""
+    together = threading.Barrier(MOST)
+    failed: list[BaseException] = []
+
+    def inside(number: int) -> None:
+        for turn in range(3):
+            with on_postgres.begin() as tx:
+                if turn == 0:
+                    together.wait(10)
+                on_postgres.submit(*new(f"inside {turn} {number}"), tx=tx)
+                on_postgres.submit(*new(f"beside {turn} {number}"))
+                on_postgres.beat(f"w{number}")
+
+    def plain(number: int) -> None:
+        for turn in range(3):
+            on_postgres.submit(*new(f"plain {turn} {number}"))
+
+    def caught(act: Callable[[int], None], number: int) -> None:
+        try:
+            act(number)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [
+        threading.Thread(target=caught, args=(act, number), daemon=True) for act in (inside, plain) for number in range(MOST)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not failed
+    assert not any(thread.is_alive() for thread in threads)
+    assert tally(on_postgres).submitted == MOST * 9

@@ -38,7 +38,7 @@ def tally(ledger: Ledger, kind: str = KIND) -> Tally:
 @contextmanager
 def session(ledger: Ledger) -> Iterator[Session]:
     """A connection of the ledger's own, for looking behind it."""
-    with ledger._write.use() as held:
+    with ledger.connections.write.use() as held:
         yield held
 
 

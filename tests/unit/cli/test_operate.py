@@ -275,7 +275,7 @@ def test_tables_are_made_and_brought_up(tmp_path: Path) -> None:
     from redrive.ledger import open_ledger
     from redrive.ledger.schema import migrate
 
-    with open_ledger(url) as ledger, ledger._write.use() as session:
+    with open_ledger(url) as ledger, ledger.connections.write.use() as session:
         migrate(session, "0001")
     status, printed = call("doctor", "--ledger", url)
     assert (status, "→ redrive ledger migrate" in printed) == (4, True)
