@@ -1,0 +1,54 @@
+"""What begins with an underscore is its own file's: others ask for a public name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.architecture.imports import SRC, modules, unit
+from tests.architecture.private import reached
+
+MODULES = modules()
+ALLOWED = {
+    ("redrive.core.lock", "_at_fork_reinit"): "of the standard library, which has no other way",
+    ("redrive.engine.loop", "_tokens"): "of a Budget: a method call would be a tenth of a call that succeeds",
+    ("redrive.engine.run", "_tokens"): "likewise",
+}
+
+
+def nouns(module: str) -> set[str]:
+    """What objects of other parts are called."""
+    return {name.rpartition(".")[2] for name in MODULES if unit(name) != unit(module)}
+
+
+def test_nobody_reaches_for_what_is_another_ones() -> None:
+    wrong = [
+        f"{MODULES[module].relative_to(SRC.parent)}:{line}: {name} is another file's: give it a public name there"
+        for module, path in MODULES.items()
+        for name, line in reached(path.read_text(encoding="utf-8"), nouns(module))
+        if (module, name) not in ALLOWED
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_exception_outlives_its_use() -> None:
+    used = {(module, name) for module, path in MODULES.items() for name, _ in reached(path.read_text(encoding="utf-8"))}
+    assert not ALLOWED.keys() - used
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("ledger._write.use()", ["_write"]),
+        ("self.ledger._write", ["_write"]),
+        ("class A:\n  def f(self, ledger):\n    self._write = ledger._write", ["_write"]),
+        ("class A:\n  def f(self, other):\n    self._n = 1\n    return other._n", []),
+        ("from ..ledger.limits import _hidden", ["_hidden"]),
+        ("from redrive.ledger import _hidden", ["_hidden"]),
+        ("import os\nos._exit(1)", []),
+        ("lease._replace(attempt=1)", []),
+        ("self._own + cls._own", []),
+        ("__slots__ = ('_a',)\ndef f(x): return x._a", []),
+    ],
+)
+def test_the_reading_does_see(source: str, found: list[str]) -> None:
+    assert [name for name, _ in reached(source, {"ledger"})] == found
