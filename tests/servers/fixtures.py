@@ -11,11 +11,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.servers.azurite import azure_server
 from tests.servers.postgres import postgres_server
 from tests.servers.process import ServerMissing
 from tests.servers.redis import redis_server
+from tests.servers.seaweed import s3_server
 
-STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {"Postgres": postgres_server, "Redis": redis_server}
+STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
+    "Postgres": postgres_server,
+    "Redis": redis_server,
+    "S3": s3_server,
+    "Azure": azure_server,
+}
 
 
 class Servers:
@@ -86,3 +93,47 @@ def postgres_db(postgres: str) -> Iterator[str]:
             yield urlsplit(postgres)._replace(path=f"/{name}").geturl()
         finally:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+
+
+@pytest.fixture
+def s3_url(request: pytest.FixtureRequest) -> str:
+    """The URL of the session's S3 server, with key and secret in it. For objects of your own take `s3_bucket`."""
+    return request.config.stash[SERVERS].address("S3")
+
+
+@pytest.fixture
+def s3_bucket(s3_url: str) -> Iterator[str]:
+    """The name of a bucket made for this test, removed after it."""
+    from tests.servers.buckets import client
+
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    s3 = client(s3_url)
+    s3.create_bucket(Bucket=name)
+    try:
+        yield name
+    finally:
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=name):
+            for found in page.get("Contents", ()):
+                s3.delete_object(Bucket=name, Key=found["Key"])
+        s3.delete_bucket(Bucket=name)
+        s3.close()
+
+
+@pytest.fixture
+def azure_connection(request: pytest.FixtureRequest) -> str:
+    """The connection string of the session's Azure blob server. For blobs of your own take `azure_container`."""
+    return request.config.stash[SERVERS].address("Azure")
+
+
+@pytest.fixture
+def azure_container(azure_connection: str) -> Iterator[str]:
+    """The name of a container made for this test, removed after it."""
+    from azure.storage.blob import ContainerClient
+
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    with ContainerClient.from_connection_string(azure_connection, name) as container:
+        container.create_container()
+        try:
+            yield name
+        finally:
+            container.delete_container()

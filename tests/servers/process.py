@@ -73,10 +73,11 @@ def running(
     folder: Path,
     owner: pwd.struct_passwd | None = None,
     port: int | None = None,
+    patience: float = STOP_SECONDS,
 ) -> Iterator[int]:
     """The server that `command(port)` starts, until the end of the block; gives the port once it is `ready`.
 
-    port: that one and no other, for a server that comes back.
+    port: that one and no other, for a server that comes back. patience: seconds for it to stop by itself.
     """
     given = port
     for _try in range(3):  # another program may take the port between our look and the server's bind
@@ -99,7 +100,7 @@ def running(
                 yield port
                 return
         finally:
-            _stop(child)
+            _stop(child, patience)
     raise RuntimeError(f"the server did not start:\n{(folder / 'output.log').read_text()[-2000:]}")
 
 
@@ -112,12 +113,12 @@ def _came_up(child: subprocess.Popen[bytes], port: int, ready: Callable[[int], b
     return False
 
 
-def _stop(child: subprocess.Popen[bytes]) -> None:
+def _stop(child: subprocess.Popen[bytes], patience: float) -> None:
     for ask in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
         if child.poll() is not None:
             return
         child.send_signal(ask)
         try:
-            child.wait(STOP_SECONDS)
+            child.wait(patience)
         except subprocess.TimeoutExpired:
             continue

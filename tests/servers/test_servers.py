@@ -11,6 +11,9 @@ from pathlib import Path
 
 import psycopg
 import redis
+from azure.storage.blob import BlobClient
+
+from tests.servers.buckets import client
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,6 +36,19 @@ def test_redis_answers(redis_url: str) -> None:
     assert client.xrange("test_redis_answers") == [(entry, {b"a": b"1"})]
     client.delete("test_redis_answers")
     client.close()
+
+
+def test_s3_answers(s3_url: str, s3_bucket: str) -> None:
+    s3 = client(s3_url)
+    s3.put_object(Bucket=s3_bucket, Key="a/b", Body=b"1")
+    assert s3.get_object(Bucket=s3_bucket, Key="a/b")["Body"].read() == b"1"
+    s3.close()
+
+
+def test_azure_answers(azure_connection: str, azure_container: str) -> None:
+    with BlobClient.from_connection_string(azure_connection, azure_container, "a/b") as blob:
+        blob.upload_blob(b"1")
+        assert blob.download_blob().readall() == b"1"
 
 
 def test_a_killed_run_takes_its_servers_with_it() -> None:
