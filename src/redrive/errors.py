@@ -8,6 +8,7 @@ RedriveError
 │   ├── KeyBusy                          another caller is at it now; carries retry_at
 │   ├── KeyConflict                      same key, other request
 │   └── KeyFailed                        the first use failed for good; carries the stored error
+├── BadReport                            a sender's report of a batch makes no sense; carries it
 ├── Dead                                 the job waited for became a dead letter; carries its id
 ├── Refused                              the receiver of a batch said no to it, or to one item
 ├── BufferClosed                         a send buffer is closed; says whether the item may have been sent
@@ -98,6 +99,14 @@ class KeyFailed(KeyRefused):
     def __init__(self, message: str, /, *, key: str, error: dict[str, Any]) -> None:
         super().__init__(message, key=key)
         self.error = error
+
+
+class BadReport(RedriveError):
+    """What a sender of batches returned makes no sense; `report` is what it was. Nothing of it was counted."""
+
+    def __init__(self, message: str, /, *, report: Any) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class Dead(RedriveError):

@@ -25,6 +25,7 @@ EVERY: list[Exception] = [
     errors.KeyBusy("busy", key="a:b:c:d:v1", retry_at=AT),
     errors.KeyConflict("other", key="a:b:c:d:v1"),
     errors.KeyFailed("failed", key="a:b:c:d:v1", error={"class": "ValueError"}),
+    errors.BadReport("no report", report=[1, 2]),
     errors.Dead("dead", dead_id="d-1", reason="attempts"),
     errors.Refused("no"),
     errors.BufferClosed("closed", sent=True),

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .record import Record
 
-INFO, WARNING = 20, 30
-LOUD = ("breaker_opened", "spill_failed")
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+LOUD = ("breaker_opened", "spill_failed", "batch_outage")
 """Kinds that are warnings whatever their reason."""
 
 
 def log(record: Record, /) -> None:
-    """Log a record: `giveup` of spent retries and an opened breaker as warnings, all else as info."""
-    level = level_of(record.kind, record.fields.get("reason"))
+    """Log a record: `giveup` of spent retries and an opened breaker as warnings, of an item as an error, all else as info."""
+    level = level_of(record.kind, record.fields.get("reason"), record.fields.get("item"))
     if enabled(level):
         extra = {"redrive": dict(record.fields), "redrive_kind": record.kind}
         sys.modules["logging"].getLogger("redrive").log(level, "%s", line(record), extra=extra)
@@ -41,6 +41,10 @@ enabled: Callable[[int], bool] = _find
 def line(record: Record, /) -> str:
     """One line for a person."""
     fields = record.fields
+    if record.kind == "giveup" and "item" in fields:
+        said = _on_one_line(fields.get("reason") or "no reason given")
+        item = f"item {_on_one_line(fields['item'])} given up after {fields.get('attempts')} rejections"
+        return f"{fields.get('operation')}: {item}: {said}"
     if record.kind == "giveup" and not fields.get("attempt"):
         return f"{fields.get('operation')}: not called: {fields.get('reason')}"
     tried = f"{fields.get('operation')}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"
@@ -70,6 +74,10 @@ def complain(sink: object, error: Exception, /) -> None:
         sys.modules["logging"].getLogger("redrive").warning(words, sink, type(error).__name__, error)
 
 
-def level_of(kind: str, reason: object = None, /) -> int:
+def level_of(kind: str, reason: object = None, item: object = None, /) -> int:
     """The level of a record."""
+    if kind == "batch_step":
+        return DEBUG
+    if kind == "giveup" and item is not None:
+        return ERROR
     return WARNING if kind in LOUD or (kind == "giveup" and reason != "not_retryable") else INFO

@@ -29,14 +29,31 @@ KEY_POINTS = (
     *(f"key.{verb}.{step}" for verb in ("renew", "release", "sweep") for step in ("before_commit", "after_commit")),
 )
 """Those of idempotency keys, which have a matrix of their own."""
+ITEM_VERBS = ("increment", "give_up", "spare", "acknowledge", "reopen")
+BATCH_POINTS = (
+    *(f"item.{verb}.{step}" for verb in ITEM_VERBS for step in ("before_commit", "after_commit")),
+    "batch.sent",
+    "batch.counted",
+    "batch.given_up",
+)
+"""Those of batches. sent: the sender has its answers, nothing is counted. counted, given_up: that is durable, the rest is not."""
+WORKER_VERBS = ("park", "pardon", "bury", "limited")
+WORKER_POINTS = (
+    *(f"{verb}.{step}" for verb in WORKER_VERBS for step in ("before_commit", "after_commit")),
+    "worker.claimed",
+    "worker.ran",
+    "worker.drained",
+)
+"""Those of a worker. claimed: leases in hand, nothing begun. ran: nothing settled. drained: all given back, nobody told."""
 STATUS = 137
 
 
 def parse(setting: str, /) -> tuple[str, int, Callable[[], NoReturn]]:
     """What the variable says: where, at which time, and how to die. ValueError says what is wrong with it."""
     name, *rest = setting.split(":")
-    if name not in POINTS and name not in KEY_POINTS:
-        raise ValueError(f"{VARIABLE}: there is no crash point {name!r}; known: {', '.join((*POINTS, *KEY_POINTS))}")
+    known = (*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS)
+    if name not in known:
+        raise ValueError(f"{VARIABLE}: there is no crash point {name!r}; known: {', '.join(known)}")
     how = rest.pop() if rest and rest[-1] in WAYS else "exit"
     if len(rest) > 1 or not all(part.isdecimal() and int(part) > 0 for part in rest):
         raise ValueError(f"{VARIABLE}: write name[:nth][:exit|kill], not {setting!r}")

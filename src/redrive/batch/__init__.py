@@ -1,0 +1,47 @@
+"""Many items in one send, some of which fail."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in the root: typing's own would cost 10 ms
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .bar import bar as bar
+    from .call import progress as progress
+    from .items import Items as Items
+    from .items import ManyItems as ManyItems
+    from .report import ItemStatus as ItemStatus
+    from .report import Report as Report
+    from .retrying import retrying as retrying
+    from .settings import Settings as Settings
+    from .table_items import TableItems as TableItems
+
+_HOMES = {
+    "ItemStatus": "report",
+    "Items": "items",
+    "ManyItems": "items",
+    "Report": "report",
+    "Settings": "settings",
+    "TableItems": "table_items",
+    "bar": "bar",
+    "progress": "call",
+    "retrying": "retrying",
+}
+__all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
+
+
+if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
+
+    def __getattr__(name: str) -> Any:
+        # Loaded when first asked for: `TableItems` needs SQLAlchemy, `bar` needs Rich, the rest needs neither.
+        from importlib import import_module  # noqa: PLC0415
+
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,157 @@
+"""Call: one call of a retrying sender: what it knows so far, and what each report leads to in the store and in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.context import clock_around, end_of, scope_around
+from ..engine.run import drawn
+from ..errors import BadReport
+from ..journal.bus import emit, wanted
+from ..journal.log import DEBUG, ERROR, INFO
+from ..journal.redaction import redacted_text
+from ..ledger.crashpoint import crash_point
+from . import decision
+from .decision import Course
+from .items import Items, SparingItems, ToldItems, give_up, increment
+from .memory import Memory
+from .report import ItemStatus, Report, checked
+from .settings import Terms
+
+OPERATION: ContextVar[str | None] = ContextVar("redrive_batch", default=None)
+"""The batch that is being sent in this context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What every call of one retrying sender has in common. Threads and event loops may share it."""
+
+    operation: str
+    terms: Terms
+    items: Items
+    fields: Mapping[str, Any]
+    """The settings, as the journal has them."""
+    memory: Memory = field(default_factory=Memory)
+
+
+class Call:
+    """One call. Belongs to it alone; passed between the event loop and a thread, one at a time."""
+
+    def __init__(self, work: Work, expected: Collection[str] | None) -> None:
+        self.work = work
+        self._expected = expected
+        self._frozen = expected is not None
+        self._course = Course()
+        self._clock = clock_around()
+        limit = work.terms.timeout
+        began = self._clock.monotonic()
+        self._end = min(end_of(scope_around()), began + limit if limit is not None else float("inf"))
+        if wanted(INFO):
+            emit("batch_started", {"operation": work.operation, **work.fields})
+
+    def checked(self, report: object) -> Report:
+        """The report of a pass, if it makes sense: those that were pending must be in it."""
+        found = checked(report, by=self.work.operation, expected=self._expected, only=self._frozen and not self._course.passes)
+        for item in found.items if self._course.passes else ():
+            before = self._course.known.get(item.id)
+            if before is not None and before.status == "acknowledged" and item.status == "rejected":
+                wrong = f"{item.id!r} was acknowledged in an earlier pass, and is rejected now"
+                raise BadReport(f"the report of {self.work.operation} makes no sense, nothing was counted: {wrong}", report=found)
+        return found
+
+    def settle(self, report: Report) -> float | Report:
+        """Write down what the pass means, before anything else is done: seconds until the next one, or the report of them all."""
+        crash_point("batch.sent")
+        course, items = self._course, self.work.items
+        first = not course.passes
+        course.hear(report)
+        if isinstance(items, ToldItems):
+            arrived = [item.id for item in report.items if item.status == "acknowledged"]
+            if arrived:
+                items.acknowledge_many(arrived)
+        if decision.concerns(report):
+            self._count([item for item in report.items if item.status == "rejected" and _open(course, item)], report)
+        elif first:
+            self._told("batch_ended", report, pending=0)
+            return report
+        unsettled = course.open()
+        left = items.pending(unsettled) if unsettled else set()
+        self._told("batch_pass", report, pending=len(left))
+        wait = decision.wait(course, left, self.work.terms, drawn(), self._end - self._clock.monotonic())
+        if wait is None or not decision.concerns(report):
+            return self._ended(report, left)
+        self._expected = left
+        if wanted(INFO):
+            retry = {"retry": course.passes, "max_retries": self.work.terms.retries, "wait": wait, "pending": len(left)}
+            emit("batch_retry", {"operation": self.work.operation, **retry})
+        return wait
+
+    def _count(self, rejected: list[ItemStatus], report: Report) -> None:
+        work, course = self.work, self._course
+        reason = decision.outage(report)
+        if reason is not None:
+            course.outages.add(reason)
+        charge = decision.charge(rejected, course.outages)
+        charged = list(charge.charged)
+        if charge.spared:
+            spared = (work.items if isinstance(work.items, SparingItems) else work.memory).spare_many(charge.spared)
+            charged += decision.overdue(spared, work.terms)
+            seen = {"reason": reason, "items": len(charge.spared), "charged": len(charged)}
+            emit("batch_outage", {"operation": work.operation, **seen})
+        if not charged:
+            return
+        try:
+            counts = increment(work.items, charged)
+        except KeyError as unknown:
+            raise BadReport(
+                f"the report of {work.operation} names items that its store does not know: {unknown}", report=report
+            ) from unknown
+        crash_point("batch.counted")
+        reasons = {item.id: item.reason for item in rejected}
+        gone = decision.spent(counts, work.terms)
+        if gone:
+            new = give_up(work.items, {item_id: redacted_text(reasons[item_id]) for item_id in gone})
+            crash_point("batch.given_up")
+            course.given_up(gone)
+            if wanted(ERROR):
+                for item_id in gone:
+                    if item_id in new:
+                        said = {"item": item_id, "attempts": counts[item_id], "reason": reasons[item_id]}
+                        emit("giveup", {"operation": work.operation, **said})
+
+    def _ended(self, last: Report, left: Collection[str]) -> Report:
+        total = decision.summed(self._course, last, left, self._clock.now(), self.work.terms)
+        self.work.memory.forget(self._course.known, keep=left)
+        self._told("batch_ended", total, pending=len(left))
+        return total
+
+    def _told(self, kind: str, report: Report, *, pending: int) -> None:
+        if not wanted(INFO):
+            return
+        known = self._course.known.values()
+        told: dict[str, Any] = {
+            "operation": self.work.operation,
+            "outcome": report.outcome,
+            "passes": self._course.passes,
+            "sent": len(known),
+            "acknowledged": sum(item.status == "acknowledged" for item in known),
+            "given_up": sum(item.status == "giveup" for item in known),
+            "pending": pending,
+        }
+        if kind == "batch_ended" and report.next_retry_at is not None:
+            told["retry_at"] = report.next_retry_at
+        emit(kind, told)
+
+
+def _open(course: Course, item: ItemStatus) -> bool:
+    """Not given up in an earlier pass: a sender that sends those all the same costs them nothing more."""
+    return course.known[item.id].status == "rejected"
+
+
+def progress(done: int, total: int | None = None, /) -> None:
+    """From inside a sender: how far it is with this pass. Heard by progress bars, and by whoever subscribes to the journal."""
+    if wanted(DEBUG):
+        emit("batch_step", {"operation": OPERATION.get(), "done": done, "total": total})

@@ -1,0 +1,64 @@
+"""Items: where the rejections of items are counted. A small protocol, so that a table of the user's own can do it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Items(Protocol):
+    """Where attempts of items are counted: the ledger (`app.items`), your table (`TableItems`), or your own class.
+
+    `redrive.testing.ItemsConformance` is a test suite for a class of your own.
+    """
+
+    def increment(self, item_id: str, /) -> int:
+        """Add one, atomically; the new count. KeyError: there is no such item."""
+
+    def give_up(self, item_id: str, reason: str, /) -> bool:
+        """Forward only. False: it had been given up before."""
+
+    def pending(self, among: Collection[str], /) -> set[str]:
+        """Which of these may still be sent."""
+
+
+@runtime_checkable
+class ManyItems(Items, Protocol):
+    """A store that can count many in one statement. Not required: without it each item is a statement of its own."""
+
+    def increment_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
+        """Add one to each, all or none; the new counts. KeyError: not all of them exist."""
+
+    def give_up_many(self, reasons: Mapping[str, str], /) -> set[str]:
+        """Give up each, with its reason; those that had not been given up before."""
+
+
+@runtime_checkable
+class SparingItems(Protocol):
+    """A store that also remembers how often an item was refused without being charged: a limit that outlives the process."""
+
+    def spare_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
+        """Add one to each, all or none; the new counts."""
+
+
+@runtime_checkable
+class ToldItems(Protocol):
+    """A store that wants to hear which items were acknowledged, since it has no other way to know."""
+
+    def acknowledge_many(self, item_ids: Collection[str], /) -> int:
+        """These have arrived; of how many that was news."""
+
+
+def increment(items: Items, ids: Collection[str], /) -> Mapping[str, int]:
+    """Count a rejection of each; the new counts."""
+    if isinstance(items, ManyItems):
+        return items.increment_many(ids)
+    return {item_id: items.increment(item_id) for item_id in ids}
+
+
+def give_up(items: Items, reasons: Mapping[str, str], /) -> set[str]:
+    """Give up each; those that had not been given up before."""
+    if isinstance(items, ManyItems):
+        return items.give_up_many(reasons)
+    return {item_id for item_id, reason in reasons.items() if items.give_up(item_id, reason)}

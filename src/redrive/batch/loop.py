@@ -1,0 +1,51 @@
+"""The loops, both colours side by side: send, write down what it means, wait, send again. Decisions are in decision.py."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..core.context import clock_around
+from .call import OPERATION, Call, Work
+from .left import Leaves, aleave, leave
+from .report import Report
+
+Ids = Callable[..., Any]
+
+
+def plain(work: Work, ids: Ids | None, left: Leaves | None, send: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """Send; again while something is pending and there are retries. What `send` raises goes through."""
+    token = OPERATION.set(work.operation)
+    try:
+        call = Call(work, None if ids is None else list(ids(*args, **kwargs)))
+        while True:
+            report = send(*args, **kwargs)
+            if hasattr(type(report), "__await__"):
+                if hasattr(report, "close"):
+                    report.close()  # or Python warns that it was never awaited, far from here
+                raise TypeError(f"{work.operation} returns an awaitable: declare it `async def`, so that it can be awaited")
+            settled = call.settle(call.checked(report))
+            if isinstance(settled, Report):
+                return settled if left is None else leave(work.operation, left, settled, args, kwargs)
+            clock_around().sleep(settled)  # everything is written down: Ctrl+C here leaves nothing half-done
+    finally:
+        OPERATION.reset(token)
+
+
+async def coroutine(
+    work: Work, ids: Ids | None, left: Leaves | None, send: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+) -> Report:
+    """The same for async senders. The store is synchronous: it is asked in a thread."""
+    from asyncio import to_thread  # noqa: PLC0415  # 45 ms that plain programs must not pay
+
+    token = OPERATION.set(work.operation)
+    try:
+        call = Call(work, None if ids is None else list(ids(*args, **kwargs)))
+        while True:
+            report = await send(*args, **kwargs)
+            settled = await to_thread(call.settle, call.checked(report))
+            if isinstance(settled, Report):
+                return settled if left is None else await aleave(work.operation, left, settled, args, kwargs)
+            await clock_around().asleep(settled)
+    finally:
+        OPERATION.reset(token)

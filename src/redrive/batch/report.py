@@ -1,0 +1,122 @@
+"""Report: what a sender says became of a batch, item by item."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, get_args
+
+from ..errors import BadReport
+
+Status: TypeAlias = Literal["acknowledged", "rejected", "giveup", "pending"]
+Outcome: TypeAlias = Literal["success", "partial", "failure"]
+STATUSES = frozenset(get_args(Status))
+OUTCOMES = frozenset(get_args(Outcome))
+NAMED = 5
+"""How many ids an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStatus:
+    """What became of one item. Immutable.
+
+    A sender says `acknowledged`, `rejected` (and why), or `pending`: not sent this time. `giveup` is said of items whose
+    rejections are spent.
+    """
+
+    id: str
+    status: Status
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of a batch. acknowledged + given up + pending = sent.
+
+    Immutable. A subclass of yours may carry more: what a retrying sender returns is the last pass's report, with these fields
+    summed up over all passes.
+    """
+
+    outcome: Outcome
+    items: Sequence[ItemStatus]
+    retry_count: int = 0
+    next_retry_at: datetime | None = None
+    """When calling again makes sense; None: nothing is left to send."""
+    job_id: str | None = None
+    """The durable command that was left behind for then, if one was."""
+
+    def count(self, status: Status, /) -> int:
+        """How many items are in this state."""
+        return sum(item.status == status for item in self.items)
+
+
+def checked(report: object, /, *, by: str, expected: Collection[str] | None = None, only: bool = False) -> Report:
+    """The report, if it makes sense. BadReport says what is wrong with it; nothing was counted then.
+
+    by: who reported. expected: items that must be in it. only: and no others.
+    """
+    if not isinstance(report, Report):
+        raise BadReport(f"{by} must return a redrive.batch.Report, not {_shown(report)}", report=report)
+    wrong = _contents(report) or _ids(report, expected, only) or _contradiction(report)
+    if wrong is not None:
+        raise BadReport(f"the report of {by} makes no sense, nothing was counted: {wrong}", report=report)
+    return report
+
+
+def _contents(report: Report) -> str | None:
+    if report.outcome not in OUTCOMES:
+        return f"the outcome is {report.outcome!r}, not one of success, partial, failure"
+    items: Any = report.items
+    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable) or not hasattr(items, "__len__"):
+        return f"items is a list of ItemStatus, not {_shown(items)}"
+    for item in items:
+        if not isinstance(item, ItemStatus):
+            return f"each item is an ItemStatus, not {_shown(item)}"
+        if not isinstance(item.id, str) or not item.id:
+            return f"an item's id is text, not {item.id!r}"
+        if item.status not in STATUSES:
+            return f"item {item.id!r} is {item.status!r}, not one of acknowledged, rejected, pending, giveup"
+        if not isinstance(item.reason, str):
+            return f"the reason of item {item.id!r} is text, not {_shown(item.reason)}"
+    return None
+
+
+def _ids(report: Report, expected: Collection[str] | None, only: bool) -> str | None:
+    ids = {item.id for item in report.items}
+    if len(ids) < len(report.items):
+        twice = [id_ for id_, times in Counter(item.id for item in report.items).items() if times > 1]
+        return f"{_listed(twice)} stand in it more than once"
+    if expected is None or (report.outcome == "failure" and not report.items):
+        return None  # nothing went through, and nothing is said of any item
+    missing = [id_ for id_ in expected if id_ not in ids]
+    if missing:
+        return f"{_listed(missing)} were to be sent, and are not in it"
+    if only and len(ids) > len(expected):
+        known = set(expected)
+        return f"{_listed([item.id for item in report.items if item.id not in known])} were not to be sent, and are in it"
+    return None
+
+
+def _contradiction(report: Report) -> str | None:
+    if report.outcome == "success" and any(item.status in ("rejected", "pending") for item in report.items):
+        return "the outcome is success, and not all items are acknowledged"
+    if report.outcome == "failure" and any(item.status == "acknowledged" for item in report.items):
+        return "the outcome is failure, and some items are acknowledged"
+    if report.outcome == "partial" and not any(item.status in ("rejected", "pending", "giveup") for item in report.items):
+        return "the outcome is partial, and no item is rejected, pending or given up"
+    return None
+
+
+def _listed(ids: list[str]) -> str:
+    more = f" and {len(ids) - NAMED:,} more" if len(ids) > NAMED else ""
+    return ", ".join(repr(id_) for id_ in ids[:NAMED]) + more
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # whatever it is, it is no report
+        text = "…"
+    return f"{type(value).__name__}: {text if len(text) <= 80 else text[:79] + '…'}"

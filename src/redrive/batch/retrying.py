@@ -1,0 +1,114 @@
+"""Retrying: a drop-in for a sender, whose one method sends rejected items again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from functools import partial, wraps
+from typing import Any, TypeVar
+
+from ..core.seconds import whole
+from ..engine.retry import RetryLike
+from ..journal.bus import emit, wanted
+from ..journal.log import INFO
+from .call import Work
+from .drop_in import drop_in
+from .items import Items
+from .left import Leaves
+from .loop import coroutine, plain
+from .settings import DEFAULT, Settings, Terms
+
+S = TypeVar("S")
+
+
+def retrying(
+    sender: S, /, *, items: Items, retry: RetryLike | None = None, item_attempts: int | None = None,
+    settings: Settings | None = None, method: str = "send_pending", ids: Callable[..., Iterable[str]] | None = None,
+    spill: Leaves | None = None, enabled: bool = True,
+) -> S:  # fmt: skip
+    """A drop-in for `sender` whose `method` sends rejected items again. All other methods are the sender's own.
+
+    items: where rejections are counted: `app.items(name)`, a `TableItems`, or a class of yours.
+    retry: passes of one call (default 4: the first and 3 retries, after 2, 4 and 8 s; no jitter).
+    item_attempts: rejections after which an item gives up, counted over all calls and processes (default 5).
+    settings: all of these from configuration, instead.
+    method: the sender's method; it returns a Report. Plain or async.
+    ids: from the arguments of a call to the items that it must report on, and no others (default: whatever it reports).
+    spill: a durable command that is left behind, with the arguments of the call, when something is still pending.
+    enabled: False, the sender is returned as it is.
+    """
+    if settings is not None and (retry is not None or item_attempts is not None):
+        raise TypeError("give settings=, or retry= and item_attempts=, not both")
+    told = DEFAULT if settings is None else settings
+    if not isinstance(told, Settings):
+        raise TypeError(f"settings= is a batch.Settings, not {type(told).__name__}: {told!r}")
+    attempts = told.max_per_item_attempts if item_attempts is None else whole("item_attempts", item_attempts)
+    terms = Terms.of(told, retry, attempts)
+    send = _method(sender, method)
+    _check(items, ids, spill)
+    operation = f"{type(sender).__name__}.{method}"
+    if not (enabled and told.enabled):
+        if wanted(INFO):
+            emit("batch_disabled", {"operation": operation})
+        return sender
+    work = Work(operation, terms, items, _shown(terms))
+    return drop_in(sender, method, _body(work, ids, spill, send, method))  # type: ignore[no-any-return]  # as good as one
+
+
+def _body(
+    work: Work, ids: Callable[..., Iterable[str]] | None, spill: Leaves | None, send: Callable[..., Any], method: str
+) -> Callable[..., Any]:
+    """What the method is instead. The sender's own is looked up at each call, as ever."""
+    if _is_async(send):
+
+        async def asend(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return await coroutine(work, ids, spill, getattr(self._redrive_sender, method), *args, **kwargs)
+
+        return _named(asend, send)
+
+    def psend(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return plain(work, ids, spill, getattr(self._redrive_sender, method), *args, **kwargs)
+
+    return _named(psend, send)
+
+
+def _named(body: Callable[..., Any], send: Callable[..., Any]) -> Callable[..., Any]:
+    named = wraps(send)(body)
+    named.__wrapped__ = getattr(send, "__func__", send)  # the function has `self`, as ours does
+    return named
+
+
+def _method(sender: object, method: str) -> Callable[..., Any]:
+    if isinstance(sender, type):
+        raise TypeError(f"retrying takes a sender, not a class: {sender.__name__}(...) first")
+    found = getattr(sender, method, None)
+    if callable(found):
+        return found  # type: ignore[no-any-return]  # whatever it is, it can be called
+    known = [name for name in dir(sender) if not name.startswith("_") and callable(getattr(sender, name, None))]
+    near = get_close_matches(method, known, 1) or known[:5]
+    hint = f" (it has {', '.join(near)})" if near else ""
+    raise TypeError(f"{type(sender).__name__} has no method {method!r}{hint}: say which one sends by method=")
+
+
+def _check(items: object, ids: object, spill: object) -> None:
+    if not isinstance(items, Items) or isinstance(items, type):
+        missing = [name for name in ("increment", "give_up", "pending") if not hasattr(items, name)]
+        why = f"it has no {', '.join(missing)}" if missing else "that is a class"
+        raise TypeError(
+            f"items= counts rejections: app.items(name), TableItems(...), or a class of your own; not {items!r}: {why}"
+        )
+    if ids is not None and not callable(ids):
+        raise TypeError(f"ids= is a function of the call's arguments that gives item ids, not {ids!r}")
+    if spill is not None and not (hasattr(spill, "using") and hasattr(spill, "submit")):
+        raise TypeError(f"spill= is a durable command, as @app.command makes one, not {spill!r}")
+
+
+def _is_async(send: Callable[..., Any]) -> bool:
+    while isinstance(send, partial):
+        send = send.func
+    return inspect.iscoroutinefunction(send) or inspect.iscoroutinefunction(getattr(type(send), "__call__", None))  # noqa: B004  # what it is
+
+
+def _shown(terms: Terms) -> dict[str, Any]:
+    return {"max_retries": terms.retries, "item_attempts": terms.item_attempts, "cap": terms.cap}
