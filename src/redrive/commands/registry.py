@@ -9,6 +9,8 @@ from typing import Any
 
 from ..ledger.aio import AsyncLedger
 from ..ledger.ledger import Ledger
+from ..ledger.record import Job as Row
+from ..ledger.record import Submitted
 from ..worker.kind import Kind
 from .command import Command, Work, made
 from .job import Job
@@ -85,6 +87,11 @@ class Registry:
     def scheduled(self) -> list[Terms]:
         """Those that fire by themselves."""
         return [terms for terms in self._terms.values() if terms.cron is not None]
+
+    def job(self, row: Row, /) -> Job[Any]:
+        """The job of a row, as who submitted it holds it. KeyError where its command is not registered."""
+        found = Submitted(row.id, row.kind, row.key, row.state, False, row.request_hash)
+        return Job(self, self._terms[row.kind].envelope, found, row.due_at)
 
     def close(self) -> None:
         """End the thread for event loops, if there is one."""

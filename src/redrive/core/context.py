@@ -60,12 +60,16 @@ Faults: TypeAlias = Callable[[Layer, Callable[..., Any]], Callable[..., Any]]
 class Stage:
     """A test's own world: its clock, its dice, and the faults it has ordered."""
 
-    __slots__ = ("clock", "draw", "faults")
+    __slots__ = ("clock", "draw", "faults", "ledger")
 
-    def __init__(self, clock: Clock, draw: Callable[[], float] | None = None, faults: Faults | None = None) -> None:
+    def __init__(
+        self, clock: Clock, draw: Callable[[], float] | None = None, faults: Faults | None = None, *, ledger: bool = False
+    ) -> None:
         self.clock = clock
         self.draw = draw
         self.faults = faults
+        self.ledger = ledger
+        """Ledgers on SQLite go by this clock too."""
 
 
 STAGE: ContextVar[Stage | None] = ContextVar("redrive_stage", default=None)

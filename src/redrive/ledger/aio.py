@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -29,7 +30,8 @@ class AsyncLedger:
 
     async def run(self, verb: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Any method of the ledger: `await aio.run(ledger.find, kind, key)`."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(verb, *args, **kwargs))
+        call = partial(copy_context().run, verb, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def submit(self, job: NewJob, /, *, tx: Any = None) -> Submitted:
         """As `Ledger.submit`; `tx` may be an AsyncConnection or AsyncSession."""
@@ -59,9 +61,11 @@ class AsyncLedger:
             except RuntimeError:
                 pass  # the loop is closed: nobody is left to be told, and the others still have to be
 
+        context = copy_context()  # a test's clock is in it
+
         def lead() -> None:
             try:
-                gathering.lead(entry)
+                context.run(gathering.lead, entry)
             finally:
                 tell()
 

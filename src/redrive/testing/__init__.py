@@ -1,4 +1,4 @@
-"""For your own tests: time that you move, faults that you order, a server that misbehaves as told."""
+"""For your own tests: time that you move, faults that you order, a server that misbehaves as told, a worker that you step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ TYPE_CHECKING = False  # as in the root: typing's own would cost 10 ms
 if TYPE_CHECKING:
     from typing import Any
 
+    from .box import Sandbox as Sandbox
+    from .box import sandbox as sandbox
     from .clock import FakeClock as FakeClock
     from .clock import instant as instant
     from .faults import Injected as Injected
@@ -18,8 +20,10 @@ _HOMES = {
     "FakeClock": "clock",
     "FaultServer": "server",
     "Injected": "faults",
+    "Sandbox": "box",
     "inject": "faults",
     "instant": "clock",
+    "sandbox": "box",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
 

@@ -55,7 +55,8 @@ def inject(target: Target, /, *outcomes: Ordered) -> Iterator[Injected]:
         inner = fn if around is None or around.faults is None else around.faults(layer, fn)
         return _failing(inner, injected) if matches(layer) else inner
 
-    with staged(Stage(clock_around(), None if around is None else around.draw, faults)):
+    here = around is not None and around.ledger
+    with staged(Stage(clock_around(), None if around is None else around.draw, faults, ledger=here)):
         yield injected
     if any(ordered is not None for ordered in injected._outcomes):
         raise AssertionError(f"{injected.left} of {len(outcomes)} faults ordered for {target!r} were met by no attempt")

@@ -1,0 +1,230 @@
+"""Sandbox: an app on a ledger in memory, a clock that a test moves, and no worker but the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..app import App
+from ..core.context import IDS, STAGE, Entered, Stage, staged
+from ..ledger.open import open_ledger
+from .clock import FakeClock
+
+if TYPE_CHECKING:
+    from ..commands.job import Job
+    from ..ledger.record import Lease
+    from ..ledger.state import State
+    from ..worker.kind import Kind
+    from ..worker.outcome import Outcome
+
+LEASE = 8.0
+MOST = 10_000
+"""Attempts in one drain: what asks to come back for ever would never end."""
+NAMED = 1000
+
+
+class Sandbox:
+    """The app on a fresh ledger in memory and a clock of yours; no worker but `drain`. Belongs to the code of the test."""
+
+    def __init__(self, app: App, clock: FakeClock) -> None:
+        self.clock = clock
+        self._app = app
+        self._worker = 1
+        self._killed = False
+        self._schedules: dict[str, Any] = {}
+
+    def drain(self, *, forever: bool = True) -> int:
+        """Do everything that is due, moving the clock to the next due time until nothing is left; how many attempts.
+
+        forever=False: only what is due now. Scheduled commands fire as far as you have moved the clock, and no further.
+        """
+        kinds = {kind.name: kind for kind in self._app.kinds()}
+        made = 0
+        while True:
+            self._fire()
+            lease = self._next(kinds)
+            if lease is not None:
+                made += 1
+                if made > MOST:
+                    raise RuntimeError(f"{MOST:,} attempts, and still something to do: {lease.kind} comes back for ever")
+                self._attempt(kinds[lease.kind], lease)
+            elif not forever or not self._pass_time(kinds):
+                return made
+
+    def kill(self) -> None:
+        """The worker dies in its next attempt, as by SIGKILL: the work is done, and nobody was left to write it down."""
+        self._killed = True
+
+    @property
+    def done(self) -> list[Job[Any]]:
+        """What is done, the first one first."""
+        return self._jobs("done")
+
+    @property
+    def dead(self) -> list[Job[Any]]:
+        """What is dead or blocked, the first one first."""
+        return self._jobs("dead")
+
+    def _jobs(self, state: State) -> list[Job[Any]]:
+        rows = self._app.ledger.jobs(state, limit=NAMED)
+        return [self._app.commands.job(row) for row in sorted(rows, key=lambda row: (row.ended_at or row.created_at, row.id))]
+
+    # ---- the worker ----
+
+    @property
+    def _name(self) -> str:
+        return f"sandbox-{self._worker}"
+
+    def _next(self, kinds: dict[str, Kind]) -> Lease | None:
+        ledger = self._app.ledger
+        ledger.reap()
+        ledger.unblock()
+        ledger.beat(self._name)
+        one = dict.fromkeys(kinds, 1)
+        found = ledger.claim(one, worker=self._name, lease=LEASE, total=1) or ledger.claim(
+            one, worker=self._name, lease=LEASE, alone=True
+        )
+        return found[0] if found else None
+
+    def _attempt(self, kind: Kind, lease: Lease) -> None:
+        from ..worker.outcome import expired  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+        if lease.deadline is not None and lease.deadline <= self.clock.now():
+            self._app.ledger.settle(expired(lease).settlement)
+            return
+        context = contextvars.copy_context()
+        if kind.colour == "transaction":
+            outcome = context.run(self._in_transaction, kind, lease)
+        else:
+            outcome = context.run(self._made, kind, lease)
+        if self._killed:
+            self._killed = False
+            self._worker += 1
+        elif outcome is not None:
+            self._app.ledger.settle(outcome.settlement)
+
+    def _made(self, kind: Kind, lease: Lease) -> Outcome:
+        from ..worker.outcome import failed, succeeded  # noqa: PLC0415  # likewise
+
+        self._enter(kind, lease)
+        try:
+            result = kind.run(lease)
+            if kind.colour == "async":
+                result = _awaited(result)
+        except Exception as error:
+            return failed(kind, lease, error, now=self.clock.now(), draw=_draw())
+        return succeeded(lease, result, self._app.ledger.max_payload)
+
+    def _in_transaction(self, kind: Kind, lease: Lease) -> Outcome | None:
+        """None: it is settled already, with what it wrote."""
+        from ..worker.outcome import failed, succeeded  # noqa: PLC0415  # likewise
+
+        self._enter(kind, lease)
+        try:
+            with self._app.ledger.begin() as tx:
+                outcome = succeeded(lease, kind.run(tx, lease), self._app.ledger.max_payload)
+                if self._killed:
+                    raise _Killed
+                self._app.ledger.settle(outcome.settlement, tx=tx)
+        except _Killed:
+            return None
+        except Exception as error:
+            return failed(kind, lease, error, now=self.clock.now(), draw=_draw())
+        return None
+
+    def _enter(self, kind: Kind, lease: Lease) -> None:
+        from ..worker.scope import Layer, key_of  # noqa: PLC0415  # likewise
+
+        own = kind.settings.attempt_timeout
+        left = math.inf if lease.deadline is None else (lease.deadline - self.clock.now()).total_seconds()
+        seconds = min(math.inf if own is None else own, left)
+        Entered((self.clock.monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key_of(lease), None))
+        IDS.set(lease.ids)
+
+    # ---- time ----
+
+    def _pass_time(self, kinds: dict[str, Kind]) -> bool:
+        """To the next moment at which there is something to do; False: there is nothing any more."""
+        ledger = self._app.ledger
+        plain = [name for name in kinds if name not in self._schedules]
+        moments = [ledger.next_due(plain), ledger.next_due(list(kinds), alone=True)]
+        for name in self._schedules:  # a firing that has not begun waits for the test to move the clock
+            waiting = ledger.jobs("ready", kind=name, limit=NAMED)
+            moments += [job.due_at for job in waiting if job.attempts or not job.key.startswith("cron:")]
+        moments += [job.lease_until for job in ledger.jobs("leased", limit=NAMED)]
+        moments += [letter.blocked_until for letter in ledger.dead_letters(status="pending", limit=NAMED)]
+        now = self.clock.now()
+        coming = [moment for moment in moments if moment is not None]
+        if not coming:
+            return False
+        self.clock.advance(max(0.001, (min(coming) - now).total_seconds() + 0.001))
+        return True
+
+    def _fire(self) -> None:
+        """Scheduled commands, up to the moment it is."""
+        from ..commands.schedule import firing  # noqa: PLC0415  # likewise
+
+        for terms in self._app.commands.scheduled:
+            due: datetime | None = self._schedules.get(terms.name)
+            if due is None or due <= self.clock.now():
+                job = firing(terms, self.clock.now())
+                self._app.ledger.submit(job)
+                self._schedules[terms.name] = job.due
+
+
+class _Killed(BaseException):
+    """Where a worker would be gone: rolls its transaction back."""
+
+
+def _awaited(coroutine: Any) -> Any:
+    """What it gives, also where the test has an event loop itself."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    ended: list[Any] = []
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            ended.append((context.run(asyncio.run, coroutine), None))
+        except BaseException as error:
+            ended.append((None, error))
+
+    thread = threading.Thread(target=run, name="sandbox")
+    thread.start()
+    thread.join()
+    result, error = ended[0]
+    if error is not None:
+        raise error
+    return result
+
+
+def _draw() -> float:
+    stage = STAGE.get()
+    return 0.0 if stage is None or stage.draw is None else stage.draw()
+
+
+@contextmanager
+def sandbox(app: App, /) -> Iterator[Sandbox]:
+    """The app on a ledger in memory as long as the block lasts; its own is not touched, and not even opened.
+
+    Time is the sandbox's clock: nothing waits, `drain` moves it, and so can you (`box.clock.advance(3600)`). The draw of
+    every wait is 0. In this context only, as `instant`; one sandbox of an app at a time.
+    """
+    clock = FakeClock()
+    around = STAGE.get()
+    stage = Stage(clock, lambda: 0.0, None if around is None else around.faults, ledger=True)
+    app.load()
+    with open_ledger("sqlite://", migrate=True) as ledger, app.on_ledger(ledger), staged(stage):
+        app.commands.stepped = True
+        try:
+            yield Sandbox(app, clock)
+        finally:
+            app.commands.stepped = False

@@ -1,0 +1,251 @@
+"""A sandbox: the app of a test, with time that the test moves and a worker that it steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from redrive import Again, App, Blocked, RetryPolicy, Stop, correlate, current, errors
+from redrive.core.context import IDS
+from redrive.testing import inject, sandbox
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    return App(f"sqlite:///{tmp_path / 'never.db'}")
+
+
+def test_the_program_of_the_stub(app: App, tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    @app.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1")
+    def send_receipt(order_id: str, user: str) -> str:
+        sent.append(order_id)
+        return f"mail-{order_id}"
+
+    with sandbox(app) as box:
+        first = send_receipt.submit("o-1", user="ann")
+        again = send_receipt.submit("o-1", user="ann")
+        box.kill()
+        assert box.drain() == 2
+        assert again.id == first.id
+        assert first.created
+        assert not again.created
+        assert first.result() == "mail-o-1"
+        assert not box.dead
+        assert [job.id for job in box.done] == [first.id]
+        assert [one.outcome for one in app.ledger.attempts(int(first.id))] == ["lost"]
+    assert sent == ["o-1", "o-1"], "killed after the work was done: it is done again, which is what a key is for"
+    assert not (tmp_path / "never.db").exists()
+
+
+def test_time_passes_as_the_waits_say(app: App) -> None:
+    at: list[datetime] = []
+
+    @app.command("crm.sync", retry=RetryPolicy(max_attempts=3, backoff_base=60, backoff_max=600, jitter=0))
+    def sync() -> None:
+        at.append(app.ledger.now())
+        raise ConnectionError("down")
+
+    with sandbox(app) as box:
+        job = sync.submit()
+        assert box.drain(forever=False) == 1
+        assert (job.state, job.attempts) == ("retry_wait", 1)
+        assert box.drain(forever=False) == 0
+        assert box.drain() == 2
+        assert (job.state, [one.id for one in box.dead]) == ("dlq", [job.id])
+        with pytest.raises(errors.Dead, match="crm.sync job 1 is dlq: attempts: ConnectionError: down") as dead:
+            job.result()
+        assert (dead.value.reason, dead.value.dead_id) == ("attempts", "1")
+    assert [round((later - earlier).total_seconds()) for earlier, later in pairwise(at)] == [60, 120]
+
+
+@pytest.mark.parametrize(
+    ("raised", "state", "attempts"),
+    [
+        (lambda: Stop("no use"), "dlq", 1),
+        (lambda: Blocked("the bank is closed"), "blocked", 1),
+        (lambda: ValueError("unknown errors may be mended by a deploy"), "dlq", 5),
+        (lambda: PermissionError("known to be of no use"), "dlq", 1),
+        (lambda: errors.AttemptTimeout("slow"), "dlq", 5),
+    ],
+    ids=["stop", "blocked", "unknown", "permanent", "transient"],
+)
+def test_what_a_command_raises_steers_it(app: App, raised: Callable[[], Exception], state: str, attempts: int) -> None:
+    @app.command("steered")
+    def steered() -> None:
+        raise raised()
+
+    with sandbox(app) as box:
+        job = steered.submit()
+        assert box.drain() == attempts
+        assert (job.state, job.attempts) == (state, attempts)
+
+
+def test_again_and_blocked_until(app: App) -> None:
+    polls = 0
+
+    @app.command("poll")
+    async def poll() -> int:
+        nonlocal polls
+        polls += 1
+        if polls < 4:
+            raise Again("not yet", after=30, free=True)
+        if polls == 4:
+            raise Blocked("until noon", until=datetime.now(timezone.utc) + timedelta(hours=5))
+        return polls
+
+    with sandbox(app) as box:
+        began = box.clock.now()
+        job = poll.submit()
+        assert box.drain() == 5
+        assert job.result() == 5
+        assert box.clock.now() - began >= timedelta(hours=5)
+
+
+def test_in_transaction_its_writes_and_its_end_commit_together(app: App) -> None:
+    @app.command("book", in_transaction=True)
+    def book(tx: Connection, order_id: str) -> int:
+        tx.execute(text("INSERT INTO booked VALUES (:id)"), {"id": order_id})
+        if current().number == 1:
+            raise ConnectionError("half way")
+        return int(tx.execute(text("SELECT count(*) FROM booked")).scalar_one())
+
+    with sandbox(app) as box:
+        with app.ledger.begin() as tx:
+            tx.execute(text("CREATE TABLE booked (id TEXT)"))
+        job = book.submit("o-1")
+        box.drain()
+        assert job.result() == 1
+        assert [one.outcome for one in app.ledger.attempts(int(job.id))] == ["failed"], "what failed was rolled back"
+
+
+def test_a_killed_transaction_leaves_nothing(app: App) -> None:
+    @app.command("book", in_transaction=True)
+    def book(tx: Connection) -> None:
+        tx.execute(text("INSERT INTO booked VALUES ('x')"))
+
+    with sandbox(app) as box:
+        with app.ledger.begin() as tx:
+            tx.execute(text("CREATE TABLE booked (id TEXT)"))
+        job = book.submit()
+        box.kill()
+        assert box.drain() == 2
+        with app.ledger.begin() as tx:
+            assert tx.execute(text("SELECT count(*) FROM booked")).scalar_one() == 1
+        assert job.state == "done"
+
+
+@pytest.mark.req("W-1")
+def test_the_attempt_knows_its_key_number_deadline_and_ids(app: App) -> None:
+    seen: list[object] = []
+
+    @app.command("look", key="shop:{user}:{n}:look:v1")
+    def look(n: int, user: str) -> None:
+        here = current()
+        seen.append((str(here.key), here.number, here.max_attempts, here.operation, here.job_id, dict(IDS.get())))
+        seen.append(here.remaining)
+
+    with sandbox(app) as box:
+        with correlate(request_id="r-1"):
+            job = look.using(deadline=box.clock.now() + timedelta(seconds=90)).submit(7, user="ann")
+        box.drain()
+    assert seen == [("shop:ann:7:look:v1", 1, 5, "look", job.id, {"request_id": "r-1"}), pytest.approx(90, abs=1)]
+
+
+def test_a_deadline_that_has_passed_is_a_dead_letter(app: App) -> None:
+    @app.command("late")
+    def late() -> None:
+        raise AssertionError("of no use any more")
+
+    with sandbox(app) as box:
+        job = late.using(deadline=box.clock.now() + timedelta(seconds=10), delay=60).submit()
+        box.drain()
+        with pytest.raises(errors.Dead, match="deadline"):
+            job.result()
+
+
+def test_nobody_works_but_the_test(app: App) -> None:
+    @app.command("waits")
+    def waits() -> None: ...
+
+    with sandbox(app) as box:
+        job = waits.submit()
+        with pytest.raises(TimeoutError, match=r"waits job 1 is queued; in a sandbox nobody works: drain\(\) it first"):
+            job.result()
+        box.drain()
+        assert job.result() is None
+
+
+def test_delays_and_async_submits_go_by_the_clock_of_the_test(app: App) -> None:
+    @app.command("later")
+    async def later(n: int) -> int:
+        await asyncio.sleep(0)
+        return n
+
+    async def main() -> None:
+        with sandbox(app) as box:
+            box.clock.advance(86400)
+            job = await later.using(delay=3600).asubmit(3)
+            assert box.drain(forever=False) == 0
+            assert round((job.due - box.clock.now()).total_seconds()) == 3600
+            assert box.drain() == 1
+            assert await job.aresult() == 3
+
+    asyncio.run(main())
+
+
+def test_a_schedule_fires_as_far_as_the_clock_is_moved(app: App) -> None:
+    fired: list[datetime] = []
+
+    @app.command("hourly", cron="0 * * * *")
+    def hourly() -> None:
+        fired.append(app.ledger.now())
+
+    with sandbox(app) as box:
+        assert box.drain() == 0
+        box.clock.advance(3600)
+        assert box.drain() == 1
+        assert box.drain() == 0
+        box.clock.advance(5 * 3600)
+        assert box.drain() == 1, "five were missed: one run stands for all"
+        hourly.submit()
+        assert box.drain() == 1, "by hand, now"
+
+
+def test_faults_are_ordered_inside(app: App) -> None:
+    from redrive import retry
+
+    @retry(max_attempts=2, backoff_base=0.5, jitter=0)
+    def fetch() -> str:
+        return "rates"
+
+    @app.command("rates")
+    def rates() -> str:
+        return fetch()
+
+    with sandbox(app) as box, inject(fetch, ConnectionError, ConnectionError) as injected:
+        job = rates.submit()
+        assert box.drain() == 2
+        assert job.result() == "rates"
+    assert injected.calls == 3
+    assert box.clock.slept == [0.5]
+
+
+def test_what_comes_back_for_ever_is_said(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redrive.testing.box.MOST", 20)
+
+    @app.command("forever")
+    def forever() -> None:
+        raise Again(after=1, free=True)
+
+    with sandbox(app) as box:
+        forever.submit()
+        with pytest.raises(RuntimeError, match="20 attempts, and still something to do: forever comes back for ever"):
+            box.drain()
