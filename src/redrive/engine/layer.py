@@ -18,6 +18,8 @@ from ..core.known.grpc import CODES as GRPC
 from ..core.known.status import by_status
 from ..core.policy import SERVICE, RetryPolicy
 from ..core.seconds import positive
+from .channel import Options, channel
+from .codes import EVERY, Codes
 from .retry import Retry
 from .rules import judgement
 
@@ -42,10 +44,6 @@ SEEN = frozenset(("tenacity", "urllib3", "botocore", "openai", "anthropic", "azu
 as if it were the first."""
 Error: TypeAlias = str | type[Exception]
 """A kind of fault, a code ("UNAVAILABLE", "503", "SlowDown"), or a type of exception."""
-GRPC_PERMANENT = frozenset(
-    """CANCELLED INVALID_ARGUMENT NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED FAILED_PRECONDITION OUT_OF_RANGE UNIMPLEMENTED
-    DATA_LOSS UNAUTHENTICATED""".split()
-)
 STEADY = 1000
 """From this attempt on, waits are taken to stay as they are: a billion attempts are not gone through one by one."""
 
@@ -70,6 +68,8 @@ class Layer:
     """Whether Redrive can tell from its errors that its retries were spent. None: as known of the library."""
     budget: str | Budget | None = None
     """The allowance that it may share with others, or its name."""
+    claims: bool = False
+    """Whether Redrive's layers inside leave the codes that it tries again to it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -102,7 +102,15 @@ class Layer:
             on=_judged(settings.judgement.rules) if settings.judgement.rules else None,
             nested="final" if settings.final else "allow",
             budget=None if settings.budget is UNLIMITED else settings.budget,
+            claims=any(isinstance(rule, Codes) and rule.claims for rule in settings.judgement.rules),
         )
+
+    @classmethod
+    def of_channel(cls, options: Options, /) -> Layer:
+        """What a gRPC channel with these options does by itself, as a layer."""
+        own = channel(options)
+        policy = RetryPolicy(own.max_attempts, own.backoff_base, own.backoff_max, jitter=0)
+        return cls("channel", by="grpc", policy=policy, backoff=own.wait, on=own.codes or None)
 
     @property
     def ours(self) -> bool:
@@ -193,7 +201,7 @@ def kind_of(error: Error) -> Kind:
         return by_status(int(error)).kind
     if error in GRPC:
         return GRPC[error].kind
-    return "permanent" if error in GRPC_PERMANENT else AWS.get(error, "unknown")
+    return "permanent" if error in EVERY else AWS.get(error, "unknown")
 
 
 def _errors(on: object) -> tuple[Error, ...]:
@@ -213,7 +221,8 @@ def _bounded(wait: float) -> float:
 def _judged(rules: tuple[Any, ...]) -> tuple[Error, ...]:
     """Types as they are; functions are asked about a well-known error of each kind, and stand for what only they know."""
     types = [rule for rule in rules if isinstance(rule, type)]
-    functions = [rule for rule in rules if not isinstance(rule, type)]
+    codes = [code for rule in rules if isinstance(rule, Codes) for code in rule.codes]
+    functions = [rule for rule in rules if not isinstance(rule, (type, Codes))]
     own = [f"{getattr(rule, '__name__', type(rule).__name__)}()" for rule in functions if rule is not classify]
     kinds = []
     for kind, example in _examples().items() if functions else ():
@@ -222,7 +231,7 @@ def _judged(rules: tuple[Any, ...]) -> tuple[Error, ...]:
                 kinds.append(kind)
         except Exception:
             pass  # a rule that raises is of no use for this one
-    return (*kinds, *types, *own)
+    return (*kinds, *codes, *types, *own)
 
 
 def _examples() -> dict[Kind, Exception]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
-from ..core.policy import RetryPolicy
+from ..core.policy import SERVICE, RetryPolicy
 from .advice import Advice, advise
+from .channel import are_options
 from .layer import Layer
 from .retry import Retry
 from .worst import Worst, WorstError, WorstLayer, worst
@@ -16,7 +17,8 @@ from .worst import Worst, WorstError, WorstLayer, worst
 __all__ = ["Advice", "Layer", "LayersReport", "Layered", "WorstError", "WorstLayer", "layers"]
 
 Layered: TypeAlias = Any
-"""A `Layer`, a `Retry`, or a function that was decorated with one (or with several, one around the other)."""
+"""A `Layer`, a `Retry`, a function that was decorated with one (or with several, one around the other), a `SendBuffer`, or
+the options of a gRPC channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class LayersReport(Worst):
 
 def layers(stack: Iterable[Layered] | Layered, /) -> LayersReport:
     """What these layers can do, the outermost first."""
-    found = _named(tuple(_flat(stack)))
+    found = _named(tuple(_left(tuple(_flat(stack)))))
     if not found:
         raise ValueError("a stack needs at least one layer")
     known = worst(found)
@@ -52,6 +54,8 @@ def _flat(given: Layered) -> Iterable[Layer]:
         yield Layer.of(given)
     elif isinstance(getattr(given, "__redrive__", None), Retry):
         yield from _decorated(given)
+    elif are_options(given):
+        yield Layer.of_channel(given)
     elif isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
         for one in given:
             yield from _flat(one)
@@ -60,6 +64,20 @@ def _flat(given: Layered) -> Iterable[Layer]:
             f"a layer is a Retry, a function decorated with one, or a Layer, not {type(given).__name__} {given!r}; "
             f"give one of these, or a list of them with the outermost first"
         )
+
+
+def _left(stack: tuple[Layer, ...]) -> Iterable[Layer]:
+    """Each layer with the errors that are left to it: one of Redrive's leaves a code to a layer around that claims it."""
+    claimed: set[Any] = set()
+    for layer in stack:
+        if not claimed or not layer.ours or layer.on is None:
+            yield layer
+        elif on := tuple(error for error in layer.on if error not in claimed):
+            yield replace(layer, on=on)
+        else:
+            yield replace(layer, policy=replace(layer.policy or SERVICE, max_attempts=1))
+        if layer.claims:
+            claimed |= set(layer.errors)
 
 
 def _decorated(function: Any) -> Iterable[Layer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -42,8 +43,34 @@ def of_call(error: object) -> Fault:
     code = read(error, "code")
     if not callable(code):
         return UNKNOWN
+    return by_code(code(), _trailers(error))
+
+
+def code_of(error: BaseException) -> str | None:
+    """The name of the status code, where it is an error of grpcio's and has one."""
+    grpc = sys.modules.get("grpc")
+    if grpc is None or not isinstance(error, getattr(grpc, "RpcError", ())):
+        return None
+    code = read(error, "code")
+    try:
+        name = read(code(), "name") if callable(code) else None
+    except Exception:  # a foreign object may raise anything
+        return None
+    return name if isinstance(name, str) else None
+
+
+def worth_it(error: object) -> Fault:
+    """What an error means whose code is to be tried again, whatever the code: the server's own word still holds."""
+    said = _pushback(_trailers(error))
+    if said is None:
+        return TRANSIENT
+    after = pushback(said)
+    return PERMANENT if after is None else replace(TRANSIENT, after=after)
+
+
+def _trailers(error: object) -> object:
     trailing = read(error, "trailing_metadata")
-    return by_code(code(), trailing() if callable(trailing) else None)
+    return trailing() if callable(trailing) else None
 
 
 def _pushback(trailers: object) -> str | None:

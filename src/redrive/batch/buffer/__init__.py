@@ -1,0 +1,1 @@
+"""The send buffer: items of many senders in few batches. `waiting` decides, `pump` runs it, `delivery` sends a batch."""

@@ -1,0 +1,62 @@
+"""Delivery: how one batch is sent, tried again, and left behind when nothing helps."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+from ...engine.retry import Retry
+from .answer import Said, Told, each, told
+from .spill import Submits, spent, spilled
+
+Item = TypeVar("Item")
+Fate: TypeAlias = Literal["accepted", "spilled"]
+There: TypeAlias = Callable[[], Sequence[int]]
+"""The places in a batch of those whose senders still wait, by now."""
+
+
+class Delivered(NamedTuple):
+    """What became of a batch."""
+
+    errors: Told | None
+    """For each item; None: no error at all."""
+    fate: Fate = "accepted"
+    """What became of those without an error."""
+
+
+class Delivery(Generic[Item]):
+    """How batches are sent. Immutable: the flushes of one buffer share it."""
+
+    __slots__ = ("_send", "retry", "spill")
+
+    def __init__(self, retry: Retry, send: Callable[[list[Item]], Awaitable[Said]], spill: Submits[Any] | None) -> None:
+        self.retry = retry
+        self.spill = spill
+        self._send = send
+
+    async def deliver(self, items: list[Item], there: There) -> Delivered:
+        """Send a batch; what cannot be sent is left behind, if there is a place for it."""
+        try:
+            return Delivered(told(await self._send(items), len(items)))
+        except Exception as error:
+            return await self._failed(error, items, there)
+
+    async def _failed(self, error: Exception, items: list[Item], there: There) -> Delivered:
+        # Not in `deliver`, whose frame the error knows: a list of errors there would be a cycle.
+        errors = each(error, len(items))
+        if self.spill is None or not spent(error, self.retry.settings):
+            return Delivered([*errors])
+        return await self.leave(items, errors, there)
+
+    async def leave(self, items: Sequence[Item], errors: Sequence[Exception], there: There) -> Delivered:
+        """Leave items behind, but for those whose senders have gone and want nothing any more."""
+        if self.spill is None:
+            return Delivered([*errors])
+        places = there()
+        left: Told = [*errors]
+        said = await spilled(
+            self.spill, [items[place] for place in places], [errors[place] for place in places], self.retry.operation
+        )
+        for place, error in zip(places, said, strict=True):
+            left[place] = error
+        return Delivered(left, "spilled")

@@ -1,0 +1,224 @@
+"""SendBuffer: items of many senders, sent in few batches by tasks of its own, so that nobody is left waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import Context, copy_context
+from types import TracebackType
+from typing import Generic, Self, TypedDict, TypeVar, Unpack
+
+from ...core.context import CELL, IDS
+from ...core.seconds import Seconds, seconds, whole
+from ...engine.codes import CLAIMED
+from ...engine.owner import Behind, codes_of
+from ...engine.retry import Retry, RetryLike
+from ...errors import BufferClosed
+from .answer import Said
+from .delivery import Delivery
+from .environment import numbers
+from .layer import TIMEOUT, layer, sending, standard
+from .pump import Pump, Waiter
+from .spill import Submits, checked
+from .stats import BufferStats
+from .waiting import Limits, Waiting
+
+Item = TypeVar("Item")
+
+
+class Options(TypedDict, Generic[Item], total=False):
+    """What `from_env` takes beside what the environment says; explained at `SendBuffer`."""
+
+    max_waiting: int
+    in_flight: int
+    size: Callable[[Item], int] | None
+    max_batch_bytes: int | None
+    max_waiting_bytes: int | None
+    behind: Behind
+    codes: Sequence[str] | None
+    spill: Submits[Item] | None
+    drain: Seconds | None
+
+
+class SendBuffer(Generic[Item]):
+    """Collects items of many senders into batches. `send` raises or returns for each sender; nobody is left waiting.
+
+    async with SendBuffer(send) as buffer:
+        await buffer.send(signal)         # returns when the batch with this signal was accepted
+
+    Belongs to the event loop that first uses it: its tasks share it; threads, other loops and forked children may not.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[list[Item]], Awaitable[Said]],
+        /,
+        *,
+        max_batch_size: int = 50,
+        flush_interval: Seconds = 0.1,
+        max_waiting: int = 10_000,
+        in_flight: int = 4,
+        size: Callable[[Item], int] | None = None,
+        max_batch_bytes: int | None = None,
+        max_waiting_bytes: int | None = None,
+        retry: RetryLike | None = None,
+        behind: Behind = (),
+        codes: Sequence[str] | None = None,
+        attempt_timeout: Seconds | None = TIMEOUT,
+        spill: Submits[Item] | None = None,
+        drain: Seconds | None = 60.0,
+    ) -> None:
+        """send: True or None, accepted; False, refused (`errors.Refused` for all, no retry); or a list, for each item one of
+        these or its error.
+
+        max_batch_size, flush_interval: a batch goes when it is full, or so long after its first item. in_flight: batches at once;
+        1 keeps the order. max_waiting: items taken in and not answered; more senders wait outside. size: bytes of an item, for
+        max_batch_bytes and max_waiting_bytes.
+        retry: 4 attempts, 100 ms doubling, up to half of it more; a `Retry` of your own brings its own rule.
+        behind, codes: whose the status codes are, as in `redrive.grpc.retry`. attempt_timeout: for one attempt; inside:
+        `current().remaining`. spill: where items go when retries are spent; then their senders return.
+        drain: seconds that closing may take to send what waits; None for as long as it takes.
+        """
+        checked(spill)
+        self._limits = Limits(
+            whole("max_batch_size", max_batch_size),
+            whole("max_waiting", max_waiting),
+            _bytes("max_batch_bytes", max_batch_bytes, size),
+            _bytes("max_waiting_bytes", max_waiting_bytes, size),
+        )
+        self._size = size
+        self._interval = seconds("flush_interval", flush_interval)
+        self._in_flight = whole("in_flight", in_flight)
+        self._drain = None if drain is None else seconds("drain", drain)
+        self.__redrive__, sends = sending(layer(retry, behind, codes, attempt_timeout), send)
+        self._delivery = Delivery(self.__redrive__, sends, spill)
+        self._context = _neutral(self.__redrive__)
+        self._pump: Pump[Item] | None = None
+        self._closing = False
+
+    @classmethod
+    def from_env(
+        cls,
+        send: Callable[[list[Item]], Awaitable[Said]],
+        /,
+        environ: Mapping[str, str] = os.environ,
+        **options: Unpack[Options[Item]],
+    ) -> SendBuffer[Item]:
+        """The numbers from REDRIVE_SIGNAL_SEND_RETRIES, REDRIVE_SIGNAL_SEND_BACKOFF_MS, REDRIVE_SIGNAL_MAX_BATCH_SIZE,
+        REDRIVE_SIGNAL_FLUSH_INTERVAL and REDRIVE_GRPC_TIMEOUT; the defaults of what is not set. An error names the variable.
+        """
+        said = numbers(environ)
+        behind, codes = options.pop("behind", ()), options.pop("codes", None)
+        retry = standard(behind, codes, said.timeout, said.retries + 1, said.backoff)
+        return cls(send, max_batch_size=said.max_batch_size, flush_interval=said.flush_interval, retry=retry, **options)
+
+    async def send(self, item: Item, /) -> None:
+        """Returns when the batch with this item was accepted; raises its error. Cancelled, it takes the item back if it can."""
+        waiter = self._enter(item)
+        try:
+            error = await waiter
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error, waiter  # both know the error, which knows this frame
+
+    async def send_all(self, items: Iterable[Item], /) -> None:
+        """One waiter for many items, which are taken as there is room. All are sent; errors, if any, are raised as a group."""
+        waiters: list[Waiter] = []
+        oldest = 0
+        try:
+            for item in items:
+                while oldest < len(waiters) and self._full:
+                    await waiters[oldest]
+                    oldest += 1
+                waiters.append(self._enter(item))
+            errors = [error for waiter in waiters if (error := await waiter) is not None]
+        except BaseException:
+            for waiter in waiters:
+                waiter.cancel()
+                self._withdraw(waiter)
+            raise
+        if errors:
+            raise ExceptionGroup(f"{len(errors)} of {len(waiters)} items were not accepted", errors)
+
+    @property
+    def stats(self) -> BufferStats:
+        """What became of the items so far."""
+        return BufferStats() if self._pump is None else self._pump.stats()
+
+    async def aclose(self) -> None:
+        """Take nothing more in, send what waits, and end. What is not answered in time gets `BufferClosed`. Twice is fine."""
+        first, self._closing = not self._closing, True
+        if self._pump is None:
+            return
+        pump = self._bound(asyncio.get_running_loop())
+        pump.waiting.closing = True
+        pump.run()
+        try:
+            async with asyncio.timeout(self._drain if first else None):
+                await pump.quiet.wait()
+        except TimeoutError:
+            await pump.cut_short()
+        except asyncio.CancelledError:
+            if first:
+                pump.cut()
+            raise
+
+    async def __aenter__(self) -> Self:
+        self._bound(asyncio.get_running_loop())
+        return self
+
+    async def __aexit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None:
+        await self.aclose()
+
+    @property
+    def _full(self) -> bool:
+        return self._pump is not None and self._pump.waiting.full
+
+    def _enter(self, item: Item) -> Waiter:
+        loop = asyncio.get_running_loop()
+        pump = self._pump
+        if pump is None or pump.loop is not loop:
+            pump = self._bound(loop)
+        if pump.waiting.closing:
+            raise BufferClosed("this SendBuffer is closed: the item was not sent", sent=False)
+        return pump.enter(item)
+
+    def _withdraw(self, waiter: Waiter) -> None:
+        if self._pump is not None:
+            self._pump.withdraw(waiter)
+
+    def _bound(self, loop: asyncio.AbstractEventLoop) -> Pump[Item]:
+        if self._pump is None:
+            waiting: Waiting[Waiter, Item] = Waiting(self._limits, self._size)
+            waiting.closing = self._closing
+            self._pump = Pump(loop, self._delivery, waiting, self._interval, self._in_flight, self._context)
+        elif loop is not self._pump.loop:
+            raise RuntimeError(
+                "this SendBuffer belongs to another event loop: make one for each loop, and send from a task of it"
+            )
+        return self._pump
+
+
+def _neutral(retry: Retry) -> Context:
+    """What flushes run in: nothing of the sender who happens to fill a batch, its deadline and its ids least of all."""
+    claims = codes_of(retry)
+    context = copy_context()
+    context.run(CELL.set, None)
+    context.run(IDS.set, {})
+    context.run(CLAIMED.set, frozenset(claims.codes if claims else ()))
+    return context
+
+
+def _bytes(name: str, limit: int | None, size: object) -> float:
+    if limit is None:
+        return math.inf
+    if size is None:
+        raise TypeError(f"{name} needs size=, a function that says how many bytes an item has")
+    return whole(name, limit)
