@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .bar import bar as bar
+    from .buffer.send_buffer import SendBuffer as SendBuffer
+    from .buffer.stats import BufferStats as BufferStats
     from .call import progress as progress
     from .items import Items as Items
     from .items import ManyItems as ManyItems
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     from .table_items import TableItems as TableItems
 
 _HOMES = {
+    "BufferStats": "buffer.stats",
     "ItemStatus": "report",
     "Items": "items",
     "ManyItems": "items",
     "Report": "report",
+    "SendBuffer": "buffer.send_buffer",
     "Settings": "settings",
     "TableItems": "table_items",
     "bar": "bar",
