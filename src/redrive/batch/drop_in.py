@@ -13,8 +13,9 @@ from typing import Any
 OURS = frozenset(
     """__class__ __new__ __init__ __init_subclass__ __subclasshook__ __getattribute__ __getattr__ __setattr__ __delattr__ __dir__
     __dict__ __weakref__ __slots__ __module__ __doc__ __qualname__ __annotations__ __annotate__ __annotate_func__
-    __annotations_cache__ __repr__ __del__ __reduce__ __reduce_ex__ __getstate__ __sizeof__ __abstractmethods__ __orig_bases__
-    __parameters__ __class_getitem__ __static_attributes__ __firstlineno__ __set_name__ __get__ __set__ __delete__""".split()
+    __annotations_cache__ __repr__ __copy__ __deepcopy__ __del__ __reduce__ __reduce_ex__ __getstate__ __sizeof__
+    __abstractmethods__ __orig_bases__ __parameters__ __class_getitem__ __static_attributes__ __firstlineno__ __set_name__ __get__
+    __set__ __delete__""".split()
 )
 """What belongs to an object itself, or to how it was made; never taken over."""
 
@@ -61,6 +62,14 @@ class DropIn:
 
     def __dir__(self) -> list[str]:
         return dir(self._redrive_sender)
+
+    def __copy__(self) -> Any:
+        return type(self)(self._redrive_sender)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"{self!r} cannot be pickled or copied in depth, as its store cannot: call retrying(...) where it is used"
+        )
 
     def __repr__(self) -> str:
         return f"<retrying {self._redrive_sender!r}>"

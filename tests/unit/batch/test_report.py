@@ -1,0 +1,102 @@
+"""A report: what makes sense, and what is refused before anything is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redrive.batch import ItemStatus, Report, retrying
+from redrive.batch.report import checked
+from redrive.errors import BadReport
+from redrive.testing import instant
+from tests.unit.batch.world import Script, Store, partial, success
+
+YES, NO = ItemStatus("a", "acknowledged"), ItemStatus("b", "rejected", "checksum")
+NONSENSE: list[tuple[Any, str]] = [
+    (None, "must return a redrive.batch.Report, not NoneType: None"),
+    ("partial", "not str: 'partial'"),
+    ({"outcome": "partial"}, "not dict"),
+    (True, "not bool"),
+    (Report("parital", [YES]), "the outcome is 'parital', not one of success, partial, failure"),  # type: ignore[arg-type]
+    (Report("partial", None), "items is a list of ItemStatus, not NoneType"),  # type: ignore[arg-type]
+    (Report("partial", "ab"), "items is a list of ItemStatus, not str"),  # type: ignore[arg-type]
+    (Report("partial", 7), "items is a list of ItemStatus, not int"),  # type: ignore[arg-type]
+    (Report("partial", [YES, "b"]), "each item is an ItemStatus, not str: 'b'"),  # type: ignore[list-item]
+    (Report("partial", [YES, ItemStatus(7, "rejected")]), "an item's id is text, not 7"),  # type: ignore[arg-type]
+    (Report("partial", [YES, ItemStatus("", "rejected")]), "an item's id is text, not ''"),
+    (Report("partial", [ItemStatus("b", "refused")]), "item 'b' is 'refused', not one of"),  # type: ignore[arg-type]
+    (Report("partial", [ItemStatus("b", "rejected", None)]), "the reason of item 'b' is text, not NoneType"),  # type: ignore[arg-type]
+    (Report("partial", [YES, NO, YES]), "'a' stand in it more than once"),
+    (Report("success", [YES, NO]), "the outcome is success, and not all items are acknowledged"),
+    (Report("failure", [YES, NO]), "the outcome is failure, and some items are acknowledged"),
+    (Report("partial", [YES]), "the outcome is partial, and no item is rejected, pending or given up"),
+]
+
+
+@pytest.mark.req("B-1")
+@pytest.mark.parametrize(("report", "said"), NONSENSE, ids=[said for _, said in NONSENSE])
+def test_nonsense_is_refused_and_nothing_is_counted(report: Any, said: str) -> None:
+    store = Store()
+    with instant() as clock, pytest.raises(BadReport) as refused:
+        retrying(Script(report), items=store).send_pending()
+    assert said in str(refused.value)
+    assert refused.value.report is report
+    assert "Script.send_pending" in str(refused.value)
+    assert (store.increments, store.gone, clock.slept) == ([], {}, [])
+
+
+class Unreadable:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+def test_what_cannot_even_be_shown_is_refused_too() -> None:
+    with pytest.raises(BadReport, match="not Unreadable: …"):
+        checked(Unreadable(), by="x")
+
+
+@pytest.mark.parametrize(
+    ("report", "expected", "only", "said"),
+    [
+        (partial(a="", b="no"), ["a", "b", "c"], False, "'c' were to be sent, and are not in it"),
+        (partial(a="", b="no", c="no"), ["a", "b"], True, "'c' were not to be sent, and are in it"),
+        (partial(a="", b="no"), [*"abcdefghij"], False, "'c', 'd', 'e', 'f', 'g' and 3 more were to be sent"),
+    ],
+)
+def test_missing_and_unknown_ids(report: Report, expected: list[str], only: bool, said: str) -> None:
+    with pytest.raises(BadReport) as refused:
+        checked(report, by="x", expected=expected, only=only)
+    assert said in str(refused.value)
+
+
+def test_what_makes_sense_comes_back() -> None:
+    for report in (success(), success("a"), partial(a="", b="no"), Report("failure", [])):
+        assert checked(report, by="x") is report
+    nothing_said = Report("failure", ())
+    assert checked(nothing_said, by="x", expected=["a"]) is nothing_said
+    assert checked(partial(a="", b="no"), by="x", expected=["b"]).count("rejected") == 1
+
+
+def test_ids_that_are_known_beforehand_are_checked_in_the_first_pass() -> None:
+    store = Store()
+    sender = retrying(Script(partial(a="", b="no")), items=store, ids=lambda ids: ids)
+    with pytest.raises(BadReport, match="'c' were to be sent"):
+        sender.send_pending(["a", "b", "c"])
+    with pytest.raises(BadReport, match="'b' were not to be sent"):
+        sender.send_pending(["a"])
+    assert store.increments == []
+
+
+def test_a_later_pass_must_account_for_what_was_pending() -> None:
+    store = Store()
+    with instant(), pytest.raises(BadReport, match="'b' were to be sent, and are not in it"):
+        retrying(Script(partial(a="", b="no"), success("c")), items=store).send_pending()
+    assert store.increments == ["b"]
+    with instant(), pytest.raises(BadReport, match="'a' was acknowledged in an earlier pass, and is rejected now"):
+        retrying(Script(partial(a="", b="no"), partial(a="no", b="")), items=store).send_pending()
+
+
+def test_an_item_that_the_store_does_not_know() -> None:
+    with instant(), pytest.raises(BadReport, match="names items that its store does not know: 'b'"):
+        retrying(Script(partial(a="", b="no")), items=Store("a")).send_pending()

@@ -1,0 +1,364 @@
+"""The loop: passes, waits, charges and the report at the end; both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from redrive import RetryPolicy, deadline, retry
+from redrive.batch import ItemStatus, Report, Settings, retrying
+from redrive.journal import Ring
+from redrive.testing import FakeClock, instant
+from tests.unit.batch.world import AsyncSender, Script, Sender, Store, partial, success
+
+COLOURS = pytest.mark.parametrize("kind", [Sender, AsyncSender], ids=["plain", "async"])
+
+
+def send(kind: type, store: Store, ids: list[str], answer: Callable[[str, int], str], **options: Any) -> tuple[Report, Any]:
+    """One call, of either colour; the report, and the sender behind it."""
+    inner = kind(store, ids, answer)
+    sender = retrying(inner, items=store, **options)
+    report = asyncio.run(sender.send_pending()) if kind is AsyncSender else sender.send_pending()
+    return report, inner
+
+
+@pytest.mark.req("B-2")
+@COLOURS
+def test_success_is_passed_on_as_it_is(kind: type, redrive_clock: FakeClock) -> None:
+    store = Store()
+    report, inner = send(kind, store, ["a", "b"], lambda *_: "")
+    assert report == success("a", "b")
+    assert (inner.sent, store.increments, redrive_clock.slept) == ([["a", "b"]], [], [])
+    same = success("a")
+    assert retrying(Script(same), items=store).send_pending() is same
+
+
+@pytest.mark.req("B-2")
+def test_a_failure_that_says_nothing_of_items_is_passed_on(redrive_clock: FakeClock) -> None:
+    failure, store = Report("failure", []), Store()
+    sender = Script(failure)
+    assert retrying(sender, items=store).send_pending() is failure
+    waiting = Report("failure", [ItemStatus("a", "pending", "not sent")])
+    assert retrying(Script(waiting), items=store).send_pending() is waiting
+    assert (sender.calls, store.increments, redrive_clock.slept) == (1, [], [])
+
+
+@pytest.mark.req("B-3", "B-5", "B-6")
+@COLOURS
+def test_rejected_items_are_counted_and_sent_again(kind: type, redrive_clock: FakeClock) -> None:
+    store = Store()
+    ids = [f"t{n}" for n in range(10)]
+    report, inner = send(kind, store, ids, lambda item, turn: "busy" if item < "t3" and turn == 1 else "")
+    assert store.increments == ["t0", "t1", "t2"]
+    assert redrive_clock.slept == [2.0]
+    assert [len(sent) for sent in inner.sent] == [10, 3]
+    assert (report.outcome, report.retry_count, report.next_retry_at) == ("success", 1, None)
+    assert [item.id for item in report.items] == ids
+    assert report.count("acknowledged") == 10
+
+
+@pytest.mark.req("B-5", "B-6")
+@COLOURS
+def test_retries_spent(kind: type, redrive_clock: FakeClock) -> None:
+    report, inner = send(kind, Store(), ["a", "b"], lambda item, _: "no" if item == "b" else "")
+    assert redrive_clock.slept == [2.0, 4.0, 8.0]
+    assert inner.sent == [["a", "b"], ["b"], ["b"], ["b"]]
+    assert (report.outcome, report.retry_count) == ("partial", 3)
+    assert report.next_retry_at == redrive_clock.now() + timedelta(seconds=60)
+    assert report.items == [ItemStatus("a", "acknowledged"), ItemStatus("b", "pending", "no")]
+
+
+@pytest.mark.req("B-5")
+def test_the_cap_and_other_waits(redrive_clock: FakeClock) -> None:
+    never = Script(partial(a="", b="no"), Report("failure", [ItemStatus("b", "rejected", "no")]))
+    retrying(never, items=Store(), settings=Settings(10, 100, 2.0, 10.0)).send_pending()
+    assert redrive_clock.slept == [2, 4, 8, 10, 10, 10, 10, 10, 10, 10]
+    redrive_clock.slept.clear()
+    policy = RetryPolicy(max_attempts=3, backoff_base=1, backoff_max=5, jitter=0)
+    report = retrying(Script(partial(b="no")), items=Store(), retry=policy).send_pending()
+    assert redrive_clock.slept == [1, 2]
+    assert report.next_retry_at == redrive_clock.now() + timedelta(seconds=5)
+    redrive_clock.slept.clear()
+    assert retrying(Script(partial(b="no")), items=Store(), retry=RetryPolicy.disabled()).send_pending().retry_count == 0
+    assert redrive_clock.slept == []
+
+
+@pytest.mark.req("C-8")
+def test_a_wait_that_does_not_fit_is_not_slept(redrive_clock: FakeClock) -> None:
+    with deadline(5):
+        report = retrying(Script(partial(a="", b="no")), items=Store()).send_pending()
+    assert (redrive_clock.slept, report.retry_count, report.outcome) == ([2.0], 1, "partial")
+    redrive_clock.slept.clear()
+    policy = RetryPolicy(max_attempts=9, backoff_base=2, jitter=0, timeout=7)
+    retrying(Script(partial(a="", b="no")), items=Store(), retry=policy).send_pending()
+    assert redrive_clock.slept == [2, 4]
+
+
+@pytest.mark.req("B-4", "J-1")
+@COLOURS
+def test_an_item_gives_up_once_and_is_sent_no_more(
+    kind: type, redrive_clock: FakeClock, redrive_journal: Ring, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(counts={"bad": 3})
+    with caplog.at_level(logging.INFO, "redrive"):
+        report, inner = send(kind, store, ["bad", "ok"], lambda item, _: "checksum, token=s3cret" if item == "bad" else "")
+    assert inner.sent == [["bad", "ok"], ["bad"]]
+    assert store.counts == {"bad": 5}
+    assert (report.outcome, report.retry_count, report.next_retry_at) == ("partial", 1, None)
+    assert report.items == [ItemStatus("bad", "giveup", "checksum, token=s3cret"), ItemStatus("ok", "acknowledged")]
+    (record,) = [record for record in redrive_journal.records if record.kind == "giveup"]
+    assert (record.fields["item"], record.fields["attempts"]) == ("bad", 5)
+    assert record.fields["reason"] == "checksum, token=[redacted]" == store.gone["bad"]
+    (line,) = [line for line in caplog.records if line.levelno == logging.ERROR]
+    assert line.getMessage().endswith("item bad given up after 5 rejections: checksum, token=[redacted]")
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.req("B-4")
+def test_what_was_given_up_before_is_told_no_second_time(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+    store = Store(counts={"bad": 9})
+    store.gone["bad"] = "before"  # and the sender sends it all the same
+    report = retrying(Script(partial(bad="no", ok="")), items=store).send_pending()
+    assert report.count("giveup") == 1
+    assert report.retry_count == 0
+    assert not [record for record in redrive_journal.records if record.kind == "giveup"]
+
+
+def test_a_sender_that_sends_given_up_items_again_costs_them_nothing_more(redrive_clock: FakeClock) -> None:
+    store = Store(counts={"bad": 4})
+    report = retrying(Script(partial(bad="no", ok="", slow="busy")), items=store).send_pending()
+    assert store.increments.count("bad") == 1
+    assert store.increments.count("slow") == 4
+    assert [item.status for item in report.items] == ["giveup", "acknowledged", "pending"]
+
+
+@pytest.mark.req("B-7")
+@pytest.mark.parametrize("error", [RuntimeError("not on ground"), KeyboardInterrupt(), ConnectionError("503")], ids=repr)
+def test_what_the_sender_raises_goes_through(error: BaseException, redrive_clock: FakeClock) -> None:
+    store = Store()
+    with pytest.raises(type(error)) as raised:
+        retrying(Script(error), items=store).send_pending()
+    assert raised.value is error
+    assert (store.increments, redrive_clock.slept) == ([], [])
+
+
+@pytest.mark.req("B-7")
+def test_also_in_a_later_pass(redrive_clock: FakeClock) -> None:
+    store = Store()
+    sender = Script(partial(a="", b="no"), ConnectionError("gone"))
+    with pytest.raises(ConnectionError):
+        retrying(sender, items=store).send_pending()
+    assert (sender.calls, store.increments, redrive_clock.slept) == (2, ["b"], [2.0])
+
+
+@pytest.mark.req("B-8")
+def test_a_second_call_sends_what_is_left(redrive_clock: FakeClock) -> None:
+    store = Store()
+    ids = [f"t{n:02}" for n in range(50)]
+    inner = Sender(store, ids, lambda item, turn: "busy" if item >= "t30" and turn == 1 else "")
+    sender = retrying(inner, items=store, retry=RetryPolicy.disabled())
+    first = sender.send_pending()
+    assert (first.count("acknowledged"), first.count("pending")) == (30, 20)
+    redrive_clock.advance(300)
+    assert sender.send_pending().outcome == "success"
+    assert inner.sent[1] == ids[30:]
+
+
+@pytest.mark.req("B-14")
+def test_the_log_of_a_call(redrive_clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "redrive"):
+        retrying(Script(partial(a="", b="no"), success("b")), items=Store()).send_pending()
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == "batch started operation=Script.send_pending max_retries=3 item_attempts=5 cap=60.0"
+    assert "batch retry operation=Script.send_pending retry=1 max_retries=3 wait=2.0 pending=1" in lines
+    assert lines[-1].startswith("batch ended operation=Script.send_pending outcome=success passes=2 sent=2 acknowledged=2")
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
+
+
+class Impatient(FakeClock):
+    """Somebody presses Ctrl+C during the first wait."""
+
+    def sleep(self, wait: float, /) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.req("B-14")
+def test_ctrl_c_in_a_wait_leaves_everything_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(counts={"bad": 4})
+    inner = Sender(store, ["bad", "slow", "ok"], lambda item, _: "" if item == "ok" else "no")
+    with instant() as clock:
+        monkeypatch.setattr(clock, "sleep", Impatient().sleep)
+        with pytest.raises(KeyboardInterrupt):
+            retrying(inner, items=store).send_pending()
+    assert (store.counts, set(store.gone), store.done) == ({"bad": 5, "slow": 1}, {"bad"}, {"ok"})
+    with instant():
+        report = retrying(inner, items=store).send_pending()
+    assert inner.sent[1] == ["slow"]
+    assert [item.id for item in report.items] == ["slow"]
+
+
+@pytest.mark.req("B-15")
+@COLOURS
+def test_a_poison_item_that_is_alone_still_gives_up(kind: type, redrive_clock: FakeClock) -> None:
+    store = Store()
+    first, _ = send(kind, store, ["bad"], lambda *_: "checksum")
+    assert (first.outcome, store.counts, store.gone) == ("failure", {"bad": 4}, {})
+    assert first.next_retry_at is not None
+    second, inner = send(kind, store, ["bad"], lambda *_: "checksum")
+    assert (second.outcome, second.next_retry_at, set(store.gone)) == ("failure", None, {"bad"})
+    assert len(inner.sent) == 1
+
+
+@pytest.mark.req("B-15")
+@COLOURS
+@pytest.mark.parametrize("some_pass", [False, True], ids=["full outage", "brown-out"])
+def test_an_outage_gives_up_nobody_and_the_poison_in_it_still_does(
+    kind: type, some_pass: bool, redrive_clock: FakeClock, redrive_journal: Ring
+) -> None:
+    """Poison alone gives up; brown-out and full outage give up nobody; both at once."""
+    store, call = Store(), 0
+    ids = ["poison", *(f"t{n:03}" for n in range(200))]
+
+    def answer(item: str, turn: int) -> str:
+        if item == "poison":
+            return "checksum mismatch"
+        lucky = some_pass and zlib.crc32(f"{item} {call} {turn}".encode()) % 40 == 0
+        return "" if lucky else "503 service unavailable"
+
+    while (call := call + 1) <= 8:
+        report, _ = send(kind, store, ids, answer)
+        known = report.count("acknowledged") + report.count("giveup") + report.count("pending")
+        assert known == len(report.items)
+    assert set(store.gone) == {"poison"}
+    assert set(store.increments) == {"poison"}
+    told = [record for record in redrive_journal.records if record.kind == "batch_outage"]
+    assert told
+    assert told[0].fields["reason"] == "503 service unavailable"
+    # It passes, and everything arrives.
+    send(kind, store, ids, lambda *_: "")
+    assert store.done == set(ids) - {"poison"}
+
+
+@pytest.mark.req("B-15")
+@pytest.mark.parametrize(
+    ("many", "refused", "charged"),
+    [(9, 9, True), (10, 10, False), (10, 9, False), (10, 8, True), (100, 89, True), (100, 90, False)],
+)
+def test_what_an_outage_is(many: int, refused: int, charged: bool) -> None:
+    store = Store()
+    ids = [f"t{n:03}" for n in range(many)]
+    with instant():
+        send(Sender, store, ids, lambda item, _: "503" if item < f"t{refused:03}" else "", retry=RetryPolicy.disabled())
+    assert bool(store.increments) is charged
+
+
+@pytest.mark.req("B-15")
+def test_different_reasons_are_no_outage() -> None:
+    store = Store()
+    with instant():
+        send(Sender, store, [f"t{n}" for n in range(20)], lambda item, _: f"bad checksum of {item}", retry=RetryPolicy.disabled())
+    assert len(store.increments) == 20
+
+
+@pytest.mark.req("B-15")
+def test_an_outage_holds_for_the_call_however_few_are_left() -> None:
+    store = Store()
+    with instant():
+        send(Sender, store, [f"t{n:02}" for n in range(12)], lambda item, turn: "" if turn > 1 and item > "t01" else "503")
+    assert store.increments == []
+    with instant():  # a new call of two: nobody can tell an outage from two bad items
+        send(Sender, store, ["t00", "t01"], lambda *_: "503", retry=RetryPolicy.disabled())
+    assert store.increments == ["t00", "t01"]
+
+
+@pytest.mark.req("B-15")
+def test_uncharged_passes_have_a_limit_of_their_own() -> None:
+    store = Store()
+    ids = [f"t{n}" for n in range(10)]
+    inner = Sender(store, ids, lambda *_: "503")
+    sender = retrying(inner, items=store, settings=Settings(max_uncharged_passes=6))
+    calls = 0
+    with instant():
+        while len(store.gone) < 10:
+            sender.send_pending()
+            calls += 1
+            assert calls < 10
+    assert len(inner.sent) == 6 + 5  # spared six times, then charged five times
+
+
+@pytest.mark.req("B-9")
+def test_switched_off(caplog: pytest.LogCaptureFixture) -> None:
+    inner, store = Script(partial(a="", b="no")), Store()
+    with caplog.at_level(logging.INFO, "redrive"):
+        assert retrying(inner, items=store, enabled=False) is inner
+        assert retrying(inner, items=store, settings=Settings(enabled=False)) is inner
+    assert [record.getMessage() for record in caplog.records] == ["batch disabled operation=Script.send_pending"] * 2
+
+
+@dataclass(frozen=True)
+class Mine(Report):
+    """A report of the user's own."""
+
+    flight: str = ""
+
+
+def test_a_report_of_ones_own_keeps_its_fields(redrive_clock: FakeClock) -> None:
+    first = Mine("partial", partial(a="", b="no").items, flight="f-7")
+    found = retrying(Script(first, replace(first, outcome="success", items=success("b").items)), items=Store()).send_pending()
+    assert isinstance(found, Mine)
+    assert (found.flight, found.outcome, found.retry_count, len(found.items)) == ("f-7", "success", 1, 2)
+
+
+def test_what_comes_new_between_passes_is_part_of_the_report(redrive_clock: FakeClock) -> None:
+    report = retrying(Script(partial(a="", b="no"), success("b", "new")), items=Store()).send_pending()
+    assert [item.id for item in report.items] == ["a", "b", "new"]
+
+
+def test_a_failure_without_items_in_a_later_pass_ends_the_call(redrive_clock: FakeClock) -> None:
+    report = retrying(Script(partial(a="", b="no"), Report("failure", [])), items=Store()).send_pending()
+    assert (report.outcome, report.retry_count, redrive_clock.slept) == ("partial", 1, [2.0])
+    assert report.count("pending") == 1
+    assert report.next_retry_at is not None
+
+
+class Nothing:
+    """No store."""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"items": Nothing()}, "it has no increment, give_up, pending"),
+        ({"items": Store}, "that is a class"),
+        ({"items": Store(), "method": "send_pendin"}, r"Script has no method 'send_pendin' \(it has send_pending\)"),
+        ({"items": Store(), "method": "calls"}, "Script has no method 'calls'"),
+        ({"items": Store(), "retry": retry(spill=lambda _: None)}, "cannot have spill"),
+        ({"items": Store(), "retry": RetryPolicy(), "settings": Settings()}, "not both"),
+        ({"items": Store(), "settings": {}}, "settings= is a batch.Settings"),
+        ({"items": Store(), "ids": ["a"]}, "ids= is a function"),
+        ({"items": Store(), "spill": print}, "spill= is a durable command"),
+        ({"items": Store(), "item_attempts": "5"}, "item_attempts must be a whole number"),
+    ],
+)
+def test_misuse_is_told_at_once(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        retrying(Script(), **options)
+
+
+def test_a_class_is_no_sender_and_an_awaitable_no_report() -> None:
+    with pytest.raises(TypeError, match="not a class"):
+        retrying(Script, items=Store())
+    hidden = AsyncSender(Store(), ["a"], lambda *_: "")
+    sender = Script()
+    sender.send_pending = hidden.send_pending  # type: ignore[method-assign]
+    assert asyncio.run(retrying(sender, items=Store()).send_pending()).outcome == "success"
+    sender.send_pending = lambda *_: hidden.send_pending()  # type: ignore[method-assign]
+    with pytest.raises(TypeError, match="returns an awaitable: declare it `async def`"):
+        retrying(sender, items=Store()).send_pending()

@@ -1,0 +1,113 @@
+"""Senders that answer as told, and a store in memory that notes every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Protocol, runtime_checkable
+
+from redrive.batch import ItemStatus, Report
+
+
+class Store:
+    """Items in memory. Written as a user would: the three methods, no more."""
+
+    def __init__(self, *known: str, counts: dict[str, int] | None = None) -> None:
+        self.known = set(known)
+        self.counts = dict(counts or {})
+        self.gone: dict[str, str] = {}
+        self.done: set[str] = set()
+        self.increments: list[str] = []
+
+    def increment(self, item_id: str, /) -> int:
+        if self.known and item_id not in self.known:
+            raise KeyError(item_id)
+        self.increments.append(item_id)
+        self.counts[item_id] = self.counts.get(item_id, 0) + 1
+        return self.counts[item_id]
+
+    def give_up(self, item_id: str, reason: str, /) -> bool:
+        if item_id in self.gone:
+            return False
+        self.gone[item_id] = reason
+        return True
+
+    def pending(self, among: Collection[str], /) -> set[str]:
+        return set(among) - set(self.gone) - self.done
+
+
+Answer = str | BaseException | object
+"""What a provider says of an item: "" is yes, other text is no and why."""
+
+
+class Provider:
+    """Sends what is pending to somebody who answers as told, and remembers what arrived."""
+
+    def __init__(self, store: Store, ids: Iterable[str], answer: Callable[[str, int], str]) -> None:
+        self.store = store
+        self.ids = list(ids)
+        self.answer = answer
+        self.sent: list[list[str]] = []
+
+    def pass_(self) -> Report:
+        now = [one for one in self.ids if one in self.store.pending([one])]
+        self.sent.append(now)
+        items = []
+        for item_id in now:
+            why = self.answer(item_id, len(self.sent))
+            if not why:
+                self.store.done.add(item_id)
+            items.append(ItemStatus(item_id, "rejected" if why else "acknowledged", why))
+        bad = sum(item.status == "rejected" for item in items)
+        return Report("success" if not bad else "failure" if bad == len(items) else "partial", items)
+
+
+class Sender(Provider):
+    """A plain one."""
+
+    def send_pending(self, flight: str = "f") -> Report:
+        return self.pass_()
+
+    def confirm_flight_state(self) -> bool:
+        return True
+
+
+class AsyncSender(Provider):
+    """An async one."""
+
+    async def send_pending(self, flight: str = "f") -> Report:
+        return self.pass_()
+
+    async def confirm_flight_state(self) -> bool:
+        return True
+
+
+class Script:
+    """Answers with these reports in turn, the last one for ever."""
+
+    def __init__(self, *reports: Any) -> None:
+        self.reports = list(reports)
+        self.calls = 0
+
+    def send_pending(self, *_args: Any, **_kwargs: Any) -> Any:
+        self.calls += 1
+        said = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
+        if isinstance(said, BaseException):
+            raise said
+        return said
+
+
+@runtime_checkable
+class Uploader(Protocol):
+    """What consumers depend on."""
+
+    def send_pending(self, flight: str = "f") -> Report: ...
+    def confirm_flight_state(self) -> bool: ...
+
+
+def partial(**items: str) -> Report:
+    """a="" is acknowledged, b="why" is rejected."""
+    return Report("partial", [ItemStatus(name, "rejected" if why else "acknowledged", why) for name, why in items.items()])
+
+
+def success(*ids: str) -> Report:
+    return Report("success", [ItemStatus(name, "acknowledged") for name in ids])
