@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
     from . import backoff as backoff
     from . import errors as errors
+    from . import http as http
     from . import journal as journal
     from . import native as native
     from . import ops as ops
@@ -65,7 +66,7 @@ _HOMES = {
     "outcome": "engine.nesting",
     "retry": "engine.retry",
 }
-_MODULES = frozenset(("backoff", "errors", "journal", "native", "ops", "testing"))
+_MODULES = frozenset(("backoff", "errors", "http", "journal", "native", "ops", "testing"))
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 

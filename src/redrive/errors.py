@@ -12,6 +12,7 @@ RedriveError
 ├── Dead                                 the job waited for became a dead letter; carries its id
 ├── Refused                              the receiver of a batch said no to it, or to one item
 ├── BufferClosed                         a send buffer is closed; says whether the item may have been sent
+├── NotReady                             wait_until_ready: unavailable in time, or failed (`.unavailable`)
 ├── LeaseLost                            somebody else owns this job now
 ├── NotAllowed                           an operator's act was refused
 │   └── Drift                            what is to be applied is not what was planned
@@ -128,6 +129,15 @@ class BufferClosed(RedriveError):
     def __init__(self, message: str, /, *, sent: bool) -> None:
         super().__init__(message)
         self.sent = sent
+
+
+class NotReady(RedriveError):
+    """A service did not get ready in time."""
+
+    def __init__(self, message: str, /, *, unavailable: bool) -> None:
+        """unavailable: it could not be reached, or said that it is not there yet; False: it is there, and failed."""
+        super().__init__(message)
+        self.unavailable = unavailable
 
 
 class LeaseLost(RedriveError):

@@ -29,6 +29,7 @@ EVERY: list[Exception] = [
     errors.Dead("dead", dead_id="d-1", reason="attempts"),
     errors.Refused("no"),
     errors.BufferClosed("closed", sent=True),
+    errors.NotReady("starting", unavailable=True),
     errors.LeaseLost("gone"),
     errors.NotAllowed("no"),
     errors.Drift("moved"),

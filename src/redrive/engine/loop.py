@@ -17,7 +17,6 @@ from typing import Any
 from ..core.clock import SYSTEM, Clock
 from ..core.context import CELL, STAGE, WATCH, Cell, own_cell, scope_around
 from ..core.lock import GIL
-from ..errors import AttemptTimeout
 from .gate import begin, late, refuse
 from .nesting import GIVEUPS
 from .run import Run, first_failure
@@ -254,7 +253,7 @@ def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits)
                 result = await (fn(*args, **kwargs) if kwargs else fn(*args))
             except CancelledError:
                 if timer.stop(True):
-                    raise AttemptTimeout(late(settings, 1, limit)) from None
+                    raise settings.overdue(late(settings, 1, limit)) from None
                 raise
             finally:
                 timer.stop(False)
@@ -308,7 +307,7 @@ def _coroutine_again(
                     result = await call(*args, **kwargs)
                 except CancelledError:
                     if timer is not None and timer.stop(True):
-                        raise AttemptTimeout(late(settings, run.attempt, end - started)) from None
+                        raise settings.overdue(late(settings, run.attempt, end - started)) from None
                     raise
                 finally:
                     if timer is not None:

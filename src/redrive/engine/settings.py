@@ -15,6 +15,7 @@ from ..core.fault import Fault, Rules
 from ..core.key import Key, KeyOf
 from ..core.policy import SERVICE, RetryPolicy
 from ..core.seconds import Seconds, positive
+from ..errors import AttemptTimeout
 from .rules import Judge, Judgement, judgement
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Settings:
     fields: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     spill: Spill | None = None
     operation: str | None = None
+    overdue: type[Exception] = AttemptTimeout
+    """What an async attempt raises when its time is over: of a client of ours, the library's own time-out."""
     origins: tuple[object, ...] = ()
     """The `Retry` objects this was made from: what a test may order faults for."""
 

@@ -29,7 +29,14 @@ KNOWN: dict[str, Entry] = {
     "redrive.KeyBusy": _busy,
     "redrive.Again": _again,
     **dict.fromkeys(
-        ("redrive.BreakerOpen", "redrive.KeyRefused", "redrive.Dead", "redrive.LeaseLost", "redrive.NotAllowed"),
+        (
+            "redrive.BreakerOpen",
+            "redrive.KeyRefused",
+            "redrive.Dead",
+            "redrive.NotReady",
+            "redrive.LeaseLost",
+            "redrive.NotAllowed",
+        ),
         PERMANENT,
     ),
     **dict.fromkeys(("redrive.LedgerError", "redrive.Final", "redrive.Refused", "redrive.BufferClosed"), PERMANENT),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..fault import Fault, Kind
 from ..retry_after import retry_after
-from .look import Look, read, whole
+from .look import Look, read, spent, whole
 
 KINDS: dict[int, Kind] = {
     408: "timeout",
@@ -36,4 +36,8 @@ def answered(response: object, look: Look) -> Fault | None:
         status = whole(read(response, "status"))
     if status is None:
         return None
-    return by_status(status, retry_after(read(response, "headers"), now=look.now))
+    fault = by_status(status, retry_after(read(response, "headers"), now=look.now))
+    extensions = read(response, "extensions")
+    if isinstance(extensions, dict) and read(extensions.get("redrive"), "spent") is True:
+        return spent(fault, "redrive.http")  # its transport gives back the last answer, on which retries were spent
+    return fault

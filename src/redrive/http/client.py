@@ -1,0 +1,225 @@
+"""Client: calls to another service from plain code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
+
+import httpx2
+
+from ..core.context import IDS, end_of, scope_around
+from ..core.key import KeyLike
+from ..core.seconds import Seconds
+from ..engine.loop import plain
+from ..engine.retry import Retry, RetryLike
+from ..errors import AttemptTimeout
+from .body import timed
+from .connections import Connections
+from .layer import Layer, chosen
+from .network import left
+from .options import Asking, Sending
+from .outgoing import Call, Outgoing
+from .ready import looking, not_ready
+
+T = TypeVar("T")
+
+
+class Client:
+    """Calls to one HTTP service. Errors are httpx2's own.
+
+    GET, HEAD, OPTIONS, PUT and DELETE are tried again; POST and PATCH only with an idempotency key, or when never sent.
+    Threads may share one; a forked child opens its own connections.
+    """
+
+    __slots__ = ("_connections", "_layer", "_outgoing", "_owner")
+
+    def __init__(
+        self,
+        base_url: str,
+        /,
+        *,
+        auth: str | httpx2.Auth | None = None,
+        user: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry: RetryLike | None = None,
+        client: httpx2.Client | None = None,
+    ) -> None:
+        """auth: a string is a bearer token. user: sent in `x-user-id`.
+
+        retry: default 3 attempts, 0.25 to 5 s apart, 10 s each, and a budget of its own.
+        client: an httpx2 client of yours, with its proxies, certificates and limits; it stays yours to close.
+        """
+        if client is not None and not isinstance(client, httpx2.Client):
+            raise TypeError(
+                f"client= is an httpx2.Client, not {type(client).__module__}.{type(client).__name__}: "
+                f"give redrive.http.Transport to a client of another kind"
+            )
+        self._outgoing = Outgoing.of(base_url, auth, headers, user)
+        self._connections: Connections[httpx2.Client] = Connections(client, lambda: httpx2.Client(timeout=None))
+        self._layer = Layer(
+            chosen(retry, f"http {self._outgoing.address.netloc}"), plain, _attempts(self._connections, self._outgoing)
+        )
+        self._owner = True
+
+    @property
+    def __redrive__(self) -> Retry:
+        """What `redrive layers` and `testing.inject` look at."""
+        return self._layer.retry
+
+    def using(
+        self, *, user: str | None = None, headers: Mapping[str, str] | None = None, retry: RetryLike | None = None
+    ) -> Client:
+        """The same connections with other options. They are closed by the client that this one was made from."""
+        copy: Client = object.__new__(Client)
+        copy._connections = self._connections
+        copy._outgoing = self._outgoing.using(user, headers)
+        copy._layer = self._layer
+        if retry is not None:
+            own = chosen(retry, f"http {copy._outgoing.address.netloc}")
+            copy._layer = Layer(own, plain, _attempts(self._connections, copy._outgoing))
+        copy._owner = False
+        return copy
+
+    @overload
+    def request(self, method: str, path: str, /, **options: Unpack[Sending]) -> httpx2.Response: ...
+    @overload
+    def request(self, method: str, path: str, /, *, into: type[T], **options: Unpack[Sending]) -> T: ...
+    @overload
+    def request(self, method: str, path: str, /, *, into: Callable[[Any], T], **options: Unpack[Sending]) -> T: ...
+    def request(
+        self,
+        method: str,
+        path: str,
+        /,
+        *,
+        into: Any = None,
+        json: object = None,
+        content: bytes | str | Iterable[bytes] | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: KeyLike | Literal[True] | None = None,
+        ok_statuses: Collection[int] = (),
+        operation: str | None = None,
+    ) -> Any:
+        """Raises `httpx2.HTTPStatusError` for everything but 2xx, unless the status is in `ok_statuses`.
+
+        into: the type of the JSON answer (a class, list[...], dict[...], TypedDict), or a function that makes it. A bad shape is
+        an `httpx2.DecodingError` that says where, and is not retried.
+        idempotency_key: a key; True for a fresh one. Inside of work that has a key, one is derived from it, the operation and the
+        body. content: a body of another kind than JSON; a stream is sent once.
+        """
+        client = self._connections.client()
+        call = self._outgoing.call(
+            client, method, path, into, json, content, params, headers, idempotency_key, ok_statuses, operation
+        )
+        return _run(self._layer.loop(call.operation, call.repeatable, httpx2.ReadTimeout), call)
+
+    @overload
+    def get(self, path: str, /, **options: Unpack[Asking]) -> httpx2.Response: ...
+    @overload
+    def get(self, path: str, /, *, into: type[T], **options: Unpack[Asking]) -> T: ...
+    @overload
+    def get(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[Asking]) -> T: ...
+    def get(
+        self,
+        path: str,
+        /,
+        *,
+        into: Any = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        ok_statuses: Collection[int] = (),
+        operation: str | None = None,
+    ) -> Any:
+        """`request("GET", ...)`."""
+        return self.request("GET", path, into=into, params=params, headers=headers, ok_statuses=ok_statuses, operation=operation)
+
+    @overload
+    def post(self, path: str, /, **options: Unpack[Sending]) -> httpx2.Response: ...
+    @overload
+    def post(self, path: str, /, *, into: type[T], **options: Unpack[Sending]) -> T: ...
+    @overload
+    def post(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[Sending]) -> T: ...
+    def post(
+        self,
+        path: str,
+        /,
+        *,
+        into: Any = None,
+        json: object = None,
+        content: bytes | str | Iterable[bytes] | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: KeyLike | Literal[True] | None = None,
+        ok_statuses: Collection[int] = (),
+        operation: str | None = None,
+    ) -> Any:
+        """`request("POST", ...)`."""
+        return self.request(
+            "POST",
+            path,
+            into=into,
+            json=json,
+            content=content,
+            params=params,
+            headers=headers,
+            idempotency_key=idempotency_key,
+            ok_statuses=ok_statuses,
+            operation=operation,
+        )
+
+    def wait_until_ready(self, path: str = "/health", /, *, within: Seconds = 60) -> None:
+        """Look until it answers 2xx. `errors.NotReady` says whether it was unavailable, or is there and failed."""
+        client = self._connections.client()
+        call = self._outgoing.call(client, "GET", path, None, None, None, None, None, None, (), None)
+        try:
+            _run(looking(within, plain, _attempts(self._connections, self._outgoing)), call)
+        except (httpx2.HTTPError, AttemptTimeout) as error:
+            raise not_ready(call.ids["url"], error) from error
+
+    def close(self) -> None:
+        """Close the connections. Closing twice is fine; a copy made by `using` closes nothing."""
+        client = self._connections.take() if self._owner else None
+        if client is not None:
+            client.close()
+
+    def __enter__(self) -> Self:
+        if self._owner:
+            self._connections.reopen()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._outgoing.address)!r})"
+
+
+def _run(loop: Callable[[Call], Any], call: Call) -> Any:
+    token = IDS.set(call.ids)
+    try:
+        return loop(call)
+    finally:
+        IDS.reset(token)
+
+
+def _attempts(connections: Connections[httpx2.Client], outgoing: Outgoing) -> Callable[[Call], Any]:
+    """What makes one attempt: sends, reads the whole answer in the time that is left, and says what it is worth."""
+    auth: Any = outgoing.auth if outgoing.auth or "authorization" in outgoing.headers else httpx2.USE_CLIENT_DEFAULT
+    streams = timed(httpx2)
+
+    def attempt(call: Call) -> Any:
+        scope = scope_around()
+        request = call.begin(1 if scope is None else scope[1], left())
+        response = connections.client().send(request, auth=auth, stream=True)
+        try:
+            if not connections.bounded:
+                response.stream = streams.plain(response.stream, end_of(scope))
+            response.read()
+        except BaseException:
+            response.close()
+            raise
+        return call.answer(response)
+
+    return attempt

@@ -1,0 +1,61 @@
+"""The idempotency key of a request, and which methods need one."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import Literal
+
+from ..core.context import key_around, scope_around
+from ..core.key import Key, KeyLike
+
+REPEATABLE = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "QUERY"))
+"""Methods that mean the same when they are sent twice (RFC 9110); all others need a key."""
+LONGEST = 255
+"""Characters that servers take, Redrive's own middleware among them."""
+_PLAIN = frozenset(chr(code) for code in range(0x21, 0x7F)) - set('",;\\')
+
+
+def told(key: KeyLike | Literal[True], /) -> str:
+    """The text of a key that the caller gave. True: a fresh one."""
+    if key is True:
+        return os.urandom(16).hex()
+    if not isinstance(key, (Key, str)):
+        raise TypeError(f"idempotency_key= is a Key, its text, or True for a fresh one, not {key!r}")
+    text = _safe(str(key))
+    if not 0 < len(text) <= LONGEST:
+        raise ValueError(f"an idempotency key has 1 to {LONGEST} characters; this one has {len(text)}")
+    return text
+
+
+def derived(method: str, target: str, body: bytes | None, operation: str | None, /) -> str | None:
+    """The key of this request as a part of the work around it: the same in every attempt of it, another for another request.
+
+    None where there is no work with a key around, where the method needs none, and where the body is not known beforehand.
+    Two requests that are equal on purpose need operations, or keys, of their own.
+    """
+    if method in REPEATABLE or body is None:
+        return None
+    around = key_around(scope_around())
+    if around is None:
+        return None
+    digest = sha256(b"\0".join((method.encode(), target.encode(), (operation or "").encode(), body))).hexdigest()[:16]
+    step = f"{operation or method.lower()}.{digest}"
+    text = _safe(str(_step(around, step)))
+    return text if len(text) <= LONGEST else sha256(text.encode()).hexdigest()
+
+
+def _step(around: KeyLike, step: str) -> KeyLike:
+    if isinstance(around, str):
+        try:
+            around = Key.parse(around)
+        except ValueError:
+            return f"{around}.{step}"  # a key of the user's own form
+    return around.step(step)
+
+
+def _safe(text: str) -> str:
+    """What a header can hold: all else as in a URL."""
+    if _PLAIN.issuperset(text):
+        return text
+    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "surrogatepass")) for c in text)

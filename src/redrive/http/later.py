@@ -1,0 +1,226 @@
+"""AsyncClient: calls to another service from async code."""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
+
+import httpx2
+
+from ..core.context import IDS, scope_around
+from ..core.key import KeyLike
+from ..core.seconds import Seconds
+from ..engine.loop import coroutine
+from ..engine.retry import Retry, RetryLike
+from ..errors import AttemptTimeout
+from .connections import Connections
+from .layer import Layer, chosen
+from .network import left, less
+from .options import Asking, AsyncSending
+from .outgoing import Call, Outgoing
+from .ready import looking, not_ready
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Calls to one HTTP service. Errors are httpx2's own.
+
+    GET, HEAD, OPTIONS, PUT and DELETE are tried again; POST and PATCH only with an idempotency key, or when never sent.
+    The tasks of one event loop may share one; another event loop, and a forked child, opens its own connections.
+    """
+
+    __slots__ = ("_connections", "_layer", "_outgoing", "_owner")
+
+    def __init__(
+        self,
+        base_url: str,
+        /,
+        *,
+        auth: str | httpx2.Auth | None = None,
+        user: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry: RetryLike | None = None,
+        client: httpx2.AsyncClient | None = None,
+    ) -> None:
+        """auth: a string is a bearer token. user: sent in `x-user-id`.
+
+        retry: default 3 attempts, 0.25 to 5 s apart, 10 s each, and a budget of its own.
+        client: an httpx2 client of yours, with its proxies, certificates and limits; it stays yours to close.
+        """
+        if client is not None and not isinstance(client, httpx2.AsyncClient):
+            raise TypeError(
+                f"client= is an httpx2.AsyncClient, not {type(client).__module__}.{type(client).__name__}: "
+                f"give redrive.http.Transport to a client of another kind"
+            )
+        self._outgoing = Outgoing.of(base_url, auth, headers, user)
+        self._connections: Connections[httpx2.AsyncClient] = Connections(client, lambda: httpx2.AsyncClient(timeout=None))
+        self._layer = Layer(
+            chosen(retry, f"http {self._outgoing.address.netloc}"), coroutine, _attempts(self._connections, self._outgoing)
+        )
+        self._owner = True
+
+    @property
+    def __redrive__(self) -> Retry:
+        """What `redrive layers` and `testing.inject` look at."""
+        return self._layer.retry
+
+    def using(
+        self, *, user: str | None = None, headers: Mapping[str, str] | None = None, retry: RetryLike | None = None
+    ) -> AsyncClient:
+        """The same connections with other options. They are closed by the client that this one was made from."""
+        copy: AsyncClient = object.__new__(AsyncClient)
+        copy._connections = self._connections
+        copy._outgoing = self._outgoing.using(user, headers)
+        copy._layer = self._layer
+        if retry is not None:
+            own = chosen(retry, f"http {copy._outgoing.address.netloc}")
+            copy._layer = Layer(own, coroutine, _attempts(self._connections, copy._outgoing))
+        copy._owner = False
+        return copy
+
+    @overload
+    async def request(self, method: str, path: str, /, **options: Unpack[AsyncSending]) -> httpx2.Response: ...
+    @overload
+    async def request(self, method: str, path: str, /, *, into: type[T], **options: Unpack[AsyncSending]) -> T: ...
+    @overload
+    async def request(self, method: str, path: str, /, *, into: Callable[[Any], T], **options: Unpack[AsyncSending]) -> T: ...
+    async def request(
+        self,
+        method: str,
+        path: str,
+        /,
+        *,
+        into: Any = None,
+        json: object = None,
+        content: bytes | str | Iterable[bytes] | AsyncIterable[bytes] | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: KeyLike | Literal[True] | None = None,
+        ok_statuses: Collection[int] = (),
+        operation: str | None = None,
+    ) -> Any:
+        """Raises `httpx2.HTTPStatusError` for everything but 2xx, unless the status is in `ok_statuses`.
+
+        into: the type of the JSON answer (a class, list[...], dict[...], TypedDict), or a function that makes it. A bad shape is
+        an `httpx2.DecodingError` that says where, and is not retried.
+        idempotency_key: a key; True for a fresh one. Inside of work that has a key, one is derived from it, the operation and the
+        body. content: a body of another kind than JSON; a stream is sent once.
+        """
+        client = self._connections.client(get_running_loop())
+        call = self._outgoing.call(
+            client, method, path, into, json, content, params, headers, idempotency_key, ok_statuses, operation
+        )
+        return await _run(self._layer.loop(call.operation, call.repeatable, httpx2.ReadTimeout), call)
+
+    @overload
+    async def get(self, path: str, /, **options: Unpack[Asking]) -> httpx2.Response: ...
+    @overload
+    async def get(self, path: str, /, *, into: type[T], **options: Unpack[Asking]) -> T: ...
+    @overload
+    async def get(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[Asking]) -> T: ...
+    async def get(
+        self,
+        path: str,
+        /,
+        *,
+        into: Any = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        ok_statuses: Collection[int] = (),
+        operation: str | None = None,
+    ) -> Any:
+        """`request("GET", ...)`."""
+        return await self.request(
+            "GET", path, into=into, params=params, headers=headers, ok_statuses=ok_statuses, operation=operation
+        )
+
+    @overload
+    async def post(self, path: str, /, **options: Unpack[AsyncSending]) -> httpx2.Response: ...
+    @overload
+    async def post(self, path: str, /, *, into: type[T], **options: Unpack[AsyncSending]) -> T: ...
+    @overload
+    async def post(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[AsyncSending]) -> T: ...
+    async def post(
+        self,
+        path: str,
+        /,
+        *,
+        into: Any = None,
+        json: object = None,
+        content: bytes | str | Iterable[bytes] | AsyncIterable[bytes] | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: KeyLike | Literal[True] | None = None,
+        ok_statuses: Collection[int] = (),
+        operation: str | None = None,
+    ) -> Any:
+        """`request("POST", ...)`."""
+        return await self.request(
+            "POST",
+            path,
+            into=into,
+            json=json,
+            content=content,
+            params=params,
+            headers=headers,
+            idempotency_key=idempotency_key,
+            ok_statuses=ok_statuses,
+            operation=operation,
+        )
+
+    async def wait_until_ready(self, path: str = "/health", /, *, within: Seconds = 60) -> None:
+        """Look until it answers 2xx. `errors.NotReady` says whether it was unavailable, or is there and failed."""
+        client = self._connections.client(get_running_loop())
+        call = self._outgoing.call(client, "GET", path, None, None, None, None, None, None, (), None)
+        try:
+            await _run(looking(within, coroutine, _attempts(self._connections, self._outgoing)), call)
+        except (httpx2.HTTPError, AttemptTimeout) as error:
+            raise not_ready(call.ids["url"], error) from error
+
+    async def aclose(self) -> None:
+        """Close the connections. Closing twice is fine; a copy made by `using` closes nothing."""
+        client = self._connections.take() if self._owner else None
+        if client is not None:
+            await client.aclose()
+
+    async def __aenter__(self) -> Self:
+        if self._owner:
+            self._connections.reopen()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._outgoing.address)!r})"
+
+
+async def _run(loop: Callable[[Call], Awaitable[Any]], call: Call) -> Any:
+    token = IDS.set(call.ids)
+    try:
+        return await loop(call)
+    except httpx2.ReadTimeout as error:
+        error.request = call.request  # the engine, which ended the attempt, knows of none
+        raise
+    finally:
+        try:
+            IDS.reset(token)
+        except ValueError:
+            pass  # closed by another context than the one it ran in, which has nothing of ours to undo
+
+
+def _attempts(connections: Connections[httpx2.AsyncClient], outgoing: Outgoing) -> Callable[[Call], Coroutine[Any, Any, Any]]:
+    """What makes one attempt: sends, reads the whole answer in the time that is left, and says what it is worth."""
+    auth: Any = outgoing.auth if outgoing.auth or "authorization" in outgoing.headers else httpx2.USE_CLIENT_DEFAULT
+
+    async def attempt(call: Call) -> Any:
+        scope = scope_around()
+        request = call.begin(1 if scope is None else scope[1], less(left()))
+        return call.answer(await connections.client(get_running_loop()).send(request, auth=auth))
+
+    return attempt

@@ -1,0 +1,159 @@
+"""Outgoing: what the requests of one client have in common, and one call of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal
+
+import httpx2
+
+from ..core.context import IDS
+from ..core.key import KeyLike
+from . import headers as head
+from .address import Address
+from .key import REPEATABLE, derived, told
+from .shape import Misfit, reader
+from .timeouts import timeouts
+
+
+class Call:
+    """One call: its request, the same for all attempts but for their number. Belongs to that call alone."""
+
+    __slots__ = ("ids", "key", "ok", "operation", "read", "repeatable", "request", "timeouts")
+
+    def __init__(self, request: httpx2.Request, operation: str, ok: Collection[int], read: Callable[[Any], Any] | None) -> None:
+        self.request = request
+        self.operation = operation
+        self.ok = ok
+        self.read = read
+        self.timeouts: dict[str, float | None] = dict(request.extensions.get("timeout") or {})
+        self.key: str | None = request.headers.get(head.KEY)
+        self.repeatable = isinstance(request.stream, httpx2.ByteStream) and (request.method in REPEATABLE or self.key is not None)
+        """Whether it may be sent twice. A stream cannot be: there is nothing left of it after the first time."""
+        url = request.url
+        self.ids: dict[str, Any] = {
+            **IDS.get(),
+            "request_id": request.headers.get(head.REQUEST_ID),
+            "http_method": request.method,
+            "url": f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}",  # a query may have secrets in it
+        }
+
+    def begin(self, number: int, seconds: float, /) -> httpx2.Request:
+        """The request for this attempt, which may take so long."""
+        if number > 1:
+            self.request.headers[head.ATTEMPT] = str(number)
+        if seconds != math.inf:
+            self.request.extensions["timeout"] = timeouts(self.timeouts, seconds)
+        self.ids.pop("http_status", None)
+        return self.request
+
+    def answer(self, response: httpx2.Response, /) -> Any:
+        """What the caller gets for this answer; raises httpx2's own error where it is none."""
+        status = response.status_code
+        self.ids["http_status"] = status
+        if not 200 <= status < 300 and status not in self.ok:
+            response.raise_for_status()
+        if self.read is None:
+            return response
+        try:
+            return self.read(_data(response))
+        except Exception as wrong:  # of whatever library the caller's type or function is
+            said = str(wrong) if isinstance(wrong, Misfit) else f"{type(wrong).__name__}: {wrong}"
+            raise httpx2.DecodingError(
+                f"{self.request.method} {self.ids['url']} answered {status}, but not as asked for: {said}", request=self.request
+            ) from wrong
+
+
+class Outgoing:
+    """Where the requests of a client go and what they carry. Immutable: anything may share one."""
+
+    __slots__ = ("address", "auth", "headers", "user")
+
+    def __init__(self, address: Address, auth: httpx2.Auth | None, headers: Mapping[str, str], user: str | None) -> None:
+        self.address = address
+        self.auth = auth
+        self.headers = headers
+        self.user = user
+
+    @classmethod
+    def of(
+        cls, base_url: str, auth: str | httpx2.Auth | None, headers: Mapping[str, str] | None, user: str | None, /
+    ) -> Outgoing:
+        """As a client was told."""
+        own = head.given(headers)
+        if isinstance(auth, str):
+            own = {head.AUTHORIZATION: f"Bearer {head.text('auth', auth)}", **own}
+        elif auth is not None and not isinstance(auth, httpx2.Auth):
+            raise TypeError(f"auth= is a bearer token or an httpx2.Auth, not {type(auth).__name__}")
+        scheme = None if isinstance(auth, str) else auth
+        return cls(Address(base_url), scheme, own, None if user is None else head.text("user", user))
+
+    def using(self, user: str | None, headers: Mapping[str, str] | None, /) -> Outgoing:
+        """The same with another user, and more headers."""
+        whom = self.user if user is None else head.text("user", user)
+        return Outgoing(self.address, self.auth, {**self.headers, **head.given(headers)}, whom)
+
+    def call(
+        self,
+        client: httpx2.Client | httpx2.AsyncClient,
+        method: str,
+        path: str,
+        into: Any,
+        body: Any,
+        content: Any,
+        params: Mapping[str, Any] | None,
+        headers: Mapping[str, str] | None,
+        key: KeyLike | Literal[True] | None,
+        ok: Collection[int],
+        operation: str | None,
+        /,
+    ) -> Call:
+        """One call, checked and ready to be sent by this client."""
+        if body is not None and content is not None:
+            raise TypeError("json= and content= are two bodies: give one")
+        if operation is not None and (not isinstance(operation, str) or not operation):
+            raise TypeError(f"operation= is the name of the call, not {operation!r}")
+        if not isinstance(method, str) or not method.isalpha():
+            raise TypeError(f"a method is a word such as 'GET', not {method!r}")
+        read = None if into is None else reader(into)
+        sent = {head.ATTEMPT: "1", **head.trace(), **self.headers}
+        if self.user is not None:
+            sent[head.USER] = self.user
+        if headers is not None:
+            sent |= head.given(headers)
+        if head.REQUEST_ID not in sent:
+            sent[head.REQUEST_ID] = head.request_id()
+        if key is not None:
+            sent[head.KEY] = told(key)
+        request = client.build_request(method, self.address.url(path), content=content, json=body, params=params, headers=sent)
+        if head.KEY not in sent:
+            own = _derived(request, body, operation)
+            if own is not None:
+                request.headers[head.KEY] = own
+        return Call(request, operation or f"{request.method} {self.address.netloc}", _statuses(ok), read)
+
+
+def _derived(request: httpx2.Request, body: Any, operation: str | None) -> str | None:
+    if request.method in REPEATABLE or not isinstance(request.stream, httpx2.ByteStream):
+        return None
+    said = request.content if body is None else json.dumps(body, sort_keys=True).encode()
+    return derived(request.method, request.url.raw_path.decode("ascii"), said, operation)
+
+
+def _statuses(ok: Collection[int]) -> Collection[int]:
+    if isinstance(ok, int) or not all(isinstance(status, int) for status in ok):
+        raise TypeError(f"ok_statuses= is a set of statuses such as {{409}}, not {ok!r}")
+    return ok
+
+
+def _data(response: httpx2.Response) -> Any:
+    """The JSON of an answer, read once."""
+    if not response.content:
+        raise Misfit("$", "there is no body")
+    try:
+        return json.loads(response.content)
+    except ValueError as wrong:
+        kind = response.headers.get("content-type", "without a content type")
+        raise Misfit("$", f"no JSON ({kind}): {wrong}") from wrong
