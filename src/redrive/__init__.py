@@ -7,7 +7,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import backoff as backoff
+    from . import batch as batch
     from . import errors as errors
+    from . import grpc as grpc
     from . import http as http
     from . import journal as journal
     from . import native as native
@@ -66,7 +68,7 @@ _HOMES = {
     "outcome": "engine.nesting",
     "retry": "engine.retry",
 }
-_MODULES = frozenset(("backoff", "errors", "http", "journal", "native", "ops", "testing"))
+_MODULES = frozenset(("backoff", "batch", "errors", "grpc", "http", "journal", "native", "ops", "testing"))
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 

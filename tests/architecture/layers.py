@@ -68,6 +68,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "console": frozenset(("fastapi", "jinja2", "starlette", "uvicorn")),
     "demo": frozenset(("rich",)),
     "testing": frozenset(("pytest",)),
+    "testing.grpc_server": frozenset(("grpc",)),
     "journal.otel": frozenset(("opentelemetry",)),
     "journal.prometheus": frozenset(("prometheus_client",)),
     "journal.structlog": frozenset(("structlog",)),

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from .clock import instant as instant
     from .faults import Injected as Injected
     from .faults import inject as inject
+    from .grpc_server import GrpcAnswer as GrpcAnswer
+    from .grpc_server import GrpcCall as GrpcCall
+    from .grpc_server import GrpcFaultServer as GrpcFaultServer
     from .server import Answer as Answer
     from .server import FaultServer as FaultServer
 
@@ -19,6 +22,9 @@ _HOMES = {
     "Answer": "server",
     "FakeClock": "clock",
     "FaultServer": "server",
+    "GrpcAnswer": "grpc_server",
+    "GrpcCall": "grpc_server",
+    "GrpcFaultServer": "grpc_server",
     "Injected": "faults",
     "Sandbox": "box",
     "inject": "faults",
