@@ -1,0 +1,162 @@
+"""GrpcFaultServer: a gRPC server for tests that misbehaves as told, and counts what it was asked. Extra: `grpc`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self, TypeAlias
+
+import grpc
+
+PUSHBACK = "grpc-retry-pushback-ms"
+THREADS = 64
+"""Calls that can be under way at once."""
+FOR_EVER = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcAnswer:
+    """One scripted answer: a message, or a status code."""
+
+    code: str = "OK"
+    message: bytes = b""
+    details: str = "as the script says"
+    delay: float = 0.0
+    """Seconds before anything is sent; infinite: no answer, ever."""
+    pushback: float | str | None = None
+    """Seconds after which the server wants to be asked again, or what stands in the header instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcCall:
+    """One call as it arrived, the attempts of a channel's own retries included."""
+
+    method: str
+    message: bytes
+    metadata: Mapping[str, str | bytes]
+    """By lower-case name."""
+    remaining: float | None
+    """Seconds until the client's deadline; None: it has none."""
+    at: float
+    """When it had been read, on the monotonic clock."""
+
+
+GrpcStep: TypeAlias = str | GrpcAnswer | Callable[[GrpcCall], "GrpcAnswer | str"]
+"""The name of a status code, an answer in full, or a function of the call that gives one of these."""
+
+
+class GrpcFaultServer:
+    """Answers every method of one request and one answer from a script, and repeats the last step for ever.
+
+    with GrpcFaultServer("UNAVAILABLE", "UNAVAILABLE", "OK") as server:
+        channel = grpc.insecure_channel(server.target)
+
+    Messages are bytes as they are. It listens on a free port of 127.0.0.1 from `start()` (or `with`) to `close()`; `stop()` and
+    `start()` again keep the port. Threads may share it; forked children may not.
+    """
+
+    def __init__(self, *script: GrpcStep) -> None:
+        self._script = [*script] or [GrpcAnswer()]
+        self._calls: list[GrpcCall] = []
+        self._lock = threading.Lock()
+        self._server: grpc.Server | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._closing = threading.Event()
+        self.port = 0
+        """The port it listens on."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        """Listen; ready when this returns."""
+        if self._server is not None:
+            raise RuntimeError("this GrpcFaultServer has been started already")
+        self._closing = threading.Event()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="GrpcFaultServer")
+        # Without so_reuseport, a server of another program that happens to have the port is noticed.
+        self._server = grpc.server(self._pool, handlers=[_Methods(self)], options=[("grpc.so_reuseport", 0)])
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self._server.start()
+        return self
+
+    def close(self) -> None:
+        """Stop listening, drop every call that is under way; no thread is left. Closing twice is fine."""
+        if self._server is None or self._pool is None:
+            return
+        server, self._server = self._server, None
+        self._closing.set()
+        server.stop(None).wait()
+        self._pool.shutdown()
+
+    stop = close
+    """The same, by the name that fits where it is started again."""
+
+    def script(self, *script: GrpcStep) -> None:
+        """Answer so from now on."""
+        with self._lock:
+            self._script = [*script] or [GrpcAnswer()]
+
+    @property
+    def target(self) -> str:
+        """What a channel takes."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def calls(self) -> tuple[GrpcCall, ...]:
+        """Every call so far, in the order in which they had been read."""
+        with self._lock:
+            return tuple(self._calls)
+
+    @property
+    def count(self) -> int:
+        """How many calls there have been."""
+        return len(self._calls)
+
+    @property
+    def waits(self) -> tuple[float, ...]:
+        """Seconds between one call and the next."""
+        return tuple(later.at - earlier.at for earlier, later in pairwise(self.calls))
+
+    def next_answer(self, call: GrpcCall, /) -> GrpcAnswer:
+        """Keep the call and take the next step of the script."""
+        with self._lock:
+            self._calls.append(call)
+            step = self._script.pop(0) if len(self._script) > 1 else self._script[0]
+        said = step(call) if callable(step) else step
+        return GrpcAnswer(said) if isinstance(said, str) else said
+
+    def handle(self, method: str, message: bytes, context: Any, /) -> bytes:
+        """One call, in a thread of the server's."""
+        metadata = dict(context.invocation_metadata())
+        answer = self.next_answer(GrpcCall(method, message, metadata, context.time_remaining(), time.monotonic()))
+        if answer.delay:
+            self._closing.wait(min(answer.delay, FOR_EVER))
+        if answer.pushback is not None:
+            said = answer.pushback if isinstance(answer.pushback, str) else str(round(answer.pushback * 1000))
+            context.set_trailing_metadata(((PUSHBACK, said),))
+        if answer.code != "OK":
+            context.abort(grpc.StatusCode[answer.code], answer.details)
+        return answer.message
+
+
+class _Methods(grpc.GenericRpcHandler):
+    """Every method there could be, each with bytes in and bytes out."""
+
+    def __init__(self, owner: GrpcFaultServer) -> None:
+        self._owner = owner
+
+    def service(self, handler_call_details: Any) -> Any:
+        method: str = handler_call_details.method
+
+        def handle(message: bytes, context: Any) -> bytes:
+            return self._owner.handle(method, message, context)
+
+        return grpc.unary_unary_rpc_method_handler(handle)
