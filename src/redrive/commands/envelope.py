@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import typing
-import uuid
 from collections.abc import Callable, Mapping
+from itertools import count
+from secrets import token_hex
+from time import time_ns
 from typing import Any
 
 from ..core.codec import Codec, codec, from_bytes, to_bytes
 from ..core.codec.arguments import Arguments
 from ..core.key import Key, KeyLike, KeyOf, Template
+from ..journal.redaction import redacted, redacted_text
 from ..ledger.record import Lease
 from ..worker.kind import Undecodable
 from .options import said
@@ -18,6 +21,9 @@ from .options import said
 VERSION = 1
 """Of the envelope. Its payload is a JSON object of the arguments by name, as `app.spill` writes it too; the command's name, the
 key, the correlation ids, the deadline and this number stand beside it, in columns of the job."""
+
+SHOWN = 300
+_COUNT = count()
 
 
 class Envelope:
@@ -54,7 +60,7 @@ class Envelope:
         """The key of a call; one of its own where nothing makes two calls the same work."""
         made = self._key
         if made is None:
-            return str(Key("command", "", uuid.uuid4().hex, self.name))
+            return str(Key("command", "", _fresh(), self.name))
         if isinstance(made, Template):
             return str(made.key(args, kwargs))
         return said(made(*args, **kwargs))
@@ -72,10 +78,10 @@ class Envelope:
             if not isinstance(stored, dict):
                 raise TypeError("a JSON object of arguments was expected")
             return self._arguments.load(stored)
-        except (TypeError, ValueError, KeyError) as wrong:
-            shown = lease.payload[:200].decode("utf-8", "replace") + ("…" if len(lease.payload) > 200 else "")
+        except (TypeError, ValueError, KeyError, RecursionError) as wrong:
             raise Undecodable(
-                f"stored arguments don't fit {self.name}: {wrong}. Stored: {shown}; {self._place} takes {self._takes}"
+                f"stored arguments don't fit {self.name}: {wrong}. "
+                f"Stored: {_shown(lease.payload)}; {self._place} takes {self._takes}"
             ) from wrong
 
     def stored(self, result: Any, /) -> bytes | None:
@@ -90,3 +96,17 @@ class Envelope:
     def loaded(self, result: bytes | None, /) -> Any:
         """The result again, as the annotated type."""
         return None if result is None else self._result.load(from_bytes(result))
+
+
+def _fresh() -> str:
+    """Nobody else's, and in the order in which they are made: a batch is stored in the order of its keys."""
+    return f"{time_ns():016x}{next(_COUNT) & 0xFFFF:04x}{token_hex(6)}"
+
+
+def _shown(payload: bytes) -> str:
+    """What was stored, for a person: the beginning, without secrets."""
+    try:
+        text = to_bytes(redacted(from_bytes(payload))).decode()
+    except (ValueError, RecursionError):
+        text = redacted_text(payload[:SHOWN].decode("utf-8", "replace"))
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

@@ -1,0 +1,127 @@
+"""The envelope: what is stored of a call, and what is said where it does not fit any more."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+
+from redrive import App, retry
+from redrive.ledger.record import Lease
+from redrive.worker.kind import Undecodable
+
+
+class Size(enum.Enum):
+    SMALL = "s"
+
+
+@dataclass
+class Order:
+    id: UUID
+    total: Decimal
+    day: date
+    size: Size
+
+
+ORDER = Order(UUID(int=5), Decimal("1.10"), date(2026, 1, 31), Size.SMALL)
+
+
+def lease(app: App, kind: str) -> Lease:
+    return app.ledger.claim({kind: 1}, worker="w")[0]
+
+
+@pytest.mark.req("W-1")
+def test_arguments_and_results_come_back_as_their_types() -> None:
+    app = App("sqlite://")
+    seen: list[object] = []
+
+    @app.command("orders.take")
+    def take(order: Order, *, at: datetime, tags: tuple[str, ...] = ()) -> list[Order]:
+        seen.append((order, at, tags))
+        return [order]
+
+    moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    job = take.submit(ORDER, at=moment)
+    held = lease(app, "orders.take")
+    assert (held.version, held.key.split(":")[0]) == (1, "command")
+    app.ledger.settle(held.done(app.kinds()[0].run(held)))
+    assert seen == [(ORDER, moment, ())]
+    assert job.result() == [ORDER]
+    app.close()
+
+
+@pytest.mark.req("W-1")
+def test_what_a_call_left_behind_is_run_by_the_command_of_that_name() -> None:
+    app = App("sqlite://")
+    ran: list[object] = []
+
+    @app.command("crm.sync")
+    def sync(contact_id: int, *, user: str) -> None:
+        ran.append((contact_id, user))
+
+    @retry(max_attempts=1, spill=app.spill("crm.sync", key="crm:{user}:{contact_id}:sync:v1"))
+    def call(contact_id: int, *, user: str) -> None:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        call(7, user="ann")
+    app.kinds()[0].run(lease(app, "crm.sync"))
+    assert ran == [(7, "ann")]
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("payload", "says"),
+    [
+        (b'{"oder_id":"x"}', r"send has no parameter oder_id, which the stored call has\. Stored: {\"oder_id\":\"x\"}; test_"),
+        (b'{"oder_id":"x"}', r"send takes \(order_id: 'str', n: 'int' = 1\) -> 'None'"),
+        (b'{"order_id":"x","password":"hunter2"}', r'Stored: {"order_id":"x","password":"\[redacted\]"}'),
+        (b"{}", "send needs 'order_id', which the stored call does not have"),
+        (b'{"order_id":5}', "stored arguments don't fit shop.send"),
+        (b'{"order_id":"x","n":"many"}', "stored arguments don't fit shop.send"),
+        (b"[1]", "a JSON object of arguments was expected"),
+        (b"not json", "stored arguments don't fit shop.send"),
+        (b"\xff\xfe", "stored arguments don't fit shop.send"),
+        (b"[" * 5000, "stored arguments don't fit shop.send"),
+    ],
+)  # fmt: skip
+def test_stored_arguments_that_do_not_fit(payload: bytes, says: str) -> None:
+    app = App("sqlite://")
+
+    @app.command("shop.send")
+    def send(order_id: str, n: int = 1) -> None: ...
+
+    send.submit("x")
+    held = lease(app, "shop.send")._replace(payload=payload)
+    with pytest.raises(Undecodable, match=says):
+        app.kinds()[0].run(held)
+    app.close()
+
+
+def test_a_newer_envelope_is_not_guessed_at() -> None:
+    app = App("sqlite://")
+
+    @app.command("shop.send")
+    def send() -> None: ...
+
+    send.submit()
+    with pytest.raises(Undecodable, match=r"envelope version 2; this code of shop.send reads version 1"):
+        app.kinds()[0].run(lease(app, "shop.send")._replace(version=2))
+    app.close()
+
+
+def test_a_result_that_is_not_what_was_annotated() -> None:
+    app = App("sqlite://")
+
+    @app.command("shop.count")
+    def count() -> int:
+        return "three"  # type: ignore[return-value]
+
+    count.submit()
+    with pytest.raises(TypeError, match="shop.count has run, but its result cannot be stored: "):
+        app.kinds()[0].run(lease(app, "shop.count"))
+    app.close()
