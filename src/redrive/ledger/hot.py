@@ -38,6 +38,9 @@ class Hot(Protocol):
     def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
         """Settle, then claim."""
 
+    def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
+        """Claim in the transaction that is open."""
+
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
         """Settle; those that came too late."""
 

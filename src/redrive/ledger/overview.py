@@ -91,9 +91,9 @@ def died(connection: Connection, since: datetime, until: datetime, /) -> dict[st
     return {row[0]: row[1] for row in connection.execute(query.group_by(dead.c.kind).order_by(dead.c.kind))}
 
 
-def parked(connection: Connection, now: datetime, /) -> dict[str, str]:
+def parked(connection: Connection, /) -> dict[str, str]:
     """Kinds that are not handed out for now, and why."""
-    query = select(kind.c.kind, kind.c.reason).where(kind.c.parked_until > now).order_by(kind.c.kind)
+    query = select(kind.c.kind, kind.c.reason).where(kind.c.parked_at.is_not(None)).order_by(kind.c.kind)
     return {row[0]: row[1] or "" for row in connection.execute(query)}
 
 

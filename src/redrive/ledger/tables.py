@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0003"
+HEAD = "0005"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -194,6 +194,11 @@ kind = Table(
     Column("parked_until", Moment),
     Column("reason", Text),
     Column("updated_at", Moment, nullable=False),
+    Column("parked_at", Moment, comment="null: it is not parked"),
+    Column("signature", Text, comment="of the errors that it is parked for"),
+    Column("probes", Integer, nullable=False, server_default=text("0")),
+    Column("tokens", Float(53), comment="starts that its rate still allows, at filled_at"),
+    Column("filled_at", Moment),
 )
 
 key = Table(
@@ -259,3 +264,22 @@ sweep_item = Table(
 )
 _open = text("outcome IS NULL")
 Index("redrive_sweep_item_open", sweep_item.c.sweep_id, sweep_item.c.position, postgresql_where=_open, sqlite_where=_open)
+
+item = Table(
+    "redrive_item",
+    METADATA,
+    Column("batch", BYTES, primary_key=True, comment="the name that app.items(...) was given"),
+    Column("item", BYTES, primary_key=True),
+    Column("status", Text, nullable=False, server_default=text("'open'")),
+    Column("attempts", Integer, nullable=False, server_default=text("0"), comment="rejections, ever; only grows"),
+    Column("forgiven", Integer, nullable=False, server_default=text("0"), comment="of these, before it last began anew"),
+    Column("spared", Integer, nullable=False, server_default=text("0"), comment="rejections in outages, not charged"),
+    Column("reopened", Integer, nullable=False, server_default=text("0"), comment="how often, by a person"),
+    Column("reason", Text, comment="for which it was given up"),
+    Column("given_up_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    CheckConstraint("status IN ('open', 'acknowledged', 'giveup')", name="redrive_item_status"),
+    postgresql_with=BUSY,
+)
+Index("redrive_item_standing", item.c.batch, item.c.status, item.c.item)

@@ -6,16 +6,19 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from .now import now_on
 from .session import Session
 from .tables import worker
+
+REMEMBERED = timedelta(days=7)
+"""How long a worker is remembered after it was last seen."""
 
 
 class Worker(NamedTuple):
@@ -54,3 +57,15 @@ def workers(connection: Connection, /) -> list[Worker]:
     """All that there are, the last seen first."""
     rows = connection.execute(select(worker).order_by(worker.c.seen_at.desc(), worker.c.name))
     return [Worker._make(row)._replace(info=json.loads(row.info or "{}")) for row in rows]
+
+
+def present(connection: Connection, /) -> list[Worker]:
+    """Those that have not ended, as far as anybody knows."""
+    rows = connection.execute(select(worker).where(worker.c.ended_at.is_(None)).order_by(worker.c.name))
+    return [Worker._make(row)._replace(info=json.loads(row.info or "{}")) for row in rows]
+
+
+def forget(session: Session, /) -> int:
+    """Those that were not seen for long; how many."""
+    with session.transaction("beat") as connection:
+        return connection.execute(delete(worker).where(worker.c.seen_at < now_on(session) - REMEMBERED)).rowcount

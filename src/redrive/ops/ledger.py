@@ -88,7 +88,7 @@ def status(ledger: Ledger, /) -> Status:
         tallies = counts.counts(connection)
         live = overview.standing(connection, now)
         seen = workers.workers(connection)
-        parked = overview.parked(connection, now)
+        parked = overview.parked(connection)
     kinds = []
     for name in sorted(tallies.keys() | live.keys()):
         tally, standing = tallies.get(name), live.get(name)

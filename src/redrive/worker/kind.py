@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..engine.settings import Settings
-from ..ledger.record import Lease
 
 Colour: TypeAlias = Literal["plain", "async", "transaction"]
 """How its work is run: in the pool, on the event loop, or in the pool with the connection that settles it."""
@@ -20,10 +19,12 @@ class Kind:
     name: str
     run: Callable[..., Any]
     """`run(lease) -> bytes | None`, the result as it is stored: a function; a coroutine function where the colour is async;
-    `run(connection, lease)` where it is transaction. Raises what the work raises; `Undecodable` where the payload does not fit."""
+    `run(connection, lease)` where it is transaction. Raises what the work raises; `Undecodable` where the payload does not
+    fit."""
     colour: Colour
     settings: Settings
-    """Durable attempts: their policy, backoff, rules (`on=`), attempt_timeout."""
+    """Durable attempts: their policy, backoff, rules (`on=`), attempt_timeout. A policy's `timeout` is not read here: give the
+    job a deadline."""
     concurrency: int | None = None
     """How many at once, over all workers."""
     rate: float | None = None

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import copy_context
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from ..core.seconds import Seconds
-from ..ledger.ledger import Ledger
+from ..core.clock import SYSTEM
+from ..core.seconds import Seconds, positive, seconds, whole
+from ..journal.bus import emit
+from ..ledger.ledger import DAY, Ledger
 from .chore import Chore
+from .clerk import POLL, Clerk
 from .kind import Kind
 from .parking import Parking
+from .process import identity
 from .status import Status
+from .upkeep import FOREVER
 
 LEASE = 8.0
+"""Seconds. Renewed every two: long enough for a pause of all Python, short enough for whoever waits for a dead worker's jobs."""
 DRAIN = 30.0
+KEEP = 30 * DAY
+CHORE_PAUSE = 60.0
+"""Seconds; the longest wait of a chore that fails."""
 
 
 class Worker:
@@ -35,28 +50,120 @@ class Worker:
         parking: when an outage parks a kind (default: 10 jobs, 90 %; off: `Parking.disabled()`).
         keep: how long done jobs are kept before they are pruned (default: 30 days; for ever: `FOREVER`).
         """
-        raise NotImplementedError
+        self._ledger = ledger
+        given = kinds.values() if isinstance(kinds, Mapping) else kinds
+        self._kinds = {kind.name: kind for kind in given}
+        self._threads, self._tasks = whole("threads", threads), whole("tasks", tasks)
+        self._drain = seconds("drain", drain)
+        self._lease = positive("lease", lease)
+        self._keep = KEEP if keep is None else FOREVER if keep == FOREVER else positive("keep", keep)
+        self._parking = Parking() if parking is None else parking
+        self._chores = tuple(chores)
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}" if name is None else name
+        self._clerk: Clerk | None = None
+        self._thread: threading.Thread | None = None
+        self._since: datetime = SYSTEM.now()
+        self._over = threading.Event()
 
     def run(self, stop: threading.Event | None = None, /) -> None:
         """Work until `stop` is set, or `stop()` is called; then drain. Returns when all is given back."""
-        raise NotImplementedError
+        self.start()
+        thread = self._thread
+        assert thread is not None
+        try:
+            while thread.is_alive():
+                thread.join(0.1)  # not for ever: signals are dealt with in between
+                if stop is not None and stop.is_set():
+                    self.stop()
+        except BaseException:  # Ctrl+C, where nobody has made another arrangement
+            self.stop(now=True)
+            thread.join()
+            raise
 
     def start(self) -> Self:
         """Work in the background; returns when it is ready to take jobs."""
-        raise NotImplementedError
+        if self._thread is not None:
+            raise RuntimeError("this worker has been started already: make another")
+        info = {"process": identity(), "kinds": sorted(self._kinds), "threads": self._threads, "tasks": self._tasks}
+        self._since = SYSTEM.now()
+        self._clerk = Clerk(
+            self._ledger, self._kinds, name=self.name, threads=self._threads, tasks=self._tasks, lease=self._lease,
+            drain=self._drain, parking=self._parking, keep=self._keep, info=info, context=copy_context(),
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self._work, args=(self._clerk,), name=self.name, daemon=True)
+        self._thread.start()
+        return self
+
+    def _work(self, clerk: Clerk) -> None:
+        others = [threading.Thread(target=self._listen, args=(clerk,), name=f"{self.name}-wake", daemon=True)]
+        others += [
+            threading.Thread(target=self._do, args=(chore, clerk), name=f"{self.name}-{chore.name}", daemon=True)
+            for chore in self._chores
+        ]
+        for thread in others:
+            thread.start()
+        try:
+            clerk.run()
+        finally:
+            self._over.set()
+            for thread in others:
+                thread.join(1)
 
     def stop(self, *, now: bool = False) -> None:
         """Take nothing more, end what runs, within `drain`. now: don't wait. Returns at once; safe in a signal handler."""
-        raise NotImplementedError
+        if self._clerk is not None:
+            self._clerk.stop(now=now)
 
     def close(self) -> None:
         """`stop`, and wait until it has ended."""
-        raise NotImplementedError
+        self.stop()
+        if self._thread is not None:
+            self._thread.join()
 
     @property
     def status(self) -> Status:
         """How it is now."""
-        raise NotImplementedError
+        clerk = self._clerk
+        counts: Counter[str] = Counter() if clerk is None else clerk.ends.counts
+        return Status(
+            name=self.name,
+            state="starting" if clerk is None else clerk.state,
+            since=self._since,
+            running=0 if clerk is None else len(clerk.hand),
+            done=counts["done"],
+            again=counts["again"],
+            dead=counts["dead"],
+            late=counts["late"],
+            overdue=0 if clerk is None else clerk.hand.overdue,
+            parked={} if clerk is None else {name: one.reason for name, one in clerk.ends.parked.items()},
+            trouble=None if clerk is None else clerk.trouble,
+        )
+
+    def _listen(self, clerk: Clerk) -> None:
+        """Tells the clerk that something was submitted."""
+        while not self._over.is_set():
+            try:
+                wake = self._ledger.wake()
+                try:
+                    clerk.poke()  # what came while nobody listened
+                    while not self._over.is_set():
+                        if wake.wait(0.5):
+                            clerk.poke()
+                finally:
+                    wake.close()
+            except Exception:  # the database is away; the clerk says so
+                self._over.wait(min(1.0, POLL))
+
+    def _do(self, chore: Chore, clerk: Clerk) -> None:
+        pause = chore.every
+        while not clerk.stopped.is_set():
+            try:
+                chore.do(clerk.now())
+                pause = chore.every
+            except Exception as error:
+                emit("chore_failed", {"operation": chore.name, "error": str(error), "error_class": type(error).__name__})
+                pause = min(max(pause, 0.1) * 2, max(CHORE_PAUSE, chore.every))
+            clerk.stopped.wait(pause)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -56,8 +56,8 @@ def test_an_empty_ledger_and_what_was_pruned(ledger: Ledger, ann: Operator) -> N
 def test_parked_kinds_are_named(ledger: Ledger, ann: Operator) -> None:
     now = ledger.now()
     with ledger.begin() as tx:
-        for name, until in (("mail", now + timedelta(hours=1)), ("sms", now - timedelta(hours=1))):
-            tx.execute(sqlalchemy.insert(kind).values(kind=name, parked_until=until, reason="503", updated_at=now))
+        for name, since in (("mail", now - timedelta(hours=1)), ("sms", None)):
+            tx.execute(sqlalchemy.insert(kind).values(kind=name, parked_at=since, reason="503", updated_at=now))
     assert ann.status().parked == {"mail": "503"}
 
 

@@ -60,6 +60,10 @@ class OnPostgres:
                 leases += turn.turn(session.raw, (), rest, [EVERYTHING] * len(kinds))[0]
         return leases, settled
 
+    def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
+        """Claim in the transaction that is open."""
+        return turn.turn(session.raw, (), demand, [EVERYTHING] * len(demand.kinds))[0]
+
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
         """Settle; those that came too late."""
         crash_point("settle.before_commit")

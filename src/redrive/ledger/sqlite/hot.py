@@ -56,9 +56,7 @@ class OnSQLite:
                     raw.execute("ROLLBACK")
                     raw.execute(BEGIN)
                     late = settle.settle(raw, settlements, now)
-            leases = claim.claim(
-                raw, demand.kinds, demand.worker, demand.seconds, now, total=demand.total, start=demand.start, alone=demand.alone
-            )
+            leases = _claimed(raw, demand, now)
             crash_point("turn.before_commit")
             raw.execute("COMMIT")
         except BaseException:
@@ -66,6 +64,10 @@ class OnSQLite:
             raise
         crash_point("turn.after_commit")
         return Turn(leases, late)
+
+    def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
+        """Claim in the transaction that is open."""
+        return _claimed(session.raw, demand, micros_now())
 
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
         """Settle; those that came too late."""
@@ -85,3 +87,9 @@ class OnSQLite:
         """Hold leases longer; those that are lost."""
         with session.transaction("renew"):
             return claim.renew(session.raw, leases, seconds, micros_now())
+
+
+def _claimed(run: Many, demand: Demand, now: int) -> list[Lease]:
+    return claim.claim(
+        run, demand.kinds, demand.worker, demand.seconds, now, total=demand.total, start=demand.start, alone=demand.alone
+    )

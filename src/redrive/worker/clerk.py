@@ -1,0 +1,345 @@
+"""Clerk: the ledger thread of a worker. Claims, hands out, settles, in one turn; renews; looks after the ledger."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from random import random
+from time import monotonic
+from typing import Any
+
+from ..journal.bus import emit
+from ..ledger import kinds, limited
+from ..ledger.crashpoint import crash_point
+from ..ledger.hot import Demand
+from ..ledger.kinds import Parked
+from ..ledger.ledger import Ledger
+from ..ledger.record import Lease, Settlement
+from .alone import Alone
+from .ends import Ends
+from .finished import Finished
+from .hand import Hand
+from .kind import Kind
+from .loop import Loop
+from .parking import Parking
+from .pool import Pool
+from .room import Room, Want
+from .scope import Around
+from .upkeep import Upkeep
+
+POLL = 5.0
+"""Seconds; how long nobody looks for work though nobody was told of any: the net below notifications."""
+DUE = 0.25
+"""Seconds between two looks at what falls due next."""
+SOON = 0.05
+"""Seconds between two looks for places that others leave in kinds with a limit, and at short jobs that wait for a thread."""
+TROUBLE = (0.05, 2.0)
+"""Seconds to wait when the ledger cannot be reached: at first, and at most."""
+GRACE = 1.0
+"""Seconds that cancelled work has to end."""
+
+
+class Clerk:
+    """Runs in one thread; `told`, `poke`, `stop` and what is read of it may be used by others."""
+
+    def __init__(
+        self, ledger: Ledger, known: Mapping[str, Kind], *, name: str, threads: int, tasks: int, lease: float, drain: float,
+        parking: Parking, keep: float, info: Mapping[str, Any], context: Any,
+    ) -> None:  # fmt: skip
+        self._ledger, self._known, self._name = ledger, known, name
+        self._lease, self._drain, self._info = lease, drain, info
+        self._inbox: deque[Finished] = deque()
+        self._poke = threading.Event()
+        self._settlements: list[Settlement] = []
+        self._probes: set[int] = set()
+        self._dry: dict[str, float] = {}
+        """Groups that had nothing, until when they need not be asked again."""
+        self._woken = True
+        self._due_known, self._due_looked = math.inf, 0.0
+        self._pause = TROUBLE[0]
+        self._stopping: float | None = None
+        """When what runs must have ended, on the monotonic clock."""
+        self.stopped = threading.Event()
+        """Set when it takes nothing more."""
+        self.trouble: str | None = None
+        self.state = "starting"
+        self.hand = Hand()
+        self.upkeep = Upkeep(
+            ledger, name, self.hand, lease=lease, keep=keep, info=self._said, lost=self._lost, reaped=self._reaped,
+            seen=self._parked_seen,
+        )  # fmt: skip
+        self.ends = Ends(ledger, known, parking, now=self.upkeep.now, draw=random)
+        self._parking = parking
+        self._room = Room(known.values(), threads, tasks, transactions=1 if ledger.connections.on_sqlite else 4)
+        self._alone = Alone()
+        around = Around(context, self.upkeep.now)
+        self._pool = Pool(ledger, around, threads, self.told, name)
+        self._loop = Loop(around, self.told, f"{name}-loop") if any(kind.colour == "async" for kind in known.values()) else None
+
+    # ---- for other threads ----
+
+    def told(self, finished: list[Finished], /) -> None:
+        """Attempts were made."""
+        self._inbox.extend(finished)
+        if not self._poke.is_set():
+            self._poke.set()
+
+    def poke(self) -> None:
+        """Something was submitted."""
+        self._woken = True
+        self._poke.set()
+
+    def stop(self, *, now: bool = False) -> None:
+        """Take nothing more; end what runs."""
+        end = monotonic() + (0.0 if now else self._drain)
+        self._stopping = end if self._stopping is None else min(end, self._stopping)
+        self.stopped.set()
+        self._poke.set()
+
+    def now(self) -> datetime:
+        """The moment by the ledger's clock."""
+        return self.upkeep.now()
+
+    def _said(self) -> dict[str, Any]:
+        return {**self._info, "running": len(self.hand), "state": self.state}
+
+    # ---- the loop ----
+
+    def run(self) -> None:
+        """Until it is told to stop, and has given everything back."""
+        self._try(self.upkeep.timers.run)
+        self.state = "working"
+        while self._stopping is None or (len(self.hand) and monotonic() < self._stopping):
+            if self._stopping is not None:
+                self.state = "draining"
+            self._try(self._turn)
+            self._try(self.upkeep.timers.run)
+            self._rest()
+        self._end()
+
+    def _try(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except Exception as error:  # the database is away, or full: work goes on, and is told of when it is back
+            if self.trouble is None:
+                emit("ledger_trouble", {"worker": self._name, "error": str(error), "error_class": type(error).__name__})
+            self.trouble = f"{type(error).__name__}: {error}"
+            self._poke.wait(self._pause)
+            self._pause = min(self._pause * 2, TROUBLE[1])
+        else:
+            if act == self._turn:
+                self.trouble, self._pause = None, TROUBLE[0]
+
+    def _rest(self) -> None:
+        """Until there is something to do."""
+        if self._inbox or self._woken or (self._stopping is None and self._eager()):
+            return
+        now = monotonic()
+        moments = [self.upkeep.timers.next, *self._dry.values(), self._alone.next]
+        if self._stopping is not None:
+            moments = [self.upkeep.timers.next, self._stopping]
+        if self._pool.waiting:
+            moments.append(now + SOON)
+        self._poke.wait(max(0.0, min(min(moments) - now, POLL)))
+        self._poke.clear()
+        if self._pool.waiting:
+            self._pool.help()
+
+    def _eager(self) -> bool:
+        """Whether there may be more, and room for it."""
+        if self._alone.holds:
+            return False
+        groups = self._room.groups(self._open())
+        return any(group not in self._dry and self._room.free(group) > 0 for group, _ in groups)
+
+    def _open(self) -> list[str]:
+        return [name for name in self._known if name not in self.ends.parked]
+
+    def _turn(self) -> None:
+        """Settle what was made, claim what there is room for."""
+        self._collect()
+        if self._stopping is None:
+            self._wake()
+            if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart):
+                self._claim_alone()
+            elif not self._alone.holds:
+                for group, members in self._room.groups(self._open()):
+                    want = self._room.want(group, members)
+                    if want.total > 0 and (group not in self._dry or self._settlements):
+                        self._claim(want)
+                self._probe()
+        if self._settlements:
+            self._ended(self._ledger.turn(self._settlements, {}, worker=self._name, lease=self._lease).late)
+
+    def _collect(self) -> None:
+        finished = []
+        while self._inbox:
+            one = self._inbox.popleft()
+            finished.append(one)
+            self._room.took(one.kind.name, one.seconds)
+            self._room.gives(one.lease)
+            self.hand.leave(one.lease)
+            if one.kind.concurrency is not None:
+                self._dry.pop(f"limited:{one.kind.colour}", None)
+        if finished:
+            late = [one.lease.done() for one in finished if one.late]
+            if late:
+                self._ledger.count_late(late)
+            self._settlements += self.ends.settled(finished, self._probes, draining=self._stopping is not None)
+
+    def _wake(self) -> None:
+        now = monotonic()
+        if self._woken:
+            self._woken = False
+            self._dry.clear()
+            self._due_looked = 0.0
+        for group in [group for group, until in self._dry.items() if until <= now]:
+            del self._dry[group]
+
+    def _claim(self, want: Want, *, alone: bool = False) -> list[Lease]:
+        if want.limits is not None:
+            return self._claim_limited(want, alone)
+        turn = self._ledger.turn(
+            self._settlements, want.kinds, worker=self._name, lease=self._lease, total=want.total, alone=alone
+        )  # fmt: skip
+        self._ended(turn.late)
+        if not alone and len(turn.leases) < want.total:
+            self._dry[want.group] = min(monotonic() + POLL, self._next_due())
+        self._hand_out(turn.leases)
+        return turn.leases
+
+    def _claim_limited(self, want: Want, alone: bool) -> list[Lease]:
+        demand = Demand(want.kinds, self._name, self._lease, want.total, True, alone)
+        assert want.limits is not None
+        with self._ledger.connections.write.use() as session:
+            found = limited.claim(session, self._ledger.connections.hot, demand, want.limits)
+        if not alone and len(found.leases) < want.total:
+            waits = [SOON * 4 if kind.concurrency else POLL for kind in map(self._known.__getitem__, want.kinds)]
+            soonest = min([*waits, *(max(after, 0.01) for after in found.after.values())])
+            self._dry[want.group] = min(monotonic() + soonest, self._next_due())
+        self._hand_out(found.leases)
+        return found.leases
+
+    def _ended(self, late: Sequence[Settlement]) -> None:
+        """The ledger has the settlements."""
+        if any(one.outcome == "again" for one in self._settlements):
+            self._due_looked = 0.0
+            self._dry.clear()
+        self._settlements = []
+        if late:
+            self.ends.late(late)
+            self.upkeep.alive(list(late))
+
+    def _next_due(self) -> float:
+        """When something falls due, on the monotonic clock; looked up now and then."""
+        now = monotonic()
+        if now - self._due_looked >= DUE and (self._due_looked == 0.0 or self._due_known <= now or now - self._due_looked > POLL):
+            self._due_looked = now
+            due = self._ledger.next_due(self._open())
+            self._due_known = math.inf if due is None else now + (due - self.now()).total_seconds()
+        # What is due by now and was not claimed is somebody's who claims just then, or above a limit.
+        return max(self._due_known, now + 0.01) if self._due_known > now else now + DUE
+
+    def _hand_out(self, leases: Sequence[Lease]) -> None:
+        if not leases:
+            return
+        crash_point("worker.claimed")
+        plain: list[tuple[Kind, Lease]] = []
+        tasks: list[tuple[Kind, Lease]] = []
+        threads = 0.0
+        for lease in leases:
+            kind = self._known[lease.kind]
+            self.hand.take(kind, lease)
+            weight = self._room.takes(lease, kind)
+            if kind.colour == "async":
+                tasks.append((kind, lease))
+            else:
+                plain.append((kind, lease))
+                threads += weight
+        if plain:
+            self._pool.give(plain, max(1, math.ceil(threads - 1e-9)))
+        if tasks and self._loop is not None:
+            self._loop.give(tasks)
+
+    # ---- outages, and what was running when a worker died ----
+
+    def _parked_seen(self, parked: dict[str, Parked]) -> None:
+        if self.ends.parked.keys() - parked.keys():
+            self._woken = True
+        self.ends.parked = parked
+
+    def _probe(self) -> None:
+        """Of a parked kind, now and then, one."""
+        for name, parked in list(self.ends.parked.items()):
+            if name in self._known and parked.probe_at <= self.now() and self._room.free(self._known[name].colour) > 0:
+                due = self._ledger.next_due([name])
+                if due is None or due > self.now():
+                    continue
+                with self._ledger.connections.write.use() as session:
+                    mine = kinds.probe(session, name, seconds=self._parking.wait(parked.probes + 1))
+                    self.ends.parked = kinds.parked(session)
+                if mine:
+                    leases = self._claim(Want("probe", {name: 1}, 1, self._room.limits(name)))
+                    self._probes.update(lease.job_id for lease in leases)
+
+    def _set_apart(self) -> bool:
+        """Whether something waits that was running when its worker died."""
+        due = self._ledger.next_due(self._open(), alone=True)
+        return due is not None and due <= self.now()
+
+    def _claim_alone(self) -> None:
+        for name in self._open():
+            if self._claim(Want("alone", {name: 1}, 1, self._room.limits(name)), alone=True):
+                self._alone.began(monotonic())
+                self.state = "alone"
+                return
+        self._alone.nothing(monotonic())
+        self.state = "working"
+
+    def _reaped(self) -> None:
+        self._woken = True
+        self._alone.soon()
+
+    def _lost(self, leases: list[Lease]) -> None:
+        for lease in leases:
+            emit("lost_lease", {"operation": lease.kind, "job_id": str(lease.job_id), "fence": lease.fence, **lease.ids})
+        if self._loop is not None:
+            self._loop.cancel(leases)
+
+    # ---- the end ----
+
+    def _end(self) -> None:
+        """Give back what has not ended, and say that this worker did."""
+        self.state = "draining"
+        if self._loop is not None:
+            self._loop.cancel()
+        until = monotonic() + GRACE
+        while any(held.kind.colour == "async" for held in self.hand.all()) and monotonic() < until:
+            self._poke.wait(0.02)
+            self._poke.clear()
+            self._try(self._collect)
+        self._pool.empty()
+        for _ in range(5):
+            self._try(self._release)
+            if self.state == "ended":
+                break
+        self.state = "ended"
+        self._pool.close()
+        if self._loop is not None:
+            self._loop.close()
+
+    def _release(self) -> None:
+        self._collect()
+        held = self.hand.all()
+        settlements = [*self._settlements, *(one.lease.release() for one in held)]
+        if settlements:
+            self._ended(self._ledger.turn(settlements, {}, worker=self._name, lease=self._lease).late)
+        for one in held:
+            self.hand.leave(one.lease)
+            emit("released", {"operation": one.kind.name, "job_id": str(one.lease.job_id), "attempt": one.lease.attempt})
+        crash_point("worker.drained")
+        self._ledger.leave(self._name)
+        self.state = "ended"

@@ -1,0 +1,64 @@
+"""Hand: the leases that a worker holds now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import monotonic
+from typing import NamedTuple
+
+from ..ledger.record import Lease
+from .kind import Kind
+
+
+class Held(NamedTuple):
+    """One of them."""
+
+    lease: Lease
+    kind: Kind
+    since: float
+
+
+class Hand:
+    """By job. Belongs to the ledger thread; others may ask for counts."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Held] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def take(self, kind: Kind, lease: Lease, /) -> None:
+        """One more."""
+        self._held[lease.job_id] = Held(lease, kind, monotonic())
+
+    def leave(self, lease: Lease, /) -> bool:
+        """One less. False: it is not held any more, or another lease of the same job is."""
+        held = self._held.get(lease.job_id)
+        if held is None or held.lease.fence != lease.fence:
+            return False
+        del self._held[lease.job_id]
+        return True
+
+    def older(self, seconds: float, /) -> list[Lease]:
+        """Those that were taken so long ago."""
+        before = monotonic() - seconds
+        return [held.lease for held in self._held.values() if held.since <= before]
+
+    def all(self) -> list[Held]:
+        """All of them."""
+        return list(self._held.values())
+
+    def lose(self, leases: Iterable[Lease], /) -> list[Lease]:
+        """These are somebody else's now; those of them that had been held."""
+        return [lease for lease in leases if self.leave(lease)]
+
+    @property
+    def overdue(self) -> int:
+        """Plain functions that run longer than their attempt may take."""
+        now = monotonic()
+        return sum(
+            held.kind.colour != "async"
+            and held.kind.settings.attempt_timeout is not None
+            and now - held.since > held.kind.settings.attempt_timeout
+            for held in list(self._held.values())
+        )

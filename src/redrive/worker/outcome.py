@@ -1,0 +1,169 @@
+"""Outcome: what an attempt's end means for its job. Pure."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from traceback import walk_tb
+from typing import NamedTuple
+
+from ..core.classify import classify
+from ..core.decision import LONGEST
+from ..core.fault import PERMANENT, UNKNOWN, Fault
+from ..core.retry_after import until
+from ..core.seconds import seconds
+from ..core.signature import said, signature
+from ..engine.nesting import outcome as outcome_inside
+from ..errors import Again, Blocked, BreakerOpen, Stop
+from ..ledger.record import Lease, Settlement
+from .kind import Kind, Undecodable
+
+FRAMES = 6
+"""Of a traceback, kept with the error: the innermost ones."""
+
+
+class Outcome(NamedTuple):
+    """What became of an attempt: for the ledger, and for whoever watches."""
+
+    settlement: Settlement
+    record: str
+    """The kind of its record: success, recovered, retry, giveup, blocked, again."""
+    reason: str | None = None
+    fault: Fault = UNKNOWN
+    wait: float | None = None
+    signature: str | None = None
+    """Set where it failed, by a fault that others may share: what an outage is known by."""
+
+
+def succeeded(lease: Lease, result: bytes | None, max_payload: int, /) -> Outcome:
+    """It is done. A result that cannot be stored is a dead letter: the work is done, and to do it again would not help."""
+    problem = None
+    if result is not None and not isinstance(result, bytes):
+        problem = f"the result must be stored as bytes, and is {type(result).__name__}"
+    elif result is not None and len(result) > max_payload:
+        problem = f"the result has {len(result)} bytes; the ledger takes at most {max_payload}: store it, and return its path"
+    if problem is None:
+        return Outcome(lease.done(result), "success" if lease.attempt <= 1 else "recovered")
+    found = f"the work was done, but its result cannot be kept: {problem}"
+    return Outcome(lease.dead("result", error=found, signature="result"), "giveup", "result")
+
+
+def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, draw: float) -> Outcome:
+    """It raised: again, later; or a dead letter. now: by the ledger's clock. draw: a throw of the dice, for jitter."""
+    name = signature(error)
+    if isinstance(error, Undecodable):
+        return Outcome(
+            lease.dead("undecodable", error=told(error), signature=name), "giveup", "undecodable", PERMANENT, signature=name
+        )
+    if isinstance(error, Stop):
+        return Outcome(lease.dead("stopped", error=told(error), signature=name), "giveup", "stopped", PERMANENT)
+    if isinstance(error, Blocked):
+        end = lease.blocked(said(error) or "blocked", until=_aware(error.until), error=told(error))
+        return Outcome(end._replace(signature=name), "blocked", "blocked", PERMANENT)
+    fault = _judged(kind, error)
+    if isinstance(error, Again) and error.free:
+        wait = _after(error, kind, lease, draw)
+        return Outcome(lease.again(wait, error=said(error) or None, reason="again", free=True), "again", "again", fault, wait)
+    systemic = None if isinstance(error, Again) else name
+    wait = max(_after(error, kind, lease, draw), _floor(error, fault, now))
+    reason = _final(kind, lease, fault, error, now, wait)
+    if reason is None:
+        again = lease.again(wait, error=told(error), reason="again" if isinstance(error, Again) else "failed")
+        return Outcome(again, "retry", None, fault, wait, systemic)
+    if reason == "attempts" and kind.spent == "blocked":
+        end = lease.blocked(reason, error=told(error))._replace(signature=name)
+        return Outcome(end, "blocked", reason, fault, None, systemic)
+    return Outcome(lease.dead(reason, error=told(error), signature=name), "giveup", reason, fault, None, systemic)
+
+
+def expired(lease: Lease, /) -> Outcome:
+    """Its deadline had passed before this attempt began: it was not run."""
+    end = lease.dead("deadline", error=f"the deadline, {lease.deadline}, had passed", signature="deadline")
+    return Outcome(end, "giveup", "deadline", PERMANENT)
+
+
+def forgiven(kind: Kind, lease: Lease, found: Outcome, /, *, draw: float) -> Outcome:
+    """The same failure, where it is an outage's: not charged, and not the end of its job."""
+    wait = found.wait if found.wait is not None else _backoff(kind, lease.attempt, draw)
+    free = lease.again(wait, error=found.settlement.error, reason="parked", free=True)
+    return found._replace(settlement=free, record="again", reason="parked", wait=wait)
+
+
+def _judged(kind: Kind, error: BaseException) -> Fault:
+    if not isinstance(error, Exception):
+        return UNKNOWN  # SystemExit and the like: of this job, not of the worker
+    try:
+        return kind.settings.judge(error)
+    except Exception:  # a rule of the user's raised: its bug must not decide about this job
+        return UNKNOWN
+
+
+def _final(kind: Kind, lease: Lease, fault: Fault, error: BaseException, now: datetime, wait: float) -> str | None:
+    """Why this was the last attempt. Where nobody knows what an error means, it was not: a deploy may mend it."""
+    comes_back = isinstance(error, (Again, BreakerOpen))
+    if not comes_back and (fault.kind == "permanent" or (fault.kind == "unknown" and _chosen(kind))):
+        return "not_retryable"
+    if fault.sent and not kind.settings.idempotent and not comes_back:
+        return "not_idempotent"
+    most = kind.settings.max_attempts if lease.max_attempts is None else lease.max_attempts
+    if lease.attempt >= most:
+        return "attempts"
+    if lease.deadline is not None and now + timedelta(seconds=wait) >= lease.deadline:
+        return "deadline"
+    return None
+
+
+def _chosen(kind: Kind) -> bool:
+    """Whether `on=` said what to try again, and so that all else is not; with the standard rule in it, it has not."""
+    rules = kind.settings.judgement.rules
+    return bool(rules) and classify not in rules
+
+
+def _after(error: BaseException, kind: Kind, lease: Lease, draw: float) -> float:
+    if isinstance(error, Again) and error.after is not None:
+        try:
+            return min(LONGEST, seconds("after", error.after))
+        except (TypeError, ValueError):
+            pass  # as if it had said nothing
+    return _backoff(kind, lease.attempt, draw)
+
+
+def _backoff(kind: Kind, attempt: int, draw: float) -> float:
+    try:
+        wait = float(kind.settings.backoff(max(1, attempt), draw))
+    except Exception:  # a backoff of the user's raised
+        wait = kind.settings.policy.wait(max(1, attempt), draw)
+    return min(wait, LONGEST) if wait >= 0 else 0.0  # NaN too
+
+
+def _floor(error: BaseException, fault: Fault, now: datetime) -> float:
+    """Not before: what the server asked for, or what an inner layer, a key or a breaker knows."""
+    inside = outcome_inside(error)
+    moments = (getattr(error, "retry_at", None), None if inside is None else inside.retry_at)
+    waits = [until(moment, now) for moment in moments if isinstance(moment, datetime)]
+    return min(LONGEST, max([fault.after or 0.0, *waits]))
+
+
+def told(error: BaseException, /) -> str:
+    """An error for a person: what it is, what it says, its notes, and where it was raised."""
+    name = type(error).__name__
+    kind = name if type(error).__module__ in ("builtins", "__main__") else f"{type(error).__module__}.{name}"
+    lines = [f"{kind}: {said(error)}" if said(error) else kind]
+    if isinstance(error, (SystemExit, KeyboardInterrupt, CancelledError)):
+        lines.append(f"raised by the work itself: {name} ends this attempt, not the worker")
+    lines += [str(note) for note in getattr(error, "__notes__", ())[:5]]
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        lines.append(f"because of {type(cause).__name__}: {said(cause)}")
+    return "\n".join([*lines, *_places(error)])
+
+
+def _places(error: BaseException) -> Iterator[str]:
+    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    for code, line in frames[-FRAMES:]:
+        yield f"  {code.co_filename}:{line} in {code.co_name}"
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    return moment.replace(tzinfo=timezone.utc) if moment is not None and moment.tzinfo is None else moment

@@ -1,0 +1,55 @@
+"""Process: who a worker's process is, so that another on the same machine can tell that it is gone.
+
+A process is named by the boot of its machine, its process namespace, its number and the moment it began: nothing of that is
+true of another one, in a container or after a restart. Where a system does not say all of this (Linux does), nobody is ever
+said to be gone: then leases run out by time.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def identity() -> str | None:
+    """Of this process; None where it cannot be told."""
+    pid = os.getpid()
+    began = _began(pid)
+    return None if began is None or (here := _here()) is None else f"{here}/{pid}/{began}"
+
+
+def gone(identity: object, /) -> bool:
+    """Whether that process is certainly not there any more. A stopped one is there."""
+    if not isinstance(identity, str) or identity.count("/") != 3:
+        return False
+    where, pid, began = identity.rsplit("/", 2)
+    if where != _here() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False  # another user's, and there
+    found = _began(int(pid))
+    return found is not None and found != began
+
+
+def _here() -> str | None:
+    """The machine since its boot, and the namespace in which process numbers count."""
+    try:
+        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{(PROC / 'self/ns/pid').readlink()}"
+    except OSError:
+        return None
+
+
+def _began(pid: int) -> str | None:
+    """When it began, in ticks since the boot; "dead" for one that only waits to be collected."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return "dead" if fields[0] in "ZX" else fields[19]

@@ -1,0 +1,127 @@
+"""Room: how much more a worker can take, and of what. Pure but for what it remembers.
+
+Whatever is claimed is begun: a crash counts for all that was. So of a kind whose jobs take their time no more is claimed than
+there are idle threads. Jobs of less than a millisecond would wait for the ledger most of the time: of those, one thread gets
+as many as it does in a few milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+from ..ledger.limited import Limit
+from ..ledger.record import Lease
+from .kind import Kind
+
+T = TypeVar("T")
+SHORT = 0.001
+"""Seconds; jobs that take less are taken by the handful."""
+HANDFUL = 0.005
+"""Seconds of work in a handful, by what the last ones took."""
+MOST = 100
+"""In a handful; twice as many of all short ones are in hand at most: some run while others are fetched."""
+WEIGHT = 0.05
+"""Of the last one in the mean of what jobs of a kind take."""
+TRANSACTIONS = 4
+"""At once, of those that hold a connection: the pool has eight, and the ledger thread must never wait for one."""
+
+
+class Want(NamedTuple):
+    """What is asked for in one turn."""
+
+    group: str
+    kinds: dict[str, int]
+    total: int
+    limits: Mapping[str, Limit] | None = None
+
+
+class Room:
+    """What is in hand, by weight in threads, and what jobs of each kind take. Belongs to one thread."""
+
+    def __init__(self, kinds: Iterable[Kind], threads: int, tasks: int, *, transactions: int = TRANSACTIONS) -> None:
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._limits = {kind.name: Limit(kind.concurrency, kind.rate) for kind in self._kinds.values() if _limited(kind)}
+        self._threads, self._tasks, self._transactions = threads, tasks, min(transactions, threads)
+        self._means = dict.fromkeys(self._kinds, SHORT * 20)
+        self._weights: dict[tuple[int, int], tuple[str, float]] = {}
+        self._used = {"plain": 0.0, "async": 0.0, "transaction": 0.0, "short": 0.0}
+        self._turn = 0
+
+    def handful(self, name: str, /) -> int:
+        """How many of this kind one thread is given at once."""
+        mean = self._means[name]
+        return 1 if mean >= SHORT else max(1, min(MOST, int(HANDFUL / max(mean, 1e-6))))
+
+    def took(self, name: str, seconds: float, /) -> None:
+        """A job of this kind took so long."""
+        self._means[name] += WEIGHT * (seconds - self._means[name])
+
+    def takes(self, lease: Lease, kind: Kind, /) -> float:
+        """A job came into the hand; what part of a thread it takes."""
+        short = kind.colour == "plain" and self.handful(kind.name) > 1
+        weight = 1 / self.handful(kind.name) if short else 1.0
+        group = "short" if short else kind.colour
+        self._weights[lease[:2]] = (group, weight)
+        self._used[group] += weight if group != "short" else 1
+        return weight
+
+    def gives(self, lease: Lease, /) -> None:
+        """It left."""
+        group, weight = self._weights.pop(lease[:2], ("short", 0.0))
+        if weight:
+            self._used[group] -= weight if group != "short" else 1
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is in hand."""
+        return not self._weights
+
+    def groups(self, names: Iterable[str], /) -> list[tuple[str, list[str]]]:
+        """These kinds by what they share, in fair turns."""
+        self._turn += 1
+        groups: dict[str, list[str]] = {}
+        for name in names:
+            groups.setdefault(self._group(name), []).append(name)
+        return _turned([(group, _turned(members, self._turn)) for group, members in groups.items()], self._turn)
+
+    def _group(self, name: str) -> str:
+        if name in self._limits:
+            return f"limited:{self._kinds[name].colour}"
+        return "short" if self._kinds[name].colour == "plain" and self.handful(name) > 1 else self._kinds[name].colour
+
+    def free(self, group: str, /) -> int:
+        """How many more of a group there is room for."""
+        colour = group.removeprefix("limited:")
+        if colour == "async":
+            return self._tasks - int(self._used["async"])
+        threads = self._threads - int(self._used["plain"] + self._used["transaction"])
+        if colour == "short":
+            left = 2 * MOST - int(self._used["short"])
+            return min(MOST, left) if threads > 0 and left >= MOST // 2 else 0
+        if self._used["short"]:
+            threads -= 1  # what is short has at least one
+        return min(threads, self._transactions - int(self._used["transaction"])) if colour == "transaction" else threads
+
+    def want(self, group: str, members: list[str], /) -> Want:
+        """What to ask for now."""
+        free = max(0, self.free(group))
+        if group == "short":
+            most = {name: min(free, self.handful(name) * max(1, self._threads // 2)) for name in members}
+        else:
+            most = dict.fromkeys(members, free)
+        limits = self._limits if group.startswith("limited:") else None
+        return Want(group, most, min(free, sum(most.values())), limits)
+
+    def limits(self, name: str, /) -> Mapping[str, Limit] | None:
+        """The limits, if this kind has one."""
+        return self._limits if name in self._limits else None
+
+
+def _limited(kind: Kind) -> bool:
+    return kind.concurrency is not None or kind.rate is not None
+
+
+def _turned(items: list[T], by: int) -> list[T]:
+    at = by % len(items) if items else 0
+    return items[at:] + items[:at]

@@ -1,0 +1,64 @@
+"""Scope: what is around the work of one attempt: its number, key, deadline, and the ids of whoever submitted it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextvars import Context
+from datetime import datetime
+from time import monotonic
+from typing import NamedTuple
+
+from ..core.context import IDS, Entered, Scope
+from ..core.key import Key, KeyLike
+from ..ledger.record import Lease
+from .kind import Kind
+
+NO_IDS: dict[str, str] = {}
+
+
+class Layer:
+    """The durable layer, as code inside an attempt sees it. Immutable."""
+
+    __slots__ = ("job_id", "max_attempts", "operation")
+
+    def __init__(self, kind: Kind, lease: Lease) -> None:
+        self.operation = kind.name
+        self.max_attempts = kind.settings.max_attempts if lease.max_attempts is None else lease.max_attempts
+        self.job_id = str(lease.job_id)
+
+
+class Around(NamedTuple):
+    """What a worker has for each attempt. Threads may share it."""
+
+    context: Context
+    """As it was where the worker was started; each attempt gets a copy."""
+    now: Callable[[], datetime]
+    """The moment by the ledger's clock."""
+
+    def seconds(self, kind: Kind, lease: Lease) -> float:
+        """How long the attempt may take: its own time-out, or what is left until the job's deadline. Infinite: no limit."""
+        own = kind.settings.attempt_timeout
+        limit = math.inf if own is None else own
+        if lease.deadline_stored is None:
+            return limit
+        deadline = lease.deadline
+        assert deadline is not None
+        return min(limit, (deadline - self.now()).total_seconds())
+
+
+def enter(kind: Kind, lease: Lease, seconds: float) -> None:
+    """Be inside the attempt, from now on: in a context of its own, which ends with it."""
+    scope: Scope = (monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key_of(lease), None)
+    Entered(scope)
+    IDS.set(lease.ids if lease.ids_stored else NO_IDS)
+
+
+def key_of(lease: Lease) -> KeyLike | None:
+    """The key for calls that the work makes: the job's own; where nobody gave it one, of this shape at least."""
+    if lease.key.count(":") >= 4:
+        return lease.key
+    try:
+        return Key("job", "", lease.key, lease.kind.replace(":", "."))
+    except ValueError:
+        return None

@@ -1,0 +1,108 @@
+"""Upkeep: what a worker does for the ledger and for all workers, beside the jobs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..core.clock import SYSTEM
+from ..journal.bus import emit
+from ..ledger import kinds, pardon, workers
+from ..ledger.bury import bury
+from ..ledger.kinds import Parked
+from ..ledger.ledger import Ledger
+from .hand import Hand
+from .process import gone
+from .timers import Timer, Timers
+
+REAP = 1.0
+LOOK = 1.0
+BURY = 5.0
+UNBLOCK = 5.0
+FOLD = 5.0
+PRUNE = 60.0
+FORGET = 3600.0
+"""Seconds between two times."""
+FOREVER = math.inf
+"""Keep done jobs for ever."""
+
+
+class Upkeep:
+    """Beats, renews, and takes back what others lost. Belongs to the ledger thread."""
+
+    def __init__(
+        self, ledger: Ledger, name: str, hand: Hand, *, lease: float, keep: float, info: Callable[[], Mapping[str, Any]],
+        lost: Callable[[list[Any]], None], reaped: Callable[[], None], seen: Callable[[dict[str, Parked]], None],
+    ) -> None:  # fmt: skip
+        self._ledger, self._name, self._hand = ledger, name, hand
+        self._lease, self._keep = lease, keep
+        self._info, self._lost, self._reaped, self._seen = info, lost, reaped, seen
+        self._ahead = timedelta(0)
+        """How far the ledger's clock is ahead of this machine's."""
+        # In this order: a worker that was stopped for a while says so first, and holds what it has, before it takes back
+        # leases that ran out, which may be its own.
+        self.timers = Timers(
+            Timer(lease / 4, self._beat),
+            Timer(lease / 4, self._renew),
+            Timer(BURY, self._bury),
+            Timer(REAP, self._reap),
+            Timer(LOOK, self._look),
+            Timer(UNBLOCK, self._unblock),
+            Timer(FOLD, ledger.fold, first=FOLD),
+            Timer(PRUNE, self._prune, first=PRUNE),
+            Timer(FORGET, self._forget, first=PRUNE),
+        )
+
+    def now(self) -> datetime:
+        """The moment by the ledger's clock."""
+        return SYSTEM.now() + self._ahead
+
+    def _beat(self) -> None:
+        self._ledger.beat(self._name, self._info())
+        before = SYSTEM.now()
+        theirs = self._ledger.now()
+        self._ahead = theirs - before
+
+    def _renew(self) -> None:
+        leases = self._hand.older(self._lease / 8)
+        lost = self._hand.lose(self._ledger.renew(leases, lease=self._lease)) if leases else []
+        if lost:
+            self.alive(lost)
+            self._lost(lost)
+
+    def alive(self, leases: list[Any], /) -> None:
+        """These were lost, and this worker lives: it did not crash."""
+        with self._ledger.connections.write.use() as session:
+            pardon.alive(session, leases)
+
+    def _bury(self) -> None:
+        """Workers of this machine whose process is gone don't keep others waiting for their leases."""
+        with self._ledger.connections.read.use() as session:
+            others = [one for one in workers.present(session.core) if one.name != self._name]
+        names = [one.name for one in others if gone(one.info.get("process"))]
+        if names:
+            with self._ledger.connections.write.use() as session:
+                held = bury(session, names)
+            for name in names:
+                emit("worker_gone", {"worker": name, "leases": held if len(names) == 1 else None})
+
+    def _reap(self) -> None:
+        if self._ledger.reap():
+            self._reaped()
+
+    def _look(self) -> None:
+        with self._ledger.connections.read.use() as session:
+            self._seen(kinds.parked(session))
+
+    def _unblock(self) -> None:
+        self._ledger.unblock()
+
+    def _prune(self) -> None:
+        if self._keep != FOREVER:
+            self._ledger.prune(self._keep)
+
+    def _forget(self) -> None:
+        with self._ledger.connections.write.use() as session:
+            workers.forget(session)
