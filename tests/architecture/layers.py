@@ -55,7 +55,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "http": frozenset(("httpx", "httpx2")),
     "grpc": frozenset(("grpc",)),
     "messages": frozenset(("redis", "sqlalchemy")),
-    "storage": frozenset(("azure", "botocore", "fsspec", "httpx2", "paramiko", "pyarrow", "s3fs")),
+    "storage": frozenset(("asyncssh", "azure", "botocore", "fsspec", "httpx2", "pyarrow", "s3fs")),
     "idempotency": frozenset(("sqlalchemy",)),
     "worker": frozenset(("sqlalchemy",)),
     "batch": frozenset(("sqlalchemy",)),

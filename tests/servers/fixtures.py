@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,10 +18,13 @@ from tests.servers.postgres import postgres_server
 from tests.servers.process import ServerMissing
 from tests.servers.redis import redis_server
 from tests.servers.seaweed import s3_server
+from tests.servers.sftp import asyncssh_server, openssh_server, sshd
 
 STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "Postgres": postgres_server,
     "Redis": redis_server,
+    "SFTP": asyncssh_server,
+    "OpenSSH": openssh_server,
     "S3": s3_server,
     "Azure": azure_server,
 }
@@ -79,6 +84,22 @@ def postgres(request: pytest.FixtureRequest) -> str:
 def redis_url(request: pytest.FixtureRequest) -> str:
     """The URL of the session's Redis (or Valkey) server. All tests share it: use names of your own."""
     return request.config.stash[SERVERS].address("Redis")
+
+
+@pytest.fixture
+def sftp_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The options of the backend `sftp` for the session's asyncssh server. All tests share it: use folders of your own."""
+    found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("SFTP"))
+    return found
+
+
+@pytest.fixture
+def openssh_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The same for OpenSSH's server; machines without it run what needs it on the other one only."""
+    if sshd() is None:
+        pytest.skip("no OpenSSH server here; the same tests run on asyncssh's")
+    found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("OpenSSH"))
+    return found
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -21,10 +20,8 @@ from .backend import How
 from .body import CHUNK, Body
 from .info import Capabilities, FileInfo
 from .mapped import from_os
-from .path import RESERVED
+from .path import RESERVED, listable
 
-NO_NAME = re.compile(f"^{re.escape(RESERVED)}|[\x00-\x1f\x7f\\\\\ud800-\udfff]")
-"""Names on a disk that are no part of a path: files being written, and what somebody else has made. They are not listed."""
 NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK))
 
 
@@ -161,7 +158,7 @@ class Local:
                 self._root()
                 return
         for entry in entries:
-            if not NO_NAME.search(entry.name):
+            if listable(entry.name):
                 yield entry
 
     # ---- writing ----

@@ -11,6 +11,7 @@ LONGEST = 1024
 RESERVED = ".redrive-"
 """Names that begin so are ours: files that are being written, next to what they will become."""
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_NO_NAME = re.compile(f"^{re.escape(RESERVED)}|[\x00-\x1f\x7f\\\\\ud800-\udfff]")
 
 
 def checked(path: str, /, *, backend: str) -> str:
@@ -56,6 +57,11 @@ def folder(path: str, /, *, backend: str) -> str:
 def joined(root: str, path: str, /) -> str:
     """A path under another; either may be empty."""
     return f"{root}/{path}" if root and path else root or path
+
+
+def listable(name: str, /) -> bool:
+    """Can this name of a file be part of a path? Others are files being written, and what somebody else has made."""
+    return not _NO_NAME.search(name)
 
 
 def _part_problem(parts: list[str]) -> str | None:

@@ -16,14 +16,15 @@ class _Source(Protocol):
 
 def reading(source: _Source, mapped: Callable[[Exception], Exception], /, *, buffer: int = CHUNK) -> BinaryIO:
     """A file to read from, with a buffer of its own. mapped: from an error of the client to one of ours."""
-    return cast(BinaryIO, io.BufferedReader(_Raw(source, mapped), buffer))
+    return cast(BinaryIO, io.BufferedReader(_Raw(source, mapped, buffer), buffer))
 
 
 class _Raw(io.RawIOBase):
     """Reads from a client, and puts its errors into our words. Not shared between threads, as files are not."""
 
-    def __init__(self, source: _Source, mapped: Callable[[Exception], Exception]) -> None:
+    def __init__(self, source: _Source, mapped: Callable[[Exception], Exception], buffer: int) -> None:
         self._source = source
+        self._buffer = buffer
         self._mapped = mapped
 
     def readable(self) -> bool:
@@ -36,6 +37,16 @@ class _Raw(io.RawIOBase):
             raise self._mapped(error) from error
         target[: len(found)] = found
         return len(found)
+
+    def readall(self) -> bytes:
+        # The usual one reads 8 KiB at a time, each of them a request.
+        pieces = []
+        try:
+            while piece := self._source.read(self._buffer):
+                pieces.append(piece)
+        except Exception as error:
+            raise self._mapped(error) from error
+        return b"".join(pieces)
 
     def close(self) -> None:
         if not self.closed:

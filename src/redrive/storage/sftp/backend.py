@@ -1,0 +1,170 @@
+"""Sftp: files on a server that is reached by SSH."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timezone
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+
+from ...core.policy import RetryPolicy
+from ...errors import NotFound, PathInvalid
+from ..backend import How
+from ..body import Body
+from ..info import Capabilities, FileInfo
+from ..path import listable
+from ..reading import reading
+from . import act
+from .connection import Address, Connection
+from .failure import from_ssh
+
+if TYPE_CHECKING:
+    import asyncssh
+
+T = TypeVar("T")
+
+WINDOW = 4 * 1024 * 1024
+"""Bytes on their way at a time, in many requests side by side: with 50 ms to the server and back that is 80 MB a second."""
+PAGE = 1000
+"""Entries of a folder taken over at a time."""
+LONGEST_NAME = 255
+
+
+class Sftp:
+    """Files on a server that is reached by SSH. Threads may share it; a forked child connects anew.
+
+    Connecting is tried again, as `retry` says; nothing else is. A file is written beside its place and moved there whole.
+    """
+
+    capabilities = Capabilities(atomic_write=True, exclusive_create=True, atomic_move=True, native_copy=False, empty_folders=True)
+    # As OpenSSH and its like have it; a server without those extensions says so when a file is to be written atomically.
+
+    def __init__(
+        self, name: str = "sftp", /, *, host: str, port: int = 22, username: str | None = None, password: str | None = None,
+        private_key: str | None = None, passphrase: str | None = None, known_hosts: str | None = None, any_host_key: bool = False,
+        root: str = ".", timeout: float = 30.0, retry: RetryPolicy | None = None,
+    ) -> None:  # fmt: skip
+        """root: the folder on the server, which must be there (default: where one is after logging in).
+
+        private_key: a file; without it and a password, the agent's and your own keys are tried. known_hosts: a file (default:
+        your own). any_host_key: don't ask who the server is; for tests. timeout: seconds for connecting, and for each request.
+        retry: how connecting is tried again (default: 3 attempts, 2 to 10 s apart).
+        """
+        self.name = name
+        self.root = root.rstrip("/") or "/"
+        address = Address(host, port, username, password, private_key, passphrase, known_hosts, any_host_key)
+        self._connection = Connection(address, retry, timeout, name)
+
+    def read(self, path: str, /) -> BinaryIO:
+        file = self._run(path, lambda session: act.open_to_read(session, self._whole(path)))
+        source = _Remote(file, lambda work: self._connection.run(lambda _session: work()))
+        return reading(source, lambda error: from_ssh(error, path=path, backend=self.name), buffer=WINDOW)
+
+    def read_bytes(self, path: str, /) -> bytes:
+        with self.read(path) as file:
+            return file.read()
+
+    def write(self, path: str, body: Body, how: How, /) -> None:
+        target = self._whole(path)
+        if how == "create":
+            self._run(path, lambda session: act.check_absent(session, target))
+        temporary, file = self._run(path, lambda session: act.open_beside(session, self.root, target), writing=True)
+        try:
+            for piece in body.pieces(WINDOW):
+                self._run(path, partial(act.write, file, piece), writing=True)
+            self._run(path, lambda session: act.finish(session, file, temporary, target, how), writing=True)
+        except BaseException:
+            self._remove(temporary, file)
+            raise
+
+    def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
+        waiting = [folder]
+        while waiting:
+            here = waiting.pop()
+            for name, attrs in self._entries(here):
+                path = f"{here}/{name}" if here else name
+                if stat.S_ISDIR(attrs.permissions or 0):
+                    if recursive:
+                        waiting.append(path)
+                elif stat.S_ISREG(attrs.permissions or 0):
+                    yield _info(path, attrs)
+
+    def folders(self, folder: str, /) -> Iterator[str]:
+        for name, attrs in self._entries(folder):
+            if stat.S_ISDIR(attrs.permissions or 0):
+                yield f"{folder}/{name}" if folder else name
+
+    def info(self, path: str, /) -> FileInfo:
+        return _info(path, self._run(path, lambda session: act.regular(session, self._whole(path))))
+
+    def delete(self, path: str, /) -> None:
+        self._run(path, lambda session: act.delete(session, self._whole(path)))
+
+    def move(self, source: str, target: str, /) -> None:
+        from_, to = self._whole(source), self._whole(target)
+        self._run(source, lambda session: act.regular(session, from_))
+        self._run(target, lambda session: act.move(session, self.root, from_, to), writing=True)
+
+    def copy(self, source: str, target: str, /) -> None:
+        from_, to = self._whole(source), self._whole(target)
+        self._run(source, lambda session: act.regular(session, from_))
+        if not self._run(target, lambda session: act.copy_there(session, self.root, from_, to), writing=True):
+            with self.read(source) as file:
+                self.write(target, Body(file), "replace")
+
+    def check(self) -> None:
+        self._run("", lambda session: act.check_root(session, self.root))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _whole(self, path: str) -> str:
+        if any(len(part.encode()) > LONGEST_NAME for part in path.split("/")):
+            message = f"{self.name}: {path!r} is no path here: a name in it is longer than {LONGEST_NAME} bytes"
+            raise PathInvalid(message, path=path, backend=self.name)
+        return f"{self.root}/{path}" if path else self.root
+
+    def _run(self, path: str, work: Callable[[asyncssh.SFTPClient], Awaitable[T]], *, writing: bool = False) -> T:
+        try:
+            return self._connection.run(work)
+        except act.RootMissing as missing:
+            raise NotFound(
+                f"{self.name}: the folder {self.root} is missing on the server", path="", backend=self.name
+            ) from missing
+        except Exception as error:
+            ours = from_ssh(error, path=path, backend=self.name, writing=writing)
+            if ours is error:
+                raise
+            raise ours from error
+
+    def _entries(self, folder: str) -> Iterator[tuple[str, asyncssh.SFTPAttrs]]:
+        where = self._whole(folder)
+        scan = self._run(folder, lambda session: act.scan(session, self.root, where))
+        while page := self._run(folder, lambda _session: scan.page(PAGE)):
+            yield from ((name, attrs) for name, attrs in page if listable(name))
+
+    def _remove(self, temporary: str, file: asyncssh.SFTPClientFile) -> None:
+        try:
+            self._connection.run(lambda session: act.remove(session, temporary, file))
+        except Exception:  # the connection is gone, and what was raised already says so
+            pass
+
+
+class _Remote:
+    """A file on the server, read by plain code."""
+
+    def __init__(self, file: asyncssh.SFTPClientFile, run: Callable[[Callable[[], Awaitable[bytes]]], bytes]) -> None:
+        self._file = file
+        self._run = run
+
+    def read(self, size: int, /) -> bytes:
+        return self._run(lambda: act.read(self._file, size))
+
+    def close(self) -> None:
+        self._run(lambda: act.close(self._file))
+
+
+def _info(path: str, attrs: asyncssh.SFTPAttrs) -> FileInfo:
+    at = None if attrs.mtime is None else datetime.fromtimestamp(attrs.mtime, timezone.utc)
+    return FileInfo(path, attrs.size or 0, at)

@@ -1,0 +1,87 @@
+"""SFTP for tests: asyncssh's server, which is always there, and OpenSSH's where the machine has `sshd`."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from tests.servers.process import ServerMissing, running, short_folder
+from tests.servers.sftp_program import PASSWORD, USER
+
+SSHD = """
+ListenAddress 127.0.0.1
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+PidFile none
+UsePAM no
+StrictModes no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+Subsystem sftp internal-sftp
+MaxStartups 100
+"""
+
+
+@contextmanager
+def asyncssh_server() -> Iterator[str]:
+    """The options of the backend `sftp`, as JSON: the server runs until the end of the block."""
+    program = Path(__file__).with_name("sftp_program.py")
+    with short_folder() as folder:
+        _keys(folder)
+        with running(lambda port: [sys.executable, program, str(port), folder], ready=_greets, folder=folder) as port:
+            yield json.dumps({**_common(folder, port), "username": USER, "password": PASSWORD, "root": "/"})
+
+
+def sshd() -> str | None:
+    """OpenSSH's server program."""
+    return shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+
+
+@contextmanager
+def openssh_server() -> Iterator[str]:
+    """The same, of OpenSSH's server; it runs as the user who runs the tests."""
+    program = sshd()
+    if program is None:
+        raise ServerMissing("install openssh-server")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # it refuses to start as root without
+    with short_folder() as folder:
+        _keys(folder)
+        config = folder / "config"
+        config.write_text(SSHD.format(folder=folder))
+        with running(lambda port: [program, "-D", "-e", "-f", config, "-p", str(port)], ready=_greets, folder=folder) as port:
+            who = {"username": getpass.getuser(), "private_key": str(folder / "user_key"), "root": str(folder / "files")}
+            yield json.dumps(_common(folder, port) | who)
+
+
+def _keys(folder: Path) -> None:
+    (folder / "files").mkdir()
+    for name in ("host_key", "user_key"):
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        key.write_private_key(str(folder / name))
+        key.write_public_key(str(folder / f"{name}.pub"))
+        (folder / name).chmod(0o600)
+
+
+def _common(folder: Path, port: int) -> dict[str, Any]:
+    known = folder / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{port} {(folder / 'host_key.pub').read_text()}")
+    return {"host": "127.0.0.1", "port": port, "known_hosts": str(known)}
+
+
+def _greets(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            return connection.recv(8).startswith(b"SSH-")
+    except OSError:
+        return False
