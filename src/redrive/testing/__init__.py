@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .grpc_server import GrpcFaultServer as GrpcFaultServer
     from .server import Answer as Answer
     from .server import FaultServer as FaultServer
+    from .server import refused as refused
+    from .server import unreachable as unreachable
 
 _HOMES = {
     "Answer": "server",
@@ -29,7 +31,9 @@ _HOMES = {
     "Sandbox": "box",
     "inject": "faults",
     "instant": "clock",
+    "refused": "server",
     "sandbox": "box",
+    "unreachable": "server",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
 

@@ -3,60 +3,19 @@
 from __future__ import annotations
 
 import socket
-import struct
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Self
+
+from .answer import Answer, Request, Step, Trouble, answers
+from .listener import Listener
 
 if TYPE_CHECKING:
     import ssl
 
-Trouble: TypeAlias = Literal["reset", "close", "hang", "cut", "drip", "garbage"]
-"""What goes wrong after a request was read.
-
-reset: the connection is torn down (RST).    close: it ends without a byte.    hang: no answer, ever.
-cut: half of the promised body, then the end.    drip: the body byte by byte, `pace` seconds apart.
-garbage: not HTTP.
-"""
-BODYLESS = frozenset((204, 304))
-RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER on, for 0 seconds: closing the socket sends a RST."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One scripted answer: a status with headers and a body, or some trouble."""
-
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    trouble: Trouble | None = None
-    delay: float = 0.0
-    """Seconds before anything is sent."""
-    pace: float = 0.05
-    """Seconds between the bytes of a drip."""
-
-
-Step: TypeAlias = int | Trouble | Answer
-"""A status, a trouble, or an Answer in full."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request as it arrived."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    """By lower-case name."""
-    body: bytes
-    at: float
-    """When it had been read, on the monotonic clock."""
+__all__ = ["Answer", "FaultServer", "Request", "Step", "Trouble", "refused", "unreachable"]
 
 
 class FaultServer:
@@ -66,16 +25,20 @@ class FaultServer:
         fetch(server.url)                # fails twice, then gets its 200
         assert server.count == 3
 
-    It listens on a free port of 127.0.0.1 from `start()` (or `with`) to `close()`. Threads may share it; forked
-    children may not.
+    With `upstream=`, the address of a real server, it stands before that one: "pass" gives its answer, "lost" has it do the work
+    and loses the answer, `Answer(passed=True, trouble="cut")` cuts its answer.
+
+    It listens on a free port of 127.0.0.1 from `start()` (or `with`) to `close()`. Threads may share it; forked children may not.
     """
 
-    def __init__(self, *script: Step, tls: ssl.SSLContext | None = None) -> None:
-        self._scripts: dict[str | None, list[Answer]] = {None: _answers(script)}
+    def __init__(self, *script: Step, tls: ssl.SSLContext | None = None, upstream: str | None = None) -> None:
+        self._upstream = upstream
+        self._scripts: dict[str | None, list[Answer]] = {None: answers(script, upstream)}
         self._requests: list[Request] = []
         self._lock = threading.Lock()
         self._tls = tls
-        self._listener: _Listener | None = None
+        self._earlier = 0
+        self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -88,10 +51,13 @@ class FaultServer:
         """Listen; ready when this returns."""
         if self._listener is not None:
             raise RuntimeError("this FaultServer has been started already")
-        self._listener = _Listener(self, self._tls)
+        self._listen(0)
+        return self
+
+    def _listen(self, port: int) -> None:
+        self._listener = Listener(port, self.next_answer, self._upstream, self._tls)
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,), name="FaultServer", daemon=True)
         self._thread.start()
-        return self
 
     def close(self) -> None:
         """Stop listening and drop every connection; no thread is left. Closing twice is fine."""
@@ -101,10 +67,22 @@ class FaultServer:
             self._listener.server_close()
             self._thread.join()
 
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """As if it had been killed: every connection is dropped, and new ones are refused until the block ends."""
+        port = self.port
+        self.close()
+        self._earlier = self.connections
+        with socket.socket() as bound:  # bound but not listening: nobody else can take the port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(("127.0.0.1", port))
+            yield
+        self._listen(port)
+
     def script(self, *script: Step, path: str | None = None) -> None:
         """Answer so from now on: everything, or one path (without its query), which then has a script of its own."""
         with self._lock:
-            self._scripts[path] = _answers(script)
+            self._scripts[path] = answers(script, self._upstream)
 
     @property
     def port(self) -> int:
@@ -128,6 +106,16 @@ class FaultServer:
     def count(self) -> int:
         """How many requests there have been."""
         return len(self._requests)
+
+    @property
+    def connections(self) -> int:
+        """How many connections there have been."""
+        return self._earlier + (0 if self._listener is None else self._listener.accepted)
+
+    @property
+    def open(self) -> int:
+        """How many connections there are now: those that a client forgot to close are still among them."""
+        return 0 if self._listener is None else self._listener.open
 
     @property
     def waits(self) -> tuple[float, ...]:
@@ -163,130 +151,3 @@ def unreachable() -> Iterator[str]:
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
         yield f"http://127.0.0.1:{full.getsockname()[1]}"
-
-
-def _answers(script: tuple[Step, ...]) -> list[Answer]:
-    return [_answer(step) for step in script] or [Answer()]
-
-
-def _answer(step: Step) -> Answer:
-    if isinstance(step, Answer):
-        return step
-    if isinstance(step, int) and not isinstance(step, bool) and 100 <= step <= 599:
-        return Answer(step)
-    if isinstance(step, str) and step in get_args(Trouble):
-        return Answer(trouble=step)
-    raise ValueError(f"a step is a status from 100 to 599, an Answer, or one of {', '.join(get_args(Trouble))}, not {step!r}")
-
-
-class _Listener(ThreadingHTTPServer):
-    """The sockets: remembers the open connections, so that closing can wake the threads that wait on them."""
-
-    daemon_threads = False  # server_close() joins them
-    request_queue_size = 128
-
-    def __init__(self, owner: FaultServer, tls: ssl.SSLContext | None) -> None:
-        self.owner = owner
-        self.closing = threading.Event()
-        self._tls = tls
-        self._open: set[Any] = set()
-        self._guard = threading.Lock()
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._guard:
-            self._open.add(request)
-        super().process_request(request, client_address)
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        if self._tls is None:
-            super().finish_request(request, client_address)
-            return
-        with self._tls.wrap_socket(request.dup(), server_side=True) as secure:  # in the connection's own thread
-            super().finish_request(secure, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._guard:
-            self._open.discard(request)
-        if request.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, len(RESET)) == RESET:
-            request.close()  # without shutdown(): that would send a FIN first
-        else:
-            super().shutdown_request(request)
-
-    def drop(self) -> None:
-        self.closing.set()
-        with self._guard:
-            for connection in self._open:
-                try:
-                    connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass  # it has gone by itself
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients of a fault server leave early, and that is no news."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One connection: reads requests and does as the script says."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: _Listener
-
-    def handle_one_request(self) -> None:
-        self.raw_requestline = self.rfile.readline(65537)
-        if not self.raw_requestline:
-            self.close_connection = True
-        elif self.parse_request():
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            request = Request(self.command, self.path, headers, self._body(), time.monotonic())
-            self._play(self.server.owner.next_answer(request))
-
-    def _body(self) -> bytes:
-        if "chunked" not in self.headers.get("transfer-encoding", "").lower():
-            return self.rfile.read(int(self.headers.get("content-length") or 0))
-        body = b""
-        while size := int(self.rfile.readline().partition(b";")[0], 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        while self.rfile.readline().strip():
-            pass  # trailers
-        return body
-
-    def _play(self, answer: Answer) -> None:
-        if answer.delay:
-            self.server.closing.wait(answer.delay)
-        match answer.trouble:
-            case "hang":
-                self.server.closing.wait()
-            case "reset":
-                self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-            case "garbage":
-                self.wfile.write(b"\x00\x01 this is not HTTP\r\n\r\n")
-            case "close":
-                pass
-            case _:
-                self._send(answer)
-        if answer.trouble not in (None, "drip"):
-            self.close_connection = True
-
-    def _send(self, answer: Answer) -> None:
-        self.send_response_only(answer.status)
-        for name, value in {"Date": self.date_time_string(), **answer.headers}.items():
-            self.send_header(name, value)
-        promised = max(2 * len(answer.body), 64) if answer.trouble == "cut" else len(answer.body)
-        if answer.status not in BODYLESS:
-            self.send_header("Content-Length", str(promised))
-        self.end_headers()
-        if self.command == "HEAD" or answer.status in BODYLESS:
-            return
-        if answer.trouble != "drip":
-            self.wfile.write(answer.body)
-            return
-        for byte in answer.body:
-            self.wfile.write(bytes((byte,)))
-            if self.server.closing.wait(answer.pace):
-                return
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class has named it
-        """Not to stderr: `requests` has it all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 import time
 import urllib.error
@@ -142,3 +143,81 @@ def test_unreachable_never_connects() -> None:
 def test_the_address_of_a_server_that_was_not_started_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="not been started"):
         FaultServer().url  # noqa: B018
+
+
+def test_half_of_a_head_is_none() -> None:
+    with FaultServer("half") as server, socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        said = b""
+        while part := client.recv(1000):
+            said += part
+        assert said.startswith(b"HTTP/1.1 200")
+        assert b"\r\n" not in said
+
+
+def test_a_half_open_connection_answers_once_and_never_again() -> None:
+    with FaultServer(Answer(body=b"here", trouble="half-open"), Answer(body=b"new")) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=0.2)
+        connection.request("GET", "/")
+        assert connection.getresponse().read() == b"here"
+        connection.request("GET", "/")  # taken by the kernel, read by nobody
+        with pytest.raises(TimeoutError):
+            connection.getresponse()
+        connection.close()
+        assert get(server.url) == (200, b"new")
+        assert (server.count, server.connections) == (2, 2)
+
+
+def test_connections_are_counted() -> None:
+    with FaultServer() as server:
+        assert (server.connections, server.open) == (0, 0)
+        kept = http.client.HTTPConnection("127.0.0.1", server.port)
+        for _ in range(2):
+            kept.request("GET", "/")
+            assert kept.getresponse().read() == b""
+        assert (server.count, server.connections, server.open) == (2, 1, 1)
+        kept.close()
+        end = time.monotonic() + 10
+        while server.open and time.monotonic() < end:
+            time.sleep(0.01)
+        assert server.open == 0
+
+
+def test_down_is_refused_and_up_again_is_the_same_address() -> None:
+    with FaultServer(200, 201) as server:
+        kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        kept.request("GET", "/")
+        assert kept.getresponse().status == 200
+        address = server.url
+        with server.down():
+            kept.close()
+            with pytest.raises(urllib.error.URLError) as caught:
+                urllib.request.urlopen(address)
+            assert isinstance(caught.value.reason, ConnectionRefusedError)
+        assert server.url == address
+        assert get(address)[0] == 201
+        assert (server.count, server.connections) == (2, 2)
+
+
+def test_an_upstream_does_the_work_whatever_becomes_of_its_answer() -> None:
+    with (
+        FaultServer(Answer(202, {"x-own": "1"}, b"done")) as real,
+        FaultServer("pass", "lost", Answer(passed=True, trouble="cut"), 503, upstream=real.url) as server,
+    ):
+        with urllib.request.urlopen(urllib.request.Request(f"{server.url}/a?b", data=b"work", method="PUT")) as response:
+            assert (response.status, response.headers["x-own"], response.read()) == (202, "1", b"done")
+        (seen,) = real.requests
+        assert (seen.method, seen.path, seen.body) == ("PUT", "/a?b", b"work")
+        with pytest.raises(ConnectionResetError):
+            get(server.url)
+        with pytest.raises(http.client.IncompleteRead):
+            get(server.url)
+        assert get(server.url)[0] == 503
+        assert (server.count, real.count) == (4, 3)
+
+
+def test_an_upstream_that_is_not_there() -> None:
+    with refused() as nobody, FaultServer(upstream=nobody) as server:
+        assert get(server.url)[0] == 502
+    with pytest.raises(ValueError, match="give upstream="):
+        FaultServer("pass")
