@@ -18,6 +18,7 @@ from .core.seconds import Seconds
 if TYPE_CHECKING:
     import sqlalchemy
 
+    from .batch.ledger_items import LedgerItems
     from .commands.command import Work
     from .commands.decorator import CronDecorator, Decorator, TxDecorator
     from .commands.job import Job
@@ -274,6 +275,12 @@ class App:
         from .ledger.spill import LeaveBehind  # noqa: PLC0415
 
         return LeaveBehind(lambda: self.ledger, kind, key)
+
+    def items(self, name: str, /) -> LedgerItems:
+        """Where the rejections of a batch's items are counted: `batch.retrying(sender, items=app.items("tiles"))`."""
+        from .batch.ledger_items import LedgerItems  # noqa: PLC0415
+
+        return LedgerItems(lambda: self.ledger, name)
 
     # ---- idempotency ----
 
