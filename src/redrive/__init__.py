@@ -8,7 +8,6 @@ if TYPE_CHECKING:
 
     from . import backoff as backoff
     from . import batch as batch
-    from . import batch as batch
     from . import errors as errors
     from . import grpc as grpc
     from . import http as http
@@ -69,7 +68,7 @@ _HOMES = {
     "outcome": "engine.nesting",
     "retry": "engine.retry",
 }
-_MODULES = frozenset(("backoff", "batch", "batch", "errors", "grpc", "http", "journal", "native", "ops", "testing"))
+_MODULES = frozenset(("backoff", "batch", "errors", "grpc", "http", "journal", "native", "ops", "testing"))
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 
