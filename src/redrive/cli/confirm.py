@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import sys
+from typing import Protocol
 
 import typer
 
-from ..ops.plan import Plan
 from .options import NOT_DONE
 from .output import BAD_INPUT, complain
 
 
-def confirmed(plan: Plan, *, yes: bool, most: int | None) -> None:
+class Countable(Protocol):
+    """A plan: of dead letters, of items."""
+
+    @property
+    def act(self) -> str:
+        """What is to be done."""
+
+    @property
+    def count(self) -> int:
+        """To how many."""
+
+
+def confirmed(plan: Countable, *, yes: bool, most: int | None) -> None:
     """Go on, or leave with an exit status. On a terminal the number is typed; scripts say `--yes --max N`."""
     if yes:
         if most is None:

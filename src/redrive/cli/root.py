@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import audit, dead, doctor, keys, layers, ledger
+from . import audit, batch, dead, doctor, keys, layers, ledger
 from .output import complain
 
 UNEXPECTED = 70
@@ -25,6 +25,7 @@ app.command()(doctor.doctor)
 app.add_typer(dead.app, name="dead")
 app.add_typer(dead.app, name="dlq", help="The same as dead.")
 app.add_typer(keys.app, name="keys")
+app.add_typer(batch.app, name="batch")
 app.add_typer(audit.app, name="audit")
 app.add_typer(ledger.app, name="ledger")
 

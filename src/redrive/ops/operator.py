@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from . import audit, dead, doctor, keys, ledger, plan
+from . import batch as items_of
 from .audit import Chain, Decision
+from .batch import Batch, GivenUp, Reopened, Reopening
 from .dead import Letter, LetterReport, Selection
 from .finding import Health
 from .keys import HeldKey, KeyReport
@@ -105,6 +107,31 @@ class Operator:
     def release(self, key: str, /, *, because: str, force: bool = False) -> HeldKey:
         """Forget what is known of a key, so that the next caller begins anew. NotAllowed: somebody is at it right now."""
         return keys.released(self.ledger, key, actor=self.actor, because=because, force=force)
+
+    # ---- batches ----
+
+    def batches(self) -> list[Batch]:
+        """How the items of every batch stand."""
+        return items_of.batches(self.ledger)
+
+    def giveups(
+        self, *, batch: str | None = None, reason: str | None = None, since: datetime | None = None, limit: int = 100
+    ) -> list[GivenUp]:
+        """Items that were given up, the newest first."""
+        return items_of.giveups(self.ledger, batch=batch, reason=reason, since=since, limit=limit)
+
+    def reopen(
+        self, batch: str, /, *, items: Collection[str] = (), reason: str | None = None, since: datetime | None = None,
+        limit: int = 100,
+    ) -> Reopening:  # fmt: skip
+        """Plan to let items that were given up be sent again. Nothing is changed and nothing is recorded before `reopening`."""
+        return items_of.planned(self.ledger, batch, items=items, reason=reason, since=since, limit=limit)
+
+    def reopening(self, what: Reopening, /, *, because: str) -> Iterator[Reopened]:
+        """Carry it out, step by step; each step is one transaction with its entry in the audit."""
+        if not isinstance(because, str) or not because.strip():
+            raise ValueError(f"because= must say why: {because!r}")
+        return items_of.applied(self.ledger, what, actor=self.actor, because=because)
 
     # ---- the ledger ----
 
