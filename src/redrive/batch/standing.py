@@ -1,4 +1,4 @@
-"""How the items of the ledger's batches stand, and how a given-up one is opened again: a person's act, with its entry in the audit."""
+"""How the items of the ledger's batches stand, and how a given-up one is opened again: by a person, with an entry in the audit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def standings(connection: Connection, /) -> list[Standing]:
     counted = [func.count().filter(item.c.status == status) for status in ("open", "acknowledged", "giveup")]
     sums = (func.sum(item.c.attempts), func.sum(item.c.spared), func.max(item.c.updated_at, type_=item.c.updated_at.type))
     found = connection.execute(select(item.c.batch, *counted, *sums).group_by(item.c.batch).order_by(item.c.batch))
-    return [Standing(row[0], *(int(each) for each in row[1:6]), row[6]) for row in found]
+    return [Standing._make((row[0], *(int(each) for each in row[1:6]), row[6])) for row in found]
 
 
 def given_up(

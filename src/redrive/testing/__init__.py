@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .grpc_server import GrpcAnswer as GrpcAnswer
     from .grpc_server import GrpcCall as GrpcCall
     from .grpc_server import GrpcFaultServer as GrpcFaultServer
+    from .items import ItemsConformance as ItemsConformance
     from .server import Answer as Answer
     from .server import FaultServer as FaultServer
     from .server import refused as refused
@@ -28,6 +29,7 @@ _HOMES = {
     "GrpcCall": "grpc_server",
     "GrpcFaultServer": "grpc_server",
     "Injected": "faults",
+    "ItemsConformance": "items",
     "Sandbox": "box",
     "inject": "faults",
     "instant": "clock",

@@ -1,0 +1,101 @@
+"""ItemsConformance: what every store of items must do, as tests that you run against a class of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ..batch.items import Items, ManyItems
+
+THREADS = 8
+EACH = 10
+
+
+class ItemsConformance:
+    """Subclass it in a test file, as `class TestMyItems(ItemsConformance)`, with two fixtures:
+
+    `items`: a store. `item_ids`: the ids of ten items that it knows, that may be sent, and were never rejected.
+    `unknown_id`, if the store knows its items: the id of none of them.
+    """
+
+    @pytest.fixture
+    def unknown_id(self) -> str | None:
+        """None: every id is as good as another."""
+        return None
+
+    def test_it_has_the_three_methods(self, items: Items) -> None:
+        """It is one of `redrive.batch.Items`."""
+        assert isinstance(items, Items)
+
+    def test_an_increment_adds_one_and_says_the_new_count(self, items: Items, item_ids: Sequence[str]) -> None:
+        """Each item has a count of its own."""
+        assert [items.increment(item_ids[0]) for _ in range(3)] == [1, 2, 3]
+        assert items.increment(item_ids[1]) == 1
+        assert items.increment(item_ids[0]) == 4
+
+    def test_no_increment_is_lost(self, items: Items, item_ids: Sequence[str]) -> None:
+        """Many threads at one item: every count comes back once."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(lambda _: items.increment(item_ids[0]), range(THREADS * EACH)))
+        assert sorted(found) == list(range(1, THREADS * EACH + 1))
+
+    def test_increments_of_different_items_do_not_disturb_each_other(self, items: Items, item_ids: Sequence[str]) -> None:
+        """Many threads, each at another item."""
+        some = list(item_ids[:THREADS])
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(lambda item_id: [items.increment(item_id) for _ in range(EACH)], some))
+        assert found == [list(range(1, EACH + 1))] * len(some)
+
+    def test_pending_is_what_may_still_be_sent(self, items: Items, item_ids: Sequence[str]) -> None:
+        """Of those that were asked for, however often they were rejected."""
+        items.increment(item_ids[0])
+        assert items.pending(list(item_ids)) == set(item_ids)
+        assert items.pending(item_ids[:2]) == set(item_ids[:2])
+        assert items.pending([]) == set()
+
+    def test_giving_up_is_forward_only(self, items: Items, item_ids: Sequence[str]) -> None:
+        """True once; then it is no longer pending, whatever is counted."""
+        assert items.give_up(item_ids[0], "checksum") is True
+        assert items.give_up(item_ids[0], "again") is False
+        items.increment(item_ids[0])
+        assert items.pending(item_ids[:2]) == {item_ids[1]}
+        assert items.give_up(item_ids[0], "and again") is False
+
+    def test_one_of_many_gives_up(self, items: Items, item_ids: Sequence[str]) -> None:
+        """Many threads give the same item up: one of them did."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(lambda _: items.give_up(item_ids[0], "checksum"), range(THREADS)))
+        assert found.count(True) == 1
+
+    def test_an_item_that_does_not_exist(self, items: Items, unknown_id: str | None) -> None:
+        """KeyError, where the store can know."""
+        if unknown_id is not None:
+            with pytest.raises(KeyError):
+                items.increment(unknown_id)
+            assert items.pending([unknown_id]) == set()
+
+    def test_many_at_once_is_the_same(self, items: Items, item_ids: Sequence[str], unknown_id: str | None) -> None:
+        """For stores that have `increment_many` and `give_up_many`."""
+        if not isinstance(items, ManyItems):
+            pytest.skip("it counts one by one")
+        first, second, third = item_ids[:3]
+        items.increment(second)
+        assert dict(items.increment_many([first, second, third])) == {first: 1, second: 2, third: 1}
+        assert items.give_up_many({first: "a", second: "b"}) == {first, second}
+        assert items.give_up_many({second: "b", third: "c"}) == {third}
+        assert items.pending(item_ids) == set(item_ids[3:])
+        if unknown_id is not None:
+            with pytest.raises(KeyError):
+                items.increment_many([item_ids[3], unknown_id])
+            assert items.increment(item_ids[3]) == 1  # all or none
+
+    def test_many_at_once_by_many_threads(self, items: Items, item_ids: Sequence[str]) -> None:
+        """In whatever order they name them: nobody waits for ever, nothing is lost."""
+        if not isinstance(items, ManyItems):
+            pytest.skip("it counts one by one")
+        orders = [list(item_ids), list(reversed(item_ids))] * (THREADS // 2)
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(items.increment_many, orders))
+        assert dict(items.increment_many(item_ids)) == dict.fromkeys(item_ids, THREADS + 1)
