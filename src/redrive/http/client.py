@@ -15,7 +15,7 @@ from ..engine.loop import plain
 from ..engine.retry import Retry, RetryLike
 from ..errors import AttemptTimeout
 from .body import timed
-from .connections import Connections
+from .connections import Connections, certificates
 from .layer import Layer, chosen
 from .network import left
 from .options import Asking, Sending
@@ -56,7 +56,9 @@ class Client:
                 f"give redrive.http.Transport to a client of another kind"
             )
         self._outgoing = Outgoing.of(base_url, auth, headers, user)
-        self._connections: Connections[httpx2.Client] = Connections(client, lambda: httpx2.Client(timeout=None))
+        self._connections: Connections[httpx2.Client] = Connections(
+            client, lambda: httpx2.Client(timeout=None, verify=certificates())
+        )
         self._layer = Layer(
             chosen(retry, f"http {self._outgoing.address.netloc}"), plain, _attempts(self._connections, self._outgoing)
         )

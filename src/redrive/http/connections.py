@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..core.lock import LOCK
 from .network import bound
+
+if TYPE_CHECKING:
+    import ssl
 
 C = TypeVar("C")
 
@@ -56,6 +60,14 @@ class Connections(Generic[C]):
             self.closed = True
             client, self._client, self._place = self._client, None, None
             return None if self._given is not None else client
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """What every client of ours trusts: the machine's own. Read once: that takes a hundred times as long as all else."""
+    import httpx2  # noqa: PLC0415  # with the first connection
+
+    return httpx2.create_ssl_context()
 
 
 def _bound(client: Any) -> bool:

@@ -15,7 +15,7 @@ from ..core.seconds import Seconds
 from ..engine.loop import coroutine
 from ..engine.retry import Retry, RetryLike
 from ..errors import AttemptTimeout
-from .connections import Connections
+from .connections import Connections, certificates
 from .layer import Layer, chosen
 from .network import left, less
 from .options import Asking, AsyncSending
@@ -56,7 +56,9 @@ class AsyncClient:
                 f"give redrive.http.Transport to a client of another kind"
             )
         self._outgoing = Outgoing.of(base_url, auth, headers, user)
-        self._connections: Connections[httpx2.AsyncClient] = Connections(client, lambda: httpx2.AsyncClient(timeout=None))
+        self._connections: Connections[httpx2.AsyncClient] = Connections(
+            client, lambda: httpx2.AsyncClient(timeout=None, verify=certificates())
+        )
         self._layer = Layer(
             chosen(retry, f"http {self._outgoing.address.netloc}"), coroutine, _attempts(self._connections, self._outgoing)
         )

@@ -1,0 +1,368 @@
+"""The clients, over real connections to a server that misbehaves as told, and counts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+
+from redrive import Budget, Key, RetryPolicy, correlate, errors, http, outcome, retry
+from redrive.testing import Answer, FaultServer, inject, instant, refused
+from tests.acceptance.http.both import QUICK, Colour, client
+
+
+@dataclass
+class Session:
+    id: str
+    state: str = "new"
+
+
+SESSION = Answer(200, {"content-type": "application/json"}, b'{"id": "s-1", "state": "ready", "more": 1}')
+
+
+@pytest.mark.req("H-1")
+def test_a_call_says_what_it_was_told(colour: Colour, server: FaultServer) -> None:
+    server.script(SESSION)
+    with client(colour, f"{server.url}/v1/", headers={"X-Team": "crm"}) as api:
+        assert api.get("/sessions/s-1", params={"q": "a b"}, into=Session) == Session("s-1", "ready")
+        assert api.post("sessions", json={"n": 1}, headers={"x-team": "ops"}).json()["id"] == "s-1"
+        assert api.request("put", "/x", content=b"raw").status_code == 200
+    asked, posted, put = server.requests
+    assert (asked.method, asked.path, asked.headers["x-team"]) == ("GET", "/v1/sessions/s-1?q=a+b", "crm")
+    assert (posted.path, posted.body, posted.headers["content-type"]) == ("/v1/sessions", b'{"n":1}', "application/json")
+    assert posted.headers["x-team"] == "ops"
+    assert (put.method, put.body) == ("PUT", b"raw")
+    assert server.connections == 1
+
+
+@pytest.mark.req("H-2")
+def test_headers_of_one_call_are_the_same_in_every_attempt(colour: Colour, server: FaultServer) -> None:
+    server.script(503, "reset", SESSION)
+    with client(colour, server.url, auth="t0ken", user="ann") as api:
+        api.using(user="bob").post("/configure", json={}, idempotency_key=Key("interview", "bob", "s-1", "configure"))
+    attempts = server.requests
+    assert [seen.headers["x-attempt"] for seen in attempts] == ["1", "2", "3"]
+    assert {seen.headers["idempotency-key"] for seen in attempts} == {"interview:bob:s-1:configure:v1"}
+    assert {seen.headers["authorization"] for seen in attempts} == {"Bearer t0ken"}
+    assert {seen.headers["x-user-id"] for seen in attempts} == {"bob"}
+    assert len({seen.headers["x-request-id"] for seen in attempts}) == 1
+    assert {seen.body for seen in attempts} == {b"{}"}
+
+
+@pytest.mark.req("H-2")
+def test_two_calls_are_two_requests_unless_one_is_being_served(colour: Colour, server: FaultServer) -> None:
+    with client(colour, server.url) as api:
+        api.get("/")
+        api.get("/")
+        with correlate(request_id="req-7"):
+            api.get("/")
+            api.get("/", headers={"x-request-id": "mine"})
+    ids = [seen.headers["x-request-id"] for seen in server.requests]
+    assert len(set(ids)) == 4
+    assert ids[2:] == ["req-7", "mine"]
+    assert not any("authorization" in seen.headers or "x-user-id" in seen.headers for seen in server.requests)
+
+
+@pytest.mark.req("H-2")
+def test_a_trace_goes_along_where_one_is_active(colour: Colour, server: FaultServer) -> None:
+    with client(colour, server.url) as api:
+        api.get("/")
+        span = TracerProvider().get_tracer("test").start_span("outer")
+        with trace.use_span(span, end_on_exit=True):
+            api.get("/")
+            api.get("/", headers={"traceparent": "00-1-1-00"})
+    without, within, own = server.requests
+    assert "traceparent" not in without.headers
+    context = span.get_span_context()
+    assert within.headers["traceparent"] == f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+    assert own.headers["traceparent"] == "00-1-1-00"
+
+
+@pytest.mark.req("H-3")
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
+def test_what_means_the_same_twice_is_tried_again(colour: Colour, server: FaultServer, method: str) -> None:
+    server.script("reset", 503, 200)
+    with client(colour, server.url) as api:
+        assert api.request(method, "/").status_code == 200
+    assert server.count == 3
+
+
+@pytest.mark.req("H-3")
+@pytest.mark.parametrize("method", ["POST", "PATCH", "LOCK"])
+@pytest.mark.parametrize("trouble", [503, "reset", "close", Answer(body=b"x", trouble="cut")])
+def test_what_may_have_been_done_is_not_sent_twice(colour: Colour, server: FaultServer, method: str, trouble: Any) -> None:
+    server.script(trouble, 200)
+    with client(colour, server.url) as api, pytest.raises(httpx2.HTTPError) as caught:
+        api.request(method, "/", json={})
+    assert server.count == 1
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert ended.reason == "not_idempotent"
+
+
+@pytest.mark.req("H-3")
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+@pytest.mark.parametrize("given", [{"idempotency_key": True}, {"headers": {"Idempotency-Key": "k-1"}}])
+def test_with_a_key_it_is(colour: Colour, server: FaultServer, method: str, given: dict[str, Any]) -> None:
+    server.script("reset", Answer(body=b"x", trouble="cut"), 200)
+    with client(colour, server.url) as api:
+        api.request(method, "/", json={}, **given)
+        api.request(method, "/", json={}, **given)
+    first, second, third, other = (seen.headers["idempotency-key"] for seen in server.requests)
+    assert first == second == third
+    assert (first == other) == ("headers" in given)
+
+
+@pytest.mark.req("H-3", "C-10")
+def test_what_was_never_sent_is_tried_again_without_one(colour: Colour, server: FaultServer) -> None:
+    with client(colour, server.url) as api, server.down(), instant() as clock, pytest.raises(httpx2.ConnectError) as caught:
+        api.post("/", json={})
+    assert clock.slept == [0.001, 0.002]
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.attempts, ended.reason) == (3, "attempts")
+
+
+@pytest.mark.req("H-3")
+def test_idempotent_false_is_the_callers_last_word(colour: Colour, server: FaultServer) -> None:
+    server.script(503)
+    with (
+        client(colour, server.url, retry=retry(QUICK, idempotent=False)) as api,
+        pytest.raises(httpx2.HTTPStatusError),
+    ):
+        api.get("/")
+    assert server.count == 1
+
+
+@pytest.mark.req("H-4")
+def test_a_stream_is_not_sent_twice_but_a_text_is(colour: Colour, server: FaultServer) -> None:
+    def plain() -> Iterator[bytes]:
+        yield b"one"
+        yield b"two"
+
+    async def later() -> AsyncIterator[bytes]:
+        yield b"one"
+        yield b"two"
+
+    server.script(503, 200)
+    stream = plain() if colour == "plain" else later()
+    with client(colour, server.url) as api:
+        with pytest.raises(httpx2.HTTPStatusError):
+            api.request("PUT", "/", content=stream)
+        assert [seen.body for seen in server.requests] == [b"onetwo"]
+        server.script(503, 200)
+        api.request("PUT", "/", content="whole")
+    assert [seen.body for seen in server.requests][1:] == [b"whole", b"whole"]
+
+
+@pytest.mark.req("H-4", "C-10")
+def test_a_stream_that_was_never_begun_is_sent_when_the_server_is_back(colour: Colour, server: FaultServer) -> None:
+    def begun() -> Iterator[bytes]:
+        yield b"whole"
+
+    async def later() -> AsyncIterator[bytes]:
+        yield b"whole"
+
+    with client(colour, server.url) as api, inject(api.client, httpx2.ConnectError("refused"), httpx2.PoolTimeout("full")):
+        api.post("/", content=begun() if colour == "plain" else later())
+    assert [seen.body for seen in server.requests] == [b"whole"]
+
+
+@pytest.mark.req("H-4")
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"id": 7}', r"\$\.id: expected str, not a number"),
+        (b'{"state": "x"}', r"\$\.id: missing"),
+        (b"[]", r"\$: expected an object for Session, not a list"),
+        (b"<html>", r"\$: no JSON \(text/html\): Expecting value: line 1 column 1"),
+        (b"", r"\$: there is no body"),
+    ],
+)
+def test_a_bad_shape_says_where_and_is_not_tried_again(colour: Colour, server: FaultServer, body: bytes, said: str) -> None:
+    server.script(Answer(200, {"content-type": "text/html"}, body))
+    with client(colour, server.url) as api, pytest.raises(httpx2.DecodingError, match=said) as caught:
+        api.get("/s?token=hush", into=Session)
+    assert server.count == 1
+    assert str(caught.value).startswith(f"GET {server.url}/s answered 200, but not as asked for: ")
+    assert "hush" not in str(caught.value)
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert ended.reason == "not_retryable"
+
+
+@pytest.mark.req("H-4")
+def test_a_bad_shape_may_be_worth_another_try_if_you_say_so(colour: Colour, server: FaultServer) -> None:
+    server.script(Answer(body=b"{"), SESSION)
+    with client(colour, server.url, retry=retry(QUICK, on=httpx2.DecodingError)) as api:
+        assert api.get("/", into=Session).state == "ready"
+
+
+@pytest.mark.req("H-7")
+def test_a_conflict_may_be_what_was_wanted(colour: Colour, server: FaultServer) -> None:
+    server.script(Answer(409, body=b'{"id": "s-1"}'))
+    with client(colour, server.url) as api:
+        assert api.post("/", json={}, ok_statuses={409}).status_code == 409
+        assert api.post("/", json={}, ok_statuses={409}, into=Session) == Session("s-1")
+        with pytest.raises(httpx2.HTTPStatusError) as caught:
+            api.post("/", json={}, idempotency_key=True)
+    assert caught.value.response.status_code == 409
+    assert server.count == 3
+
+
+@pytest.mark.parametrize("status", [302, 304, 400, 401, 403, 404, 422, 501])
+def test_what_is_no_success_is_httpx2s_own_error_at_once(colour: Colour, server: FaultServer, status: int) -> None:
+    server.script(Answer(status, {"location": "/elsewhere"}))
+    with client(colour, server.url) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
+        api.get("/")
+    assert caught.value.response.status_code == status
+    assert server.count == 1
+
+
+@pytest.mark.req("H-4")
+def test_half_an_answer_is_no_answer(colour: Colour, server: FaultServer) -> None:
+    server.script(Answer(body=b'{"id": "s-1"}', trouble="cut"), "half", SESSION)
+    with client(colour, server.url) as api:
+        assert api.get("/", into=Session).id == "s-1"
+    assert server.count == 3
+
+
+@pytest.mark.req("R-6")
+def test_the_servers_own_time_is_kept_or_handed_over(colour: Colour, server: FaultServer) -> None:
+    server.script(Answer(429, {"retry-after": "3"}), Answer(503, {"retry-after": "3000"}))
+    with client(colour, server.url) as api, instant() as clock, pytest.raises(httpx2.HTTPStatusError) as caught:
+        api.get("/")
+    assert clock.slept == [3]
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.reason, ended.attempts) == ("retry_after", 2)
+    assert ended.retry_at is not None
+
+
+@pytest.mark.req("C-9")
+def test_a_client_has_a_budget_of_its_own(colour: Colour, server: FaultServer) -> None:
+    server.script(503)
+    reasons = set()
+    with client(colour, server.url, retry=RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)) as api, instant():
+        for _ in range(40):
+            with pytest.raises(httpx2.HTTPStatusError) as caught:
+                api.get("/")
+            reasons.add(getattr(outcome(caught.value), "reason", None))
+    assert reasons == {"attempts", "budget"}
+    assert server.count < 40 * 2
+
+
+@pytest.mark.req("C-12")
+def test_an_open_breaker_sends_nothing(colour: Colour, server: FaultServer) -> None:
+    server.script(503)
+    layer = retry(RetryPolicy.disabled(), breaker=f"http-{colour}-{server.port}", budget=Budget())
+    with client(colour, server.url, retry=layer) as api:
+        for _ in range(20):
+            with pytest.raises(httpx2.HTTPStatusError):
+                api.get("/")
+        with pytest.raises(errors.BreakerOpen):
+            api.get("/")
+    assert server.count == 20
+
+
+@pytest.mark.req("C-7")
+def test_a_layer_around_does_not_begin_anew(colour: Colour, server: FaultServer) -> None:
+    server.script(503)
+    with client(colour, server.url) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
+        retry(QUICK).call(retry(QUICK)(lambda: api.get("/")))
+    assert server.count == 3
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert ended.layer == f"GET 127.0.0.1:{server.port}"
+
+
+def test_faults_can_be_ordered_for_a_client_and_for_an_operation(colour: Colour, server: FaultServer) -> None:
+    with client(colour, server.url) as api:
+        with inject(api.client, httpx2.ReadTimeout("late"), ConnectionError) as ordered:
+            api.get("/")
+        assert (ordered.calls, server.count) == (3, 1)
+        with inject("session.get", TimeoutError) as ordered:
+            api.get("/", operation="session.get")
+            api.get("/")
+        assert (ordered.calls, server.count) == (2, 3)
+
+
+def test_the_key_of_work_around_is_handed_down(colour: Colour, server: FaultServer) -> None:
+    with client(colour, server.url) as api:
+
+        @retry(QUICK, key="billing:{user}:{order}:charge:v1")
+        def charge(user: str, order: str) -> None:
+            api.post("/charge", json={"order": order, "cents": 5})
+            api.post("/charge", json={"cents": 7, "order": order})
+            api.post("/charge", json={"order": order, "cents": 5}, operation="again")
+            api.post("/receipt", json={"order": order, "cents": 5})
+            api.get("/charge")
+
+        charge("ann", "o-1")
+        charge("ann", "o-1")
+        charge("ünal", "o-1")
+    keys = [seen.headers.get("idempotency-key") for seen in server.requests]
+    assert keys[:5] == keys[5:10], "the same in every run of the same work"
+    assert len(set(keys[:4])) == 4, "another for another request"
+    assert keys[4] is None, "reading needs none"
+    assert all(key is not None and key.startswith("billing:ann:o-1:charge.") for key in keys[:4])
+    assert keys[10] is not None
+    assert keys[10].startswith("billing:%C3%BCnal:o-1:charge.post.")
+
+
+@pytest.mark.req("H-3")
+def test_in_work_with_a_key_a_post_is_tried_again(colour: Colour, server: FaultServer) -> None:
+    server.script("reset", 200)
+    with client(colour, server.url) as api:
+        retry(QUICK, key=Key("a", "b", "c", "d")).call(api.post, "/", json={})
+    first, second = server.requests
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
+
+
+def test_refused_from_the_start(colour: Colour) -> None:
+    with refused() as url, client(colour, url) as api, pytest.raises(httpx2.ConnectError) as caught:
+        api.get("/")
+    assert any("gave up on GET 127.0.0.1" in note for note in caught.value.__notes__)
+
+
+def test_a_copy_shares_the_connections_and_closes_none(colour: Colour, server: FaultServer) -> None:
+    with client(colour, server.url) as api:
+        api.get("/")
+        copy = api.using(user="ann", headers={"x-a": "1"}, retry=RetryPolicy.disabled())
+        copy.get("/")
+        copy.close()
+        api.get("/")
+        assert server.connections == 1
+        server.script(503)
+        with pytest.raises(httpx2.HTTPStatusError):
+            copy.get("/")
+        assert server.count == 4
+        api.close()
+        with pytest.raises(RuntimeError, match="was closed"):
+            copy.get("/")
+
+
+def test_closed_and_entered_again() -> None:
+    with FaultServer() as server:
+        api = http.Client(server.url)
+        for _ in range(2):
+            with api:
+                api.get("/")
+        api.close()
+        assert (server.count, server.connections) == (2, 2)
+
+
+def test_a_client_of_yours_stays_yours() -> None:
+    with FaultServer(Answer(headers={"set-cookie": "a=1"}), 200) as server, httpx2.Client(headers={"x-mine": "1"}) as mine:
+        with http.Client(server.url, client=mine) as api:
+            api.get("/")
+            api.get("/")
+        assert mine.get(server.url).status_code == 200
+        assert [seen.headers["x-mine"] for seen in server.requests] == ["1"] * 3
+        assert server.requests[1].headers["cookie"] == "a=1"
+        assert server.connections == 1
