@@ -1,4 +1,4 @@
-"""How the items of the ledger's batches stand, and how a given-up one is opened again: by a person, with an entry in the audit."""
+"""How the items of the ledger's batches stand, and how a given-up one is opened again: by a person, recorded in the audit."""
 
 from __future__ import annotations
 
