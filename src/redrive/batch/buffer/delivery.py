@@ -36,17 +36,20 @@ class Delivery(Generic[Item]):
 
     async def deliver(self, items: list[Item], there: There) -> Delivered:
         """Send a batch; what cannot be sent is left behind, if there is a place for it."""
-        try:
-            return Delivered(told(await self._send(items), len(items)))
-        except Exception as error:
-            return await self._failed(error, items, there)
-
-    async def _failed(self, error: Exception, items: list[Item], there: There) -> Delivered:
-        # Not in `deliver`, whose frame the error knows: a list of errors there would be a cycle.
-        errors = each(error, len(items))
-        if self.spill is None or not spent(error, self.retry.settings):
+        said = await self._sent(items)
+        if not isinstance(said, Exception):
+            return Delivered(said)
+        errors = each(said, len(items))
+        if self.spill is None or not spent(said, self.retry.settings):
             return Delivered([*errors])
         return await self.leave(items, errors, there)
+
+    async def _sent(self, items: list[Item]) -> Told | Exception | None:
+        # The error knows this frame: neither other errors nor those who wait for them may be in it, or there is a cycle.
+        try:
+            return told(await self._send(items), len(items))
+        except Exception as error:
+            return error
 
     async def leave(self, items: Sequence[Item], errors: Sequence[Exception], there: There) -> Delivered:
         """Leave items behind, but for those whose senders have gone and want nothing any more."""

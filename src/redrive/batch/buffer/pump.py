@@ -39,7 +39,7 @@ class Pump(Generic[Item]):
         self._in_flight = in_flight
         self._context = context
         self._timer: asyncio.TimerHandle | None = None
-        self._flushes: dict[asyncio.Task[None], Batch[Waiter, Item]] = {}
+        self._flushes: set[asyncio.Task[None]] = set()
         self._counts = dict.fromkeys(("entered", "accepted", "refused", "failed", "spilled", "withdrawn", "batches"), 0)
 
     def enter(self, item: Item) -> Waiter:
@@ -63,7 +63,7 @@ class Pump(Generic[Item]):
         """Start what may go now. Called whenever something has changed that could let a batch go."""
         while len(self._flushes) < self._in_flight and (batch := self.waiting.take()) is not None:
             task = self.loop.create_task(self._flush(batch), context=self._context.copy())
-            self._flushes[task] = batch
+            self._flushes.add(task)
             task.add_done_callback(self._flushed)
         if self.waiting and self._timer is None and not self.waiting.late:
             self._arm()
@@ -72,10 +72,15 @@ class Pump(Generic[Item]):
         else:
             self.quiet.set()
 
+    def hurry(self) -> None:
+        """Nothing more will come to what waits, as far as its sender knows: it goes as soon as it can."""
+        if self.waiting:
+            self.waiting.late = True
+            self.run()
+
     def stats(self) -> BufferStats:
         """What became of the items so far."""
-        flying = sum(len(batch.items) for batch in self._flushes.values())
-        return BufferStats(**self._counts, waiting=len(self.waiting), in_flight=flying)
+        return BufferStats(**self._counts, waiting=len(self.waiting), in_flight=self.waiting.in_flight)
 
     def cut(self) -> None:
         """Close now: nothing more is sent, and everybody is told."""
@@ -104,9 +109,7 @@ class Pump(Generic[Item]):
     def _over(self) -> None:
         """The interval is over."""
         self._timer = None
-        if self.waiting:
-            self.waiting.late = True
-            self.run()
+        self.hurry()
 
     async def _flush(self, batch: Batch[Waiter, Item]) -> None:
         self._counts["batches"] += 1
@@ -114,6 +117,7 @@ class Pump(Generic[Item]):
         try:
             ended = await self._delivery.deliver(batch.items, lambda: _there(batch))
         finally:  # if it was cancelled, or the whole program is leaving, they are told so
+            self.waiting.answered(batch)
             self._settle(batch, ended or Delivered([_closed(True) for _ in batch.items]))
 
     def _settle(self, batch: Batch[Waiter, Item], ended: Delivered) -> None:
@@ -130,7 +134,7 @@ class Pump(Generic[Item]):
                 waiter.set_result(error)
 
     def _flushed(self, task: asyncio.Task[None]) -> None:
-        self.waiting.answered(self._flushes.pop(task))
+        self._flushes.discard(task)
         if not task.cancelled():
             task.exception()  # looked at: Ctrl+C has left the loop by itself
         elif not self.waiting.closing:  # not by us: the loop is being shut down, or somebody cancels all there is
@@ -141,7 +145,7 @@ class Pump(Generic[Item]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        flying = sum(len(batch.items) for batch in self._flushes.values())
+        flying = self.waiting.in_flight
         if left or flying:
             emit("undelivered", {"operation": self._delivery.retry.operation, "items": left, "in_flight": flying})
         for task in self._flushes:

@@ -130,11 +130,13 @@ class SendBuffer(Generic[Item]):
 
     async def send_all(self, items: Iterable[Item], /) -> None:
         """One waiter for many items, which are taken as there is room. All are sent; errors, if any, are raised as a group."""
+        pump = self._bound(asyncio.get_running_loop())
         waiters: list[Waiter] = []
         oldest = 0
         try:
             for item in items:
-                while oldest < len(waiters) and self._full:
+                while oldest < len(waiters) and pump.waiting.full:
+                    pump.hurry()
                     await waiters[oldest]
                     oldest += 1
                 waiters.append(self._enter(item))
@@ -176,10 +178,6 @@ class SendBuffer(Generic[Item]):
 
     async def __aexit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None:
         await self.aclose()
-
-    @property
-    def _full(self) -> bool:
-        return self._pump is not None and self._pump.waiting.full
 
     def _enter(self, item: Item) -> Waiter:
         loop = asyncio.get_running_loop()

@@ -56,6 +56,11 @@ class Waiting(Generic[Ticket, Item]):
         return len(self._inside) + len(self._outside)
 
     @property
+    def in_flight(self) -> int:
+        """How many were taken and not answered."""
+        return self.held - len(self._inside)
+
+    @property
     def full(self) -> bool:
         """Whether the next one has to wait outside."""
         return self.held >= self._limits.held or self._held_bytes >= self._limits.held_bytes or bool(self._outside)
@@ -70,7 +75,7 @@ class Waiting(Generic[Ticket, Item]):
         else:
             self.held += 1
             self._inside[ticket] = item
-        return len(self._inside) >= self._limits.batch or self._bytes >= self._limits.batch_bytes
+        return len(self._inside) >= self._limits.batch or self._bytes >= self._limits.batch_bytes or bool(self._outside)
 
     def withdraw(self, ticket: Ticket) -> bool:
         """Whoever waited has gone. False: it is in flight, or answered, and cannot be called back."""
@@ -88,7 +93,7 @@ class Waiting(Generic[Ticket, Item]):
     def take(self) -> Batch[Ticket, Item] | None:
         """The next batch, if one is full or due; it is in flight from then on."""
         inside, limits = self._inside, self._limits
-        due = self.late or self.closing
+        due = self.late or self.closing or self._outside  # while some are outside, what is inside cannot grow
         if not inside or (not due and len(inside) < limits.batch and self._bytes < limits.batch_bytes):
             return None
         tickets: list[Ticket] = []
@@ -104,7 +109,7 @@ class Waiting(Generic[Ticket, Item]):
             tickets.append(ticket)
             items.append(item)
         self._bytes -= size
-        if not inside:
+        if not inside and not self._outside:
             self.late = False
         return Batch(tickets, items, size)
 

@@ -1,0 +1,66 @@
+"""A receiver that the tests hold in their hands, and a loop that must be left clean."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Coroutine
+from typing import Any
+
+import grpc
+import grpc.aio
+
+
+class Receiver:
+    """Gets batches; each waits for its answer until the test gives it one, or is answered at once."""
+
+    def __init__(self, *answers: object, held: bool = False) -> None:
+        self.batches: list[list[Any]] = []
+        self.answers = list(answers)
+        self.gates: list[asyncio.Future[object]] = []
+        self.held = held
+        self.cancelled = 0
+
+    async def send(self, batch: list[Any]) -> Any:
+        self.batches.append(batch)
+        answer: object = None
+        if self.held:
+            gate: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+            self.gates.append(gate)
+            try:
+                answer = await gate
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+        elif self.answers:
+            answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def got(self, batches: int) -> None:
+        """Wait until so many have come."""
+        async with asyncio.timeout(5):
+            while len(self.batches) < batches:  # noqa: ASYNC110  # the turns of the loop are what is waited for
+                await asyncio.sleep(0)
+
+
+def rpc_error(code: str, *trailers: tuple[str, str]) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(grpc.StatusCode[code], grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), "as the test says")
+
+
+def clean(test: Coroutine[Any, Any, None]) -> None:
+    """Run it in a loop of its own; no task may be left, and nothing may be said that nobody heard."""
+    said: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context))
+        await test
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, f"tasks are left: {left}"
+
+    asyncio.run(run())
+    gc.collect()
+    assert not said, said
