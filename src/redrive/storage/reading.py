@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, NoReturn, Protocol, cast
 
 from .body import CHUNK
 
@@ -34,7 +34,7 @@ class _Raw(io.RawIOBase):
         try:
             found = self._source.read(len(target))
         except Exception as error:
-            raise self._mapped(error) from error
+            self._raise(error)
         target[: len(found)] = found
         return len(found)
 
@@ -45,8 +45,14 @@ class _Raw(io.RawIOBase):
             while piece := self._source.read(self._buffer):
                 pieces.append(piece)
         except Exception as error:
-            raise self._mapped(error) from error
+            self._raise(error)
         return b"".join(pieces)
+
+    def _raise(self, error: Exception) -> NoReturn:
+        ours = self._mapped(error)
+        if ours is error:
+            raise error
+        raise ours from error
 
     def close(self) -> None:
         if not self.closed:
