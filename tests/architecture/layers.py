@@ -55,7 +55,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "http": frozenset(("httpx", "httpx2")),
     "grpc": frozenset(("grpc",)),
     "messages": frozenset(("redis", "sqlalchemy")),
-    "storage": frozenset(("asyncssh", "azure", "botocore", "fsspec", "httpx2", "pyarrow", "s3fs")),
+    "storage": frozenset(("aiobotocore", "asyncssh", "azure", "botocore", "fsspec", "httpx2", "pyarrow", "s3fs")),
     "idempotency": frozenset(("sqlalchemy",)),
     "worker": frozenset(("sqlalchemy",)),
     "batch": frozenset(("sqlalchemy",)),

@@ -11,6 +11,13 @@ from botocore.config import Config
 REGION = "us-east-1"
 
 
+def options(url: str, port: int | None = None) -> dict[str, Any]:
+    """The same server for the backends of `redrive.storage`; port: of a proxy in front of it."""
+    parts = urlsplit(url)
+    address = f"{parts.scheme}://{parts.hostname}:{port or parts.port}"
+    return {"endpoint_url": address, "region": REGION, "key": parts.username, "secret": parts.password}
+
+
 def client(url: str) -> Any:
     """A client that neither waits nor tries again. url: with key and secret in it."""
     parts = urlsplit(url)

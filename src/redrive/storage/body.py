@@ -37,7 +37,7 @@ class Body:
         have = 0
         try:
             while not self._done and (size < 0 or have < size):
-                piece = self._next(CHUNK if size < 0 else size - have)
+                piece = self._next(CHUNK if size < 0 else min(CHUNK, size - have))  # so that progress moves
                 pieces.append(piece)
                 have += len(piece)
         except BaseException as failure:  # kept, and raised on: the store tells the caller's errors from the backend's

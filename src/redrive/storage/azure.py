@@ -1,0 +1,198 @@
+"""Azure: blobs in a container, through azure-storage-blob, with its retry policy and no other."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, BinaryIO
+
+from ..core.policy import RetryPolicy
+from ..errors import AlreadyExists, NotFound, StorageError
+from ..native.azure_storage import azure
+from .azure_mapped import from_azure
+from .azure_reading import Broken, Pieces
+from .backend import How
+from .body import Body
+from .info import Capabilities, FileInfo
+from .path import problem
+from .reading import reading
+from .resumed import Resumed
+
+PIECE = 8 * 1024 * 1024
+"""Bytes sent or fetched at a time."""
+TOKEN = "redrive_write"  # noqa: S105  # a name
+"""In the metadata of what was created only if absent: whose it is, should the answer be lost."""
+COPY_SECONDS = 600.0
+
+
+class Azure:
+    """Blobs in a container. Threads may share it; a forked child connects anew.
+
+    With `retry`, a request is sent `max_attempts` times at most, with the policy's waits; a body that breaks while it is read is
+    fetched again from where it broke, as long as it is the same version. azure's own loop around downloads is off.
+    """
+
+    capabilities = Capabilities(
+        atomic_write=True, exclusive_create=True, atomic_move=False, native_copy=True, empty_folders=False
+    )
+
+    def __init__(
+        self,
+        name: str = "azure",
+        /,
+        *,
+        container: str,
+        connection_string: str | None = None,
+        account_url: str | None = None,
+        credential: Any = None,
+        client_kwargs: Mapping[str, Any] | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        """container: must be there. Either connection_string, or account_url with a credential (a key, a SAS, a token).
+
+        client_kwargs: for azure's ContainerClient. retry: None leaves azure's own, which waits 15 s and more.
+        """
+        if (connection_string is None) == (account_url is None):
+            raise TypeError("azure needs either connection_string or account_url")
+        self.name = name
+        self.container = container
+        self._address = connection_string, account_url, credential
+        self._options = {**(client_kwargs or {}), **({} if retry is None else azure(retry).value)}
+        self._policy = RetryPolicy() if retry is None else retry
+        self._lock = threading.Lock()
+        self._made: tuple[int, Any] | None = None
+
+    def read(self, path: str, /) -> BinaryIO:
+        with self._mapped(path):
+            pieces = Pieces(self._client.get_blob_client(path), PIECE)
+        resumed = Resumed(pieces, pieces.length, pieces.again, self._policy, (Broken,), self.name)
+        return reading(resumed, partial(from_azure, path=path, backend=self.name, container=self.container), buffer=PIECE)
+
+    def read_bytes(self, path: str, /) -> bytes:
+        with self.read(path) as file:
+            return file.read()
+
+    def write(self, path: str, body: Body, how: How, /) -> None:
+        token = secrets.token_hex(16)
+        told: dict[str, Any] = {"metadata": {TOKEN: token}} if how == "create" else {}
+        with self._mapped(path):
+            blob = self._client.get_blob_client(path)
+            if how == "create" and (body.size is None or body.size > PIECE):
+                self._refuse(path)  # before the source is read: a generator is not run for nothing
+            try:
+                self._send(blob, body, told, only_if_absent=how == "create")
+            except Exception as error:
+                if how != "create" or not isinstance(from_azure(error, path=path, backend="", container=""), AlreadyExists):
+                    raise
+                if blob.get_blob_properties().metadata.get(TOKEN) != token:
+                    raise
+                # Ours: it was there at the second attempt because of the first, whose answer was lost.
+
+    def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
+        start = f"{folder}/" if folder else None
+        with self._mapped(folder):
+            found = self._client.list_blobs(start) if recursive else self._client.walk_blobs(start, delimiter="/")
+            for blob in found:
+                # A prefix has no size; markers of folders, and what somebody else has made, are no paths.
+                if getattr(blob, "size", None) is not None and problem(blob.name) is None:
+                    yield FileInfo(blob.name, blob.size, blob.last_modified, blob.etag)
+
+    def folders(self, folder: str, /) -> Iterator[str]:
+        with self._mapped(folder):
+            for found in self._client.walk_blobs(f"{folder}/" if folder else None, delimiter="/"):
+                if found.name.endswith("/") and problem(found.name[:-1]) is None:
+                    yield found.name[:-1]
+
+    def info(self, path: str, /) -> FileInfo:
+        with self._mapped(path):
+            found = self._client.get_blob_client(path).get_blob_properties()
+        return FileInfo(path, found.size, found.last_modified, found.etag.strip('"'))
+
+    def delete(self, path: str, /) -> None:
+        try:
+            with self._mapped(path):
+                self._client.delete_blob(path, delete_snapshots="include")
+        except NotFound as missing:
+            if path not in str(missing):  # it is the container that is missing
+                raise
+
+    def move(self, source: str, target: str, /) -> None:
+        self.copy(source, target)
+        self.delete(source)
+
+    def copy(self, source: str, target: str, /) -> None:
+        with self._mapped(source):
+            blob = self._client.get_blob_client(target)
+            begun = blob.start_copy_from_url(self._client.get_blob_client(source).url)
+            self._finished(blob, target, begun["copy_status"])
+
+    def check(self) -> None:
+        with self._mapped(""):
+            self._client.get_container_properties()
+
+    def close(self) -> None:
+        with self._lock:
+            made, self._made = self._made, None
+        if made is not None and made[0] == os.getpid():
+            made[1].close()
+
+    @property
+    def _client(self) -> Any:
+        from azure.storage.blob import ContainerClient  # noqa: PLC0415  # whoever uses the backend has it
+
+        with self._lock:
+            if self._made is None or self._made[0] != os.getpid():
+                connection_string, account_url, credential = self._address
+                if connection_string is not None:
+                    made = ContainerClient.from_connection_string(connection_string, self.container, credential, **self._options)
+                else:
+                    made = ContainerClient(str(account_url), self.container, credential, **self._options)
+                self._made = os.getpid(), made
+            return self._made[1]
+
+    def _send(self, blob: Any, body: Body, told: dict[str, Any], *, only_if_absent: bool) -> None:
+        from azure.core import MatchConditions  # noqa: PLC0415
+        from azure.storage.blob import BlobBlock  # noqa: PLC0415
+
+        last = {"etag": "*", "match_condition": MatchConditions.IfMissing} if only_if_absent else {}
+        piece = body.read(PIECE)
+        if len(piece) < PIECE:
+            blob.upload_blob(piece, overwrite=not only_if_absent, **told)
+            return
+        blocks: list[BlobBlock] = []
+        while piece:  # nobody sees blocks before they are committed; those that never are, azure drops after a week
+            blocks.append(BlobBlock(block_id=f"{len(blocks):08d}-{secrets.token_hex(4)}"))
+            blob.stage_block(blocks[-1].id, piece)
+            piece = body.read(PIECE << len(blocks) // 5000)  # azure takes 50,000 of them
+        blob.commit_block_list(blocks, **told, **last)
+
+    def _finished(self, blob: Any, target: str, status: str) -> None:
+        """Within one account a copy is done at once; a large one may take a while."""
+        began, wait = time.monotonic(), 0.1
+        while status == "pending" and time.monotonic() - began < COPY_SECONDS:
+            time.sleep(wait)
+            wait = min(2 * wait, 5.0)
+            status = blob.get_blob_properties().copy.status
+        if status != "success":
+            raise StorageError(f"{self.name}: the copy to {target!r} is {status}", path=target, backend=self.name)
+
+    def _refuse(self, path: str) -> None:
+        try:
+            self.info(path)
+        except NotFound:
+            return
+        raise AlreadyExists(f"{self.name}: there is a file {path!r} already", path=path, backend=self.name)
+
+    @contextmanager
+    def _mapped(self, path: str) -> Iterator[None]:
+        from azure.core.exceptions import AzureError  # noqa: PLC0415
+
+        try:
+            yield
+        except (AzureError, Broken) as error:
+            raise from_azure(error, path=path, backend=self.name, container=self.container) from error

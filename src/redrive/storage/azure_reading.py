@@ -1,0 +1,99 @@
+"""Pieces: a blob, fetched range by range, each in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+EMPTY = 416
+
+
+class Broken(ConnectionError):
+    """A body broke while it was read. Not one of azure's errors: those its own loop around downloads would catch."""
+
+
+class Pieces:
+    """A blob from a byte on. Not shared between threads, as files are not."""
+
+    def __init__(self, blob: Any, size: int) -> None:
+        """size: bytes in a request."""
+        self._blob = blob
+        self._size = size
+        self._at = 0
+        self._etag: str | None = None
+        self.length = 0
+        """Bytes in all, known once the first ones are there."""
+        self._ready = self._first()
+
+    def again(self, at: int) -> Pieces:
+        """The same version, from a byte on: whatever broke, nothing of it is left here."""
+        self._at = at
+        self._ready = b""
+        return self
+
+    def read(self, size: int, /) -> bytes:
+        """So many bytes at most, in one request."""
+        if not self._ready:
+            from azure.core import MatchConditions  # noqa: PLC0415  # comes with the client
+
+            same = {"etag": self._etag, "match_condition": MatchConditions.IfNotModified}
+            self._ready = self._fetched(self._at, min(self._size, self.length - self._at), **same)
+        piece, self._ready = self._ready[:size], self._ready[size:]
+        self._at += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """Nothing is open between requests."""
+
+    def _first(self) -> bytes:
+        from azure.core.exceptions import HttpResponseError  # noqa: PLC0415  # comes with the client
+
+        try:
+            return self._fetched(0, self._size)
+        except HttpResponseError as error:
+            if error.status_code == EMPTY:
+                return b""  # there is a blob, and it has not even a first byte
+            raise
+
+    def _fetched(self, start: int, length: int, **same: Any) -> bytes:
+        found = self._blob.download_blob(start, length, raw_response_hook=_breaks, **same)
+        if self._etag is None:
+            self._etag = found.properties.etag
+            self.length = found.properties.size
+        content: bytes = found.readall()
+        return content
+
+
+def _breaks(response: Any) -> None:
+    """Give azure's stream errors that its loop around downloads does not know: it would fetch three times by itself."""
+    answer = response.http_response
+    given = getattr(answer, "stream_download", None)
+    if given is None:
+        return
+
+    def stream_download(*arguments: Any, **options: Any) -> Any:
+        return _Speaking(given(*arguments, **options))
+
+    answer.stream_download = stream_download
+
+
+class _Speaking:
+    """azure's stream, whose errors leave as Broken."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        from azure.core.exceptions import AzureError  # noqa: PLC0415
+
+        try:
+            found: bytes = next(self._stream)
+        except AzureError as error:
+            raise Broken(f"{type(error).__name__}: {error}") from error
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

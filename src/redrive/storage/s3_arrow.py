@@ -1,0 +1,161 @@
+"""S3Arrow: the same objects, their bytes through PyArrow's own client."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+from ..core.policy import RetryPolicy
+from ..native.arrow import pyarrow_s3
+from .backend import How
+from .body import Body
+from .info import FileInfo
+from .reading import reading
+from .s3 import PIECE, S3
+from .s3_mapped import from_s3
+from .s3_upload import PART
+
+
+class S3Arrow:
+    """Objects in a bucket, read and written by PyArrow; the rest goes through s3fs. Threads may share it.
+
+    Arrow cannot leave an upload unfinished, nor write only if absent: `write_atomic` and `create` go through s3fs too. Arrow
+    and forks don't go together: a child that is forked after the first use must not use it.
+    """
+
+    capabilities = S3.capabilities
+
+    def __init__(
+        self,
+        name: str = "s3-pyarrow",
+        /,
+        *,
+        bucket: str,
+        endpoint_url: str | None = None,
+        region: str | None = None,
+        key: str | None = None,
+        secret: str | None = None,
+        token: str | None = None,
+        anonymous: bool = False,
+        config_kwargs: Mapping[str, Any] | None = None,
+        client_kwargs: Mapping[str, Any] | None = None,
+        arrow_kwargs: Mapping[str, Any] | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        """As for `S3`. arrow_kwargs: for `pyarrow.fs.S3FileSystem`. retry: for both sides; None leaves them as they are."""
+        self.name = name
+        self.bucket = bucket
+        access = {"endpoint_url": endpoint_url, "region": region, "key": key, "secret": secret, "token": token}
+        self._s3 = S3(
+            name,
+            bucket=bucket,
+            **access,
+            anonymous=anonymous,
+            config_kwargs=config_kwargs,
+            client_kwargs=client_kwargs,
+            retry=retry,
+        )
+        self._options = {**_arrow(access, anonymous), **(arrow_kwargs or {})}
+        self._retry = retry
+        self._lock = threading.Lock()
+        self._made: tuple[int, Any] | None = None
+
+    def read(self, path: str, /) -> BinaryIO:
+        with self._mapped(path):
+            # With its size known, Arrow asks for no more than there is, and says at once that a file is missing.
+            stream = self._arrow.open_input_file(f"{self.bucket}/{path}")
+        return reading(stream, partial(self._error, path), buffer=PIECE)
+
+    def read_bytes(self, path: str, /) -> bytes:
+        with self._mapped(path), self._arrow.open_input_file(f"{self.bucket}/{path}") as stream:
+            found: bytes = stream.readall()
+            return found
+
+    def write(self, path: str, body: Body, how: How, /) -> None:
+        if how != "replace":
+            self._s3.write(path, body, how)
+            return
+        with self._mapped(path):
+            stream = self._arrow.open_output_stream(f"{self.bucket}/{path}", compression=None, buffer_size=0)
+            try:
+                for piece in body.pieces(PART):
+                    stream.write(piece)
+            except BaseException:
+                self._undo(path, stream)
+                raise
+            stream.close()
+
+    def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
+        return self._s3.files(folder, recursive=recursive)
+
+    def folders(self, folder: str, /) -> Iterator[str]:
+        return self._s3.folders(folder)
+
+    def info(self, path: str, /) -> FileInfo:
+        return self._s3.info(path)
+
+    def delete(self, path: str, /) -> None:
+        self._s3.delete(path)
+
+    def move(self, source: str, target: str, /) -> None:
+        self._s3.move(source, target)
+
+    def copy(self, source: str, target: str, /) -> None:
+        self._s3.copy(source, target)
+
+    def check(self) -> None:
+        self._s3.check()
+
+    def close(self) -> None:
+        with self._lock:
+            self._made = None
+        self._s3.close()
+
+    @property
+    def _arrow(self) -> Any:
+        from pyarrow.fs import S3FileSystem  # noqa: PLC0415  # whoever uses the backend has it
+
+        with self._lock:
+            if self._made is None or self._made[0] != os.getpid():
+                told = {} if self._retry is None else {"retry_strategy": pyarrow_s3(self._retry).value}
+                self._made = os.getpid(), S3FileSystem(**told, **self._options)
+            return self._made[1]
+
+    def _undo(self, path: str, stream: Any) -> None:
+        """What was written so far would be taken for the file: Arrow finishes an upload whatever happens."""
+        try:
+            stream.close()
+            self._s3.delete(path)
+        except Exception:  # the first error is the one to tell
+            pass
+
+    def _error(self, path: str, error: Exception) -> Exception:
+        return from_s3(error, path=path, backend=self.name, bucket=self.bucket)
+
+    @contextmanager
+    def _mapped(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._error(path, error) from error
+
+
+def _arrow(access: Mapping[str, str | None], anonymous: bool) -> dict[str, Any]:
+    """The same access in PyArrow's words."""
+    told: dict[str, Any] = {
+        "access_key": access["key"],
+        "secret_key": access["secret"],
+        "session_token": access["token"],
+        "region": access["region"],
+        "anonymous": anonymous or None,
+        "allow_delayed_open": True,  # a small object in one request, not in three
+    }
+    if access["endpoint_url"]:
+        address = urlsplit(access["endpoint_url"])
+        told |= {"scheme": address.scheme, "endpoint_override": address.netloc + address.path.rstrip("/")}
+    return {name: value for name, value in told.items() if value is not None}

@@ -1,0 +1,108 @@
+"""S3Client: s3fs with exactly one layer that retries."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core.policy import RetryPolicy
+from ..native.aws import BOTOCORE, retries
+
+if TYPE_CHECKING:
+    from s3fs import S3FileSystem
+
+LOG = logging.getLogger("redrive.storage")
+
+
+class S3Client:
+    """The calls of S3, through s3fs. Threads may share it; a forked child connects anew.
+
+    With a policy, botocore makes its attempts and nobody else does: s3fs's own loop around each call is off, and so is
+    aiohttp's, which sends an idempotent request a second time after a reset. Without one, all three are as they come.
+    """
+
+    def __init__(self, options: Mapping[str, Any], retry: RetryPolicy | None) -> None:
+        self._options = told(options, retry)
+        self._one_layer = retry is not None
+        self._lock = threading.Lock()
+        self._made: tuple[int, S3FileSystem] | None = None
+
+    @property
+    def files(self) -> S3FileSystem:
+        """s3fs itself, connected in this process."""
+        made = self._made
+        if made is None or made[0] != os.getpid():
+            with self._lock:
+                made = self._made
+                if made is None or made[0] != os.getpid():
+                    made = self._made = os.getpid(), self._connected()
+        return made[1]
+
+    def call(self, method: str, /, **arguments: Any) -> Any:
+        """One call of S3's own API, by botocore's names; errors are those of botocore."""
+        try:
+            return self.files.call_s3(method, **arguments)
+        except OSError as error:
+            # s3fs turns botocore's errors into those of files, which say less.
+            if error.__cause__ is not None:
+                raise error.__cause__ from None
+            raise
+
+    def read(self, body: Any, size: int) -> bytes:
+        """So many bytes of an answer's body, fewer only at the end."""
+        from fsspec.asyn import sync  # noqa: PLC0415  # comes with s3fs
+
+        found: bytes = sync(self.files.loop, _read, body, size)
+        return found
+
+    def close(self) -> None:
+        """Let go of connections; the next call opens them again."""
+        from fsspec.asyn import sync  # noqa: PLC0415
+
+        with self._lock:
+            made, self._made = self._made, None
+        if made is not None and made[0] == os.getpid():
+            sync(made[1].loop, made[1].s3.close)
+
+    def _connected(self) -> S3FileSystem:
+        import s3fs  # noqa: PLC0415  # whoever uses the backend has it; importing it takes a second
+
+        options = dict(self._options)
+        if self._one_layer and "http_session_cls" not in options["config_kwargs"]:
+            from .s3_session import SendsOnce  # noqa: PLC0415
+
+            options["config_kwargs"] = options["config_kwargs"] | {"http_session_cls": SendsOnce}
+        files = s3fs.S3FileSystem(**options, skip_instance_cache=True, use_listings_cache=False)
+        if self._one_layer:
+            files.retries = 1  # on the object: the class is everybody's
+        return files
+
+
+def told(options: Mapping[str, Any], retry: RetryPolicy | None) -> dict[str, Any]:
+    """The options for s3fs, with the policy merged into what the user has said there."""
+    config = dict(options.get("config_kwargs") or {})
+    if "config" in (options.get("client_kwargs") or {}):
+        raise TypeError("client_kwargs cannot hold a botocore Config: s3fs makes it; give its arguments as config_kwargs")
+    if retry is not None:
+        BOTOCORE.check(retry)
+        if config.get("retries"):
+            LOG.debug("config_kwargs['retries'] = %r gives way to %r", config["retries"], retry)
+        config["retries"] = {**(config.get("retries") or {}), **retries(retry)}
+        config["retries"].pop("max_attempts", None)  # says the same in another count, and botocore takes one of them
+        BOTOCORE.mapped(retry, config)  # for its word on what is dropped
+    return {**options, "config_kwargs": config}
+
+
+async def _read(body: Any, size: int) -> bytes:
+    pieces: list[bytes] = []
+    have = 0
+    while have < size:
+        piece = await body.read(size - have)
+        if not piece:
+            break
+        pieces.append(piece)
+        have += len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -1,0 +1,89 @@
+"""Upload: an object on its way into a bucket, in one request or in parts. Nobody sees it before it is whole."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from .body import Body
+from .s3_client import S3Client
+
+PART = 8 * 1024 * 1024
+"""Bytes in a part, at first: S3 takes 10,000 of them, so that they double every thousand."""
+AT_ONCE = 4
+COPY_PART = 1024**3
+TOKEN = "redrive-write"  # noqa: S105  # a name
+"""In the metadata of what was created only if absent: whose it is, should the answer be lost."""
+
+
+class Upload:
+    """One object to be written. For one write, and not shared."""
+
+    def __init__(self, client: S3Client, bucket: str, path: str, *, only_if_absent: bool = False) -> None:
+        self.token = secrets.token_hex(16)
+        self._client = client
+        self._where = {"Bucket": bucket, "Key": path}
+        self._first: dict[str, Any] = {"Metadata": {TOKEN: self.token}} if only_if_absent else {}
+        self._last: dict[str, Any] = {"IfNoneMatch": "*"} if only_if_absent else {}
+
+    @staticmethod
+    def is_large(body: Body) -> bool:
+        """Whether it goes up in parts, or may."""
+        return body.size is None or body.size > PART
+
+    def send(self, body: Body) -> None:
+        """Write all of it."""
+        head = body.read(PART)
+        if len(head) < PART:
+            self._client.call("put_object", **self._where, **self._first, **self._last, Body=head)
+            return
+        with ThreadPoolExecutor(AT_ONCE, "redrive-upload") as threads:
+            self._in_parts(lambda upload: self._parts(upload, head, body, threads))
+
+    def copy(self, source: dict[str, str], size: int) -> None:
+        """Copy an object that is too large for one request."""
+        self._in_parts(lambda upload: self._copies(upload, source, size))
+
+    def _in_parts(self, parts: Any) -> None:
+        upload = {
+            **self._where,
+            "UploadId": self._client.call("create_multipart_upload", **self._where, **self._first)["UploadId"],
+        }
+        try:
+            etags = parts(upload)
+            listed = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
+            self._client.call("complete_multipart_upload", **upload, **self._last, MultipartUpload={"Parts": listed})
+        except BaseException:
+            try:
+                self._client.call("abort_multipart_upload", **upload)
+            except Exception:  # the first error is the one to tell; the bucket's own rules clear up what is left
+                pass
+            raise
+
+    def _parts(self, upload: dict[str, Any], head: bytes, body: Body, threads: ThreadPoolExecutor) -> list[str]:
+        sent: deque[Future[Any]] = deque()
+        etags: list[str] = []
+        part, number = head, 1
+        try:
+            while part:
+                sent.append(threads.submit(self._client.call, "upload_part", **upload, PartNumber=number, Body=part))
+                if len(sent) == AT_ONCE:
+                    etags.append(sent.popleft().result()["ETag"])  # no more than so many parts are in memory
+                part = body.read(PART << number // 1000)
+                number += 1
+            etags.extend(future.result()["ETag"] for future in sent)
+        except BaseException:
+            for future in sent:
+                future.cancel()
+            raise
+        return etags
+
+    def _copies(self, upload: dict[str, Any], source: dict[str, str], size: int) -> list[str]:
+        etags = []
+        for number, start in enumerate(range(0, size, COPY_PART), 1):
+            reach = f"bytes={start}-{min(start + COPY_PART, size) - 1}"
+            answer = self._client.call("upload_part_copy", **upload, PartNumber=number, CopySource=source, CopySourceRange=reach)
+            etags.append(answer["CopyPartResult"]["ETag"])
+        return etags

@@ -1,0 +1,33 @@
+"""The suite on S3: SeaweedFS, through PyArrow."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from redrive import RetryPolicy
+from redrive.storage import Store
+from redrive.storage.s3_arrow import S3Arrow
+from redrive.testing.storage import StorageConformance
+from tests.servers.buckets import options
+
+
+@pytest.fixture(scope="module")
+def backends() -> Iterator[dict[str, S3Arrow]]:
+    """Made once: a client of botocore takes half a second."""
+    made: dict[str, S3Arrow] = {}
+    yield made
+    for backend in made.values():
+        backend.close()
+
+
+@pytest.mark.req("S-12")
+class TestS3Arrow(StorageConformance):
+    @pytest.fixture
+    def store(self, s3_url: str, s3_bucket: str, backends: dict[str, S3Arrow]) -> Store:
+        if not backends:
+            backends["one"] = S3Arrow("objects", bucket=s3_bucket, **options(s3_url), retry=RetryPolicy(max_attempts=3))
+        # Under a root of its own: SeaweedFS remembers folders that are empty, as Amazon does not.
+        return Store(backends["one"], root_path=uuid.uuid4().hex[:8])
