@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from .state import DEAD, LEASED, READY, Shown, shown
 from .statement import number
@@ -33,7 +33,8 @@ class Some(NamedTuple):
 
 def standing(connection: Connection, now: datetime, /) -> dict[str, Standing]:
     """Live jobs, by kind; ended ones are in the counts. Reads every live row."""
-    tried, started, replay = _flag(job.c.attempts > 0), _flag(job.c.started_at.is_not(None)), _flag(job.c.dead_id.is_not(None))
+    tried = _flag(or_(job.c.attempts > 0, job.c.reason.is_not(None)))
+    started, replay = _flag(job.c.started_at.is_not(None)), _flag(job.c.dead_id.is_not(None))
     due = and_(job.c.state == number(READY), job.c.due_at <= now)
     waits = and_(job.c.state == number(READY), job.c.due_at > now)
     alike = (job.c.kind, job.c.state, tried, started, replay)

@@ -17,7 +17,8 @@ from .tables import attempt, dead, job, worker
 
 _COLUMNS = (
     job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.priority, job.c.attempts, job.c.max_attempts, job.c.crashes, job.c.worker,
-    job.c.started_at, job.c.lease_until, job.c.dead_id, job.c.version, job.c.payload, job.c.headers, job.c.ids, worker.c.seen_at,
+    job.c.started_at, job.c.reason, job.c.lease_until, job.c.dead_id, job.c.version, job.c.payload, job.c.headers, job.c.ids,
+    worker.c.seen_at,
 )  # fmt: skip
 _BACK = (
     update(job)
@@ -79,8 +80,9 @@ def _record(session: Session, connection: Connection, lost: Any, now: Any) -> No
         backs.append(
             {
                 "of_id": row.id, "to_state": after.state, "to_crashes": after.crashes, "to_priority": after.priority,
-                "why": after.reason, "fault": error, "began": row.started_at if is_dead else None,
-                "due": now, "ended": now if is_dead else None,
+                # What was only claimed goes back as it was, with what it was given back for before.
+                "why": after.reason if after.attempt else row.reason, "fault": error,
+                "began": row.started_at if is_dead else None, "due": now, "ended": now if is_dead else None,
             }
         )  # fmt: skip
         changes[row.kind].update({"leased": -1, "dead" if is_dead else "ready": 1})

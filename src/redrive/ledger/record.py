@@ -198,7 +198,7 @@ class Job(NamedTuple):
         """As people call it."""
         return shown(
             self.state_stored,
-            attempts=self.attempts,
+            attempts=self.attempts or int(self.reason is not None),  # given back uncharged: tried all the same
             started=self.started_at is not None,
             replay=self.dead_id is not None,
             blocked=bool(self.blocked),

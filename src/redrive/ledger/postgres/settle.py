@@ -46,7 +46,8 @@ _settled = (
         due_at=case((_one.c.state == number(READY), func.now() + _one.c.after * SECOND), else_=job.c.due_at),
         lease_until=null(),
         ended_at=case((_one.c.state > number(LEASED), func.now())),
-        reason=_one.c.reason,
+        # What was only claimed, and is given back, is as it was.
+        reason=case((job.c.started_at.is_(None) & (_one.c.state == number(READY)), job.c.reason), else_=_one.c.reason),
         error=_one.c.error,
         result=_one.c.result,
     )

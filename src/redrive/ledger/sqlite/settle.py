@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, case, insert, null, update
+from sqlalchemy import bindparam, case, func, insert, null, update
 
 from ..limits import words
 from ..moment import MICROSECONDS, micros
@@ -34,13 +34,14 @@ SETTLE = sqlite(
         due_at=bindparam("due"),
         lease_until=null(),
         ended_at=bindparam("ended"),
-        reason=bindparam("why"),
+        # What was only claimed, and is given back, is as it was.
+        reason=case((job.c.started_at.is_(None), func.coalesce(bindparam("why_dead"), job.c.reason)), else_=bindparam("why")),
         error=bindparam("fault"),
         result=bindparam("answer"),
     )
     .where(*_held)
     .returning(*(job.c[name] for name in _SETTLED)),
-    "to_state", "uncharge", "due", "ended", "why", "fault", "answer", "of_id", "of_fence",
+    "to_state", "uncharge", "due", "ended", "why_dead", "why", "fault", "answer", "of_id", "of_fence",
 )  # fmt: skip
 _ATTEMPT = ("job_id", "fence", "number", "outcome", "worker", "reason", "error", "started_at", "ended_at")
 ATTEMPT = sqlite(insert(attempt).values({name: bindparam(name) for name in _ATTEMPT}), *_ATTEMPT)
@@ -104,8 +105,10 @@ def _settled(run: Many, one: Settlement, now: int) -> bool:
     ended = None if state == READY else now
     reason, error = words(one.reason), words(one.error)
     row = run.execute(
-        SETTLE.text, (state, int(not one.charged), due, ended, reason, error, one.result, one.job_id, one.fence)
-    ).fetchone()
+        SETTLE.text,
+        (state, int(not one.charged), due, ended, reason if state == DEAD else None, reason, error, one.result, one.job_id,
+         one.fence),
+    ).fetchone()  # fmt: skip
     if row is None:
         return False
     job_id, fence, kind, key, attempts, worker, started, dead_id, version, payload, headers, ids = row
