@@ -32,6 +32,8 @@ class Answer:
     """Seconds between the bytes of a drip."""
     passed: bool = False
     """Ask the upstream, and take its status, headers and body in place of these."""
+    length: int | None = None
+    """The Content-Length that is said; None: that of the body, twice that for a cut."""
 
 
 Step: TypeAlias = int | Trouble | Passing | Answer

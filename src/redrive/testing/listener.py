@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 BODYLESS = frozenset((204, 304))
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER on, for 0 seconds: closing the socket sends a RST."""
-HOP = frozenset(("connection", "content-length", "date", "host", "keep-alive", "transfer-encoding"))
-"""Headers that belong to one connection, or that this server writes itself."""
+HOP = frozenset(("connection", "content-length", "date", "keep-alive", "transfer-encoding"))
+"""Headers that belong to one connection, or that this server writes itself. Not Host: signatures of requests cover it."""
 
 
 class Listener(ThreadingHTTPServer):
@@ -120,7 +120,12 @@ class _Handler(BaseHTTPRequestHandler):
             connection.request(request.method, base.path + request.path, request.body or None, headers)
             response = connection.getresponse()
             found = {name: value for name, value in response.getheaders() if name.lower() not in HOP}
-            return replace(answer, status=response.status, headers=found, body=response.read())
+            body = response.read()
+            said = response.getheader("Content-Length") if request.method == "HEAD" else None
+            length = len(body) if said is None else int(said)  # the answer to a HEAD has a length and no body
+            if answer.trouble == "cut":
+                body = body[: len(body) // 2]
+            return replace(answer, status=response.status, headers=found, body=body, length=length)
         except (OSError, HTTPException):
             return replace(answer, status=502)
         finally:
@@ -152,6 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"Date": self.date_time_string(), **answer.headers}.items():
             self.send_header(name, value)
         promised = max(2 * len(answer.body), 64) if answer.trouble == "cut" else len(answer.body)
+        if answer.length is not None:
+            promised = answer.length
         if answer.status not in BODYLESS:
             self.send_header("Content-Length", str(promised))
         self.end_headers()

@@ -221,3 +221,18 @@ def test_an_upstream_that_is_not_there() -> None:
         assert get(server.url)[0] == 502
     with pytest.raises(ValueError, match="give upstream="):
         FaultServer("pass")
+
+
+def test_a_cut_answer_of_the_upstream_says_its_true_length() -> None:
+    with FaultServer(Answer(body=b"0123456789")) as behind, FaultServer(upstream=behind.url) as server:
+        server.script(Answer(passed=True, trouble="cut"))
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            urllib.request.urlopen(server.url).read()
+        assert (caught.value.partial, caught.value.expected) == (b"01234", 5)
+
+
+def test_the_upstreams_answer_to_a_head_has_a_length() -> None:
+    with FaultServer(Answer(body=b"0123456789", length=10)) as behind, FaultServer(upstream=behind.url) as server:
+        with urllib.request.urlopen(urllib.request.Request(server.url, method="HEAD")) as answer:
+            assert answer.headers["Content-Length"] == "10"
+        assert behind.requests[0].headers["host"] == f"127.0.0.1:{server.port}"
