@@ -8,6 +8,7 @@ from ...core.fault import Fault
 from ...core.known.status import by_status
 from ...core.retry_after import retry_after
 from ...errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
+from ..carried import carried
 
 if TYPE_CHECKING:
     import httpx2
@@ -57,7 +58,8 @@ def failed(response: httpx2.Response, /, *, path: str, backend: str) -> StorageE
 def unreachable(error: Exception, /, *, path: str, backend: str) -> Unavailable:
     """What is left when trying again did not help."""
     said = str(error) if isinstance(error, Answered) else type(error).__name__
-    return Unavailable(f"{backend}: Graph cannot be reached for {path!r}: {said}", path=path, backend=backend)
+    ours = Unavailable(f"{backend}: Graph cannot be reached for {path!r}: {said}", path=path, backend=backend)
+    return carried(ours, error)
 
 
 def code(response: httpx2.Response) -> str:

@@ -55,10 +55,10 @@ class Session:
 
     def _step(self) -> bool:
         """Send one chunk, or what is left of it; True when the file is there."""
-        if not self._chunk:
-            self._chunk = self._body.read(min(CHUNK, self._size - self._start))
-            if not self._chunk:
-                raise self._error(f"the source ended at byte {self._start:,} of {self._size:,}")
+        wanted = min(CHUNK, self._size - self._start)
+        self._chunk += self._body.read(wanted - len(self._chunk))  # filled up: what is left of one may be no whole multiple
+        if len(self._chunk) < wanted:
+            raise self._error(f"the source ended at byte {self._start + len(self._chunk):,} of {self._size:,}")
         try:
             response = self._put()
         except Exception as error:

@@ -12,6 +12,7 @@ from ...core.policy import RetryPolicy
 from ...errors import NotFound, PathInvalid
 from ..backend import How
 from ..body import Body
+from ..carried import carried
 from ..info import Capabilities, FileInfo
 from ..path import listable
 from ..reading import reading
@@ -136,7 +137,7 @@ class Sftp:
             ours = from_ssh(error, path=path, backend=self.name, writing=writing)
             if ours is error:
                 raise
-            raise ours from error
+            raise carried(ours, error) from error
 
     def _entries(self, folder: str) -> Iterator[tuple[str, asyncssh.SFTPAttrs]]:
         where = self._whole(folder)
