@@ -161,8 +161,7 @@ class Transport(Both):
         if inner is None:
             inner = self._inner = getattr(library, default)()
             bound(inner)
-        if not hasattr(inner, method):
-            raise TypeError(f"{type(inner).__name__} is a transport of the other colour: an async client needs an async one")
+        _check(inner, method)
         return Exchange(request, inner, library)
 
     def close(self) -> None:
@@ -177,6 +176,7 @@ class Transport(Both):
 
     def __enter__(self) -> Self:
         if self._given:
+            _check(self._inner, "handle_request")
             self._inner.__enter__()
         return self
 
@@ -193,6 +193,7 @@ class Transport(Both):
 
     async def __aenter__(self) -> Self:
         if self._given:
+            _check(self._inner, "handle_async_request")
             await self._inner.__aenter__()
         return self
 
@@ -206,6 +207,11 @@ class Transport(Both):
             await self._inner.__aexit__(kind, error, trace)
         else:
             await self.aclose()
+
+
+def _check(inner: object, method: str) -> None:
+    if not hasattr(inner, method):
+        raise TypeError(f"{type(inner).__name__} is a transport of the other colour: an async client needs an async one")
 
 
 def _attempt(exchange: Exchange) -> Any:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ..core.context import STAGE, Layer, Stage, clock_around, staged
 from ..engine.retry import Retry
@@ -14,7 +14,17 @@ from ..engine.settings import Settings
 
 Ordered: TypeAlias = BaseException | type[BaseException] | None
 """What an attempt does: raise this, or (None) go through."""
-Target: TypeAlias = Callable[..., Any] | Retry | str
+
+
+class Layered(Protocol):
+    """A client, a transport: what has a retry layer of ours."""
+
+    @property
+    def __redrive__(self) -> Retry:
+        """Its layer."""
+
+
+Target: TypeAlias = Callable[..., Any] | Retry | Layered | str
 
 
 class Injected:
@@ -40,7 +50,7 @@ class Injected:
 
 @contextmanager
 def inject(target: Target, /, *outcomes: Ordered) -> Iterator[Injected]:
-    """Make the next attempts of `target` fail like this, then work: a retried function, a `Retry`, or an operation's name.
+    """Make the next attempts of `target` fail like this, then work: a retried function, a `Retry`, a client, an operation's name.
 
     An exception (or its type) is raised in place of the call; None lets it through. In this context only, as `instant`.
     """
@@ -71,7 +81,7 @@ def _matcher(target: object) -> Callable[[Layer], bool]:
         return lambda layer: layer.operation == target
     retry = target if isinstance(target, Retry) else getattr(target, "__redrive__", None)
     if not isinstance(retry, Retry):
-        raise TypeError(f"faults are ordered for a retried function, a Retry or an operation's name, not {target!r}")
+        raise TypeError(f"faults are ordered for a retried function, a Retry, a client or an operation's name, not {target!r}")
     return lambda layer: layer is retry.settings or (isinstance(layer, Settings) and retry in layer.origins)
 
 

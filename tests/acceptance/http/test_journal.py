@@ -1,0 +1,96 @@
+"""Each attempt is told once: how long it took, what was answered, what kind of error it was."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+
+from redrive import correlate, http, journal, retry
+from redrive.journal import Record
+from redrive.testing import Answer, FaultServer
+from tests.acceptance.http.both import QUICK, Colour, client
+
+pytestmark = pytest.mark.req("H-5")
+
+
+@pytest.fixture
+def records() -> Iterator[list[Record]]:
+    heard: list[Record] = []
+    stop: Callable[[], None] = journal.subscribe(heard.append, every=True, inline=True)
+    yield heard
+    stop()
+
+
+def told(record: Record) -> tuple[Any, ...]:
+    fields = record.fields
+    return record.kind, fields.get("attempt"), fields.get("http_status"), fields.get("error_class")
+
+
+def test_each_attempt_has_its_record(colour: Colour, server: FaultServer, records: list[Record]) -> None:
+    server.script(503, "reset", Answer(201, delay=0.05), 200)
+    with client(colour, server.url) as api:
+        api.request("PUT", "/a/7?token=hush", json={"password": "hush"}, idempotency_key="k-1")
+        api.get("/b", operation="b.get")
+    assert [told(record) for record in records] == [
+        ("retry", 1, 503, "HTTPStatusError"),
+        ("retry", 2, None, "ReadError"),
+        ("recovered", 3, 201, None),
+        ("success", 1, 200, None),
+    ]
+    assert all(record.fields["latency_ms"] > 0 for record in records)
+    assert records[2].fields["latency_ms"] >= 50
+    for record in records[:3]:
+        assert record.fields["operation"] == f"PUT 127.0.0.1:{server.port}"
+        assert (record.fields["http_method"], record.fields["url"]) == ("PUT", f"{server.url}/a/7")
+        assert record.fields["idempotency_key"] == "k-1"
+    assert len({record.fields["request_id"] for record in records[:3]}) == 1
+    assert records[3].fields["operation"] == "b.get"
+    assert "hush" not in str(records)
+
+
+def test_what_is_given_up(colour: Colour, server: FaultServer, records: list[Record]) -> None:
+    server.script(404, "close")
+    with client(colour, server.url) as api, correlate(request_id="r-7", user_id="ann"):
+        for _ in range(2):
+            with pytest.raises(httpx2.HTTPError):
+                api.get("/")
+    assert [told(record) for record in records] == [
+        ("giveup", 1, 404, "HTTPStatusError"),
+        ("retry", 1, None, "RemoteProtocolError"),
+        ("retry", 2, None, "RemoteProtocolError"),
+        ("giveup", 3, None, "RemoteProtocolError"),
+    ]
+    assert all((record.fields["request_id"], record.fields["user_id"]) == ("r-7", "ann") for record in records)
+
+
+def test_the_transport_tells_the_same(server: FaultServer, records: list[Record]) -> None:
+    server.script(503, 200)
+    with httpx.Client(transport=http.Transport(retry=retry(QUICK))) as api:
+        api.get(f"{server.url}/a?token=hush")
+    assert [told(record) for record in records] == [("retry", 1, 503, "HTTPStatusError"), ("recovered", 2, 200, None)]
+    assert all(record.fields["url"] == f"{server.url}/a" for record in records)
+    assert all(record.fields["latency_ms"] > 0 for record in records)
+    assert "hush" not in str(records)
+
+
+def test_it_is_logged(colour: Colour, server: FaultServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.script(503, 200)
+    with client(colour, server.url) as api, caplog.at_level(logging.INFO, "redrive"):
+        api.get("/")
+    first, last = (record for record in caplog.records if record.name == "redrive")
+    assert first.getMessage().startswith(f"GET 127.0.0.1:{server.port}: attempt 1 of 3 failed (HTTPStatusError: Server error")
+    assert first.redrive["http_status"] == 503  # type: ignore[attr-defined]
+    assert last.getMessage() == f"GET 127.0.0.1:{server.port}: attempt 2 of 3 succeeded"
+
+
+def test_ids_of_one_call_are_not_left_behind(colour: Colour, server: FaultServer, records: list[Record]) -> None:
+    with client(colour, server.url) as api:
+        api.get("/")
+        retry(lambda: None)()
+    assert "http_status" not in records[-1].fields
+    assert "request_id" not in records[-1].fields

@@ -1,0 +1,102 @@
+"""Waiting for a service that is starting."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import httpx2
+import pytest
+
+from redrive import deadline, errors, outcome, retry
+from redrive.testing import Answer, FaultServer, instant, refused
+from tests.acceptance.http.both import QUICK, Colour, client
+
+pytestmark = pytest.mark.req("H-6")
+
+
+def test_it_is_there_when_it_is(colour: Colour, server: FaultServer) -> None:
+    server.script(503, "reset", 404, 204)
+    with client(colour, server.url) as api, instant() as clock:
+        api.wait_until_ready()
+    assert [seen.path for seen in server.requests] == ["/health"] * 4
+    assert clock.slept == [0.1, 0.2, 0.4]
+
+
+def test_a_server_that_comes_up_meanwhile(colour: Colour, server: FaultServer) -> None:
+    with client(colour, server.url) as api:
+        went = threading.Event()
+
+        def come_up() -> None:
+            with server.down():
+                went.set()
+                time.sleep(0.3)
+
+        starting = threading.Thread(target=come_up)
+        starting.start()
+        went.wait()
+        api.wait_until_ready("/up", within=30)
+        starting.join()
+    assert server.count == 1
+
+
+def test_unavailable(colour: Colour) -> None:
+    with refused() as url, client(colour, url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
+        api.wait_until_ready(within=20)
+    assert caught.value.unavailable
+    assert str(caught.value).startswith(f"{url}/health is unavailable (")
+    assert "could not be reached: ConnectError" in str(caught.value)
+    assert isinstance(caught.value.__cause__, httpx2.ConnectError)
+    assert 16 < sum(clock.slept) <= 20
+    assert max(clock.slept) <= 2
+
+
+@pytest.mark.parametrize(("status", "unavailable"), [(503, True), (502, True), (500, False), (404, False), (401, False)])
+def test_failed(colour: Colour, server: FaultServer, status: int, unavailable: bool) -> None:
+    server.script(status)
+    with client(colour, server.url) as api, instant(), pytest.raises(errors.NotReady) as caught:
+        api.wait_until_ready(within=5)
+    assert caught.value.unavailable is unavailable
+    assert f"answers {status}" in str(caught.value)
+    assert server.count > 3
+
+
+def test_one_look_does_not_take_it_all(colour: Colour, server: FaultServer) -> None:
+    server.script("hang", 200)
+    with client(colour, server.url) as api:
+        began = time.monotonic()
+        with pytest.raises(errors.NotReady) as caught:
+            api.wait_until_ready(within=0.4)
+        assert time.monotonic() - began < 3
+    assert caught.value.unavailable
+
+
+def test_a_deadline_around_and_a_server_that_asks_for_more(colour: Colour, server: FaultServer) -> None:
+    server.script(503)
+    with client(colour, server.url) as api, instant() as clock:
+        with pytest.raises(errors.NotReady), deadline(3):
+            api.wait_until_ready(within=60)
+        assert sum(clock.slept) <= 3
+        server.script(Answer(503, {"retry-after": "600"}))
+        before = server.count
+        with pytest.raises(errors.NotReady):
+            api.wait_until_ready(within=60)
+        assert server.count == before + 1
+
+
+def test_a_retry_around_it_does_not_wait_again(colour: Colour, server: FaultServer) -> None:
+    server.script(503)
+    with client(colour, server.url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
+        retry(QUICK, on=errors.NotReady).call(api.wait_until_ready, within=10)
+    assert sum(clock.slept) <= 10
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert ended.reason == "nested"
+
+
+def test_bad_values(colour: Colour, server: FaultServer) -> None:
+    with client(colour, server.url) as api:
+        with pytest.raises(ValueError, match="within"):
+            api.wait_until_ready(within=0)
+        with pytest.raises(ValueError, match="is not at"):
+            api.wait_until_ready("http://elsewhere/health")

@@ -1,0 +1,172 @@
+"""No server holds a caller longer than the attempt may take, whatever it does; in plain code too, and without a thread."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx
+import httpx2
+import pytest
+
+from redrive import RetryPolicy, deadline, errors, http, outcome, retry
+from redrive.testing import Answer, FaultServer, unreachable
+from tests.acceptance.http.both import Colour, client
+
+ONCE = retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), attempt_timeout=0.3)
+SLOW = 3.0
+"""Seconds: far more than two attempts may take, far less than the servers below would."""
+
+
+@contextmanager
+def dripping(*, head: bool) -> Iterator[tuple[str, list[bytes]]]:
+    """A server that sends a byte each 20 ms for ever: of its head, or of the sizes of its chunks, where nothing ends a read."""
+    requests: list[bytes] = []
+    closing = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while not closing.is_set():
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    try:
+                        requests.append(connection.recv(65536))
+                        connection.sendall(b"HTTP/1.1 200 OK\r\n")
+                        connection.sendall(b"x-long: " if head else b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")
+                        while not closing.wait(0.02):
+                            connection.sendall(b"0")
+                    except OSError:
+                        pass  # the client has had enough
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}", requests
+        finally:
+            closing.set()
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def took(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    with pytest.raises((httpx2.TimeoutException, httpx.TimeoutException)):
+        work()
+    return time.monotonic() - began
+
+
+@pytest.mark.req("H-4", "C-8")
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "hang",
+        Answer(delay=60),
+        Answer(body=b"x" * 2000, trouble="drip", pace=0.02),
+        Answer(503, body=b"x" * 2000, trouble="drip", pace=0.02),
+    ],
+    ids=["hang", "late", "drip", "drip of an error"],
+)
+def test_a_server_holds_nobody(colour: Colour, server: FaultServer, trouble: Answer) -> None:
+    server.script(trouble)
+    with client(colour, server.url, retry=ONCE) as api:
+        assert 0.5 < took(lambda: api.get("/")) < SLOW
+    assert server.count == 2
+
+
+@pytest.mark.req("H-4", "C-8")
+@pytest.mark.parametrize("head", [True, False], ids=["head", "chunk"])
+def test_a_drip_that_never_ends_a_read(colour: Colour, head: bool) -> None:
+    with dripping(head=head) as (url, requests), client(colour, url, retry=ONCE) as api:
+        assert 0.5 < took(lambda: api.get("/")) < SLOW
+        assert len(requests) == 2
+
+
+@pytest.mark.req("H-4", "C-8")
+@pytest.mark.parametrize("head", [True, False], ids=["head", "chunk"])
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+def test_nor_through_the_transport(library: type[httpx], head: bool) -> None:  # type: ignore[valid-type]  # a module
+    with dripping(head=head) as (url, requests), library.Client(transport=http.Transport(retry=ONCE)) as api:  # type: ignore[attr-defined]
+        assert took(lambda: api.get(url)) < SLOW
+        assert len(requests) == (2 if head else 1), "a body that has begun is the client's to read, once"
+
+
+@pytest.mark.req("C-8")
+def test_a_client_of_your_own_that_is_open_already() -> None:
+    class Mine(httpx2.BaseTransport):
+        """Somebody's own transport around httpx2's."""
+
+        def __init__(self) -> None:
+            self.inner = httpx2.HTTPTransport()
+
+        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+            return self.inner.handle_request(request)
+
+        def close(self) -> None:
+            self.inner.close()
+
+    drip = Answer(body=b"x" * 2000, trouble="drip", pace=0.02)
+    with FaultServer(drip) as server, httpx2.Client(transport=Mine()) as mine:
+        api = http.Client(server.url, client=mine, retry=ONCE)
+        assert 0.5 < took(lambda: api.get("/")) < SLOW
+
+
+@pytest.mark.req("C-8")
+def test_the_deadline_around_is_kept(colour: Colour, server: FaultServer) -> None:
+    server.script(Answer(body=b"x" * 2000, trouble="drip", pace=0.02))
+    for limit in (retry(attempt_timeout=None), retry(), RetryPolicy(timeout=0.3)):
+        with client(colour, server.url, retry=limit) as api, deadline(0.3):
+            assert took(lambda api=api: api.get("/")) < SLOW  # type: ignore[misc]  # the default binds it
+            with pytest.raises(errors.AttemptTimeout, match="the deadline had passed") as caught:
+                api.get("/")
+        ended = outcome(caught.value)
+        assert ended is not None
+        assert ended.attempts == 0
+
+
+@pytest.mark.req("C-10")
+def test_where_nobody_accepts_nothing_was_sent(colour: Colour) -> None:
+    with unreachable() as url, client(colour, url, retry=ONCE) as api:
+        began = time.monotonic()
+        with pytest.raises(httpx2.ConnectTimeout) as caught:
+            api.post("/", json={})
+        assert time.monotonic() - began < SLOW
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.attempts, ended.reason) == (2, "attempts")
+
+
+@pytest.mark.req("C-10")
+def test_a_half_open_connection_is_found_out_and_left(colour: Colour, server: FaultServer) -> None:
+    server.script(Answer(body=b"one", trouble="half-open"), Answer(body=b"two"))
+    with client(colour, server.url, retry=ONCE) as api:
+        assert api.get("/").text == "one"
+        assert api.get("/").text == "two"
+        server.script(Answer(body=b"three", trouble="half-open"), 200)
+        assert api.get("/").text == "three"
+        with pytest.raises(httpx2.ReadTimeout) as caught:
+            api.post("/", json={})
+        ended = outcome(caught.value)
+        assert ended is not None
+        assert ended.reason == "not_idempotent", "nobody knows whether it was read"
+        assert caught.value.request.url == f"{server.url}/"
+
+
+@pytest.mark.req("H-4")
+def test_a_body_read_through_the_transport_keeps_to_the_attempt(server: FaultServer) -> None:
+    server.script(Answer(body=b"x" * 2000, trouble="drip", pace=0.02))
+    with httpx2.Client(transport=http.Transport(retry=ONCE)) as api, api.stream("GET", server.url) as response:
+        assert took(lambda: list(response.iter_bytes())) < SLOW
+    assert server.count == 1
+
+
+@pytest.mark.req("H-4")
+def test_without_a_limit_of_ours_a_stream_may_take_its_time(server: FaultServer) -> None:
+    server.script(Answer(body=b"x" * 20, trouble="drip", pace=0.02))
+    with httpx.Client(transport=http.Transport(), timeout=0.3) as api, api.stream("GET", server.url) as response:
+        assert b"".join(response.iter_bytes()) == b"x" * 20
