@@ -59,7 +59,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "idempotency": frozenset(("sqlalchemy",)),
     "worker": frozenset(("sqlalchemy",)),
     "batch": frozenset(("sqlalchemy",)),
-    "batch.bar": frozenset(("rich",)),
+    "batch.bars": frozenset(("rich",)),
     "commands": frozenset(("cronsim", "sqlalchemy")),
     "partitions": frozenset(("sqlalchemy",)),
     "app": frozenset(("sqlalchemy",)),

@@ -6,7 +6,7 @@ TYPE_CHECKING = False  # as in the root: typing's own would cost 10 ms
 if TYPE_CHECKING:
     from typing import Any
 
-    from .bar import bar as bar
+    from .bars import bar as bar
     from .buffer.send_buffer import SendBuffer as SendBuffer
     from .buffer.stats import BufferStats as BufferStats
     from .call import progress as progress
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .items import ManyItems as ManyItems
     from .report import ItemStatus as ItemStatus
     from .report import Report as Report
-    from .retrying import retrying as retrying
+    from .sender import retrying as retrying
     from .settings import Settings as Settings
     from .table_items import TableItems as TableItems
 
@@ -27,9 +27,9 @@ _HOMES = {
     "SendBuffer": "buffer.send_buffer",
     "Settings": "settings",
     "TableItems": "table_items",
-    "bar": "bar",
+    "bar": "bars",
     "progress": "call",
-    "retrying": "retrying",
+    "retrying": "sender",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
 

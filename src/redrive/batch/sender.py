@@ -1,4 +1,4 @@
-"""Retrying: a drop-in for a sender, whose one method sends rejected items again."""
+"""Sender: any object whose one method sends what is pending; and a drop-in for it that sends rejected items again."""
 
 from __future__ import annotations
 

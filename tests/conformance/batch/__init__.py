@@ -1,0 +1,1 @@
+"""Batches on SQLite and on Postgres."""

@@ -1,0 +1,43 @@
+"""One suite over a SQLite file and Postgres; a ledger, and a table of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy import Engine
+
+from redrive import App
+from tests.conformance.batch.world import METADATA, engine_at, filled
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a ledger is that other processes reach too."""
+    if request.param == "postgres":
+        found: str = request.getfixturevalue("postgres_ledger")
+        return found
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[App]:
+    with App(url) as opened:
+        _ = opened.ledger
+        yield opened
+
+
+@pytest.fixture
+def engine(url: str, app: App) -> Iterator[Engine]:
+    """The same database, with a table of the user's own in it: tiles t0 to t9."""
+    made = engine_at(url)
+    METADATA.drop_all(made)
+    METADATA.create_all(made)
+    filled(made, 10)
+    yield made
+    METADATA.drop_all(made)
+    made.dispose()
+    assert isinstance(made, sqlalchemy.Engine)

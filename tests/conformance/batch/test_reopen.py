@@ -1,0 +1,84 @@
+"""What an operator sees of batches, and the one thing that a person may do."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive import App
+from redrive.ops.operator import Operator
+
+SECRET = "hunter2-s3cret"
+
+
+@pytest.fixture
+def ann(app: App) -> Operator:
+    items = app.items("tiles")
+    for _ in range(5):
+        items.increment_many(["bad", "worse"])
+    items.increment("slow")
+    items.increment("fine")
+    items.acknowledge_many(["fine"])
+    items.give_up_many({"bad": f"checksum, password={SECRET}", "worse": "truncated 100%"})
+    app.items("other").give_up("x", "odd")
+    return Operator(app, actor="ann")
+
+
+def test_how_they_stand(ann: Operator) -> None:
+    other, tiles = ann.batches()
+    assert (tiles.name, tiles.waiting, tiles.given_up, tiles.acknowledged, tiles.rejections) == ("tiles", 1, 2, 1, 12)
+    assert (other.name, other.given_up, other.waiting) == ("other", 1, 0)
+
+
+def test_which_were_given_up(ann: Operator) -> None:
+    assert {(one.batch, one.item, one.attempts) for one in ann.giveups()} == {
+        ("tiles", "bad", 5),
+        ("tiles", "worse", 5),
+        ("other", "x", 0),
+    }
+    assert [one.item for one in ann.giveups(batch="tiles", reason="TRUNCATED 100%")] == ["worse"]
+    assert [one.item for one in ann.giveups(limit=1)] != []
+    assert SECRET not in str(ann.giveups())
+
+
+@pytest.mark.req("B-13")
+def test_reopened_by_a_person_with_a_full_budget(ann: Operator, app: App) -> None:
+    items = app.items("tiles")
+    plan = ann.reopen("tiles", items=["bad", "slow", "nowhere"])
+    assert (plan.items, plan.count, set(plan.skipped)) == (("bad",), 1, {"slow", "nowhere"})
+    assert ann.audit() == []  # a plan leaves no trace
+    (step,) = ann.reopening(plan, because="the tile was rendered anew")
+    assert step.done == ("bad",)
+    assert items.pending(["bad", "worse"]) == {"bad"}
+    assert items.increment("bad") == 1
+    (entry,) = ann.audit()
+    assert (entry.actor, entry.action, entry.because) == ("ann", "batch.reopen", "the tile was rendered anew")
+    assert entry.what == {"batch": "tiles", "items": ["bad"]}
+    (again,) = ann.reopening(plan, because="twice")
+    assert (again.done, again.skipped) == ((), {"bad": "it is no longer given up"})
+    assert len(ann.audit()) == 1
+    items.give_up("bad", "still")
+    (one,) = ann.giveups(reason="still")
+    assert (one.attempts, one.rejections, one.reopened) == (1, 6, 1)
+
+
+@pytest.mark.req("B-13")
+def test_nothing_is_reopened_without_a_selection_or_a_reason(ann: Operator) -> None:
+    with pytest.raises(ValueError, match="say which"):
+        ann.reopen("tiles")
+    plan = ann.reopen("tiles", reason="checksum")
+    with pytest.raises(ValueError, match="because= must say why"):
+        ann.reopening(plan, because=" ")
+    assert len(ann.giveups()) == 3
+
+
+def test_many_in_steps(app: App) -> None:
+    items = app.items("many")
+    ids = [f"t{n:03}" for n in range(250)]
+    items.give_up_many(dict.fromkeys(ids, "outage"))
+    ann = Operator(app, actor="ann")
+    assert ann.reopen("many", reason="outage").more
+    plan = ann.reopen("many", reason="outage", limit=1000)
+    assert (plan.count, plan.more, plan.reasons) == (250, False, {"outage": 250})
+    assert [len(step.done) for step in ann.reopening(plan, because="it was an outage")] == [100, 100, 50]
+    assert len(ann.audit()) == 3
+    assert items.pending(ids) == set(ids)
