@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, case, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, false, or_, select
 
 from .record import Attempt, Job
-from .state import DEAD, DONE, LEASED, READY, STATES, State
+from .state import DEAD, DONE, DROPPED, LEASED, PRUNED, READY, STATES, Shown, State
 from .statement import number
 from .tables import CURRENT, attempt, dead, job
 
@@ -56,6 +56,39 @@ def page(connection: Connection, state: State, /, *, kind: str | None, limit: in
     if kind is not None:
         query = query.where(job.c.kind == kind)
     return [Job._make(row) for row in connection.execute(query)]
+
+
+def named(connection: Connection, name: Shown | None, /, *, kind: str | None, limit: int) -> list[Job]:
+    """Some jobs by the name that people have for their state: those that wait in the order they are due, ended ones the last
+    first; all of them, the newest first."""
+    query = _JOB.limit(limit)
+    if kind is not None:
+        query = query.where(job.c.kind == kind)
+    where, order = ((CURRENT,), (job.c.id.desc(),)) if name is None else (_NAMED[name], _ORDER[name])
+    query = query.where(*where).order_by(*order)
+    return [Job._make(row) for row in connection.execute(query)]
+
+
+_tried = or_(job.c.attempts > number(0), job.c.reason.is_not(None))
+_waits = or_(job.c.state == number(READY), and_(job.c.state == number(LEASED), job.c.started_at.is_(None)))
+_letter_waits = job.c.id.in_(select(dead.c.job_id).where(dead.c.status == "pending", dead.c.blocked))
+_NAMED: dict[Shown, tuple[Any, ...]] = {
+    "idle": (false(),),
+    "queued": (_waits, ~_tried, job.c.dead_id.is_(None)),
+    "replaying": (_waits, ~_tried, job.c.dead_id.is_not(None)),
+    "retry_wait": (_waits, _tried),
+    "running": (job.c.state == number(LEASED), job.c.started_at.is_not(None)),
+    "blocked": (job.c.state == number(DEAD), _letter_waits),
+    "dlq": (job.c.state == number(DEAD), ~_letter_waits),
+    "done": (job.c.state.in_((number(DONE), number(PRUNED))),),
+    "discarded": (job.c.state == number(DROPPED), CURRENT),
+}
+"""What `state.shown` computes, as conditions."""
+_ORDER: dict[Shown, tuple[Any, ...]] = {
+    **dict.fromkeys(get_args(Shown), (job.c.ended_at.desc(), job.c.id.desc())),
+    **dict.fromkeys(("queued", "replaying", "retry_wait"), (job.c.due_at, job.c.id)),
+    "running": (job.c.started_at, job.c.id),
+}
 
 
 def next_due(connection: Connection, kinds: Sequence[str], priorities: Sequence[int], /) -> datetime | None:

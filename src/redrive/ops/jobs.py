@@ -1,0 +1,124 @@
+"""Jobs of every kind: which there are, and all that is known of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..journal.redaction import redacted
+from .dead import Try, readable
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from ..ledger.record import Job
+    from ..ledger.state import Shown
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A job, in a list of them."""
+
+    id: int
+    kind: str
+    key: str
+    state: str
+    """As people call it."""
+    priority: int
+    attempts: int
+    max_attempts: int | None
+    crashes: int
+    created_at: datetime
+    due_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    deadline: datetime | None
+    worker: str | None
+    reason: str | None
+    error: str | None
+    replay_of: int | None
+    dead_id: int | None
+    """The dead letter that it replays, or that it became."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """All that is known of one job, without secrets."""
+
+    job: JobLine
+    says: str
+    """What it waits for, or how it ended, in a sentence."""
+    payload: Any
+    """What is in it, as JSON or as text; None where it is neither."""
+    payload_bytes: int
+    result: Any
+    headers: Mapping[str, str]
+    ids: Mapping[str, str]
+    """Correlation ids."""
+    tries: tuple[Try, ...]
+    """Attempts that did not end well."""
+    now: datetime
+
+
+def listed(ledger: Ledger, /, *, state: Shown | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
+    """Those in a state by its name: waiting ones in the order they are due, ended ones the last first. None: the newest first."""
+    from ..ledger import find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    with ledger.reading() as connection:
+        return [_line(row) for row in find.named(connection, state, kind=kind, limit=limit)]
+
+
+def shown(ledger: Ledger, job_id: int, /) -> JobReport | None:
+    """One of them; None: there is none of that number."""
+    row = ledger.get(job_id)
+    if row is None:
+        return None
+    letters = ledger.dead_letters(job_id=row.id, limit=1) if row.state == "dead" else []
+    line = _line(row, letters[0].id if letters else row.dead_id)
+    now = ledger.now()
+    parked = _parked(ledger).get(row.kind)
+    until = letters[0].blocked_until if letters else None
+    return JobReport(
+        job=line,
+        says=_sentence(row, line, now, parked, until),
+        payload=readable(row.payload),
+        payload_bytes=len(row.payload),
+        result=None if row.result is None else readable(row.result),
+        headers=redacted(row.headers),
+        ids=redacted(row.ids),
+        tries=tuple(Try(*(getattr(one, name) for name in Try.__slots__)) for one in ledger.attempts(row.id)),
+        now=now,
+    )
+
+
+def _parked(ledger: Ledger) -> Mapping[str, str]:
+    from ..ledger import overview  # noqa: PLC0415  # likewise
+
+    with ledger.reading() as connection:
+        return overview.parked(connection)
+
+
+def _line(row: Job, dead_id: int | None = None) -> JobLine:
+    fields = {name: getattr(row, name) for name in JobLine.__slots__ if name not in ("state", "dead_id")}
+    return JobLine(state=row.shown, dead_id=row.dead_id if dead_id is None else dead_id, **fields)
+
+
+def _sentence(row: Job, line: JobLine, now: datetime, parked: str | None, until: datetime | None) -> str:
+    if row.state == "ready" and parked is not None:
+        return f"waits: {row.kind} is parked, since all of it fails alike ({parked})"
+    match row.shown:
+        case "queued" | "retry_wait" | "replaying" if row.state == "leased":
+            return f"about to begin, in the hands of {row.worker}"
+        case "queued" | "replaying" | "retry_wait":
+            again = "for its next attempt" if line.attempts else "for its first attempt"
+            return f"waits {again}" + (", which may begin now" if row.due_at <= now else "")
+        case "running":
+            return f"attempt {row.attempts} is under way, in {row.worker}"
+        case "blocked":
+            return f"blocked, {row.reason}: " + ("goes on by itself" if until else "goes on when somebody replays it")
+        case "dlq":
+            return f"dead, {row.reason}: `redrive dead replay {line.dead_id}` gives it another drive"
+        case "discarded":
+            return "dropped by somebody" if row.current else "a replay took its place"
+    return "done" if row.state == "done" else "done, and pruned"
