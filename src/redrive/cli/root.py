@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from . import audit, batch, dead, doctor, keys, layers, ledger
+from . import audit, batch, dead, doctor, jobs, keys, layers, ledger
+from . import work
 from .output import complain
 
 UNEXPECTED = 70
@@ -22,6 +23,8 @@ PIPE = 141
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command()(layers.layers)
 app.command()(doctor.doctor)
+app.command()(work.work)
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(dead.app, name="dlq", help="The same as dead.")
 app.add_typer(keys.app, name="keys")

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from . import audit, dead, doctor, keys, ledger, plan
+from . import audit, dead, doctor, jobs, keys, ledger, plan
 from . import batch as items_of
 from .audit import Chain, Decision
 from .batch import Batch, GivenUp, Reopened, Reopening
 from .dead import Letter, LetterReport, Selection
 from .finding import Health
+from .jobs import JobLine, JobReport
 from .keys import HeldKey, KeyReport
 from .ledger import Status
 from .plan import Applied, Plan
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..app import App
     from ..idempotency.record import Status as KeyStatus
     from ..ledger.ledger import Ledger
+    from ..ledger.state import Shown
     from ..ledger.state import Status as LetterStatus
 
 
@@ -90,6 +92,16 @@ class Operator:
         if selection.everything:
             raise ValueError("say which: by number, or by kind, error, reason or since; nothing at all would mean everything")
         return selection
+
+    # ---- jobs ----
+
+    def jobs(self, *, state: Shown | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
+        """Jobs in a state by its name: waiting ones as they are due, ended ones the last first. None: all, the newest first."""
+        return jobs.listed(self.ledger, state=state, kind=kind, limit=limit)
+
+    def job(self, job_id: int, /) -> JobReport | None:
+        """All that is known of one; None: there is none of that number."""
+        return jobs.shown(self.ledger, job_id)
 
     # ---- idempotency keys ----
 
