@@ -21,6 +21,10 @@ BURST = 0.1
 """Seconds' worth of starts that may come at once after a pause; one start at least."""
 
 
+BUSY = 0.02
+"""Seconds until a row that another holds may be free."""
+
+
 class Limit(NamedTuple):
     """Of one kind, over all workers."""
 
@@ -34,7 +38,7 @@ class Limited(NamedTuple):
 
     leases: list[Lease]
     after: dict[str, float]
-    """Kinds that wanted more than their rate allows: when it allows the next one, in seconds."""
+    """Kinds of which more may be had soon: what their rate allows, or because another was at it; in so many seconds."""
 
 
 def filled(tokens: float | None, seconds: float, rate: float, /) -> float:
@@ -44,7 +48,10 @@ def filled(tokens: float | None, seconds: float, rate: float, /) -> float:
 
 
 def claim(session: Session, hot: Hot, demand: Demand, limits: Mapping[str, Limit], /) -> Limited:
-    """Claim as much as the limits allow. Whoever claims of a kind waits for its row: two can never take the same place."""
+    """Claim as much as the limits allow. Whoever claims of a kind holds its row: two can never take the same place.
+
+    Nobody waits for the row: who holds it may be stopped. Come back soon.
+    """
     leases: list[Lease] = []
     after: dict[str, float] = {}
     with session.transaction("limited"):
@@ -55,6 +62,9 @@ def claim(session: Session, hot: Hot, demand: Demand, limits: Mapping[str, Limit
                 break
             limit = limits[name]
             row = _row(session, name)
+            if row is None:
+                after[name] = BUSY
+                continue
             now = now_on(session)
             most = min(demand.kinds[name], left)
             if limit.concurrency is not None:
@@ -78,11 +88,11 @@ def claim(session: Session, hot: Hot, demand: Demand, limits: Mapping[str, Limit
 
 
 def _row(session: Session, name: str):  # type: ignore[no-untyped-def]  # a row of SQLAlchemy's
-    query = select(kind.c.tokens, kind.c.filled_at).where(kind.c.kind == name).with_for_update()
+    query = select(kind.c.tokens, kind.c.filled_at).where(kind.c.kind == name).with_for_update(skip_locked=True)
     row = session.core.execute(query).first()
     if row is None:
         known(session, name)
-        row = session.core.execute(query).one()
+        row = session.core.execute(query).first()
     return row
 
 

@@ -16,6 +16,8 @@ from .crashpoint import crash_point
 _INHERITED: list[object] = []
 """Connections that a forked child must neither use nor close: they are its parent's. Kept, so that nothing closes them."""
 
+STOPPED = 10
+"""Seconds. Ours are over in milliseconds: a process that was stopped within one would keep its locks until it goes on."""
 WAITS_FOR_ITSELF = (
     "this thread is in a transaction of its own on this SQLite ledger (`ledger.begin()`, or a function with "
     "in_transaction=True), and SQLite has one writer: it would wait for itself. Give the transaction as tx=, or do this after it"
@@ -33,13 +35,14 @@ class Session:
         self.raw: Any = core.connection.driver_connection
         self.sqlite = core.dialect.name == "sqlite"
         self._begin = "BEGIN IMMEDIATE" if self.sqlite else "BEGIN"
+        self._own = self._begin if self.sqlite else f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = '{STOPPED}s'"
 
     @contextmanager
     def transaction(self, verb: str, /) -> Iterator[Connection]:
         """Everything inside becomes durable together, or nothing does."""
         # IMMEDIATE: a transaction that begins by reading fails at its first write if anybody wrote in between, and no
         # time-out helps.
-        self.raw.execute(self._begin)
+        self.raw.execute(self._begin if verb == "caller" else self._own)
         try:
             yield self.core
             crash_point(f"{verb}.before_commit")

@@ -1,0 +1,116 @@
+"""A worker process that does what the kinds of its jobs say, and notes each beginning and end in a diary.
+
+main([url, diary, name, option …]): `lease=2`, `drain=1`, `threads=4`, `elsewhere` (as if on another machine: nobody can see
+that its process is gone), `until=idle` (ends when nothing is left).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+import redrive.worker.worker as its_file
+from redrive.core.policy import RetryPolicy
+from redrive.engine.settings import Settings
+from redrive.ledger import Lease, Ledger, open_ledger
+from redrive.worker.kind import Kind
+from redrive.worker.signals import until_told
+from redrive.worker.worker import Worker
+from tests.acceptance.crash.diary import Diary
+
+SETTINGS = Settings(policy=RetryPolicy(max_attempts=5, backoff_base=0.05, backoff_max=0.2, jitter=0.0), attempt_timeout=None)
+WORK = 0.02
+LONG = 2.0
+
+
+def kinds(diary: Diary, name: str) -> list[Kind]:
+    """What its jobs do."""
+
+    def begin(lease: Lease) -> None:
+        diary.note("begin", lease.kind, lease.key, name, lease.fence)
+
+    def end(lease: Lease) -> None:
+        diary.note("effect", lease.kind, lease.key, name, lease.fence)
+
+    def work(lease: Lease) -> bytes:
+        begin(lease)
+        if lease.key == "poison":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(WORK)
+        end(lease)
+        return b"done"
+
+    async def task(lease: Lease) -> bytes:
+        begin(lease)
+        await asyncio.sleep(WORK)
+        end(lease)
+        return b"done"
+
+    def paid(connection: Connection, lease: Lease) -> bytes:
+        begin(lease)
+        connection.execute(text("INSERT INTO effect VALUES (:kind, :key)"), {"kind": lease.kind, "key": lease.key})
+        end(lease)
+        return b"done"
+
+    def long(lease: Lease) -> None:
+        begin(lease)
+        time.sleep(LONG)
+        end(lease)
+
+    async def long_task(lease: Lease) -> None:
+        begin(lease)
+        await asyncio.sleep(LONG)
+        end(lease)
+
+    def flaky(lease: Lease) -> None:
+        begin(lease)
+        if lease.attempt == 1:
+            raise ConnectionError(f"no answer for {lease.key}")
+        end(lease)
+
+    return [
+        Kind("work", work, "plain", SETTINGS),
+        Kind("task", task, "async", SETTINGS),
+        Kind("paid", paid, "transaction", SETTINGS),
+        Kind("long", long, "plain", SETTINGS),
+        Kind("long-task", long_task, "async", SETTINGS),
+        Kind("flaky", flaky, "plain", SETTINGS, parks=False),
+        Kind("narrow", work, "plain", SETTINGS, concurrency=3),
+    ]
+
+
+def ended(ledger: Ledger, worker: Worker) -> None:
+    """Stop the worker when nothing is left to do."""
+    while any(tally.ready or tally.leased for tally in ledger.counts().values()):
+        time.sleep(0.02)
+    worker.stop()
+
+
+faulthandler.register(signal.SIGUSR1)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Work, until a signal comes."""
+    url, path, name, *rest = arguments
+    options: dict[str, Any] = {word.partition("=")[0]: word.partition("=")[2] for word in rest}
+    if "elsewhere" in options:
+        vars(its_file)["identity"] = lambda: None
+    given: dict[str, Any] = {option: float(options[option]) for option in ("lease", "drain") if option in options}
+    threads = int(options.get("threads", 8))
+    diary = Diary(Path(path))
+    with open_ledger(url) as ledger:
+        worker = Worker(ledger, kinds(diary, name), name=name, threads=threads, **given)
+        if "until" in options:
+            threading.Thread(target=ended, args=(ledger, worker), daemon=True).start()
+        until_told(worker)
+    diary.note("ended", name)
+    return 0

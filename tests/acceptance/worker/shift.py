@@ -1,0 +1,200 @@
+"""A shift: worker processes on one ledger, killed, stopped and drained; and what became of the jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from redrive.ledger import NewJob, open_ledger
+from tests.acceptance.crash.diary import read
+from tests.acceptance.crash.oracle import prepare, rows
+from tests.acceptance.crash.zygote import Zygote
+
+PROGRAM = "tests.acceptance.worker.program"
+PATIENCE = 90.0
+DONE, DEAD = 2, 3
+
+
+class Shift:
+    """Workers on one ledger. Gives them names, starts them, and reads what they noted."""
+
+    def __init__(self, zygote: Zygote, url: str, folder: Path) -> None:
+        self.zygote, self.url = zygote, url
+        self.diary, self.output = folder / "diary", folder / "output"
+        self.hired = 0
+        prepare(url)
+        open_ledger(url, migrate=True).close()
+
+    def submit(self, kind: str, *keys: str, count: int = 0) -> None:
+        """Jobs of a kind."""
+        with open_ledger(self.url) as ledger:
+            ledger.submit_many([NewJob(kind, key) for key in (*keys, *(f"k{n:03}" for n in range(count)))])
+
+    def hire(self, *options: str, crash_at: str = "") -> int:
+        """One worker more; its process id."""
+        self.hired += 1
+        arguments = [self.url, str(self.diary), f"worker{self.hired}", *options]
+        return self.zygote.fork(PROGRAM, arguments, output=self.output, crash_at=crash_at)
+
+    def effects(self, kind: str) -> Counter[str]:
+        """How often the work of each key was done."""
+        return Counter(line[2] for line in read(self.diary) if line[:2] == ["effect", kind])
+
+    def begun(self, kind: str) -> Counter[str]:
+        """How often the work of each key was begun."""
+        return Counter(line[2] for line in read(self.diary) if line[:2] == ["begin", kind])
+
+    def until(self, met: Callable[[], bool], what: str, seconds: float = PATIENCE) -> float:
+        """Wait for it; how long that took."""
+        began = time.monotonic()
+        while not met():
+            assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}\n{self.story()}"
+            time.sleep(0.01)
+        return time.monotonic() - began
+
+    def settled(self, count: int) -> bool:
+        """Whether so many jobs have come to an end."""
+        found = rows(self.url, "SELECT count(*) FROM redrive_job WHERE state IN (2, 3)")
+        return bool(found[0][0] >= count)
+
+    def states(self) -> Counter[int]:
+        """How many jobs are in each stored state."""
+        return Counter(dict(rows(self.url, "SELECT state, count(*) FROM redrive_job GROUP BY state")))
+
+    def end(self, pid: int) -> None:
+        """SIGTERM, and wait."""
+        os.kill(pid, signal.SIGTERM)
+        assert self.zygote.wait(pid) == 0, self.story()
+
+    def story(self) -> str:
+        """What they said last."""
+        return self.output.read_text()[-3000:] if self.output.exists() else "nobody said anything"
+
+    def balanced(self) -> None:
+        """L-8."""
+        with open_ledger(self.url) as ledger:
+            assert ledger.imbalance() == []
+
+
+class Killed(NamedTuple):
+    """What became of jobs whose workers were killed."""
+
+    jobs: int
+    finished: int
+    lost: int
+    twice: int
+    """Done twice: finished by the dead worker, but not settled."""
+    seconds: float
+    """From the start of the fresh worker until all had ended."""
+
+
+def killed(shift: Shift, *options: str, jobs: int = 200, after: int = 60) -> Killed:
+    """All workers are killed in the middle of so many jobs of 20 ms; a fresh one is started at once."""
+    shift.submit("work", count=jobs)
+    first = shift.hire(*options)
+    shift.until(lambda: shift.effects("work").total() >= after, "the first worker is at work")
+    os.kill(first, signal.SIGKILL)
+    began = time.monotonic()
+    second = shift.hire(*options)
+    shift.until(lambda: shift.settled(jobs), "a fresh worker finishes")
+    seconds = time.monotonic() - began
+    shift.end(second)
+    shift.zygote.wait(first)
+    states, effects = shift.states(), shift.effects("work")
+    shift.balanced()
+    return Killed(jobs, states[DONE], jobs - len(effects), sum(many - 1 for many in effects.values()), seconds)
+
+
+class Poisoned(NamedTuple):
+    """What became of jobs among which one kills whoever runs it."""
+
+    jobs: int
+    finished: int
+    kills: int
+    reason: str
+    charged: int
+    """Healthy jobs to which a crash was charged that had not begun."""
+    seconds: float
+
+
+def poisoned(shift: Shift, *options: str, healthy: int = 59) -> Poisoned:
+    """One of the jobs kills the worker; another is started as soon as one has died."""
+    keys = [f"k{n:03}" for n in range(healthy)]
+    keys.insert(healthy // 3, "poison")
+    shift.submit("work", *keys)
+    began = time.monotonic()
+    kills = 0
+    while True:
+        status = shift.zygote.wait(shift.hire(*options, "until=idle"))
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL, shift.story()
+        kills += 1
+        assert kills < 10, "it kills and kills"
+    seconds = time.monotonic() - began
+    found = rows(shift.url, "SELECT reason FROM redrive_dead")
+    begun = shift.begun("work")
+    lost = rows(shift.url, "SELECT key, count(*) FROM redrive_attempt JOIN redrive_job ON id = job_id GROUP BY key")
+    charged = sum(many > begun[key] for key, many in lost)
+    shift.balanced()
+    return Poisoned(healthy + 1, shift.states()[DONE], kills, ", ".join(row[0] for row in found), charged, seconds)
+
+
+class Stopped(NamedTuple):
+    """What became of jobs whose worker was stopped for longer than its leases, and then went on."""
+
+    jobs: int
+    finished: int
+    crashes: int
+    twice: int
+    late: int
+
+
+def stopped(shift: Shift, *options: str, jobs: int = 40) -> Stopped:
+    """SIGSTOP in the middle of the work, past all leases; another worker finishes it; SIGCONT."""
+    shift.submit("work", count=jobs)
+    first = shift.hire("lease=1", *options)
+    shift.until(lambda: shift.begun("work").total() >= 12, "the first worker is at work")
+    os.kill(first, signal.SIGSTOP)
+    second = shift.hire("lease=1", *options)
+    shift.until(lambda: shift.settled(jobs), "the other worker finishes")
+    os.kill(first, signal.SIGCONT)
+    time.sleep(1.5)
+    shift.end(first)
+    shift.end(second)
+    with open_ledger(shift.url) as ledger:
+        late = sum(tally.late for tally in ledger.counts().values())
+    crashes = rows(shift.url, "SELECT coalesce(sum(crashes), 0) FROM redrive_job")[0][0]
+    effects = shift.effects("work")
+    shift.balanced()
+    return Stopped(jobs, shift.states()[DONE], int(crashes), sum(many - 1 for many in effects.values()), late)
+
+
+class Drained(NamedTuple):
+    """What became of jobs whose worker was told to end while they ran."""
+
+    jobs: int
+    finished: int
+    released: int
+    charged: int
+    seconds: float
+
+
+def drained(shift: Shift, *options: str, jobs: int = 8, drain: float = 0.5) -> Drained:
+    """SIGTERM while jobs of two seconds run, of which half had to be given back."""
+    shift.submit("long", count=jobs)
+    shift.submit("long-task", count=jobs)
+    first = shift.hire(f"drain={drain}", *options)
+    shift.until(lambda: shift.begun("long").total() == jobs and shift.begun("long-task").total() == jobs, "all are begun")
+    began = time.monotonic()
+    shift.end(first)
+    seconds = time.monotonic() - began
+    ready = rows(shift.url, "SELECT attempts, crashes, reason FROM redrive_job WHERE state = 0")
+    shift.balanced()
+    done = shift.states()[DONE]
+    return Drained(2 * jobs, done, sum(row[2] == "released" for row in ready), sum(row[0] + row[1] for row in ready), seconds)

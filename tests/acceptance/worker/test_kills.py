@@ -1,0 +1,52 @@
+"""A worker that is killed, stopped or drained, with default settings: nothing is lost, and what was not begun is not charged."""
+
+from __future__ import annotations
+
+import pytest
+
+from .shift import Shift, drained, killed, poisoned, stopped
+
+
+@pytest.mark.req("W-5", "L-3")
+def test_a_fresh_worker_finishes_what_a_killed_one_left(shift: Shift) -> None:
+    found = killed(shift)
+    assert (found.finished, found.lost) == (200, 0)
+    assert found.twice <= 8, "no more than were running"
+    assert found.seconds < 10
+
+
+@pytest.mark.req("W-5")
+def test_on_another_machine_within_the_lease(shift: Shift) -> None:
+    found = killed(shift, "elsewhere", "lease=2", jobs=60, after=20)
+    assert (found.finished, found.lost) == (60, 0)
+    assert found.twice <= 8
+    assert found.seconds < 8
+
+
+@pytest.mark.req("L-3")
+def test_poison_ends_as_a_dead_letter_and_takes_nobody_along(shift: Shift) -> None:
+    found = poisoned(shift)
+    assert (found.finished, found.kills, found.reason) == (59, 3, "crashed_worker")
+    assert found.charged == 0
+
+
+@pytest.mark.req("L-3", "L-4")
+@pytest.mark.parametrize("where", ["", "elsewhere"])
+def test_a_worker_that_was_stopped_has_not_crashed_and_does_no_harm(shift: Shift, where: str) -> None:
+    found = stopped(shift, *filter(None, [where]))
+    assert (found.finished, found.crashes) == (40, 0)
+    assert found.late >= 1
+    assert found.twice <= 8
+
+
+@pytest.mark.req("W-6", "L-3")
+def test_draining_gives_back_what_does_not_end_in_time(shift: Shift) -> None:
+    found = drained(shift)
+    assert (found.finished, found.released, found.charged) == (0, 16, 0)
+    assert found.seconds < 2.5
+
+
+@pytest.mark.req("W-6")
+def test_draining_waits_for_what_ends_in_time(shift: Shift) -> None:
+    found = drained(shift, drain=30)
+    assert (found.finished, found.released) == (16, 0)

@@ -1,0 +1,100 @@
+"""Limits over all workers: how many at once, and how many in a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.ledger import Lease, Ledger, open_ledger
+from redrive.ledger.hot import Demand
+from redrive.ledger.limited import BURST, Limit, claim, filled
+from redrive.worker.worker import Worker
+
+from .world import ended, kind, submit
+
+
+class Crowd:
+    """How many are at work at once."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.now = self.most = 0
+        self.starts: list[float] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, lease: Lease) -> None:
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.starts.append(time.monotonic())
+        time.sleep(self.seconds)
+        with self._lock:
+            self.now -= 1
+
+
+@pytest.mark.req("W-6")
+def test_no_more_at_once_than_the_kind_allows(shared: Ledger, url: str) -> None:
+    crowd = Crowd(0.02)
+    ids = submit(shared, "mail", 40)
+    with open_ledger(url) as theirs:
+        limited = kind("mail", crowd, concurrency=3)
+        with Worker(shared, [limited]), Worker(theirs, [limited]):
+            ended(shared, *ids)
+    assert crowd.most <= 3
+    assert crowd.most >= 2, "there was room for more"
+
+
+@pytest.mark.req("W-6")
+def test_no_more_in_a_second_than_the_kind_allows(shared: Ledger, url: str) -> None:
+    crowd = Crowd(0.0)
+    ids = submit(shared, "mail", 30)
+    with open_ledger(url) as theirs:
+        limited = kind("mail", crowd, rate=20)
+        with Worker(shared, [limited]), Worker(theirs, [limited]):
+            ended(shared, *ids)
+    starts = sorted(crowd.starts)
+    assert len(starts) == 30
+    took = starts[-1] - starts[0]
+    assert took >= (30 - 2) / 20 - 0.15, f"{took} s"
+    assert took < 4
+
+
+def test_racing_claims_never_take_the_same_place(shared: Ledger, url: str) -> None:
+    submit(shared, "mail", 200)
+    got: list[int] = []
+
+    def take(name: str) -> None:
+        with open_ledger(url) as own:
+            for _ in range(20):
+                with own.connections.write.use() as session:
+                    found = claim(
+                        session, own.connections.hot, Demand({"mail": 4}, name, 60.0, 4), {"mail": Limit(concurrency=7)}
+                    )
+                got.extend(lease.job_id for lease in found.leases)
+
+    threads = [threading.Thread(target=take, args=(f"w{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == len(set(got)) == 7
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 5)), max_size=50), st.floats(0.5, 200))
+def test_a_rate_holds_in_every_window(asks: list[tuple[float, int]], rate: float) -> None:
+    now, tokens, at = 0.0, None, 0.0
+    taken: list[float] = []
+    for passed, wanted in asks:
+        now += passed
+        have = filled(tokens, now - at, rate)
+        got = min(wanted, int(have))
+        taken += [now] * got
+        tokens, at = have - got, now
+    for first in range(len(taken)):
+        for last in range(first, len(taken)):
+            window = taken[last] - taken[first]
+            assert last - first + 1 <= window * rate + max(1.0, rate * BURST) + 1e-6

@@ -1,0 +1,332 @@
+"""Jobs through the whole worker, on each database: plain, async and in a transaction; what they see, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from redrive import Again, Blocked, Stop, correlate, current, retry
+from redrive.ledger import Lease, Ledger, NewJob
+from redrive.worker.kind import Undecodable
+from redrive.worker.worker import Worker
+
+from .world import ended, heard, kind, submit, until
+
+COLOURS = ["plain", "async"]
+
+
+def coloured(colour: str, fn: Any) -> Any:
+    """The function, as a coroutine function where the colour is async."""
+
+    async def task(lease: Lease) -> Any:
+        return fn(lease)
+
+    return task if colour == "async" else fn
+
+
+@pytest.mark.req("W-6")
+@pytest.mark.parametrize("colour", COLOURS)
+def test_jobs_are_done_once_and_their_results_kept(ledger: Ledger, colour: str) -> None:
+    ran: list[int] = []
+
+    def work(lease: Lease) -> bytes:
+        ran.append(lease.job_id)
+        return lease.key.encode()
+
+    ids = submit(ledger, "mail", 50)
+    with Worker(ledger, [kind("mail", coloured(colour, work), colour)]) as worker:
+        jobs = ended(ledger, *ids)
+        until(lambda: worker.status.done == 50)
+    assert sorted(ran) == sorted(ids)
+    assert [(job.state, job.attempts, job.result) for job in jobs] == [("done", 1, job.key.encode()) for job in jobs]
+    assert worker.status.state == "ended"
+
+
+def test_what_is_submitted_while_it_waits_is_taken_up_at_once(ledger: Ledger) -> None:
+    started = threading.Event()
+    with Worker(ledger, [kind("mail", lambda lease: started.set())]):
+        time.sleep(0.3)
+        submit(ledger, "mail")
+        assert started.wait(1)
+
+
+def test_what_falls_due_later_is_taken_up_then(ledger: Ledger) -> None:
+    moments: list[float] = []
+    with Worker(ledger, [kind("mail", lambda lease: moments.append(time.monotonic()))]):
+        time.sleep(0.2)
+        began = time.monotonic()
+        submit(ledger, "mail", delay=0.8)
+        until(lambda: bool(moments))
+    assert 0.75 <= moments[0] - began < 1.6
+
+
+@pytest.mark.req("W-3", "W-2")
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_failure_is_counted_stored_told_and_tried_again(ledger: Ledger, colour: str) -> None:
+    seen: list[tuple[int, str]] = []
+
+    def work(lease: Lease) -> None:
+        job = ledger.get(lease.job_id)
+        assert job is not None
+        seen.append((lease.attempt, job.shown))
+        if lease.attempt < 3:
+            raise ConnectionError("no answer, token=hunter2")
+
+    with heard() as records, Worker(ledger, [kind("mail", coloured(colour, work), colour)]):
+        (job,) = ended(ledger, *submit(ledger, "mail"))
+        until(lambda: any(record.kind == "recovered" for record in records))
+    assert seen == [(1, "running"), (2, "running"), (3, "running")]
+    assert (job.state, job.attempts) == ("done", 3)
+    attempts = ledger.attempts(job.id)
+    assert [(one.number, one.outcome) for one in attempts] == [(1, "failed"), (2, "failed")]
+    assert all("no answer" in (one.error or "") and "hunter2" not in (one.error or "") for one in attempts)
+    told = [(record.kind, record.fields["attempt"], record.fields["max_attempts"]) for record in records]
+    assert told == [("retry", 1, 3), ("retry", 2, 3), ("recovered", 3, 3)]
+    first = records[0].fields
+    assert (first["operation"], first["idempotency_key"], first["error_class"]) == ("mail", job.key, "ConnectionError")
+    assert (first["job_id"], first["retryable"]) == (str(job.id), True)
+
+
+@pytest.mark.req("W-3")
+@pytest.mark.parametrize(("spent", "shown"), [("dead", "dlq"), ("blocked", "blocked")])
+def test_past_its_budget_a_job_ends_as_its_kind_says(ledger: Ledger, spent: str, shown: str) -> None:
+    def work(lease: Lease) -> None:
+        raise ConnectionError(f"no answer for {lease.key}")
+
+    with heard() as records, Worker(ledger, [kind("mail", work, spent=spent)]) as worker:
+        (job,) = ended(ledger, *submit(ledger, "mail"))
+        until(lambda: worker.status.dead == 1)
+    assert (job.shown, job.reason, job.attempts) == (shown, "attempts", 3)
+    (letter,) = ledger.dead_letters()
+    assert letter.signature == "ConnectionError: no answer for shop:ann:#:mail:v#"
+    assert [record.kind for record in records] == ["retry", "retry", "giveup" if spent == "dead" else "blocked"]
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "reason"),
+    [
+        (Stop("no such order"), "dlq", "stopped"),
+        (Blocked("waits for payment"), "blocked", "waits for payment"),
+        (Undecodable("order_id is missing"), "dlq", "undecodable"),
+    ],
+)
+def test_handlers_steer(ledger: Ledger, error: Exception, state: str, reason: str) -> None:
+    def work(lease: Lease) -> None:
+        raise error
+
+    with Worker(ledger, [kind("mail", work)]):
+        (job,) = ended(ledger, *submit(ledger, "mail"))
+    assert (job.shown, job.reason, job.attempts) == (state, reason, 1)
+
+
+def test_what_was_blocked_until_a_moment_comes_back_then(ledger: Ledger) -> None:
+    def work(lease: Lease) -> None:
+        if lease.dead_id is None:
+            raise Blocked("waits", until=datetime.now(timezone.utc) + timedelta(seconds=0.2))
+
+    with Worker(ledger, [kind("mail", work)]):
+        submit(ledger, "mail")
+        until(lambda: ledger.counts()["mail"].done == 1)
+
+
+def test_again_is_free_if_it_says_so(ledger: Ledger) -> None:
+    def work(lease: Lease) -> None:
+        if lease.fence < 6:
+            raise Again("not yet", after=0.01, free=True)
+
+    with Worker(ledger, [kind("mail", work)]):
+        (job,) = ended(ledger, *submit(ledger, "mail"))
+    assert (job.state, job.attempts, job.fence) == ("done", 1, 6)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_what_would_end_a_program_ends_one_attempt(ledger: Ledger, colour: str) -> None:
+    def work(lease: Lease) -> None:
+        if lease.attempt == 1:
+            raise SystemExit(3)
+
+    with Worker(ledger, [kind("mail", coloured(colour, work), colour)]):
+        (job,) = ended(ledger, *submit(ledger, "mail"))
+    assert (job.state, job.attempts) == ("done", 2)
+    assert "not the worker" in (ledger.attempts(job.id)[0].error or "")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_the_work_sees_its_attempt_its_key_and_whose_it_is(ledger: Ledger, colour: str) -> None:
+    found: list[Any] = []
+
+    def work(lease: Lease) -> None:
+        here = current()
+        inside = retry(lambda: current().key)()
+        found.append((here.number, here.max_attempts, here.operation, here.job_id, str(here.key), str(inside), here.remaining))
+        ledger.submit(NewJob("later", lease.key))
+
+    deadline = datetime.now(timezone.utc) + timedelta(seconds=60)
+    with correlate(request_id="r-1", mission_id="m-1"):
+        (job_id,) = submit(ledger, "mail", deadline=deadline)
+    with correlate(request_id="of the worker"), Worker(ledger, [kind("mail", coloured(colour, work), colour)]):
+        ended(ledger, job_id)
+    ((*here, remaining),) = found
+    key = "shop:ann:0:mail:v1"
+    assert here == [1, 3, "mail", str(job_id), key, key]
+    assert 50 < remaining <= 60
+    later = ledger.find("later", key)
+    assert later is not None
+    assert later.ids == {"request_id": "r-1", "mission_id": "m-1"}
+
+
+def test_without_a_key_of_its_own_the_work_has_one_still(ledger: Ledger) -> None:
+    found: list[Any] = []
+    ledger.submit(NewJob("mail", "6f1c"))
+    with Worker(ledger, [kind("mail", lambda lease: found.append(current().key))]):
+        until(lambda: bool(found))
+    assert str(found[0]) == "job::6f1c:mail:v1"
+
+
+def test_a_deadline_that_has_passed_is_a_dead_letter_and_nothing_runs(ledger: Ledger) -> None:
+    ran: list[int] = []
+    with Worker(ledger, [kind("mail", lambda lease: ran.append(1))]):
+        (job,) = ended(ledger, *submit(ledger, "mail", deadline=datetime.now(timezone.utc) - timedelta(seconds=1)))
+    assert (job.shown, job.reason, ran) == ("dlq", "deadline", [])
+
+
+def test_an_async_attempt_is_cancelled_when_its_time_is_up(ledger: Ledger) -> None:
+    cancelled: list[int] = []
+
+    async def work(lease: Lease) -> None:
+        if lease.attempt == 1:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.append(lease.attempt)
+                raise
+
+    with Worker(ledger, [kind("mail", work, "async", attempt_timeout=0.1)]):
+        (job,) = ended(ledger, *submit(ledger, "mail"))
+    assert (job.state, job.attempts, cancelled) == ("done", 2, [1])
+    assert "AttemptTimeout" in (ledger.attempts(job.id)[0].error or "")
+
+
+def test_a_plain_attempt_gets_its_time_and_is_said_to_be_overdue(ledger: Ledger) -> None:
+    gate, found = threading.Event(), list[Any]()
+
+    def work(lease: Lease) -> None:
+        found.append(current().remaining)
+        gate.wait(20)
+
+    with Worker(ledger, [kind("mail", work, attempt_timeout=0.1)], lease=1) as worker:
+        (job_id,) = submit(ledger, "mail")
+        until(lambda: worker.status.overdue == 1)
+        gate.set()
+        (job,) = ended(ledger, job_id)
+    assert 0 < found[0] <= 0.1
+    assert (job.state, job.attempts) == ("done", 1)
+
+
+def test_a_function_that_blocks_does_not_lose_its_lease(ledger: Ledger) -> None:
+    with Worker(ledger, [kind("mail", lambda lease: time.sleep(2.0))], lease=0.5) as worker:
+        (job,) = ended(ledger, *submit(ledger, "mail"))
+    assert (job.state, job.attempts, job.fence, job.crashes) == ("done", 1, 1, 0)
+    assert worker.status.late == 0
+
+
+@pytest.mark.req("W-4")
+def test_effects_in_a_transaction_commit_with_the_end_of_their_job(ledger: Ledger) -> None:
+    with ledger.begin() as tx:
+        tx.execute(text("CREATE TABLE effect (key text NOT NULL)"))
+
+    def work(connection: Connection, lease: Lease) -> bytes:
+        connection.execute(text("INSERT INTO effect VALUES (:key)"), {"key": lease.key})
+        if lease.attempt == 1:
+            raise ConnectionError("after the insert")
+        return b"ok"
+
+    ids = submit(ledger, "pay", 10)
+    with Worker(ledger, [kind("pay", work, "transaction", parks=False)]):
+        jobs = ended(ledger, *ids)
+    assert {(job.state, job.attempts, job.result) for job in jobs} == {("done", 2, b"ok")}
+    with ledger.begin() as tx:
+        assert sorted(row[0] for row in tx.execute(text("SELECT key FROM effect"))) == sorted(job.key for job in jobs)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_result_that_is_too_large_is_a_dead_letter_that_says_so(ledger: Ledger, colour: str) -> None:
+    large = b"x" * (ledger.max_payload + 1)
+    with Worker(ledger, [kind("mail", coloured(colour, lambda lease: large), colour)]):
+        (job,) = ended(ledger, *submit(ledger, "mail"))
+    assert (job.shown, job.reason, job.attempts) == ("dlq", "result", 1)
+    assert "the work was done" in (job.error or "")
+
+
+def test_kinds_that_nobody_registered_are_left_alone(ledger: Ledger) -> None:
+    ids = submit(ledger, "unknown", 3)
+    with Worker(ledger, [kind("mail", lambda lease: None)]):
+        ended(ledger, *submit(ledger, "mail"))
+    assert {job.shown for one in ids if (job := ledger.get(one)) is not None} == {"queued"}
+
+
+def test_kinds_take_turns(ledger: Ledger) -> None:
+    order: list[str] = []
+    submit(ledger, "first", 200)
+    submit(ledger, "second", 5)
+
+    def work(lease: Lease) -> None:
+        order.append(lease.kind)
+        time.sleep(0.002)
+
+    with Worker(ledger, [kind("first", work), kind("second", work)], threads=2):
+        until(lambda: len(order) == 205)
+    assert "second" in order[:50]
+
+
+class Sweeping:
+    """A chore that fails at first."""
+
+    name = "sweeping"
+    every = 0.05
+
+    def __init__(self) -> None:
+        self.done: list[datetime] = []
+
+    def do(self, now: datetime, /) -> None:
+        self.done.append(now)
+        if len(self.done) == 1:
+            raise OSError("not yet")
+
+
+def test_chores_are_done_now_and_then_whatever_they_raise(ledger: Ledger) -> None:
+    chore = Sweeping()
+    with heard() as records, Worker(ledger, [kind("mail", lambda lease: None)], chores=[chore]):
+        until(lambda: len(chore.done) > 3)
+    assert [record.kind for record in records] == ["chore_failed"]
+    assert abs((chore.done[0] - datetime.now(timezone.utc)).total_seconds()) < 30
+
+
+def test_stopped_at_once_it_gives_back_what_runs_uncharged(ledger: Ledger) -> None:
+    gate, begun = threading.Event(), threading.Event()
+
+    def work(lease: Lease) -> None:
+        begun.set()
+        gate.wait(20)
+
+    (job_id,) = submit(ledger, "mail")
+    worker = Worker(ledger, [kind("mail", work)]).start()
+    assert begun.wait(10)
+    worker.stop(now=True)
+    worker.close()
+    gate.set()
+    job = ledger.get(job_id)
+    assert job is not None
+    assert (job.shown, job.attempts, job.crashes, job.reason) == ("retry_wait", 0, 0, "released")
+    assert [(one.ended_at is not None, one.name) for one in ledger.workers()] == [(True, worker.name)]
+
+
+def test_a_worker_is_started_once(ledger: Ledger) -> None:
+    with Worker(ledger, [kind("mail", lambda lease: None)]) as worker, pytest.raises(RuntimeError, match="make another"):
+        worker.start()

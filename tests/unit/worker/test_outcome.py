@@ -1,0 +1,195 @@
+"""What an attempt's end means for its job: pure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive import Again, Blocked, RetryPolicy, Stop, retry
+from redrive.core.classify import classify
+from redrive.engine.settings import Settings
+from redrive.errors import BreakerOpen, KeyBusy, KeyFailed
+from redrive.ledger import Lease
+from redrive.worker.kind import Kind, Undecodable
+from redrive.worker.outcome import Outcome, expired, failed, forgiven, succeeded
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+POLICY = RetryPolicy(max_attempts=3, backoff_base=10.0, backoff_max=100.0, jitter=0.0)
+
+
+def kind(spent: Any = "dead", **options: Any) -> Kind:
+    return Kind("mail", lambda lease: None, "plain", Settings().using(POLICY, options), spent=spent)
+
+
+def lease(attempt: int = 1, **fields: Any) -> Lease:
+    blank: dict[str, Any] = {
+        "job_id": 7, "fence": 1, "kind": "mail", "key": "a:b:c:d:v1", "attempt": attempt, "crashes": 0, "max_attempts": None,
+        "version": 1, "dead_id": None, "due_stored": NOW, "deadline_stored": None, "ids_stored": None, "headers_stored": None,
+        "payload": b"",
+    }  # fmt: skip
+    return Lease(**blank | fields)
+
+
+def end(error: BaseException, of: Kind | None = None, at: Lease | None = None) -> Outcome:
+    return failed(of or kind(), at or lease(), error, now=NOW, draw=0.5)
+
+
+class Busy(Exception):
+    """Of the user's own."""
+
+
+class Odd(Exception):
+    """Likewise."""
+
+
+@pytest.mark.req("W-3")
+def test_an_unknown_error_is_tried_again_for_a_deploy_may_mend_it() -> None:
+    found = end(Odd("boom"))
+    assert (found.settlement.outcome, found.settlement.after, found.settlement.charged) == ("again", 10.0, True)
+    assert (found.record, found.wait) == ("retry", 10.0)
+
+
+@pytest.mark.req("W-3")
+@pytest.mark.parametrize("error", [KeyFailed("no", key="k", error={}), PermissionError("no")])
+def test_what_is_known_to_be_permanent_is_a_dead_letter_at_once(error: Exception) -> None:
+    found = end(error)
+    if classify(error).kind == "permanent":
+        assert (found.settlement.outcome, found.settlement.reason) == ("dead", "not_retryable")
+
+
+def test_what_the_rules_of_the_user_leave_out_is_not_tried_again() -> None:
+    assert end(Odd(), kind(on=Busy)).settlement.reason == "not_retryable"
+    assert end(Busy(), kind(on=Busy)).settlement.outcome == "again"
+    assert end(Busy(), kind(on=lambda error: False)).settlement.reason == "not_retryable"
+    assert end(Odd(), kind(on=(Busy, classify))).settlement.outcome == "again"
+
+
+@pytest.mark.req("W-3")
+@pytest.mark.parametrize(("spent", "outcome"), [("dead", "dead"), ("blocked", "blocked")])
+def test_spent_attempts_end_as_the_kind_says(spent: str, outcome: str) -> None:
+    found = end(Odd("boom 7"), kind(spent), lease(3))
+    assert (found.settlement.outcome, found.settlement.reason) == (outcome, "attempts")
+    assert found.settlement.signature == "Odd: boom #"
+
+
+def test_the_job_s_own_number_of_attempts_comes_first() -> None:
+    assert end(Odd(), at=lease(3, max_attempts=5)).settlement.outcome == "again"
+    assert end(Odd(), at=lease(1, max_attempts=1)).settlement.reason == "attempts"
+
+
+@pytest.mark.req("W-2")
+def test_handlers_steer() -> None:
+    again = end(Again("not yet", after=timedelta(minutes=2))).settlement
+    assert (again.outcome, again.after, again.charged) == ("again", 120.0, True)
+    free = end(Again(after=1, free=True), at=lease(3)).settlement
+    assert (free.outcome, free.after, free.charged) == ("again", 1.0, False)
+    assert end(Again(after=1), at=lease(3)).settlement.reason == "attempts"
+    assert end(Stop("no such order")).settlement[3] == "dead"
+    until = NOW + timedelta(days=1)
+    blocked = end(Blocked("waits for payment", until=until)).settlement
+    assert (blocked.outcome, blocked.reason, blocked.until) == ("blocked", "waits for payment", until)
+
+
+def test_what_does_not_fit_is_undecodable() -> None:
+    assert end(Undecodable("order_id is missing")).settlement.reason == "undecodable"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyBusy("busy", key="k", retry_at=NOW + timedelta(seconds=55)),
+        BreakerOpen("open", retry_at=NOW + timedelta(seconds=55)),
+    ],
+)
+def test_retry_at_is_a_floor(error: Exception) -> None:
+    found = end(error).settlement
+    assert (found.outcome, found.after) == ("again", 55.0)
+
+
+def test_the_exhaustion_of_an_inner_layer_is_not_final() -> None:
+    @retry(max_attempts=2, backoff_base=0.0, jitter=0.0)
+    def inner() -> None:
+        raise ConnectionError("no answer")
+
+    with pytest.raises(ConnectionError) as caught:
+        inner()
+    assert end(caught.value).settlement.outcome == "again"
+
+
+def test_a_deadline_that_the_next_attempt_would_miss() -> None:
+    soon, later = NOW + timedelta(seconds=9), NOW + timedelta(seconds=11)
+    assert end(Odd(), at=lease(deadline_stored=soon)).settlement.reason == "deadline"
+    assert end(Odd(), at=lease(deadline_stored=later)).settlement.outcome == "again"
+    assert expired(lease(deadline_stored=soon)).settlement.reason == "deadline"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_what_would_end_a_program_ends_the_attempt_and_says_so(error: BaseException) -> None:
+    found = end(error).settlement
+    assert found.outcome == "again"
+    assert "ends this attempt, not the worker" in (found.error or "")
+
+
+def test_a_rule_or_a_backoff_that_raises_decides_nothing() -> None:
+    def broken(*_: object) -> float:
+        raise ZeroDivisionError
+
+    assert end(Odd(), kind(on=broken)).settlement.outcome == "dead"  # its rules left it out
+    assert end(Odd(), kind(backoff=broken)).settlement.after == 10.0
+
+
+def test_work_that_is_not_idempotent_is_not_done_twice() -> None:
+    assert end(Odd(), kind(idempotent=False)).settlement.reason == "not_idempotent"
+
+
+def test_a_result_that_cannot_be_kept_is_a_dead_letter_that_says_so() -> None:
+    assert succeeded(lease(), b"12345", 5).settlement == lease().done(b"12345")
+    large = succeeded(lease(), b"123456", 5).settlement
+    assert (large.outcome, large.reason) == ("dead", "result")
+    assert "6 bytes" in (large.error or "")
+    assert succeeded(lease(), {"a": 1}, 5).settlement.reason == "result"  # type: ignore[arg-type]
+
+
+@pytest.mark.req("L-7")
+def test_an_outage_is_not_charged_and_not_the_end() -> None:
+    last = end(ConnectionError("no answer"), at=lease(3))
+    assert last.settlement.outcome == "dead"
+    spared = forgiven(kind(), lease(3), last, draw=0.0).settlement
+    assert (spared.outcome, spared.charged, spared.reason) == ("again", False, "parked")
+
+
+def test_an_error_says_where_it_was_raised_and_why() -> None:
+    def work() -> None:
+        try:
+            raise KeyError("x")
+        except KeyError as error:
+            raise Odd("boom") from error
+
+    with pytest.raises(Odd) as caught:
+        work()
+    said = end(caught.value).settlement.error or ""
+    assert said.startswith(f"{__name__}.Odd: boom\nbecause of KeyError")
+    assert "in work" in said
+
+
+ERRORS: list[Callable[[], BaseException]] = [
+    Odd, lambda: Again(after=3), lambda: Again(free=True), lambda: Stop("x"), lambda: Blocked("x"), lambda: Undecodable("x"),
+    lambda: ConnectionError("x"), lambda: SystemExit(1), lambda: KeyBusy("x", key="k", retry_at=NOW),
+]  # fmt: skip
+
+
+@given(st.sampled_from(ERRORS), st.integers(1, 9), st.integers(1, 9), st.floats(0, 1), st.sampled_from(["dead", "blocked"]))
+def test_every_failure_ends_in_one_of_the_states_and_charged_ones_are_bounded(
+    error: Callable[[], BaseException], attempt: int, most: int, draw: float, spent: str
+) -> None:
+    found = failed(kind(spent), lease(attempt, max_attempts=most), error(), now=NOW, draw=draw).settlement
+    assert found.outcome in ("again", "dead", "blocked")
+    assert found.after >= 0
+    if found.outcome == "again" and found.charged:
+        assert attempt < most
