@@ -1,4 +1,4 @@
-"""Carried: what redrive did about a client's error, carried over to ours, so that `outcome` tells it of the one that is raised."""
+"""Carried: what redrive did about a client's error, told of ours too, so that `outcome` has it of the one that is raised."""
 
 from __future__ import annotations
 
