@@ -1,0 +1,179 @@
+"""Batches under any script of answers, crashes and duplicates: nothing is lost, nothing is counted twice, everything ends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.batch import ItemStatus, Report, Settings, retrying
+from redrive.testing import instant
+
+IDS = [f"t{n}" for n in range(14)]
+REASONS = ("", "", "", "checksum", "503", "503", "503")
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@dataclass
+class World:
+    """What outlives a process: the provider's memory, the sender's marks, the store's counts."""
+
+    crashes: list[bool]
+    arrived: Counter[str] = field(default_factory=Counter)
+    marked: set[str] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+    gone: set[str] = field(default_factory=set)
+    rejections: Counter[str] = field(default_factory=Counter)
+    sends: Counter[str] = field(default_factory=Counter)
+
+    def step(self) -> None:
+        """Between two effects somebody may pull the plug."""
+        if self.crashes and self.crashes.pop():
+            raise Crash
+
+    # the store
+
+    def increment(self, item_id: str, /) -> int:
+        self.step()
+        self.counts[item_id] += 1
+        count = self.counts[item_id]
+        self.step()
+        return count
+
+    def give_up(self, item_id: str, reason: str, /) -> bool:
+        self.step()
+        new = item_id not in self.gone
+        self.gone.add(item_id)
+        self.step()
+        return new
+
+    def pending(self, among: Collection[str], /) -> set[str]:
+        return set(among) - self.gone - self.marked
+
+
+class Sender:
+    """Sends what is pending; the provider knows what it has, and says yes to it again."""
+
+    def __init__(self, world: World, answers: list[str]) -> None:
+        self.world = world
+        self.answers = answers
+
+    def send_pending(self) -> Report:
+        world, said = self.world, []
+        for item_id in sorted(world.pending(IDS)):
+            world.sends[item_id] += 1
+            why = "" if world.arrived[item_id] else self.answers.pop() if self.answers else ""
+            if why:
+                world.rejections[item_id] += 1
+            else:
+                world.arrived[item_id] += 1
+                world.step()  # died after the provider took it, before we noted that: it is sent again, a duplicate
+                world.marked.add(item_id)
+            said.append(ItemStatus(item_id, "rejected" if why else "acknowledged", why))
+        bad = sum(item.status == "rejected" for item in said)
+        return Report("success" if not bad else "failure" if bad == len(said) else "partial", said)
+
+
+@pytest.mark.req("B-4", "B-6", "B-8", "B-15")
+@given(
+    answers=st.lists(st.sampled_from(REASONS), max_size=400),
+    crashes=st.lists(st.booleans() | st.just(False) | st.just(False), max_size=60),
+    attempts=st.integers(1, 5),
+    retries=st.integers(0, 4),
+    uncharged=st.integers(0, 6),
+    calls=st.integers(1, 8),
+)
+def test_conservation(answers: list[str], crashes: list[bool], attempts: int, retries: int, uncharged: int, calls: int) -> None:
+    world = World(crashes)
+    settings = Settings(retries, attempts, max_uncharged_passes=uncharged)
+    for _ in range(calls):
+        with instant(), contextlib.suppress(Crash):
+            _balanced(world, retrying(Sender(world, answers), items=world, settings=settings).send_pending(), settings)
+        _sound(world, attempts)
+    # Then all is well: whoever was not given up arrives.
+    world.crashes.clear()
+    answers.clear()
+    with instant():
+        retrying(Sender(world, answers), items=world, settings=settings).send_pending()
+    assert world.marked | world.gone == set(IDS)
+    assert not world.marked & world.gone
+
+
+def _balanced(world: World, report: Report, settings: Settings) -> None:
+    """acknowledged + given up + pending = sent, each item once; and the report says what the stores say."""
+    by: dict[str, set[str]] = {status: {item.id for item in report.items if item.status == status} for status in STATUSES}
+    assert sum(map(len, by.values())) == len(report.items) == len({item.id for item in report.items})
+    assert by["acknowledged"] <= world.marked
+    assert by["giveup"] <= world.gone
+    assert not by["pending"] & (world.marked | world.gone)
+    assert not by["rejected"]
+    assert (report.next_retry_at is not None) is bool(by["pending"])
+    assert (report.outcome == "success") is (len(by["acknowledged"]) == len(report.items))
+    assert 0 <= report.retry_count <= settings.max_in_call_retries
+
+
+def _sound(world: World, attempts: int) -> None:
+    for item_id in IDS:
+        assert world.counts[item_id] <= world.rejections[item_id]  # nothing is counted that was not rejected
+        if item_id in world.gone:
+            assert world.counts[item_id] >= attempts  # nobody gives up early
+        assert world.sends[item_id] <= world.rejections[item_id] + world.arrived[item_id]
+
+
+STATUSES = ("acknowledged", "giveup", "pending", "rejected")
+
+
+@pytest.mark.req("B-15")
+@given(
+    many=st.integers(10, 60),
+    poison=st.integers(0, 2),
+    lucky=st.lists(st.integers(0, 59), max_size=3),
+    calls=st.integers(1, 10),
+)
+def test_an_outage_gives_up_the_poison_alone(many: int, poison: int, lucky: list[int], calls: int) -> None:
+    """However long, with a few that pass: nobody else is charged, and the poison gives up in its time."""
+    ids = [f"t{n:02}" for n in range(many)]
+    bad = set(ids[: poison if many >= 30 else 0])
+    store = Counted()
+
+    class Down:
+        def send_pending(self) -> Report:
+            now = sorted(store.pending(ids))
+            said = [ItemStatus(one, "rejected", "checksum" if one in bad else "503 unavailable") for one in now]
+            arrived = {ids[n] for n in lucky if n < many} if many >= 60 else set()
+            said = [ItemStatus(item.id, "acknowledged") if item.id in arrived - bad else item for item in said]
+            return Report("partial" if any(item.status == "acknowledged" for item in said) else "failure", said)
+
+    with instant():
+        for _ in range(calls):
+            retrying(Down(), items=store).send_pending()
+    assert set(store.counts) == bad
+    assert store.gone == (bad if calls >= 2 else set())
+
+
+class Counted:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.gone: set[str] = set()
+
+    def increment(self, item_id: str, /) -> int:
+        self.counts[item_id] += 1
+        return self.counts[item_id]
+
+    def give_up(self, item_id: str, reason: str, /) -> bool:
+        self.gone.add(item_id)
+        return True
+
+    def pending(self, among: Any, /) -> set[str]:
+        return set(among) - self.gone
