@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from .source import opened, source_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
+    from ..ledger.overview import Some
+    from ..ledger.workers import Worker
 
 GRACE = 60.0
 """Seconds for which what is overdue may be so: workers look now and then."""
@@ -108,11 +110,11 @@ def _workers(ledger: Ledger, quiet: float, _clock: Clock) -> Iterator[Finding]:
     now = ledger.now()
     since = now - timedelta(seconds=quiet)
     alive = [one for one in ledger.workers() if one.ended_at is None and one.seen_at >= since]
-    if alive:
-        return
     with ledger.reading() as connection:
         waiting = overview.overdue(connection, since)
-    if waiting:
+    if alive:
+        yield from _unknown(alive, waiting)
+    elif waiting:
         jobs = sum(each.many for each in waiting.values())
         seen = max((one.seen_at for one in ledger.workers()), default=None)
         last = (
@@ -122,7 +124,24 @@ def _workers(ledger: Ledger, quiet: float, _clock: Clock) -> Iterator[Finding]:
         )
         says = f"{_many(jobs, 'job')} due ({_counted({kind: each.many for kind, each in waiting.items()})}), and {last}"
         oldest = min(each.since for each in waiting.values() if each.since is not None)
-        yield Finding("no workers", "critical", says, jobs, oldest, "start a worker of the app", False)
+        yield Finding("no workers", "critical", says, jobs, oldest, "redrive work module:app", False)
+
+
+def _unknown(alive: list[Worker], waiting: Mapping[str, Some]) -> Iterator[Finding]:
+    """Kinds that nobody who is alive has registered: a command that was renamed or removed, or whose worker is not running."""
+    if any("kinds" not in one.info for one in alive):
+        return  # somebody does not say what it takes
+    known = {kind for one in alive for kind in one.info["kinds"]}
+    left = {kind: each for kind, each in waiting.items() if kind not in known}
+    if left:
+        jobs = sum(each.many for each in left.values())
+        says = (
+            f"{_many(jobs, 'job')} due ({_counted({kind: each.many for kind, each in left.items()})}) "
+            f"of a kind that no living worker has registered: kept, and not run"
+        )
+        oldest = min(each.since for each in left.values() if each.since is not None)
+        mend = "start a worker whose app has that command, or give the command its old name back"
+        yield Finding("unregistered", "warning", says, jobs, oldest, mend, False)
 
 
 def _growth(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:

@@ -45,6 +45,19 @@ def test_a_ledger_in_use_is_well(ledger: Ledger, ann: Operator) -> None:
     assert health.balance == "21 submitted = 5 done + 11 waiting + 4 running + 1 dead + 0 discarded or replayed"
 
 
+@pytest.mark.req("W-1")
+def test_a_command_that_nobody_has_registered(ledger: Ledger, ann: Operator) -> None:
+    """Kept, and said: it was renamed, or its worker does not run."""
+    ledger.submit_many([NewJob("mail", "a"), NewJob("old.name", "b"), NewJob("old.name", "c")])
+    pass_time(ledger, 300)
+    ledger.beat("w1", {"kinds": ["mail"]})
+    found = only(ann.doctor())
+    assert (found.name, found.severity, found.count) == ("unregistered", "warning", 2)
+    assert found.says == "2 jobs are due (2 old.name) of a kind that no living worker has registered: kept, and not run"
+    ledger.beat("w2", {"kinds": ["old.name"]})
+    assert ann.doctor().findings == ()
+
+
 def test_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b")])
     ledger.claim({"mail": 2}, worker="w1", lease=30)
