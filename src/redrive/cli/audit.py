@@ -80,9 +80,11 @@ def _decisions(found: Sequence[Decision], now: datetime, width: int) -> Renderab
 
 
 def _what(what: Mapping[str, Any]) -> str:
-    jobs = what.get("jobs")
-    if isinstance(jobs, dict):
-        return ", ".join(list(jobs)[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
+    acted = what.get("jobs") or what.get("letters")
+    if isinstance(acted, (dict, list)):
+        return ", ".join(map(str, list(acted)[:3])) + (f" and {len(acted) - 3} more" if len(acted) > 3 else "")
+    if "sweep" in what:
+        return f"sweep {what['sweep']}" + (f", {what['count']:,} letters" if "count" in what else "")
     return str(what["key"]) if "key" in what else json.dumps(document(what), ensure_ascii=False)
 
 

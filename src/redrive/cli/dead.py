@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -17,12 +16,11 @@ from rich.text import Text
 from ..ops.dead import Drive, Letter, LetterReport
 from ..ops.document import document
 from ..ops.operator import Operator
-from ..ops.plan import Act, Plan
-from .confirm import confirmed
+from ..ops.sweep import MAX_REPLAYS
+from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act, bound, counted, many
 from .fit import Column, fitted
 from .moments import ago, both, utc
 from .options import (
-    INTERRUPTED,
     NOT_DONE,
     Actor,
     AsJson,
@@ -41,11 +39,6 @@ app = typer.Typer(no_args_is_help=True, help="Dead letters: list them, look at o
 
 Numbers = Annotated[list[int] | None, typer.Argument(metavar="ID", help="Dead letters by their numbers.", show_default=False)]
 Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask; needs --max.")]
-Most = Annotated[
-    int | None, typer.Option("--max", min=0, metavar="N", help="With --yes: do nothing if there are more.", show_default=False)
-]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 StatusOption = Annotated[
     Literal["pending", "replaying", "replayed", "discarded", "all"], typer.Option("--status", help="Only in this state.")
 ]
@@ -116,8 +109,8 @@ def _letters(found: Sequence[Letter], ops: Operator, width: int, *, full: bool) 
         for letter in found
     ]
     made = fitted(columns, rows, width)
-    reasons = _counted(Counter(letter.reason for letter in found))
-    said = f"{'The newest ' if full else ''}{_many(len(found))}: {reasons}"
+    reasons = counted(Counter(letter.reason for letter in found))
+    said = f"{'The newest ' if full else ''}{many(len(found))}: {reasons}"
     hint = "More may match: raise --limit, or narrow it down." if full else "`redrive dead show ID` for one of them."
     return Group(Text(said), "", made, "", Text(hint, style="dim"))
 
@@ -214,27 +207,29 @@ def _tries(job: Drive, report: LetterReport) -> RenderableType:
 @app.command()
 def replay(
     because: Because, ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, since: Since = None,
-    limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, actor: Actor = None, where: Where = None,
+    limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, canary: Canary = 0,
+    max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, actor: Actor = None, where: Where = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Give dead letters a new job each, in the old one's place and under its key.
 
     By their numbers, or by kind, error, reason or since; the latter asks for confirmation: type the number, or say --yes --max N.
-    Done in steps of 100, each one transaction with its entry in the audit: interrupted, it can simply be run again.
+    What was confirmed is written down first, as a sweep: killed in the middle, workers go on with it, or `redrive sweeps resume`.
 
     Exit status: 0, all replayed; 1, some or none of them (they are listed, with why); 2, a wrong option, or no selection; 3, the
     ledger cannot be reached or has another schema; 130, interrupted.
     """
     with operator(where, actor) as ops:
-        plan = ops.replay(ids=ids or (), kind=kind, error=error, reason=reason, since=since_of(since), limit=_bound(ids, limit))
-        _apply(ops, plan, because=because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json)
+        plan = ops.replay(ids=ids or (), kind=kind, error=error, reason=reason, since=since_of(since), limit=bound(ids, limit))
+        how = How(because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
+        act(ops, plan, how, rate=rate, canary=canary, max_replays=max_replays or None)
 
 
 @app.command()
 def discard(
     because: Because, ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, since: Since = None,
-    limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, actor: Actor = None, where: Where = None,
-    as_json: AsJson = False,
+    limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, detach: Detach = False,
+    actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Drop dead letters for good; their keys stay taken, so that the same work is not begun again.
 
@@ -244,76 +239,9 @@ def discard(
     ledger cannot be reached or has another schema; 130, interrupted.
     """
     with operator(where, actor) as ops:
-        plan = ops.discard(ids=ids or (), kind=kind, error=error, reason=reason, since=since_of(since), limit=_bound(ids, limit))
-        _apply(ops, plan, because=because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json)
-
-
-def _bound(ids: list[int] | None, limit: int) -> int:
-    return max(limit, len(ids)) if ids else limit
-
-
-def _apply(
-    ops: Operator, plan: Plan, *, because: str, named: bool, yes: bool, most: int | None, dry_run: bool, as_json: bool
-) -> None:
-    ops.applying(plan, because=because)  # refuses an empty reason, before anybody is asked anything
-    if not as_json:
-        show(console(), _plan(plan))
-    if dry_run or not plan.count:
-        if as_json:
-            print_json({"plan": document(plan), "done": {}, "skipped": document(plan.skipped)})
-        raise typer.Exit(NOT_DONE if plan.skipped else 0)
-    if not named:
-        confirmed(plan, yes=yes, most=most)
-    done: dict[int, int] = {}
-    skipped = dict(plan.skipped)
-    status = 0
-    try:
-        for step in ops.applying(plan, because=because):
-            done |= step.done
-            skipped |= step.skipped
-            if plan.count > len(step.done) and sys.stderr.isatty():
-                print(f"\r{len(done):,} of {plan.count:,}", end="" if len(done) < plan.count else "\n", file=sys.stderr)
-    except KeyboardInterrupt:
-        complain("interrupted: whole steps are done and in the audit, the rest is as it was; run it again to go on")
-        status = INTERRUPTED
-    if as_json:
-        print_json({"plan": document(plan), "done": document(done), "skipped": document(skipped)})
-    else:
-        _say(plan.act, done, {one: why for one, why in skipped.items() if one not in plan.skipped})
-    raise typer.Exit(status or (NOT_DONE if skipped else 0))
-
-
-def _plan(plan: Plan) -> RenderableType:
-    lines: list[RenderableType] = []
-    if plan.count:
-        lines.append(Text(f"To {plan.act}: {_many(plan.count)} ({_counted(plan.kinds)}; {_counted(plan.reasons)})"))
-    elif not plan.skipped:
-        lines.append(Text(f"nothing to {plan.act}: no dead letter that is pending matches"))
-    if plan.more:
-        lines.append(Text("More match, beyond --limit.", style="yellow"))
-    lines += [Text(f"Not {letter_id}: {why}", style="yellow") for letter_id, why in plan.skipped.items()]
-    return Group(*lines)
-
-
-def _say(act: Act, done: dict[int, int], skipped: dict[int, str]) -> None:
-    out: Console = console()
-    past = "replayed" if act == "replay" else "discarded"
-    if len(done) <= 10:
-        for letter_id, job_id in done.items():
-            show(out, Text(f"Dead letter {letter_id} {past}: job {job_id}"))
-    else:
-        show(out, Text(f"{_many(len(done))} {past}"))
-    for letter_id, why in skipped.items():
-        show(out, Text(f"Not {letter_id}: {why}", style="yellow"))
-
-
-def _many(count: int) -> str:
-    return "1 dead letter" if count == 1 else f"{count:,} dead letters"
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    most = sorted(counts.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{name} ×{count:,}" for name, count in most[:4]) + (", …" if len(most) > 4 else "")
+        plan = ops.discard(ids=ids or (), kind=kind, error=error, reason=reason, since=since_of(since), limit=bound(ids, limit))
+        how = How(because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
+        act(ops, plan, how, rate=rate)
 
 
 def _line(error: str | None) -> str:

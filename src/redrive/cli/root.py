@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import audit, batch, dead, doctor, jobs, keys, layers, ledger
-from . import work
+from . import audit, batch, dead, doctor, jobs, keys, layers, ledger, sweeps, work
 from .output import complain
 
 UNEXPECTED = 70
@@ -27,6 +26,7 @@ app.command()(work.work)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(dead.app, name="dlq", help="The same as dead.")
+app.add_typer(sweeps.app, name="sweeps")
 app.add_typer(keys.app, name="keys")
 app.add_typer(batch.app, name="batch")
 app.add_typer(audit.app, name="audit")

@@ -165,9 +165,6 @@ def step(session: Session, sweep_id: int, /) -> Step:
             next_at=now + timedelta(seconds=pace),
             **ended,
         )
-        if ended:
-            counted = {"sweep": sweep_id, "made": made, "skipped": skipped}
-            audit.write(session, actor="redrive", action="sweep.done", because=found.because, what=counted)
         return Step(_one(connection, sweep_id), acted.done, acted.skipped, 0.0 if ended else pace)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from . import audit, dead, doctor, jobs, keys, ledger, plan
+from . import audit, dead, doctor, jobs, keys, ledger, plan, sweep
 from . import batch as items_of
 from .audit import Chain, Decision
 from .batch import Batch, GivenUp, Reopened, Reopening
@@ -15,8 +15,9 @@ from .finding import Health
 from .jobs import JobLine, JobReport
 from .keys import HeldKey, KeyReport
 from .ledger import Status
-from .plan import Applied, Plan
+from .plan import Plan
 from .source import ledger_of
+from .sweep import MAX_REPLAYS, Applied, Sweep, SweepReport
 
 if TYPE_CHECKING:
     from ..app import App
@@ -68,20 +69,69 @@ class Operator:
         """Plan to drop dead letters for good. Nothing is changed and nothing is recorded before `apply`."""
         return plan.planned(self.ledger, "discard", self._some(ids, kind, error, reason, since, limit))
 
-    def apply(self, what: Plan, /, *, because: str) -> Applied:
-        """Do what was planned, to those that are still as they were. Stopped in between, whole steps are done and audited."""
+    def begin(
+        self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS
+    ) -> Sweep:
+        """Write down that this shall be done: a sweep, that any worker carries out, and that outlives you.
+
+        rate: at most so many in a second. canary: so many first, and the rest only when all of them have ended well.
+        max_replays: leave alone what was replayed so often already; None: never mind.
+        """
+        self._say(because)
+        return sweep.begun(
+            self.ledger, what, actor=self.actor, because=because, rate=rate, canary=canary, max_replays=max_replays
+        )
+
+    def apply(
+        self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS
+    ) -> Applied:
+        """Do what was planned, here and now, to those that are still as they were. Killed in between, workers go on with it.
+
+        As `begin` has it; with a canary this waits until its jobs have ended, which takes a worker.
+        """
+        begun = self.begin(what, because=because, rate=rate, canary=canary, max_replays=max_replays)
         done: dict[int, int] = {}
         skipped: dict[int, str] = {}
-        for step in self.applying(what, because=because):
+        for step in self.carry_out(begun.id):
             done |= step.done
             skipped |= step.skipped
-        return Applied(done, skipped)
+            begun = step.sweep
+        return Applied(done, skipped, begun)
 
-    def applying(self, what: Plan, /, *, because: str) -> Iterator[Applied]:
-        """The same, step by step: for those who show how far it is."""
+    # ---- sweeps ----
+
+    def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
+        """Do the rest of a sweep here, step by step, beside any worker that does: for those who show how far it is."""
+        return sweep.carried_out(self.ledger, sweep_id)
+
+    def sweeps(self, *, limit: int = 100) -> list[Sweep]:
+        """What was done to many at once, and what is being done, the newest first."""
+        return sweep.listed(self.ledger, limit=limit)
+
+    def sweep(self, sweep_id: int, /, *, after: int = -1, limit: int = 100) -> SweepReport | None:
+        """One of them, with what became of each from the place `after` on; None: there is none of that number."""
+        return sweep.reported(self.ledger, sweep_id, after=after, limit=limit)
+
+    def pause(self, sweep_id: int, /, *, because: str) -> Sweep:
+        """Do nothing more of it for now. NotAllowed: it is not running."""
+        return self._move(sweep_id, "pause", because)
+
+    def resume(self, sweep_id: int, /, *, because: str) -> Sweep:
+        """Go on with one that was paused, or that was halted because its canary died."""
+        return self._move(sweep_id, "resume", because)
+
+    def cancel(self, sweep_id: int, /, *, because: str) -> Sweep:
+        """Never do the rest of it. What was done stays done."""
+        return self._move(sweep_id, "cancel", because)
+
+    def _move(self, sweep_id: int, verb: str, because: str) -> Sweep:
+        self._say(because)
+        return sweep.moved(self.ledger, sweep_id, verb, actor=self.actor, because=because)
+
+    @staticmethod
+    def _say(because: str) -> None:
         if not isinstance(because, str) or not because.strip():
             raise ValueError(f"because= must say why: {because!r}")
-        return plan.applied(self.ledger, what, actor=self.actor, because=because)
 
     @staticmethod
     def _some(

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from .dead import Selection, pending
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-
-Act: TypeAlias = Literal["replay", "discard"]
-STEP = 100
-"""How many are done in one transaction: whoever is killed in between has done whole steps, and none of the next one."""
+    from ..ledger.sweep import Act
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +26,12 @@ class Plan:
     """Those that were asked for and cannot be acted on, and why."""
     more: bool
     """Others would match too, beyond the limit."""
+    selection: Selection
 
     @property
     def count(self) -> int:
         """How many dead letters."""
         return len(self.ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What was done of a plan, so far."""
-
-    done: Mapping[int, int]
-    """Dead letter to job: the new one of a replay, the dropped one of a discard."""
-    skipped: Mapping[int, str]
-    """Those that were no longer as planned, and were left alone."""
 
 
 def planned(ledger: Ledger, act: Act, selection: Selection, /) -> Plan:
@@ -61,16 +49,7 @@ def planned(ledger: Ledger, act: Act, selection: Selection, /) -> Plan:
         named = [one for one in dict.fromkeys(selection.ids) if one not in ids]
         skipped = {one: _why_not(one, there) for one in named[: None if selection.limit is None else selection.limit]}
     more = selection.limit is not None and len(ids) == selection.limit and _behind(ledger, selection, ids[-1])
-    return Plan(act, tuple(ids), dict(kinds.most_common()), dict(reasons.most_common()), skipped, more)
-
-
-def applied(ledger: Ledger, plan: Plan, /, *, actor: str, because: str) -> Iterator[Applied]:
-    """Carry it out, step by step; each step is one transaction with its entry in the audit."""
-    for start in range(0, plan.count, STEP):
-        some = plan.ids[start : start + STEP]
-        verb = ledger.replay if plan.act == "replay" else ledger.discard
-        step = verb(some, actor=actor, because=because)
-        yield Applied(step.done, step.skipped)
+    return Plan(act, tuple(ids), dict(kinds.most_common()), dict(reasons.most_common()), skipped, more, selection)
 
 
 def _why_not(letter_id: int, there: Mapping[int, str]) -> str:

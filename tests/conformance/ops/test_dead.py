@@ -10,9 +10,10 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from redrive.core.context import IDS
+from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
+from redrive.ledger import sweep as stored
 from redrive.ledger.crashpoint import VARIABLE
-from redrive.ops import plan as plans
 from redrive.ops.document import document
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
@@ -102,11 +103,11 @@ def test_a_preview_leaves_no_trace(ledger: Ledger, ann: Operator) -> None:
 @pytest.mark.req("O-5")
 def test_what_is_done_is_in_the_audit_with_who_and_why(ledger: Ledger, ann: Operator) -> None:
     first, second = die(ledger, "a", "b")
-    replayed = ann.apply(ann.replay(ids=[first]), because="the CRM is back")
+    ann.apply(ann.replay(ids=[first]), because="the CRM is back")
     ann.apply(ann.discard(ids=[second]), because="a test order")
     assert [(one.actor, one.action, one.because, one.what) for one in ann.audit()] == [
-        ("ann", "dead.discard", "a test order", {"jobs": {str(second): ledger.dead_letters(ids=[second])[0].job_id}}),
-        ("ann", "dead.replay", "the CRM is back", {"jobs": {str(first): replayed.done[first]}}),
+        ("ann", "dead.discard", "a test order", {"sweep": 2, "count": 1, "letters": [second], "rate": None, "canary": 0}),
+        ("ann", "dead.replay", "the CRM is back", {"sweep": 1, "count": 1, "letters": [first], "rate": None, "canary": 0}),
     ]
     assert ann.verify().holds
 
@@ -154,47 +155,83 @@ def test_what_moved_on_since_the_plan_is_left_alone(ledger: Ledger, ann: Operato
 
 
 def test_many_are_done_in_whole_steps(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "STEP", 2)
+    monkeypatch.setattr(stored, "STEP", 2)
     numbers = die(ledger, "a", "b", "c", "d", "e")
-    steps = [list(step.done) for step in ann.applying(ann.replay(kind="crm.sync"), because="all")]
+    begun = ann.begin(ann.replay(kind="crm.sync"), because="all")
+    steps = [list(step.done) for step in ann.carry_out(begun.id)]
     assert steps == [numbers[:2], numbers[2:4], numbers[4:]]
-    assert len(ann.audit()) == 3
+    assert len(ann.audit()) == 1
     assert ledger.imbalance() == []
 
 
 PROGRAM = """
 import sys
-from redrive.ledger import open_ledger
-from redrive.ops import plan
+from redrive.ledger import open_ledger, sweep
 from redrive.ops.operator import Operator
-plan.STEP = 2
+sweep.STEP = 2
 url, act = sys.argv[1:]
 with open_ledger(url) as ledger:
     bob = Operator(ledger, actor="bob")
-    bob.apply(getattr(bob, act)(kind="crm.sync"), because="bulk")
+    running = [one for one in bob.sweeps() if one.state == "running"]
+    begun = running[0] if running else bob.begin(getattr(bob, act)(kind="crm.sync"), because="bulk")
+    for _ in bob.carry_out(begun.id):
+        pass
 """
 
 
-@pytest.mark.req("O-5")
+@pytest.mark.req("O-5", "M-4")
 @pytest.mark.parametrize("how", ["exit", "kill"])
 @pytest.mark.parametrize("step", ["before_commit", "after_commit"])
 @pytest.mark.parametrize("act", ["replay", "discard"])
-def test_killed_in_between_whole_steps_are_done_and_audited(
+def test_killed_in_between_the_rest_is_done_by_who_comes_next(
     url: str, ledger: Ledger, ann: Operator, act: str, step: str, how: str
 ) -> None:
     numbers = die(ledger, "a", "b", "c", "d", "e")
     command = [sys.executable, "-c", PROGRAM, url, act]
-    killed = subprocess.run(command, env=os.environ | {VARIABLE: f"{act}.{step}:2:{how}"}, capture_output=True, text=True)
+    killed = subprocess.run(command, env=os.environ | {VARIABLE: f"sweep.{step}:3:{how}"}, capture_output=True, text=True)
     assert killed.returncode == (137 if how == "exit" else -9), killed.stderr
     done = 2 if step == "before_commit" else 4
     left = [letter.id for letter in ledger.dead_letters(status="pending")]
     assert left == numbers[done:]
-    assert sum(len(entry.what["jobs"]) for entry in ann.audit()) == done
+    assert (ann.sweeps()[0].made, ann.sweeps()[0].state) == (done, "running")
     assert ann.verify().holds
     assert ledger.imbalance() == []
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert ledger.dead_letters(status="pending") == []
-    audited = [number for entry in ann.audit() for number in entry.what["jobs"]]
-    assert sorted(audited, key=int) == [str(number) for number in numbers]
+    (sweep,) = ann.sweeps()
+    assert (sweep.state, sweep.made, sweep.skipped) == ("done", 5, 0)
+    assert [entry.what["letters"] for entry in ann.audit()] == [numbers]
+    report = ann.sweep(sweep.id)
+    assert report is not None
+    assert [one.letter_id for one in report.outcomes] == numbers
+    assert {one.outcome for one in report.outcomes} == {"replaying" if act == "replay" else "discarded"}
     assert ledger.imbalance() == []
+
+
+def test_a_sweep_is_steered_by_somebody_with_a_reason(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, "a", "b")
+    begun = ann.begin(ann.replay(kind="crm.sync"), because="fixed", rate=1, canary=1)
+    assert (begun.state, begun.selection, begun.rate, begun.canary, begun.left) == ("running", {"kind": "crm.sync"}, 1.0, 1, 2)
+    with pytest.raises(ValueError, match="because= must say why"):
+        ann.pause(begun.id, because=" ")
+    assert ann.pause(begun.id, because="wait").state == "paused"
+    assert [step.done for step in ann.carry_out(begun.id)] == [{}]
+    assert ann.resume(begun.id, because="go on").state == "running"
+    assert ann.cancel(begun.id, because="never mind").state == "cancelled"
+    with pytest.raises(NotAllowed, match="is cancelled"):
+        ann.pause(begun.id, because="x")
+    said = [entry.action for entry in ann.audit()]
+    assert said == ["sweep.cancel", "sweep.resume", "sweep.pause", "dead.replay"]
+    assert ann.sweep(99) is None
+
+
+@pytest.mark.parametrize("wrong", [{"rate": 0}, {"rate": -1}, {"canary": -1}, {"canary": True}])
+def test_a_sweep_with_wrong_numbers_is_refused_and_nothing_is_written(
+    ledger: Ledger, ann: Operator, wrong: dict[str, int]
+) -> None:
+    die(ledger, "a")
+    with pytest.raises(ValueError, match="rate|canary"):
+        ann.begin(ann.replay(kind="crm.sync"), because="x", **wrong)
+    assert ann.sweeps() == []
+    assert ledger.audit() == []

@@ -47,6 +47,8 @@ def busy(ledger: Ledger) -> Ledger:
         ledger.settle(leases[7].again(600, error="slow down"))
     ledger.replay([1, 2], actor="ann", because="the CRM is back, INC-77")
     ledger.discard([3], actor="bob", because="a test order")
+    ledger.sweeps.begin("replay", [11, 12, 3], actor="bob", because="the reports", canary=1, selection={"kind": LONG})
+    ledger.sweeps.move(1, "pause", actor="bob", because="not before noon")
     with App(ledger) as app:
         with app.claim("shop:ann:o-1:charge:v1", request=b"x") as claim:
             claim.response = {"charge": 1, "token": SECRET}

@@ -29,6 +29,8 @@ SHOWN = [
     ("dead", "show", "1"),
     ("dead", "show", "6"),
     ("dead", "replay", "4", "1", "99", "--because", "x", "--dry-run"),
+    ("sweeps", "list"),
+    ("sweeps", "show", "1"),
     ("keys", "list"),
     ("keys", "show", KEY),
     ("keys", "show", "shop:bob:o-2:charge:v1"),
@@ -126,7 +128,7 @@ def test_some_are_replayed_and_discarded_by_number(busy: Ledger) -> None:
     status, printed = call("dead", "discard", "7", "4", "77", "--because", "old", "--actor", "carol")
     assert status == 1
     assert "Not 4: replaying already\nNot 77: there is none\n" in printed
-    assert [(one.actor, one.action) for one in busy.audit(after=2)] == [
+    assert [(one.actor, one.action) for one in busy.audit(after=4)] == [
         ("carol", "dead.replay"),
         ("carol", "dead.discard"),
         ("carol", "dead.discard"),
@@ -175,7 +177,7 @@ def test_what_is_refused_changes_nothing(busy: Ledger, arguments: tuple[str, ...
 def test_a_script_says_yes_and_how_many_at_most(busy: Ledger) -> None:
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed")
     assert call(*asked, "--dry-run")[0] == 0
-    assert len(busy.audit()) == 2
+    assert len(busy.audit()) == 4
     status, printed = call(*asked, "--yes", "--max", "2", "--json")
     told = json.loads(printed)
     assert status == 0
@@ -195,10 +197,10 @@ def test_at_a_terminal_the_number_is_typed(url: str, busy: Ledger) -> None:
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed")
     status, printed = on_terminal(*asked, typed="3", REDRIVE_LEDGER=url)
     assert (status, "nothing was done" in printed) == (1, True), printed
-    assert len(busy.audit()) == 2
+    assert len(busy.audit()) == 4
     status, printed = on_terminal(*asked, typed="2", REDRIVE_LEDGER=url)
     assert (status, "Dead letter 4 replayed" in printed) == (0, True), printed
-    assert [entry.because for entry in busy.audit(after=2)] == ["fixed"]
+    assert [entry.because for entry in busy.audit(after=4)] == ["fixed"]
 
 
 def test_keys_are_released(busy: Ledger) -> None:
@@ -216,11 +218,11 @@ def test_a_broken_audit_is_status_1(busy: Ledger) -> None:
     anchor = printed.splitlines()[1].removeprefix("Anchor: ")
     assert (status, call("audit", "verify", "--anchor", anchor)[0]) == (0, 0)
     with busy.begin() as tx:
-        tx.execute(text("DELETE FROM redrive_audit WHERE number = 2"))
+        tx.execute(text("DELETE FROM redrive_audit WHERE number = 4"))
     assert call("audit", "verify")[0] == 0
     assert call("audit", "verify", "--anchor", anchor) == (
         1,
-        "Entry 2: it was removed: entry 2 was noted, and is not there. Up to entry 1 the audit holds.\n",
+        "Entry 4: it was removed: entry 4 was noted, and is not there. Up to entry 3 the audit holds.\n",
     )
     with busy.begin() as tx:
         tx.execute(text("UPDATE redrive_audit SET actor = 'nobody'"))
@@ -379,14 +381,14 @@ def test_ctrl_c_leaves_whole_steps(url: str, ledger: Ledger) -> None:
     ledger.settle([lease.dead("attempts") for lease in ledger.claim({"mail": 600}, worker="w")])
     slow = f"""if True:
         import time
-        from redrive.ops import plan
-        quick = plan.applied
+        from redrive.ops import sweep
+        quick = sweep.carried_out
         def applied(*args, **options):
             for step in quick(*args, **options):
                 yield step
                 print("step", flush=True)
                 time.sleep(0.5)
-        plan.applied = applied
+        sweep.carried_out = applied
         {PROGRAM}
     """
     asked = ["dead", "discard", "--kind", "mail", "--limit", "600", "--because", "x", "--yes", "--max", "600"]
@@ -400,12 +402,33 @@ def test_ctrl_c_leaves_whole_steps(url: str, ledger: Ledger) -> None:
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
-    assert (process.returncode, "run it again to go on" in said, "Traceback" in said) == (130, True, False), said
+    assert (process.returncode, "redrive sweeps resume 1" in said, "Traceback" in said) == (130, True, False), said
     left = len(ledger.dead_letters(status="pending", limit=1000))
     assert left % 100 == 0
     assert 0 < left < 600
-    assert sum(len(entry.what["jobs"]) for entry in ledger.audit()) == 600 - left
+    (stopped,) = ledger.sweeps.list()
+    assert (stopped.state, stopped.made) == ("running", 600 - left)
     assert ledger.imbalance() == []
+    assert call("sweeps", "resume", "1", "--because", "the train came through", REDRIVE_LEDGER=url)[0] == 0
+    assert ledger.dead_letters(status="pending") == []
+
+
+@pytest.mark.req("M-4")
+def test_a_canary_and_a_rate_are_written_down_and_steered(busy: Ledger) -> None:
+    asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
+    status, printed = call(*asked, "--canary", "1", "--rate", "5", "--detach")
+    assert (status, printed.splitlines()[-1]) == (
+        0, "Sweep 2 is written down: workers carry it out; `redrive sweeps show 2`",
+    )  # fmt: skip
+    assert call("sweeps", "list")[1].splitlines()[1].split()[:3] == ["2", "replay", "running"]
+    assert "the first 1" in call("sweeps", "show", "2")[1]
+    assert call("sweeps", "pause", "2", "--because", "wait")[:2] == (0, "Sweep 2 is paused: 0 of 2 done, 2 left\n")
+    assert call("sweeps", "pause", "2", "--because", "wait")[0] == 1
+    assert call("sweeps", "resume", "2", "--because", "go", "--detach")[0] == 0
+    assert call("sweeps", "cancel", "2", "--because", "never mind")[:2] == (0, "Sweep 2 is cancelled: 0 of 2 done, 2 left\n")
+    assert call("sweeps", "show", "9")[0] == 1
+    said = [(entry.action, entry.because) for entry in busy.audit()[-4:]]
+    assert said == [("dead.replay", "fixed"), ("sweep.pause", "wait"), ("sweep.resume", "go"), ("sweep.cancel", "never mind")]
 
 
 def commands(group: Any, *names: str) -> list[tuple[str, ...]]:

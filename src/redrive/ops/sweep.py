@@ -1,0 +1,166 @@
+"""Sweep: a plan being carried out, as an operator sees it. It is written down first; whoever is killed, another goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..core.context import clock_around
+from ..core.seconds import positive
+from ..ledger.state import DEAD, DONE, DROPPED, PRUNED, shown
+from .dead import Selection
+from .plan import Plan
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from ..ledger.sweep import Item, Step
+    from ..ledger.sweep import Sweep as Stored
+
+MAX_REPLAYS = 10
+"""What was replayed so often will not get better by another time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """How far an act on many dead letters is. Immutable."""
+
+    id: int
+    act: str
+    state: str
+    """running, paused, halted (its canary died), cancelled, done."""
+    actor: str
+    because: str
+    selection: Mapping[str, Any]
+    rate: float | None
+    canary: int
+    total: int
+    made: int
+    skipped: int
+    reason: str | None
+    """Why it was halted."""
+    next_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+    @property
+    def left(self) -> int:
+        """How many are still to come."""
+        return self.total - self.made - self.skipped
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one dead letter of a sweep."""
+
+    letter_id: int
+    outcome: str
+    """waiting, skipped, discarded; of a replay, what its job is now: queued, running, retry_wait, done, dlq ..."""
+    job_id: int | None
+    note: str | None
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """A sweep, with what became of what it did."""
+
+    sweep: Sweep
+    jobs: Mapping[str, int]
+    """Of a replay: how many of its jobs are done, dead again, or still at it."""
+    outcomes: tuple[Outcome, ...]
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was done of a plan, so far."""
+
+    done: Mapping[int, int]
+    """Dead letter to job: the new one of a replay, the dropped one of a discard."""
+    skipped: Mapping[int, str]
+    """Those that were no longer as planned, and were left alone."""
+    sweep: Sweep
+
+
+def begun(
+    ledger: Ledger, plan: Plan, /, *, actor: str, because: str, rate: float | None, canary: int, max_replays: int | None
+) -> Sweep:
+    """Write the plan down as a sweep: from here on any worker carries it out."""
+    if rate is not None:
+        positive("rate", rate)
+    if isinstance(canary, bool) or canary < 0:
+        raise ValueError(f"canary= is how many go first: {canary!r}")
+    return _sweep(
+        ledger.sweeps.begin(
+            plan.act, plan.ids, actor=actor, because=because, rate=rate, canary=canary, max_replays=max_replays,
+            selection=_said(plan.selection),
+        )
+    )  # fmt: skip
+
+
+def carried_out(ledger: Ledger, sweep_id: int, /) -> Iterator[Applied]:
+    """Do it here, step by step, until it ends, or somebody pauses it. Others may do so at the same time."""
+    clock = clock_around()
+    while True:
+        step: Step = ledger.sweeps.step(sweep_id)
+        yield Applied(step.done, step.skipped, _sweep(step.sweep))
+        if step.sweep.state != "running":
+            return
+        if step.wait:
+            clock.sleep(step.wait)
+
+
+def moved(ledger: Ledger, sweep_id: int, verb: str, /, *, actor: str, because: str) -> Sweep:
+    """Pause, resume or cancel it. NotAllowed where it does not stand so."""
+    return _sweep(ledger.sweeps.move(sweep_id, verb, actor=actor, because=because))
+
+
+def listed(ledger: Ledger, /, *, limit: int) -> list[Sweep]:
+    """The newest first."""
+    return [_sweep(one) for one in ledger.sweeps.list(limit=limit)]
+
+
+def reported(ledger: Ledger, sweep_id: int, /, *, after: int, limit: int) -> SweepReport | None:
+    """One of them; None: there is none of that number."""
+    found = ledger.sweeps.get(sweep_id)
+    if found is None:
+        return None
+    jobs: dict[str, int] = {}
+    if found.act == "replay":
+        for state, many in ledger.sweeps.jobs(sweep_id).items():
+            name = _named(state)
+            jobs[name] = jobs.get(name, 0) + many
+    items = ledger.sweeps.items(sweep_id, after=after, limit=limit)
+    return SweepReport(_sweep(found), jobs, tuple(_outcome(found.act, one) for one in items), ledger.now())
+
+
+def _named(state: int | None) -> str:
+    if state in (DONE, PRUNED, None):
+        return "done"
+    return "dead again" if state in (DEAD, DROPPED) else "at it"
+
+
+def _outcome(act: str, item: Item) -> Outcome:
+    if item.outcome is None:
+        said = "waiting"
+    elif item.outcome == "skipped":
+        said = "skipped"
+    elif act == "discard":
+        said = "discarded"
+    else:
+        said = "done" if item.job_state is None else shown(item.job_state, replay=True)
+    return Outcome(item.dead_id, said, item.job_id, item.note, item.at)
+
+
+def _sweep(stored: Stored) -> Sweep:
+    fields = {name: getattr(stored, name) for name in Sweep.__slots__}
+    return Sweep(**fields | {"selection": json.loads(stored.selection) if stored.selection else {}})
+
+
+def _said(selection: Selection) -> dict[str, Any]:
+    given = {name: getattr(selection, name) for name in Selection.__slots__}
+    return {name: value for name, value in given.items() if value is not None and value != ()}
