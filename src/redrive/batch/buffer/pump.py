@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import Context
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from ...errors import BufferClosed, Refused
@@ -39,7 +40,7 @@ class Pump(Generic[Item]):
         self._in_flight = in_flight
         self._context = context
         self._timer: asyncio.TimerHandle | None = None
-        self._flushes: set[asyncio.Task[None]] = set()
+        self._flushes: dict[asyncio.Task[Delivered], Batch[Waiter, Item]] = {}
         self._counts = dict.fromkeys(("entered", "accepted", "refused", "failed", "spilled", "withdrawn", "batches"), 0)
 
     def enter(self, item: Item) -> Waiter:
@@ -62,8 +63,11 @@ class Pump(Generic[Item]):
     def run(self) -> None:
         """Start what may go now. Called whenever something has changed that could let a batch go."""
         while len(self._flushes) < self._in_flight and (batch := self.waiting.take()) is not None:
-            task = self.loop.create_task(self._flush(batch), context=self._context.copy())
-            self._flushes.add(task)
+            flush = self._delivery.deliver(batch.items, partial(_there, batch))
+            task = self.loop.create_task(flush, context=self._context.copy())
+            self._flushes[task] = batch
+            self._counts["batches"] += 1
+            # What became of it is read here and not in the task: one that is cancelled before its first step never runs at all.
             task.add_done_callback(self._flushed)
         if self.waiting and self._timer is None and not self.waiting.late:
             self._arm()
@@ -96,7 +100,7 @@ class Pump(Generic[Item]):
         ended = Delivered([_closed(False) for _ in left.items])
         try:
             if left.items and self._delivery.spill is not None:
-                ended = await self._delivery.leave(left.items, [_closed(False) for _ in left.items], lambda: _there(left))
+                ended = await self._delivery.leave(left.items, [_closed(False) for _ in left.items], partial(_there, left))
         finally:
             self._settle(left, ended)
         if flushes:
@@ -111,15 +115,6 @@ class Pump(Generic[Item]):
         self._timer = None
         self.hurry()
 
-    async def _flush(self, batch: Batch[Waiter, Item]) -> None:
-        self._counts["batches"] += 1
-        ended = None
-        try:
-            ended = await self._delivery.deliver(batch.items, lambda: _there(batch))
-        finally:  # if it was cancelled, or the whole program is leaving, they are told so
-            self.waiting.answered(batch)
-            self._settle(batch, ended or Delivered([_closed(True) for _ in batch.items]))
-
     def _settle(self, batch: Batch[Waiter, Item], ended: Delivered) -> None:
         counts = self._counts
         if ended.errors is None:
@@ -133,12 +128,15 @@ class Pump(Generic[Item]):
             if not waiter.done():
                 waiter.set_result(error)
 
-    def _flushed(self, task: asyncio.Task[None]) -> None:
-        self._flushes.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at: Ctrl+C has left the loop by itself
-        elif not self.waiting.closing:  # not by us: the loop is being shut down, or somebody cancels all there is
-            self.cut()
+    def _flushed(self, task: asyncio.Task[Delivered]) -> None:
+        batch = self._flushes.pop(task)
+        self.waiting.answered(batch)
+        if not task.cancelled() and task.exception() is None:
+            self._settle(batch, task.result())
+        else:  # cancelled; or Ctrl+C, which has left the loop by itself
+            self._settle(batch, Delivered([_closed(True) for _ in batch.items]))
+            if not self.waiting.closing:  # not by us: the loop is being shut down, or somebody cancels all there is
+                self.cut()
         self.run()
 
     def _stop(self, left: int) -> None:

@@ -414,6 +414,20 @@ async def test_somebody_cancels_every_task_there_is() -> None:
     await buffer.aclose()
 
 
+@run
+async def test_a_flush_that_is_cancelled_before_its_first_step() -> None:
+    receiver = Receiver()
+    buffer = SendBuffer(receiver.send, max_batch_size=1)
+    sent = tasks(buffer, 1)
+    before = asyncio.all_tasks()
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
+    assert [type(error) for error in await errors(sent)] == [BufferClosed]
+    assert receiver.batches == []
+    await buffer.aclose()
+
+
 def test_the_loop_ends_in_the_middle() -> None:
     receiver = Receiver(held=True)
     found: list[BaseException] = []

@@ -1,0 +1,143 @@
+"""What a channel does by itself, on the wire: the traps of grpcio, each avoided or stated."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import grpc
+import pytest
+
+from redrive import RetryPolicy
+from redrive.grpc import channel_options
+from redrive.testing import GrpcAnswer, GrpcFaultServer
+from tests.acceptance.grpc.server import SEND, plain_channel
+
+pytestmark = pytest.mark.req("G-1")
+QUICK = RetryPolicy(5, 0.01, 0.02, 0)
+
+
+def call(server: GrpcFaultServer, options: Any, message: bytes = b"x", timeout: float = 5) -> tuple[str, float]:
+    """How a call ended, and how long it took."""
+    began = time.monotonic()
+    with plain_channel(server, options) as channel:
+        method: Any = channel.unary_unary(SEND)
+        try:
+            method(message, timeout=timeout)
+        except grpc.RpcError as error:
+            return error.code().name, time.monotonic() - began
+    return "OK", time.monotonic() - began
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "RESOURCE_EXHAUSTED"])
+def test_what_it_owns_is_tried_five_times(code: str) -> None:
+    with GrpcFaultServer(code) as server:
+        assert call(server, channel_options(QUICK))[0] == code
+        assert server.count == 5
+        assert [call.metadata.get("grpc-previous-rpc-attempts") for call in server.calls] == [None, "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("code", ["INTERNAL", "DEADLINE_EXCEEDED", "ABORTED", "NOT_FOUND"])
+def test_nothing_else_is(code: str) -> None:
+    with GrpcFaultServer(code) as server:
+        assert call(server, channel_options(QUICK))[0] == code
+        assert server.count == 1
+
+
+def test_the_default_waits_begin_at_a_tenth_of_a_second() -> None:
+    with GrpcFaultServer("UNAVAILABLE", "UNAVAILABLE", "OK") as server:
+        assert call(server, channel_options())[0] == "OK"
+        assert 0.08 <= server.waits[0] < 0.2
+        assert 0.16 <= server.waits[1] < 0.35
+
+
+def test_one_attempt() -> None:
+    with GrpcFaultServer("UNAVAILABLE") as server:
+        assert call(server, channel_options(RetryPolicy.disabled()))[0] == "UNAVAILABLE"
+        assert server.count == 1
+
+
+def test_a_deadline_at_the_client_is_never_tried_again_even_if_listed() -> None:
+    """So nobody else would: this is why the layer around owns DEADLINE_EXCEEDED."""
+    options = channel_options(QUICK, codes=["DEADLINE_EXCEEDED"])
+    with GrpcFaultServer(GrpcAnswer(delay=2)) as server:
+        code, seconds = call(server, options, timeout=0.2)
+        assert code == "DEADLINE_EXCEEDED"
+        assert seconds < 1
+        assert server.count == 1
+        server.script("DEADLINE_EXCEEDED")
+        call(server, options)
+        assert server.count == 6, "one that the server says is"
+
+
+@pytest.mark.parametrize("base", [0.0, 0.0005, 0.001, 0.005])
+def test_waits_too_short_for_grpcio_do_not_hang(base: float) -> None:
+    """grpcio 1.72 to 1.85 stalls until the deadline, or beyond, on waits below a millisecond."""
+    with GrpcFaultServer("UNAVAILABLE") as server:
+        for _ in range(4):
+            code, seconds = call(server, channel_options(RetryPolicy(5, base, base, 0)))
+            assert code == "UNAVAILABLE"
+            assert seconds < 2
+        assert server.count == 20
+
+
+def test_a_call_has_its_whole_deadline() -> None:
+    """`methodConfig.timeout` would fire early: the options have none, and the call's own holds."""
+    with GrpcFaultServer(GrpcAnswer(delay=0.4)) as server:
+        assert call(server, channel_options(), timeout=3)[0] == "OK"
+        remaining = server.calls[0].remaining
+        assert remaining is not None
+        assert 2 < remaining <= 3.1
+
+
+@pytest.mark.parametrize(("size", "attempts"), [(200_000, 3), (300_000, 3), (3_900_000, 3)])
+def test_a_batch_of_many_kilobytes_is_tried_again(size: int, attempts: int) -> None:
+    with GrpcFaultServer("UNAVAILABLE", "UNAVAILABLE", "OK") as server:
+        assert call(server, channel_options(QUICK), b"x" * size)[0] == "OK"
+        assert server.count == attempts
+
+
+def test_one_beyond_what_was_said_is_not() -> None:
+    with GrpcFaultServer("UNAVAILABLE", "OK") as server:
+        assert call(server, channel_options(QUICK, max_batch_bytes=500_000), b"x" * 900_000)[0] == "UNAVAILABLE"
+        assert server.count == 1
+
+
+@pytest.mark.req("G-8")
+def test_pushback() -> None:
+    with GrpcFaultServer(GrpcAnswer("UNAVAILABLE", pushback=0.3), "OK") as server:
+        assert call(server, channel_options(QUICK))[0] == "OK"
+        assert server.waits[0] >= 0.29
+    with GrpcFaultServer(GrpcAnswer("UNAVAILABLE", pushback="-1"), "OK") as server:
+        assert call(server, channel_options(QUICK))[0] == "UNAVAILABLE"
+        assert server.count == 1
+
+
+def test_services() -> None:
+    options = channel_options(QUICK, services=["signals.Signals"])
+    with GrpcFaultServer("UNAVAILABLE") as server:
+        call(server, options)
+        assert server.count == 5
+        with plain_channel(server, options) as channel:
+            method: Any = channel.unary_unary("/other.Service/Send")
+            with pytest.raises(grpc.RpcError):
+                method(b"", timeout=5)
+        assert server.count == 6
+
+
+def test_why_more_than_five_are_refused() -> None:
+    """grpcio makes five of them, and says so in a log that nobody reads."""
+    config = {
+        "maxAttempts": 10,
+        "initialBackoff": "0.01s",
+        "maxBackoff": "0.01s",
+        "backoffMultiplier": 1,
+        "retryableStatusCodes": ["UNAVAILABLE"],
+    }
+    options = [("grpc.service_config", json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": config}]}))]
+    with GrpcFaultServer("UNAVAILABLE") as server:
+        call(server, options)
+        assert server.count == 5
+    with pytest.raises(ValueError, match="5 attempts at most"):
+        channel_options(RetryPolicy(10))
