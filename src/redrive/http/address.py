@@ -25,6 +25,8 @@ class Address:
             raise ValueError("base_url has a user or a password in it, which would reach logs: give auth=")
         if url.scheme not in ("http", "https") or not url.host:
             raise ValueError(f"base_url={base_url!r} must begin with http:// or https:// and a host")
+        if url.port is not None and not 0 < url.port < 65536:
+            raise ValueError(f"base_url={base_url!r} is no URL: there is no port {url.port}")
         if url.query or url.fragment or "?" in base_url or "#" in base_url:
             raise ValueError(f"base_url={base_url!r} must end before ? and #: give params= with each call")
         self._base = str(url).rstrip("/")

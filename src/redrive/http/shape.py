@@ -99,10 +99,9 @@ class _Shapes:
             return _msgspec(annotation)
         hints = typing.get_type_hints(kind) if hasattr(kind, "__annotations__") else {}
         variables = dict(zip(getattr(kind, "__parameters__", ()), typing.get_args(annotation), strict=False))
-        readers = {name: self.of(variables.get(hint, hint)) for name, hint in hints.items() if _is_record(kind)}
+        readers = {name: self.of(_filled(hint, variables)) for name, hint in hints.items() if _is_record(kind)}
         if typing.is_typeddict(kind):
-            needed = set(kind.__required_keys__)  # type: ignore[attr-defined]  # a TypedDict has them
-            return _record(kind.__name__, dict, readers, needed)
+            return _record(kind.__name__, dict, readers, _needed(kind))
         if dataclasses.is_dataclass(kind):
             fields = {field.name for field in dataclasses.fields(kind) if field.init}
             needed = {f.name for f in dataclasses.fields(kind) if f.init and _required(f, dataclasses.MISSING)}
@@ -123,6 +122,20 @@ def _is_record(kind: type) -> bool:
     return typing.is_typeddict(kind) or dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__") or named
 
 
+def _filled(hint: Any, variables: dict[Any, Any]) -> Any:
+    """The hint of a generic class's field, with its type variables told."""
+    if hint in variables:
+        return variables[hint]
+    inside = getattr(hint, "__parameters__", ())
+    return hint[tuple(variables.get(each, each) for each in inside)] if inside and variables else hint
+
+
+def _needed(kind: Any) -> set[str]:
+    """The keys that a TypedDict must have. `__required_keys__` takes an annotation that is still text for a required one."""
+    told = {name: typing.get_origin(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
+    return {n for n, how in told.items() if how is typing.Required or (kind.__total__ and how is not typing.NotRequired)}
+
+
 def _required(field: Any, missing: object) -> bool:
     return field.default is missing and field.default_factory is missing
 
@@ -134,7 +147,7 @@ def _any(data: Any, _: str) -> Any:
 def _single(annotation: Any) -> Reader:
     """A single value, as the codec of stored values reads it."""
     load = codec(annotation).load
-    name = getattr(annotation, "__name__", None) or str(annotation)
+    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
     def read(data: Any, where: str) -> Any:
         try:

@@ -14,6 +14,9 @@ from redrive import RetryPolicy, http, retry
 Colour: TypeAlias = Literal["plain", "async"]
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.001, jitter=0)
 
+SERVERS = ("FaultServer", "process_request", "AnyIO worker")
+"""What the threads of servers in this process are called."""
+
 
 class Both:
     """A client of the given colour; what it gives is awaited here where it has to be."""
@@ -59,5 +62,5 @@ def client(colour: Colour, base_url: str, **options: Any) -> Iterator[Both]:
             yield both
         finally:
             both.close()
-    left = [thread for thread in set(threading.enumerate()) - threads if "FaultServer" not in thread.name]
-    assert not [thread for thread in left if "process_request" not in thread.name], left
+    left = [thread for thread in set(threading.enumerate()) - threads if not any(name in thread.name for name in SERVERS)]
+    assert not left

@@ -1,0 +1,170 @@
+"""LLM calls with the real SDKs, retried by us: what is tried again, what is not, and that nobody multiplies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import anthropic
+import httpx2
+import openai
+import pydantic
+import pytest
+
+from redrive import RetryPolicy, http, outcome, retry
+from redrive.testing import Answer, FaultServer, instant
+
+pytestmark = pytest.mark.req("C-5")
+JSON = {"content-type": "application/json"}
+POLICY = RetryPolicy(max_attempts=3, backoff_base=0.5, jitter=0)
+Ask: TypeAlias = Callable[..., str]
+ASKED: Any = [{"role": "user", "content": "hello"}]
+
+
+def answer(status: int, body: dict[str, Any], **headers: str) -> Answer:
+    return Answer(status, {**JSON, **headers}, json.dumps(body).encode())
+
+
+def failure(status: int, **headers: str) -> Answer:
+    return answer(status, {"type": "error", "error": {"type": "overloaded_error", "message": "no"}}, **headers)
+
+
+def said(text: str, reason: str = "stop") -> dict[str, Answer]:
+    """The same words, as each provider puts them."""
+    choice = {"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": text}}
+    ended = {"stop": "end_turn", "content_filter": "refusal"}[reason]
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": ended, "stop_sequence": None}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return {
+        "openai": answer(200, {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}),
+        "anthropic": answer(200, {**message, "content": [{"type": "text", "text": text}], "usage": usage}),
+    }
+
+
+class Refusal(Exception):
+    """The provider will not say it; asking again will not help."""
+
+
+def ask_openai(url: str, **options: Any) -> str:
+    with openai.OpenAI(base_url=url, api_key="k", **{"max_retries": 0, **options}) as client:
+        choice = client.chat.completions.create(model="m", messages=ASKED).choices[0]
+        if choice.finish_reason == "content_filter":
+            raise Refusal
+        return choice.message.content or ""
+
+
+def ask_anthropic(url: str, **options: Any) -> str:
+    with anthropic.Anthropic(base_url=url, api_key="k", **{"max_retries": 0, **options}) as client:
+        message = client.messages.create(model="m", max_tokens=1, messages=ASKED)
+        if message.stop_reason == "refusal":
+            raise Refusal
+        (block,) = message.content
+        assert block.type == "text"
+        return block.text
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def provider(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def ask(provider: str) -> Ask:
+    return {"openai": ask_openai, "anthropic": ask_anthropic}[provider]
+
+
+@pytest.mark.parametrize("trouble", [429, 529, 500, 503, "reset", "close"])
+def test_what_passes_is_tried_again(provider: str, ask: Ask, server: FaultServer, trouble: Any) -> None:
+    server.script(*(failure(trouble) if isinstance(trouble, int) else trouble,) * 2, said("hi")[provider])
+    with instant() as clock:
+        assert retry(POLICY).call(ask, server.url) == "hi"
+    assert (server.count, clock.slept) == (3, [0.5, 1.0])
+
+
+def test_the_providers_own_time_is_kept(provider: str, ask: Ask, server: FaultServer) -> None:
+    server.script(failure(429, **{"retry-after": "7"}), said("hi")[provider])
+    with instant() as clock:
+        assert retry(POLICY).call(ask, server.url) == "hi"
+    assert clock.slept == [7]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+def test_what_is_wrong_with_the_request_is_not(ask: Ask, server: FaultServer, status: int) -> None:
+    server.script(failure(status))
+    with pytest.raises((openai.APIStatusError, anthropic.APIStatusError)):
+        retry(POLICY).call(ask, server.url)
+    assert server.count == 1
+
+
+def test_an_answer_of_the_wrong_shape_is_not(provider: str, ask: Ask, server: FaultServer) -> None:
+    class Summary(pydantic.BaseModel):
+        title: str
+
+    @retry(POLICY)
+    def summarise() -> Summary:
+        return Summary.model_validate_json(ask(server.url))
+
+    server.script(said('{"headline": "x"}')[provider])
+    with pytest.raises(pydantic.ValidationError):
+        summarise()
+    assert server.count == 1
+    server.script(said('{"headline": "x"}')[provider], said('{"title": "x"}')[provider])
+    with instant():
+        assert retry(POLICY, on=pydantic.ValidationError).call(summarise).title == "x", "unless you say that it is worth it"
+
+
+def test_a_refusal_is_not(provider: str, ask: Ask, server: FaultServer) -> None:
+    server.script(said("", "content_filter")[provider])
+    with pytest.raises(Refusal):
+        retry(POLICY).call(ask, server.url)
+    assert server.count == 1
+
+
+@pytest.mark.req("C-7")
+@pytest.mark.parametrize("trouble", [500, "close"])
+def test_the_sdks_own_retries_are_seen(ask: Ask, server: FaultServer, trouble: Any) -> None:
+    server.script(failure(trouble) if isinstance(trouble, int) else trouble)
+    with pytest.raises((openai.APIError, anthropic.APIError)) as caught:
+        retry(POLICY).call(ask, server.url, max_retries=1)
+    assert server.count == 2, "the SDK's two, and not three times two"
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert ended.reason == "nested"
+
+
+@pytest.mark.req("C-7")
+def test_the_sdks_own_retries_are_seen_in_async_code(server: FaultServer) -> None:
+    @retry(POLICY)
+    async def embed(text: str) -> object:
+        async with openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=1) as client:
+            return await client.embeddings.create(model="e", input=text)
+
+    server.script(failure(500))
+    with pytest.raises(openai.InternalServerError):
+        asyncio.run(embed("x"))
+    assert server.count == 2
+
+
+@pytest.mark.req("C-7", "H-1")
+def test_or_the_transport_is_the_one_layer(provider: str, ask: Ask, server: FaultServer) -> None:
+    """With its own budget and records, beneath an SDK whose retries are off: also in a layer around."""
+    server.script(failure(529), said("hi")[provider])
+    headers = {"idempotency-key": "k-1"}
+    quick = retry(RetryPolicy(max_attempts=3, backoff_base=0.001, jitter=0))
+    with httpx2.Client(transport=http.Transport(retry=quick), headers=headers) as inner:
+        assert ask(server.url, http_client=inner) == "hi"
+        assert server.count == 2
+    server.script(failure(529))
+    transport = http.Transport(retry=quick)
+    with (
+        httpx2.Client(transport=transport, headers=headers) as inner,
+        pytest.raises((openai.APIStatusError, anthropic.APIStatusError)) as caught,
+    ):
+        retry(POLICY).call(ask, server.url, http_client=inner)
+    assert server.count == 2 + 3
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert ended.reason == "nested"

@@ -1,0 +1,65 @@
+"""The idempotency key of a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive import Key, retry
+from redrive.http.key import derived, told
+from redrive.idempotency.header import key_in
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("k-1", "k-1"),
+        (Key("billing", "ann", "o:1", "charge"), "billing:ann:o%3A1:charge:v1"),
+        (Key("billing", "ünal", "o", "charge"), "billing:%C3%BCnal:o:charge:v1"),
+        ('a b",;\\', "a%20b%22%2C%3B%5C"),
+    ],
+)
+def test_what_is_sent(given: Key | str, sent: str) -> None:
+    assert told(given) == sent
+    assert key_in([sent.encode("ascii")]) == sent, "our own middleware can read it"
+
+
+def test_a_fresh_one_each_time() -> None:
+    assert told(True) != told(True)
+
+
+def test_none_without_work_around() -> None:
+    assert derived("POST", "/", b"", None) is None
+
+
+@pytest.mark.parametrize(("method", "body"), [("GET", b""), ("PUT", b"x"), ("DELETE", b""), ("POST", None)])
+def test_none_where_it_is_not_needed_or_cannot_be(method: str, body: bytes | None) -> None:
+    assert retry(key=Key("a", "b", "c", "d")).call(lambda: derived(method, "/", body, None)) is None
+
+
+def test_each_difference_makes_another() -> None:
+    def keys() -> list[str | None]:
+        return [
+            derived("POST", "/a", b"1", None),
+            derived("PATCH", "/a", b"1", None),
+            derived("POST", "/b", b"1", None),
+            derived("POST", "/a", b"2", None),
+            derived("POST", "/a", b"1", "step"),
+        ]
+
+    work = retry(key=Key("a", "b", "c", "d"))
+    found = work.call(keys)
+    assert len(set(found)) == 5
+    assert found == work.call(keys)
+    assert not set(found) & set(retry(key=Key("a", "b", "c2", "d")).call(keys))
+    assert found[4] is not None
+    assert found[4].startswith("a:b:c:d.step.")
+    assert all(Key.parse(key or "").entity == "c" for key in found)
+
+
+def test_a_key_of_another_form_and_one_that_is_long() -> None:
+    own = retry(key=lambda: "tour/7").call(lambda: derived("POST", "/", b"", None))
+    assert own is not None
+    assert own.startswith("tour/7.post.")
+    long = retry(key=Key("a", "b", "c" * 300, "d")).call(lambda: derived("POST", "/", b"", None))
+    assert long is not None
+    assert len(long) == 64

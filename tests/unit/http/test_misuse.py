@@ -1,0 +1,179 @@
+"""Misuse is told at once, with what to do; and a token goes nowhere but where it belongs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+
+from redrive import RetryPolicy, http, retry
+from redrive.http.address import Address
+from redrive.testing import Answer, FaultServer
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "must begin with http:// or https:// and a host"),
+        ("crm.example.com", "must begin with http:// or https://"),
+        ("ftp://crm.example.com", "must begin with http:// or https://"),
+        ("http://", "and a host"),
+        ("/v1", "and a host"),
+        ("http://crm:99999", "is no URL"),
+        ("http://crm\n.example.com", "is no URL"),
+        ("http://ann:secret@crm", "give auth="),
+        ("http://crm/?a=1", r"must end before \? and #"),
+        ("http://crm/#a", r"must end before \? and #"),
+        ("http://crm/?", r"must end before \? and #"),
+    ],
+)
+@pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
+def test_a_base_url_that_is_none(kind: Any, url: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        kind(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"auth": ""}, "auth must be printable ASCII"),
+        ({"auth": "se cret\n"}, "auth must be printable ASCII"),
+        ({"auth": ("ann", "secret")}, "a bearer token or an httpx2.Auth, not tuple"),
+        ({"user": 7}, "user must be text, not int"),
+        ({"user": "jörg"}, "user must be printable ASCII"),
+        ({"headers": [("a", "b")]}, "a mapping of names to text, not list"),
+        ({"headers": {"a b": "c"}}, "has a name that is none: 'a b'"),
+        ({"headers": {"a": 1}}, "header 'a' must be text, not int"),
+        ({"headers": {"a": "secret\r\nb: c"}}, "header 'a' must be printable ASCII"),
+        ({"retry": 3}, "retry= is a RetryPolicy or what retry"),
+        ({"retry": retry(key="a:{b}:c:d:v1")}, "give idempotency_key= to the call"),
+        ({"retry": retry(spill=lambda *_: None)}, "a client cannot spill"),
+        ({"client": httpx.Client()}, "give redrive.http.Transport to a client of another kind"),
+        ({"client": "x"}, "is an httpx2"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+@pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
+def test_options_that_are_none(kind: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said) as caught:
+        kind("http://crm", **options)
+    assert "secret" not in str(caught.value).replace("'secret'", "secret" if "auth" not in options else "")
+
+
+def test_the_other_colour_is_no_client() -> None:
+    with pytest.raises(TypeError, match="client= is an httpx2.Client, not httpx2"):
+        http.Client("http://crm", client=httpx2.AsyncClient())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="client= is an httpx2.AsyncClient, not httpx2"):
+        http.AsyncClient("http://crm", client=httpx2.Client())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"json": {}, "content": b""}, "two bodies: give one"),
+        ({"json": {1, 2}}, "not JSON serializable"),
+        ({"content": 5}, "content"),
+        ({"idempotency_key": 5}, "is a Key, its text, or True"),
+        ({"idempotency_key": False}, "is a Key, its text, or True"),
+        ({"idempotency_key": ""}, "has 1 to 255 characters; this one has 0"),
+        ({"idempotency_key": "x" * 256}, "has 1 to 255 characters; this one has 256"),
+        ({"ok_statuses": 409}, "a set of statuses such as .409., not 409"),
+        ({"ok_statuses": ["409"]}, "a set of statuses"),
+        ({"operation": ""}, "operation= is the name of the call"),
+        ({"into": 5}, "into= is the type of the answer"),
+        ({"into": "Session"}, "into= is the type of the answer"),
+        ({"headers": {"a": "b\n"}}, "header 'a' must be printable"),
+        ({"timeout": 3}, "unexpected keyword argument 'timeout'"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_calls_that_are_none_send_nothing(options: dict[str, Any], said: str) -> None:
+    with FaultServer() as server, http.Client(server.url) as api:
+        with pytest.raises((TypeError, ValueError), match=said):
+            api.post("/", **options)
+        assert server.connections == 0
+
+
+@pytest.mark.parametrize("method", ["", "G ET", 7, "GET\r\n"])
+def test_a_method_that_is_none(method: Any) -> None:
+    with pytest.raises(TypeError, match="a method is a word"), http.Client("http://127.0.0.1:1") as api:
+        api.request(method, "/")
+
+
+@pytest.mark.parametrize("path", ["/a", "a", "", "?a=1", "/a//b", "/../a", "tasks:run", "http:/a", "/http://evil/", " //evil"])
+def test_a_path_is_always_at_the_same_server(path: str) -> None:
+    url = httpx2.URL(Address("https://crm.example.com/v1").url(path))
+    assert (url.scheme, url.netloc) == ("https", b"crm.example.com")
+
+
+def test_an_absolute_address_of_the_same_server_is_fine() -> None:
+    assert Address("https://crm/v1").url("https://crm:443/next?page=2") == "https://crm:443/next?page=2"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["http://crm/", "https://crm:8443/", "https://evil/", "//evil/a", "https://crm@evil/", "https://ann@crm/", "\\\\evil\\a"],
+)
+def test_another_server_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="sends its token and its headers to no other server|is no URL"):
+        Address("https://crm/v1").url(path)
+
+
+def test_a_path_that_is_none() -> None:
+    with pytest.raises(TypeError, match="path is text such as"):
+        Address("http://crm").url(7)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="is no URL"):
+        Address("http://crm").url("http://crm:x/")
+
+
+def test_a_redirect_to_another_server_gets_no_token() -> None:
+    with (
+        FaultServer() as other,
+        FaultServer(Answer(307, {"location": other.url.replace("127.0.0.1", "localhost")})) as server,
+        httpx2.Client(follow_redirects=True) as mine,
+    ):
+        http.Client(server.url, auth="secret", client=mine).get("/")
+        assert server.requests[0].headers["authorization"] == "Bearer secret"
+        (seen,) = other.requests
+        assert "authorization" not in seen.headers
+
+
+def test_a_redirect_is_not_followed_unless_a_client_of_yours_does() -> None:
+    with FaultServer() as other, FaultServer(Answer(307, {"location": other.url})) as server, http.Client(server.url) as api:
+        with pytest.raises(httpx2.HTTPStatusError, match="Redirect location"):
+            api.get("/")
+        assert other.connections == 0
+
+
+def test_what_is_shown_has_no_secret() -> None:
+    api = http.Client("http://crm/v1/", auth="secret", headers={"x-api-key": "secret"})
+    assert repr(api) == "Client('http://crm/v1')"
+    assert "secret" not in repr(api.__redrive__)
+
+
+@pytest.mark.req("C-7")
+def test_the_layer_of_a_client_can_be_looked_at() -> None:
+    from redrive.engine.layers import layers
+
+    api = http.AsyncClient("http://crm:8080", retry=RetryPolicy(max_attempts=4))
+    report = layers([retry(max_attempts=3, operation="handler"), api, http.Transport(retry=retry(operation="wire"))])
+    assert [layer.name for layer in report.layers] == ["handler", "http crm:8080", "wire"]
+    assert not report.multiplies
+
+
+def test_making_one_opens_nothing() -> None:
+    import threading
+
+    before = threading.active_count()
+    with http.Client("http://127.0.0.1:1"):
+        pass
+    assert threading.active_count() == before
+
+
+def test_an_unknown_name_is_told() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Clint'"):
+        http.Clint  # type: ignore[attr-defined]  # noqa: B018
+    assert dir(http) == ["AsyncClient", "Client", "Transport"]
