@@ -1,0 +1,145 @@
+"""Items that could not be delivered are left behind in a real ledger, if asked."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import App, RetryPolicy, journal
+from redrive.batch import BufferStats, SendBuffer
+from redrive.errors import BufferClosed, Refused
+from tests.unit.batch.buffer.world import Receiver, clean, rpc_error
+
+pytestmark = pytest.mark.req("G-9")
+ONCE = RetryPolicy(2, 0, 0, 0)
+
+
+class Ledger:
+    """An app with a command for signals."""
+
+    def __init__(self, folder: Path) -> None:
+        self.app = App(f"sqlite:///{folder / 'ledger.db'}")
+        self.sent: list[str] = []
+
+        @self.app.command("signals.send", key="signals:{signal}:{signal}:send:v1")
+        def send_later(signal: str) -> None:
+            self.sent.append(signal)
+
+        self.command = send_later
+
+    def jobs(self) -> int:
+        tally = self.app.ledger.counts().get("signals.send")
+        return tally.submitted if tally else 0
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Any:
+    made = Ledger(tmp_path)
+    yield made
+    made.app.close()
+
+
+def tasks(buffer: SendBuffer[str], *items: str) -> list[asyncio.Task[None]]:
+    return [asyncio.create_task(buffer.send(item)) for item in items]
+
+
+def test_spent_retries_become_jobs_and_the_senders_return(ledger: Ledger) -> None:
+    async def run() -> None:
+        receiver = Receiver(*[rpc_error("UNAVAILABLE")] * 2)
+        async with SendBuffer(receiver.send, max_batch_size=3, retry=ONCE, spill=ledger.command) as buffer:
+            assert await asyncio.gather(*tasks(buffer, "a", "b", "c")) == [None] * 3
+        assert buffer.stats == BufferStats(entered=3, spilled=3, batches=1)
+
+    ring = journal.ring()
+    unsubscribe = journal.subscribe(ring, inline=True)
+    asyncio.run(run())
+    unsubscribe()
+    assert ledger.jobs() == 3
+    assert [record.fields["items"] for record in ring.records if record.kind == "spilled"] == [3]
+
+
+def test_what_no_time_can_cure_is_not_left_behind(ledger: Ledger) -> None:
+    async def run() -> None:
+        receiver = Receiver(False, rpc_error("NOT_FOUND"), ValueError("a bug"))
+        async with SendBuffer(receiver.send, max_batch_size=1, in_flight=1, retry=ONCE, spill=ledger.command) as buffer:
+            found = await asyncio.gather(*tasks(buffer, "a", "b", "c"), return_exceptions=True)
+        assert [type(error).__name__ for error in found] == [Refused.__name__, "AioRpcError", "ValueError"]
+
+    asyncio.run(run())
+    assert ledger.jobs() == 0
+
+
+def test_without_retries_what_could_be_cured_is(ledger: Ledger) -> None:
+    async def run() -> None:
+        receiver = Receiver(rpc_error("UNAVAILABLE"))
+        async with SendBuffer(receiver.send, max_batch_size=1, retry=RetryPolicy.disabled(), spill=ledger.command) as buffer:
+            await buffer.send("a")
+
+    asyncio.run(run())
+    assert ledger.jobs() == 1
+
+
+def test_the_channels_own_retries_count_as_spent(ledger: Ledger) -> None:
+    from redrive.grpc import channel_options
+
+    async def run() -> None:
+        receiver = Receiver(rpc_error("UNAVAILABLE"))
+        async with SendBuffer(receiver.send, max_batch_size=1, behind=channel_options(), spill=ledger.command) as buffer:
+            await buffer.send("a")
+
+    asyncio.run(run())
+    assert ledger.jobs() == 1
+
+
+def test_one_whose_sender_has_gone_is_not_left_behind(ledger: Ledger) -> None:
+    async def run() -> None:
+        receiver = Receiver(held=True)
+        buffer = SendBuffer(receiver.send, max_batch_size=2, retry=RetryPolicy.disabled(), spill=ledger.command)
+        sent = tasks(buffer, "a", "b")
+        await receiver.got(1)
+        sent[0].cancel()
+        await asyncio.sleep(0)
+        receiver.gates[0].set_exception(rpc_error("UNAVAILABLE"))
+        await sent[1]
+        await buffer.aclose()
+        assert (buffer.stats.spilled, buffer.stats.failed) == (1, 1)
+
+    clean(run())
+    assert ledger.jobs() == 1
+
+
+def test_a_ledger_that_is_down_gives_the_senders_their_error_with_a_note() -> None:
+    class Down:
+        def submit(self, item: str, /) -> None:
+            raise OSError("no disk" if item == "a" else "no ledger")
+
+    async def run() -> None:
+        receiver = Receiver(*[rpc_error("INTERNAL")] * 2)
+        async with SendBuffer(receiver.send, max_batch_size=2, retry=ONCE, spill=Down()) as buffer:
+            found = await asyncio.gather(*tasks(buffer, "a", "b"), return_exceptions=True)
+        notes = [error.__notes__[-1] for error in found if error is not None]
+        assert notes == [
+            "redrive: it could not be left behind as a job: OSError: no disk",
+            "redrive: it could not be left behind as a job: OSError: no ledger",
+        ]
+        assert buffer.stats.failed == 2
+
+    clean(run())
+
+
+def test_closing_too_early_leaves_behind_what_was_not_sent(ledger: Ledger) -> None:
+    async def run() -> None:
+        receiver = Receiver(held=True)
+        async with SendBuffer(receiver.send, max_batch_size=1, in_flight=1, spill=ledger.command, drain=0.01) as buffer:
+            sent = tasks(buffer, "a", "b", "c")
+            await receiver.got(1)
+        found = await asyncio.gather(*sent, return_exceptions=True)
+        assert isinstance(found[0], BufferClosed), "it may have been sent"
+        assert found[0].sent
+        assert found[1:] == [None, None]
+
+    clean(run())
+    assert ledger.jobs() == 2
