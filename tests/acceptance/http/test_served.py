@@ -44,7 +44,7 @@ def test_work_whose_answer_was_lost_is_done_once(colour: Colour, tmp_path: Path)
     with (
         served(api) as real,
         FaultServer("lost", cut, "pass", upstream=f"http://127.0.0.1:{real.port}") as between,
-        client(colour, between.url) as shopping,
+        client(colour, between.url, alone=False) as shopping,
     ):
         key = Key("shop", "ann", "o-1", "charge")
         first = shopping.post("/charges", json={"cents": 5}, idempotency_key=key, into=Charge)
@@ -61,7 +61,7 @@ def test_without_a_key_it_is_asked_once_whatever_became_of_it(colour: Colour, tm
     with (
         served(api) as real,
         FaultServer("lost", "pass", upstream=f"http://127.0.0.1:{real.port}") as between,
-        client(colour, between.url) as shopping,
+        client(colour, between.url, alone=False) as shopping,
         pytest.raises(httpx2.ReadError),
     ):
         shopping.post("/charges", json={"cents": 5})
