@@ -1,0 +1,62 @@
+"""Memory is bounded by a piece, not by the file: 64 MiB through each backend, in a process that is measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.graph import graph_server
+
+SIZE = 64 * 1024 * 1024
+PROGRAM = """
+import json, resource, sys
+from redrive.storage import Registry, RegistryConfig
+kind, options = sys.argv[1], json.loads(sys.argv[2])
+store = Registry(RegistryConfig.from_dict({"stores": {"s": {"type": kind, "options": options}}})).get_store("s")
+store.write("warm", b"x" * 100_000)
+store.read_bytes("warm")
+moved = 0
+def progress(count):
+    global moved
+    moved += count
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+store.write("memory-test", (bytes(1_000_003) for _ in range(SIZE // 1_000_003)), progress=progress)
+assert moved == SIZE // 1_000_003 * 1_000_003
+read = 0
+with store.read("memory-test") as file:
+    while piece := file.read(500_000):
+        read += len(piece)
+assert read == moved, (read, moved)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) * 1024)
+"""
+
+
+def grown(kind: str, options: dict[str, Any]) -> int:
+    """Bytes by which a process grew that wrote and read the file."""
+    program = PROGRAM.replace("SIZE", str(SIZE))
+    done = subprocess.run([sys.executable, "-c", program, kind, json.dumps(options)], capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.req("S-12")
+def test_local(tmp_path: Path) -> None:
+    assert grown("local", {"root": str(tmp_path)}) < 12 * 1024 * 1024
+
+
+@pytest.mark.req("S-12")
+def test_sftp(sftp_options: dict[str, Any]) -> None:
+    assert grown("sftp", sftp_options) < 40 * 1024 * 1024
+
+
+@pytest.mark.req("S-12")
+def test_graph() -> None:
+    with graph_server() as server:
+        options = {"drive": "drives/d1", "token": "good", "base_url": f"{server.service}/v1.0"}
+        assert grown("graph", options) < 40 * 1024 * 1024

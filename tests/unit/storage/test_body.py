@@ -1,0 +1,68 @@
+"""Bodies: read once, in pieces of the size that was asked for, whatever the source gives."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.storage.body import Body
+
+
+@given(st.lists(st.binary(max_size=20)), st.integers(1, 50))
+def test_pieces_have_the_size_that_was_asked_for(parts: list[bytes], size: int) -> None:
+    moved: list[int] = []
+    body = Body(iter(parts), moved.append)
+    found = list(body.pieces(size))
+    assert b"".join(found) == b"".join(parts)
+    assert all(len(piece) == size for piece in found[:-1])
+    assert sum(moved) == body.moved == len(b"".join(parts))
+    assert body.read(10) == b""
+
+
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_the_size_is_what_is_left(data: bytes, start: int) -> None:
+    file = io.BytesIO(data)
+    file.seek(start)
+    body = Body(file)
+    assert body.size == max(0, len(data) - start)
+    assert body.read() == data[start:]
+
+
+def test_sizes() -> None:
+    assert Body(b"abc").size == 3
+    assert Body(bytearray(4)).size == 4
+    assert Body(memoryview(b"abcdefgh").cast("I")).size == 8
+    assert Body(memoryview(b"abcdefgh").cast("I")).read() == b"abcdefgh"
+    assert Body(iter([b"a"])).size is None
+
+
+def test_the_sources_own_error_is_kept() -> None:
+    def source() -> Iterator[bytes]:
+        yield b"x"
+        raise KeyError("mine")
+
+    body = Body(source())
+    assert body.read(1) == b"x"
+    with pytest.raises(KeyError) as caught:
+        body.read(1)
+    assert body.failure is caught.value
+
+
+def test_progress_that_raises_is_the_callers_own() -> None:
+    def stop(_count: int) -> None:
+        raise InterruptedError("enough")
+
+    body = Body(b"x" * 10, stop)
+    with pytest.raises(InterruptedError) as caught:
+        body.read(5)
+    assert body.failure is caught.value
+
+
+@pytest.mark.parametrize("wrong", ["text", 5, None, object()])
+def test_what_is_no_data(wrong: object) -> None:
+    with pytest.raises(TypeError, match="bytes"):
+        Body(wrong)  # type: ignore[arg-type]
