@@ -1,0 +1,27 @@
+"""One suite over a SQLite file and Postgres; after every test the counts must balance (L-8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from redrive import App
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a ledger is that other processes reach too."""
+    if request.param == "postgres":
+        found: str = request.getfixturevalue("postgres_ledger")
+        return found
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[App]:
+    with App(url) as opened:
+        yield opened
+        assert opened.ledger.imbalance() == []
