@@ -16,7 +16,7 @@ from .record import DeadLetter
 from .session import Session
 from .state import DEAD, DROPPED, Status
 from .statement import number
-from .tables import dead, job
+from .tables import CHANNEL, dead, job
 
 _CARRIED = ("max_attempts", "keep", "deadline", "version", "request_hash", "ids", "headers")
 
@@ -92,6 +92,8 @@ def replayed(
         done[letter.id] = made
         changes[old.kind].update({"dead": -1, "dropped": 1, "submitted": 1, "ready": 1})
     if done:
+        if not session.sqlite:
+            connection.exec_driver_sql(f"NOTIFY {CHANNEL}")  # workers are told, as of anything that was submitted
         add(session, changes)
     if done and audited:
         audit.write(session, actor=actor, action="dead.replay", because=because, what=_jobs(done))

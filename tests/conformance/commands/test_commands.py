@@ -191,17 +191,17 @@ def test_in_the_caller_s_own_transaction(app: App, url: str) -> None:
 
 
 @pytest.mark.req("L-5")
-def test_async_sessions_too(app: App, url: str) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("aiosqlite is not among the tests' libraries")
+def test_async_sessions_too(postgres_ledger: str) -> None:
     from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+    app = App(postgres_ledger)
 
     @app.command("send")
     async def send(n: int) -> int:
         return n
 
     async def main() -> None:
-        engine = create_async_engine(url.replace("postgresql://", "postgresql+psycopg_async://"))
+        engine = create_async_engine(postgres_ledger.replace("postgresql://", "postgresql+psycopg_async://"))
         async with AsyncSession(engine) as session:
             job = await send.using(tx=session).asubmit(1)
             assert job.state == "idle"
@@ -211,7 +211,7 @@ def test_async_sessions_too(app: App, url: str) -> None:
         assert [await each.aresult(SOON) for each in several] == list(range(20))
         await engine.dispose()
 
-    with app.worker():
+    with app, app.worker():
         asyncio.run(main())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_each_firing_once_across_many_workers(app: App) -> None:
     assert sorted(nights) == ["10-25 00:30", "10-26 01:30", "10-27 01:30", "10-28 01:30"]
     quarters = sorted(job.due_at for job in jobs if job.kind == "quarterly")
     assert len(quarters) == 3 * 24 * 4
-    assert {later - earlier for earlier, later in zip(quarters, quarters[1:], strict=False)} == {timedelta(minutes=15)}
+    assert {later - earlier for earlier, later in pairwise(quarters)} == {timedelta(minutes=15)}
     first = next(job for job in jobs if job.kind == "nightly")
     assert (Key.parse(first.key).operation, first.priority) == ("nightly", -1)
 
