@@ -1,0 +1,1 @@
+"""What clients cost: HTTP, and the send buffer."""
