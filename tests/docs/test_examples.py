@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PACKAGES = sorted(main.parent for main in (ROOT / "examples").glob("*/__main__.py"))
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: str(example.name))
+@pytest.mark.parametrize("example", [*EXAMPLES, *PACKAGES], ids=lambda example: str(example.name))
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", str(example)]
-    done = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    program = [str(example)] if example.suffix else ["-m", f"examples.{example.name}"]
+    command = [sys.executable, "-W", "error", *program]
+    environment = os.environ | ({} if example.suffix else {"PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr

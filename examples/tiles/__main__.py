@@ -1,0 +1,58 @@
+"""`python -m examples.tiles`: a flight's tiles go up to a provider that has a bad day, with a bar to watch."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from sqlalchemy import create_engine, update
+
+from redrive.batch import Settings, bar
+
+from .migrate import migrate
+from .provider import Provider
+from .store import TileStore
+from .tables import Tile, VotingStatus
+from .uploader import UploadRequest
+from .wiring import Config, build_tile_uploader
+
+TILES = 60
+FLIGHT = "flight-7"
+
+
+def refuse(tile_id: str, time: int) -> str:
+    """A bad day: a third of the tiles are refused at first, and some of these a second time."""
+    number = int(tile_id[1:])
+    return "busy, try later" if (number % 3 == 0 and time == 1) or (number % 9 == 0 and time == 2) else ""
+
+
+def main() -> None:
+    """Two calls: as an operator makes them, some minutes apart."""
+    with tempfile.TemporaryDirectory() as folder, Provider() as provider:
+        engine = create_engine(f"sqlite:///{Path(folder) / 'onboard.db'}")
+        migrate(engine)
+        store = TileStore(engine)
+        store.add(FLIGHT, [(f"t{number:03}", number.to_bytes(2, "big") * 500) for number in range(TILES)])
+        with engine.begin() as tx:  # one was damaged on board: no provider will ever take it
+            tx.execute(update(Tile).where(Tile.id == "t017").values(blob=b"truncated"))
+        provider.refuse = refuse
+        # Short waits: nobody wants to watch a demonstration sleep.
+        uploader = build_tile_uploader(Config(provider.url, Settings(backoff_base=0.5, backoff_cap=5)), store)
+        for call in (1, 2):
+            with bar():
+                report = uploader.upload_pending_tiles(UploadRequest(FLIGHT))
+            counts = ", ".join(f"{report.count(status)} {status}" for status in ("acknowledged", "giveup", "pending"))
+            print(f"call {call}: {report.outcome} after {report.retry_count} retries: {counts}")
+            if report.next_retry_at is not None:
+                print(f"        call again at {report.next_retry_at:%H:%M:%S} UTC")
+        gone = {tile: attempts for tile, (status, attempts) in store.statuses().items() if status == VotingStatus.UPLOAD_GIVEUP}
+        print(f"given up, for a person to look at: {gone}")
+        print(f"arrived: {len(provider.accepted)} of {TILES}; sent in all: {provider.received.total()}")
+        engine.dispose()
+        if len(provider.accepted) != TILES - 1 or set(gone) != {"t017"}:
+            sys.exit("that is not how it should end")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The case of document 000, end to end."""
