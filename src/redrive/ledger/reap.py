@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, insert, null, select, update
 from .counts import add
 from .loss import Loss, after_loss
 from .now import now_on
+from .origin import origin
 from .session import Session
 from .state import DEAD, LEASED, LOST, READY
 from .statement import number
@@ -101,12 +102,13 @@ def _record(session: Session, connection: Connection, lost: Any, now: Any) -> No
                 }
             )  # fmt: skip
         elif is_dead:
+            source, source_id = origin(row.headers)
             letters.append(
                 {
                     "kind": row.kind, "key": row.key, "job_id": row.id, "reason": after.reason, "error": error,
                     "signature": after.reason, "attempts": row.attempts, "version": row.version, "payload": row.payload,
                     "headers": row.headers, "ids": row.ids, "last_attempt_at": row.started_at,
-                    "created_at": now, "updated_at": now,
+                    "created_at": now, "updated_at": now, "source": source, "source_id": source_id,
                 }
             )  # fmt: skip
     for statement, rows in ((_BACK, backs), (insert(attempt), attempts), (insert(dead), letters), (_RETURNED, returned)):

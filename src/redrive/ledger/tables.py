@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0005"
+HEAD = "0006"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -138,10 +138,13 @@ dead = Table(
     Column("last_attempt_at", Moment),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
+    Column("told_at", Moment, comment="when a stream was told of it"),
     CheckConstraint("status IN ('pending', 'replaying', 'replayed', 'discarded')", name="redrive_dead_status"),
     sqlite_autoincrement=True,
 )
 Index("redrive_dead_status", dead.c.status, dead.c.kind, dead.c.id)
+_untold = text("told_at IS NULL")
+Index("redrive_dead_untold", dead.c.id, postgresql_where=_untold, sqlite_where=_untold)
 Index("redrive_dead_job", dead.c.job_id)
 _waiting = text("blocked_until IS NOT NULL AND status = 'pending'")
 Index("redrive_dead_blocked", dead.c.blocked_until, postgresql_where=_waiting, sqlite_where=_waiting)
@@ -283,3 +286,22 @@ item = Table(
     postgresql_with=BUSY,
 )
 Index("redrive_item_standing", item.c.batch, item.c.status, item.c.item)
+
+event = Table(
+    "redrive_event",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("source", BYTES, nullable=False),
+    Column("event_id", BYTES, nullable=False, comment="its dedupe key, in its source"),
+    Column("type", Text, nullable=False),
+    Column("payload", LargeBinary, nullable=False, comment="as it came"),
+    Column("headers", Text, comment="JSON"),
+    Column("ids", Text, comment="correlation ids, JSON"),
+    Column("source_id", Text, comment="its id there"),
+    Column("handlers", Integer, nullable=False, comment="how many had it to handle"),
+    Column("at", Moment, comment="when it happened"),
+    Column("received_at", Moment, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("redrive_event_key", event.c.source, event.c.event_id, unique=True)
+Index("redrive_event_received", event.c.received_at)

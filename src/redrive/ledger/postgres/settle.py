@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
+    ColumnElement,
     DateTime,
     Float,
     Integer,
@@ -15,6 +17,7 @@ from sqlalchemy import (
     SmallInteger,
     Text,
     case,
+    cast,
     func,
     insert,
     null,
@@ -24,6 +27,7 @@ from sqlalchemy import (
 )
 
 from ..limits import words
+from ..origin import SOURCE, SOURCE_ID
 from ..record import Settlement
 from ..state import DEAD, DONE, FAILED, LEASED, READY
 from ..statement import Runner, number, postgres, rows
@@ -70,16 +74,22 @@ _attempts = (
     )
     .cte("attempts")
 )
+
+
+def _header(name: str) -> ColumnElement[str]:
+    return func.json_extract_path_text(cast(_it.headers, JSON), word(name), type_=Text)
+
+
 _letters = (
     insert(dead)
     .from_select(
         [
             "kind", "key", "job_id", "reason", "blocked", "blocked_until", "error", "signature", "attempts", "version",
-            "payload", "headers", "ids", "last_attempt_at", "created_at", "updated_at",
+            "payload", "headers", "ids", "last_attempt_at", "created_at", "updated_at", "source", "source_id",
         ],
         select(
             _it.kind, _it.key, _it.id, _it.reason, _it.blocked, _it.until, _it.error, _it.signature, _it.attempts, _it.version,
-            _it.payload, _it.headers, _it.ids, _it.started_at, func.now(), func.now(),
+            _it.payload, _it.headers, _it.ids, _it.started_at, func.now(), func.now(), _header(SOURCE), _header(SOURCE_ID),
         ).where(_it.state == number(DEAD), _it.dead_id.is_(None)),
     )
     .cte("letters")

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, case, func, insert, null, update
 
 from ..limits import words
 from ..moment import MICROSECONDS, micros
+from ..origin import origin
 from ..record import Settlement
 from ..state import DEAD, DONE, FAILED, LEASED, READY
 from ..statement import Many, number, sqlite
@@ -47,7 +48,7 @@ _ATTEMPT = ("job_id", "fence", "number", "outcome", "worker", "reason", "error",
 ATTEMPT = sqlite(insert(attempt).values({name: bindparam(name) for name in _ATTEMPT}), *_ATTEMPT)
 _LETTER = (
     "kind", "key", "job_id", "reason", "blocked", "blocked_until", "error", "signature", "attempts", "version", "payload",
-    "headers", "ids", "last_attempt_at", "created_at", "updated_at",
+    "headers", "ids", "source", "source_id", "last_attempt_at", "created_at", "updated_at",
 )  # fmt: skip
 LETTER = sqlite(insert(dead).values({name: bindparam(name) for name in _LETTER}), *_LETTER)
 RETURNED = sqlite(
@@ -127,6 +128,6 @@ def _settled(run: Many, one: Settlement, now: int) -> bool:
             run.execute(
                 LETTER.text,
                 (kind, key, job_id, reason, blocked, until, error, words(one.signature), attempts, version, payload, headers, ids,
-                 started, now, now),
+                 *origin(headers), started, now, now),
             )  # fmt: skip
     return True
