@@ -44,6 +44,7 @@ class Provider:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # or each answer waits 40 ms for the packet before it
 
             def do_PUT(self) -> None:
                 blob = self.rfile.read(int(self.headers.get("Content-Length", 0)))
