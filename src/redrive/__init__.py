@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import journal as journal
     from . import native as native
     from . import ops as ops
+    from . import storage as storage
     from . import testing as testing
     from .app import App as App
     from .commands.command import Command as Command
@@ -68,7 +69,7 @@ _HOMES = {
     "outcome": "engine.nesting",
     "retry": "engine.retry",
 }
-_MODULES = frozenset(("backoff", "batch", "errors", "grpc", "http", "journal", "native", "ops", "testing"))
+_MODULES = frozenset(("backoff", "batch", "errors", "grpc", "http", "journal", "native", "ops", "storage", "testing"))
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from .core.fault import Rules
 from .core.key import Key, KeyLike, KeyOf
 from .core.seconds import Seconds
+from .storage.registry import Registry as Stores
+from .storage.registry import registry
 
 if TYPE_CHECKING:
-    import sqlalchemy
-
     from .batch.ledger_items import LedgerItems
     from .commands.command import Work
     from .commands.decorator import CronDecorator, Decorator, TxDecorator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .commands.registry import Registry
     from .engine.retry import RetryLike
     from .idempotency.claim import Claiming
+    from .idempotency.decorator import TxOnce
     from .idempotency.keys import Keys
     from .ledger.caller import Transaction
     from .ledger.ledger import Ledger
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from .worker.kind import Kind
     from .worker.worker import Worker
 
-P = ParamSpec("P")
-R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 VARIABLE = "REDRIVE_LEDGER"
@@ -41,10 +40,6 @@ DEFAULT = "sqlite:///redrive.db"
 DAY = timedelta(days=1)
 
 ASGI: TypeAlias = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
-
-
-class _TxOnce(Protocol):
-    def __call__(self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /) -> Callable[P, R]: ...
 
 
 class App:
@@ -55,13 +50,14 @@ class App:
 
     def __init__(
         self, ledger: str | Ledger | None = None, /, *, migrate: bool | None = None, include: Sequence[str] = (),
-        secrets: Collection[str] = (),
+        stores: Stores | Mapping[str, Any] | None = None, secrets: Collection[str] = (),
     ) -> None:  # fmt: skip
         """ledger: a URL, or an open one (default: REDRIVE_LEDGER, else sqlite:///redrive.db).
 
         migrate: make the tables, or bring them up to this code, at first use. Default: on SQLite yes, since the file is the
         program's own; on Postgres no: a schema that is missing or old is refused, with the command that makes it.
         include: modules with registrations, imported when a worker, the console or the CLI starts.
+        stores: where files are, by name: {"raw": {"type": "local", "options": {"root": "raw"}}}, as a Registry takes them.
         secrets: names of fields that never reach journal, stored errors or console (added to the standard list).
         """
         if isinstance(ledger, str):
@@ -84,6 +80,7 @@ class App:
         self._keys: Keys | None = None
         self._commands: Registry | None = None
         self._include = tuple(include)
+        self.stores = registry(stores)
         self._pid = os.getpid()
         self._lock = threading.RLock()
 
@@ -153,6 +150,7 @@ class App:
             keys.close()
         if ledger is not None and ledger is not self._given:
             ledger.close()
+        self.stores.close()
 
     def __enter__(self) -> Self:
         return self
@@ -288,7 +286,7 @@ class App:
     def once(
         self, key: KeyOf, /, *, in_transaction: Literal[True], wait: Seconds | None = None, keep: Seconds = DAY,
         request: Callable[..., object] | None = None, free_on: Rules | None = None,
-    ) -> _TxOnce: ...  # fmt: skip
+    ) -> TxOnce: ...  # fmt: skip
     @overload
     def once(
         self, key: KeyOf, /, *, in_transaction: Literal[False] = False, wait: Seconds | None = None, keep: Seconds = DAY,

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
-from .backend import Backend, How
-from .body import Body
-from .config import BackendConfig, RegistryConfig, StoreProfile
-from .info import Capabilities, FileInfo
-from .registry import Registry
-from .store import Store
-from .transfer import transfer
+TYPE_CHECKING = False  # as in the root: typing's own would cost 10 ms
+if TYPE_CHECKING:
+    from typing import Any
 
-__all__ = [
-    "Registry",
-    "RegistryConfig",
-    "BackendConfig",
-    "StoreProfile",
-    "Store",
-    "FileInfo",
-    "Capabilities",
-    "transfer",
-    "Backend",
-    "Body",
-    "How",
-]
+    from .backend import Backend as Backend
+    from .backend import How as How
+    from .body import Body as Body
+    from .config import BackendConfig as BackendConfig
+    from .config import RegistryConfig as RegistryConfig
+    from .config import StoreProfile as StoreProfile
+    from .info import Capabilities as Capabilities
+    from .info import FileInfo as FileInfo
+    from .registry import Registry as Registry
+    from .store import Store as Store
+    from .transferred import transfer as transfer
+
+_HOMES = {
+    "Backend": "backend",
+    "BackendConfig": "config",
+    "Body": "body",
+    "Capabilities": "info",
+    "FileInfo": "info",
+    "How": "backend",
+    "Registry": "registry",
+    "RegistryConfig": "config",
+    "Store": "store",
+    "StoreProfile": "config",
+    "transfer": "transferred",
+}
+__all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
+
+
+if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
+
+    def __getattr__(name: str) -> Any:
+        # Loaded when first asked for: every App knows this package, and few have stores.
+        from importlib import import_module  # noqa: PLC0415
+
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +103,8 @@ class RegistryConfig:
     @classmethod
     def from_toml(cls, path: str | Path, /) -> Self:
         """From a file with `[backends.NAME]` and `[stores.NAME]`."""
+        import tomllib  # noqa: PLC0415  # for those who have such a file
+
         with _Place(str(path)):
             return cls.from_dict(tomllib.loads(Path(path).read_text(encoding="utf-8-sig")))
 
@@ -165,5 +166,5 @@ class _Place:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if type(error) in (TypeError, ValueError):
             raise type(error)(f"{self._place}: {error}") from None  # type: ignore[misc]
-        if isinstance(error, tomllib.TOMLDecodeError):
+        if type(error).__name__ == "TOMLDecodeError":
             raise ValueError(f"{self._place} is no TOML: {error}") from None

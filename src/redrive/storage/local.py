@@ -34,8 +34,8 @@ class Local:
 
     capabilities = Capabilities(atomic_write=True, exclusive_create=True, atomic_move=True, native_copy=True, empty_folders=True)
 
-    def __init__(self, name: str = "local", /, *, root: str, create: bool = False) -> None:
-        """root: the folder. create: make it where it is missing (default: no, since it may be a disk that is not mounted)."""
+    def __init__(self, name: str = "local", /, *, root: str, create: bool = True) -> None:
+        """root: the folder. create: make it when it is first written to; the folder in which it is must be there in any case."""
         self.name = name
         self.root = Path(root).absolute()
         self._create = create
@@ -108,7 +108,9 @@ class Local:
 
     def check(self) -> None:
         with self._mapped(""):
-            next(self._root().iterdir(), None)
+            root = self._root()
+            if root.exists():
+                next(root.iterdir(), None)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -117,11 +119,8 @@ class Local:
 
     def _root(self) -> Path:
         found = self.root.resolve()
-        if not found.is_dir():
-            if not self._create:
-                made = "make it, or say create = true"
-                raise NotFound(f"{self.name}: the folder {self.root} is missing: {made}", path="", backend=self.name)
-            found.mkdir(parents=True, exist_ok=True)
+        if not found.is_dir() and not (self._create and found.parent.is_dir() and not found.exists()):
+            raise NotFound(f"{self.name}: the folder {self.root} is missing", path="", backend=self.name)
         return found
 
     def _inside(self, path: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +25,6 @@ class Registry:
         self.config = config
         self._environ = os.environ if environ is None else environ
         self._backends: dict[str, Backend] = {}
-        self._lock = threading.Lock()
 
     def get_store(self, name: str, /) -> Store:
         """The store of that name; its backend is shared with all others on it."""
@@ -37,22 +35,30 @@ class Registry:
 
     def close(self) -> None:
         """Let go of all connections; used again, they open again."""
-        with self._lock:
-            backends, self._backends = list(self._backends.values()), {}
-        for backend in backends:
+        for backend in list(self._backends.values()):
             backend.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+    def __exit__(self, raised: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
         self.close()
 
     def _backend(self, name: str) -> Backend:
-        with self._lock:
-            if name not in self._backends:
-                self._backends[name] = made(name, self.config.backends[name], self._environ)
-            return self._backends[name]
+        found = self._backends.get(name)
+        if found is None:  # of two threads that come here at once one takes the other's: nothing was opened
+            found = self._backends.setdefault(name, made(name, self.config.backends[name], self._environ))
+        return found
+
+
+def registry(given: Registry | Mapping[str, Any] | None, /) -> Registry:
+    """What `App(stores=...)` takes: a registry; its configuration, with backends and stores; or the stores alone, by name."""
+    if isinstance(given, Registry):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"stores is a Registry, or a table of stores by name, not {type(given).__name__}")
+    whole = given is not None and set(given) <= {"backends", "stores"}
+    return Registry(RegistryConfig.from_dict(given if given is not None and whole else {"stores": given or {}}))
 
 
 def made(name: str, config: BackendConfig, environ: Mapping[str, str], /) -> Backend:

@@ -133,7 +133,7 @@ def test_permission_denied(tmp_path: Path) -> None:
 
 
 def test_a_missing_root(tmp_path: Path) -> None:
-    store = Store(Local("disk", root=str(tmp_path / "missing")))
+    store = Store(Local("disk", root=str(tmp_path / "missing"), create=False))
     acts = (
         store.check,
         lambda: list(store.files()),
@@ -143,12 +143,19 @@ def test_a_missing_root(tmp_path: Path) -> None:
         lambda: store.exists("a") or store.info("a"),
     )
     for act in acts:
-        with pytest.raises(NotFound, match="the folder .*missing is missing: make it, or say create = true"):
+        with pytest.raises(NotFound, match="the folder .*missing is missing"):
             act()
     assert not (tmp_path / "missing").exists()
-    made = Store(Local("disk", root=str(tmp_path / "missing"), create=True))
+    made = Store(Local("disk", root=str(tmp_path / "missing")))
+    made.check()
+    made.delete("file")
+    assert list(made.files()) == []
+    assert not made.exists("file")
+    assert not (tmp_path / "missing").exists()
     made.write("file", b"x")
     assert store.read_bytes("file") == b"x"
+    with pytest.raises(NotFound, match="the folder .* is missing"):
+        Store(Local("disk", root=str(tmp_path / "not" / "there"))).write("file", b"x")
 
 
 def test_a_root_that_is_a_file(tmp_path: Path) -> None:

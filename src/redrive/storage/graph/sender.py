@@ -106,9 +106,10 @@ class Sender:
         return response
 
     def _opened(self, module: Any) -> Any:
+        if self._pid != os.getpid():  # the parent goes on using its connections
+            self._pid, self._lock, self._transport = os.getpid(), threading.Lock(), None
         with self._lock:
-            if self._transport is None or self._pid != os.getpid():
-                self._pid = os.getpid()
+            if self._transport is None:
                 self._transport = module.HTTPTransport(proxy=self._proxy)
             return self._transport
 

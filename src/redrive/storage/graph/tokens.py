@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import TypeAlias
@@ -16,10 +17,13 @@ class Tokens:
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._token: str | None = None
 
     def get(self, refused: str | None = None) -> str:
         """The token; a new one, where the one in hand is the one that was refused."""
+        if self._pid != os.getpid():  # a lock that another thread of the parent held would never be given back
+            self._pid, self._lock = os.getpid(), threading.Lock()
         with self._lock:
             if self._token is None or self._token == refused:
                 self._token = None
