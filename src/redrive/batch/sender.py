@@ -25,7 +25,7 @@ S = TypeVar("S")
 def retrying(
     sender: S, /, *, items: Items, retry: RetryLike | None = None, item_attempts: int | None = None,
     settings: Settings | None = None, method: str = "send_pending", ids: Callable[..., Iterable[str]] | None = None,
-    spill: Leaves | None = None, enabled: bool = True,
+    spill: Leaves | None = None, enabled: bool = True, operation: str | None = None,
 ) -> S:  # fmt: skip
     """A drop-in for `sender` whose `method` sends rejected items again. All other methods are the sender's own.
 
@@ -37,6 +37,7 @@ def retrying(
     ids: from the arguments of a call to the items that it must report on, and no others (default: whatever it reports).
     spill: a durable command that is left behind, with the arguments of the call, when something is still pending.
     enabled: False, the sender is returned as it is.
+    operation: the name in journal and progress bars (default: the sender's class and method).
     """
     if settings is not None and (retry is not None or item_attempts is not None):
         raise TypeError("give settings=, or retry= and item_attempts=, not both")
@@ -47,12 +48,12 @@ def retrying(
     terms = Terms.of(told, retry, attempts)
     send = _method(sender, method)
     _check(items, ids, spill)
-    operation = f"{type(sender).__name__}.{method}"
+    name = f"{type(sender).__name__}.{method}" if operation is None else operation
     if not (enabled and told.enabled):
         if wanted(INFO):
-            emit("batch_disabled", {"operation": operation})
+            emit("batch_disabled", {"operation": name})
         return sender
-    work = Work(operation, terms, items, _shown(terms))
+    work = Work(name, terms, items, _shown(terms))
     return drop_in(sender, method, _body(work, ids, spill, send, method))  # type: ignore[no-any-return]  # as good as one
 
 

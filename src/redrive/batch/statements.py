@@ -28,6 +28,9 @@ class Statements:
         self._sqlite = on_sqlite
         now: Any = bindparam("now", type_=Moment) if on_sqlite else func.now()
         listed: Any
+        ids: Any
+        at: Any
+        why: Any
         if on_sqlite:
             listed = func.json_each(bindparam("ids")).table_valued("value").alias("listed")
             paired = func.json_each(bindparam("pairs")).table_valued("value").alias("paired")

@@ -1,0 +1,96 @@
+"""What a batch could not send is left behind as a durable command."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from redrive import App
+from redrive.batch import retrying
+from redrive.journal import Ring
+from redrive.testing import FakeClock
+from tests.unit.batch.world import AsyncSender, Script, Sender, Store, partial, success
+
+
+class Command:
+    """As `app.command` makes one, in memory."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.due: datetime | None = None
+        self.left: list[tuple[Any, ...]] = []
+
+    def using(self, *, due: datetime) -> Self:
+        self.due = due
+        return self
+
+    def submit(self, *args: Any, **kwargs: Any) -> str:
+        if self.error is not None:
+            raise self.error
+        self.left.append((*args, kwargs))
+        return "j-1"
+
+
+def test_what_is_pending_is_left_for_later(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+    command = Command()
+    report = retrying(Script(partial(a="", b="no")), items=Store(), spill=command).send_pending("f-1", fast=True)
+    assert (report.job_id, report.outcome) == ("j-1", "partial")
+    assert command.left == [("f-1", {"fast": True})]
+    assert command.due == report.next_retry_at
+    (record,) = [record for record in redrive_journal.records if record.kind == "spilled"]
+    assert (record.fields["job_id"], record.fields["retry_at"]) == ("j-1", report.next_retry_at)
+
+
+def test_async_in_a_thread_or_by_asubmit(redrive_clock: FakeClock) -> None:
+    command = Command()
+    store = Store()
+    inner = AsyncSender(store, ["a", "b"], lambda item, _: "no" if item == "b" else "")
+    assert asyncio.run(retrying(inner, items=store, spill=command).send_pending("f-1")).job_id == "j-1"
+
+    class Both(Command):
+        async def asubmit(self, *args: Any, **kwargs: Any) -> str:
+            return "j-2"
+
+    assert asyncio.run(retrying(inner, items=Store(), spill=Both()).send_pending("f-1")).job_id == "j-2"
+    broken = Command(OSError("down"))
+    report = asyncio.run(retrying(inner, items=Store(), spill=broken).send_pending("f-1"))
+    assert (report.job_id, report.count("pending")) == (None, 1)
+
+
+def test_nothing_is_left_where_nothing_is_pending(redrive_clock: FakeClock) -> None:
+    command = Command()
+    assert retrying(Script(partial(a="", b="no"), success("b")), items=Store(), spill=command).send_pending().job_id is None
+    assert retrying(Script(success("a")), items=Store(), spill=command).send_pending().job_id is None
+    gone = Store(counts={"b": 4})
+    assert retrying(Script(partial(a="", b="no")), items=gone, spill=command).send_pending().job_id is None
+    assert command.left == []
+
+
+def test_if_it_cannot_be_left_the_report_comes_all_the_same(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+    command = Command(RuntimeError("no database, password=hunter2"))
+    report = retrying(Script(partial(a="", b="no")), items=Store(), spill=command).send_pending()
+    assert (report.job_id, report.outcome) == (None, "partial")
+    (record,) = [record for record in redrive_journal.records if record.kind == "spill_failed"]
+    assert record.fields["error"] == "no database, password=[redacted]"
+
+
+@pytest.mark.parametrize("kind", [Sender, AsyncSender])
+def test_a_command_of_an_app(kind: type, tmp_path: Path, redrive_clock: FakeClock) -> None:
+    with App(f"sqlite:///{tmp_path / 'ledger.db'}") as app:
+
+        @app.command("tiles.later", key="tiles::{flight}:upload:v1")
+        def later(flight: str) -> None: ...
+
+        store = Store()
+        inner = kind(store, ["a", "b"], lambda item, _: "no" if item == "b" else "")
+        sender = retrying(inner, items=store, item_attempts=100, spill=later)
+        report = asyncio.run(sender.send_pending("f-1")) if kind is AsyncSender else sender.send_pending("f-1")
+        assert report.job_id is not None
+        job = app.ledger.get(int(report.job_id))
+        assert job is not None
+        assert (job.kind, job.shown) == ("tiles.later", "queued")
+        assert job.due_at == report.next_retry_at

@@ -1,0 +1,124 @@
+"""`redrive batch`: what it prints at every width, what it refuses, its exit status; never a secret."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.cells import cell_len
+from typer.testing import CliRunner
+
+from redrive import App
+from redrive.cli.root import app
+from tests.unit.cli.command import on_terminal, run
+from tests.unit.cli.conftest import SECRET
+
+SHOWN = [
+    ("batch", "status"),
+    ("batch", "giveups"),
+    ("batch", "giveups", "--batch", "tiles"),
+    ("batch", "reopen", "tiles", "t1", "t5", "--because", "x", "--dry-run"),
+    ("batch", "reopen", "tiles", "--reason", "checksum", "--because", "x", "--dry-run"),
+]
+
+
+def call(*arguments: str, width: int = 100) -> tuple[int, str]:
+    """In this process."""
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(width), "NO_COLOR": "1"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+@pytest.fixture
+def sent(url: str) -> App:
+    """Twelve tiles given up, two waiting, one arrived; an item with a long name."""
+    with App(url) as made:
+        items = made.items("tiles")
+        ids = [f"t{n}" for n in range(15)]
+        for _ in range(5):
+            items.increment_many(ids)
+        items.give_up_many({f"t{n}": f"checksum mismatch, token={SECRET}\nand more" for n in range(12)})
+        items.acknowledge_many(["t14"])
+        made.items("signals").give_up("a-very-long-name-of-an-item-" * 4, "\x1b[31mred")
+    return made
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
+@pytest.mark.usefixtures("sent")
+def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...], width: int) -> None:
+    status, printed = call(*arguments, width=width)
+    assert status == 0
+    assert max(cell_len(line) for line in printed.splitlines()) <= width
+    assert SECRET not in printed
+    assert "\x1b" not in printed
+
+
+@pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
+@pytest.mark.usefixtures("sent")
+def test_json_is_one_document_without_secrets(arguments: tuple[str, ...]) -> None:
+    _, printed = call(*arguments, "--json")
+    json.loads(printed)
+    assert SECRET not in printed
+
+
+@pytest.mark.usefixtures("sent")
+def test_what_is_shown() -> None:
+    _, printed = call("batch", "status")
+    assert [line.split()[:4] for line in printed.splitlines()[1:3]] == [["signals", "0", "1", "0"], ["tiles", "2", "12", "1"]]
+    _, printed = call("batch", "giveups", "--batch", "tiles", "--limit", "3")
+    assert "More may match" in printed
+    assert call("batch", "giveups", "--reason", "nothing")[1] == "no item that was given up matches\n"
+    found = json.loads(call("batch", "giveups", "--reason", "CHECKSUM", "--since", "1h", "--json")[1])
+    assert {one["attempts"] for one in found} == {5}
+    assert len(found) == 12
+
+
+@pytest.mark.usefixtures("ledger")
+def test_where_there_is_nothing() -> None:
+    assert call("batch", "status")[1] == "no item of any batch was ever rejected\n"
+    assert call("batch", "giveups")[1] == "no item was given up\n"
+    assert call("batch", "reopen", "tiles", "--reason", "x", "--because", "y") == (
+        0,
+        "nothing to reopen: no item of tiles that was given up matches\n",
+    )
+
+
+@pytest.mark.req("B-13")
+def test_reopened_by_name(sent: App) -> None:
+    status, printed = call("batch", "reopen", "tiles", "t1", "t2", "t13", "--because", "rendered anew", "--actor", "ann")
+    assert status == 1
+    assert printed.splitlines()[1:] == ["Not t13: it is not given up, or does not match", "Reopened: t1", "Reopened: t2"]
+    assert "To reopen: 2 items of tiles (checksum mismatch" in printed
+    with sent as made:
+        assert made.items("tiles").pending(["t1", "t3"]) == {"t1"}
+        (entry,) = made.ledger.audit()
+    assert (entry.actor, entry.action, entry.because) == ("ann", "batch.reopen", "rendered anew")
+    _, printed = call("batch", "reopen", "tiles", "t3", "--because", "x", "--json")
+    assert json.loads(printed)["done"] == ["t3"]
+
+
+@pytest.mark.req("B-13")
+@pytest.mark.usefixtures("sent")
+def test_many_are_confirmed() -> None:
+    many = ("batch", "reopen", "tiles", "--reason", "checksum", "--because", "an outage")
+    refused = run(*many)
+    assert refused.returncode == 2
+    assert "say --yes --max 12: nothing was done" in refused.stderr
+    assert run(*many, "--yes").returncode == 2
+    assert run(*many, "--yes", "--max", "5").returncode == 1
+    status, printed = on_terminal(*many, typed="7")
+    assert (status, "nothing was done" in printed) == (1, True)
+    status, printed = on_terminal(*many, typed="12")
+    assert (status, "Reopened: 12 items" in printed) == (0, True)
+
+
+@pytest.mark.usefixtures("sent")
+def test_what_is_refused() -> None:
+    nothing = run("batch", "reopen", "tiles", "--because", "x")
+    assert (nothing.returncode, nothing.stderr.startswith("redrive: say which")) == (2, True)
+    empty = run("batch", "reopen", "tiles", "t1", "--because", " ")
+    assert (empty.returncode, "because= must say why" in empty.stderr) == (2, True)
+    assert run("batch", "reopen", "tiles", "t1").returncode == 2
+    assert run("batch", "status", "--ledger", "postgresql://nobody@127.0.0.1:9/x").returncode == 3
