@@ -19,6 +19,7 @@ PYARROW = Client(
     notes=(
         "It waits by its own rule: a draw from 0 to 1, 2, 4 … 20 s.",
         "Retry-After is not obeyed.",
+        "libcurl beneath it sends a request a second time, at once, where a kept connection is reset before any answer.",
         "Its errors are plain OSErrors, with the status in their text only.",
     ),
 )

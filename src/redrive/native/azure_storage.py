@@ -21,6 +21,7 @@ AZURE = Client(
     notes=(
         "Retry-After is a floor where the answer is one that it retries: 408 and 5xx but 501 and 505.",
         "429 is not retried.",
+        "For the plain clients: those of azure.storage.blob.aio take another kind of object.",
         "A download that breaks in the middle is fetched 3 times, 1 s apart, by a loop of its own; the backend azure has it off.",
     ),
 )
@@ -38,6 +39,11 @@ def azure(policy: RetryPolicy, /) -> Mapped[dict[str, Any]]:
             wait = policy.wait(settings["count"], random.random())
             return max(wait, _asked(settings["history"]))
 
+        def sleep(self, settings: dict[str, Any], transport: Any) -> None:
+            """The wait; not with the last answer's connection in hand, which azure forgets where a download was answered."""
+            _let_go(settings["history"])
+            super().sleep(settings, transport)  # type: ignore[no-untyped-call]  # azure has no types there
+
     AZURE.check(policy)
     retries = policy.max_attempts - 1
     # Each of the three is 3 unless it is said, and the smallest one decides.
@@ -47,5 +53,16 @@ def azure(policy: RetryPolicy, /) -> Mapped[dict[str, Any]]:
 
 def _asked(history: list[Any]) -> float:
     """What the last answer asked for."""
-    response = getattr(history[-1], "http_response", None) if history else None
-    return retry_after(getattr(response, "headers", None)) or 0.0
+    return retry_after(getattr(_answer(history), "headers", None)) or 0.0
+
+
+def _let_go(history: list[Any]) -> None:
+    given = getattr(_answer(history), "internal_response", None)  # of requests, which has the connection
+    close = getattr(given, "close", None)
+    if callable(close):
+        close()
+
+
+def _answer(history: list[Any]) -> Any:
+    """The last one; None where there was an error instead."""
+    return getattr(history[-1], "http_response", None) if history else None

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from ..core.policy import RetryPolicy
+from ..engine.retry import retry
 from ..errors import AlreadyExists, NotFound, StorageError
 from ..native.azure_storage import azure
 from .azure_mapped import from_azure
@@ -69,7 +70,8 @@ class Azure:
 
     def read(self, path: str, /) -> BinaryIO:
         with self._mapped(path):
-            pieces = Pieces(self._client.get_blob_client(path), PIECE)
+            again = retry(self._policy, on=Broken, attempt_timeout=None, operation=f"{self.name}.read")
+            pieces = again.call(Pieces, self._client.get_blob_client(path), PIECE)  # with its first bytes, which may break too
         resumed = Resumed(pieces, pieces.length, pieces.again, self._policy, (Broken,), self.name)
         return reading(resumed, partial(from_azure, path=path, backend=self.name, container=self.container), buffer=PIECE)
 

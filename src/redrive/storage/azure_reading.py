@@ -72,7 +72,7 @@ def _breaks(response: Any) -> None:
         return
 
     def stream_download(*arguments: Any, **options: Any) -> Any:
-        return _Speaking(given(*arguments, **options))
+        return _Speaking(given(*arguments, **options), getattr(answer, "internal_response", None))
 
     answer.stream_download = stream_download
 
@@ -80,8 +80,9 @@ def _breaks(response: Any) -> None:
 class _Speaking:
     """azure's stream, whose errors leave as Broken."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, response: Any) -> None:
         self._stream = stream
+        self._response = response
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -92,6 +93,8 @@ class _Speaking:
         try:
             found: bytes = next(self._stream)
         except AzureError as error:
+            if callable(getattr(self._response, "close", None)):
+                self._response.close()  # azure forgets it
             raise Broken(f"{type(error).__name__}: {error}") from error
         return found
 

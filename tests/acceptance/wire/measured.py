@@ -1,0 +1,87 @@
+"""Measured: one fault on one client, counted at the server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlsplit
+
+from redrive.testing import FaultServer
+from redrive.testing.server import Step
+from tests.acceptance.wire.fault import Fault
+from tests.acceptance.wire.subject import HOME, Client
+from tests.servers.azurite import ACCOUNT
+
+DATA = bytes(range(256)) * 1000
+PATH = "folder/file.bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was seen."""
+
+    requests: int
+    """How often the request that met the fault was sent."""
+    waits: tuple[float, ...]
+    """Seconds between these."""
+    error: BaseException | None
+    right: bool
+    """Whether the data is right afterwards."""
+
+    @property
+    def seconds(self) -> float:
+        """All waits together."""
+        return sum(self.waits)
+
+
+def measured(made: AbstractContextManager[Client], proxy: FaultServer, fault: Fault, asks_first: int = 0) -> Measured:
+    """Let the client do it once with the fault; before and after, all is well. asks_first: requests that have no body to cut."""
+    with made as client:
+        client.write(PATH, DATA)
+        client.read(PATH)  # connected, credentials found, regions asked
+        begun = proxy.count
+        new = DATA[::-1]
+        before: list[Step] = ["pass"] * asks_first if fault.name.startswith("cut") else []
+        proxy.script(*before, *fault.script)
+        error, right = _tried(client, fault, new)
+        requests = proxy.requests[begun:]
+        proxy.script()
+        if fault.act == "write" and fault.passes:
+            right = client.read(PATH) == new
+    # The one that was sent most often: some clients ask something else first.
+    sends = Counter((request.method, request.path) for request in requests)
+    most, count = sends.most_common(1)[0]
+    moments = [request.at for request in requests if (request.method, request.path) == most]
+    return Measured(count, tuple(later - earlier for earlier, later in pairwise(moments)), error, right)
+
+
+def _tried(client: Client, fault: Fault, new: bytes) -> tuple[BaseException | None, bool]:
+    try:
+        if fault.act == "read":
+            return None, client.read(PATH) == DATA
+        client.write(PATH, new)
+    except Exception as error:
+        return error, False
+    return None, True
+
+
+def proxied(server: str, address: str) -> FaultServer:
+    """A FaultServer in front of the real one, where the bucket or the container is."""
+    if server == "S3":
+        from tests.servers.buckets import client
+
+        s3: Any = client(address)
+        if HOME not in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]:
+            s3.create_bucket(Bucket=HOME)
+        s3.close()
+        return FaultServer(upstream=f"http://127.0.0.1:{urlsplit(address).port}")
+    from azure.storage.blob import ContainerClient
+
+    with ContainerClient.from_connection_string(address, HOME) as container:
+        if not container.exists():
+            container.create_container()
+    endpoint = dict(part.split("=", 1) for part in address.strip(";").split(";"))["BlobEndpoint"]
+    return FaultServer(upstream=endpoint.removesuffix(f"/{ACCOUNT}"))

@@ -1,0 +1,124 @@
+"""Subject: one backend with our policy, and the same client as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from redrive import RetryPolicy
+from redrive.storage import Store
+from redrive.storage.azure import Azure
+from redrive.storage.s3 import S3
+from redrive.storage.s3_arrow import S3Arrow
+from tests.acceptance.wire.fault import READ_SECONDS
+from tests.servers.azurite import ACCOUNT, KEY, connection_string
+from tests.servers.buckets import options
+
+POLICY = RetryPolicy(max_attempts=3, backoff_base=0.1, backoff_max=0.15, jitter=0.05)
+HOME = "wire-tests"
+"""The bucket, and the container."""
+BOTOCORE = {"read_timeout": READ_SECONDS}
+
+
+class Client(NamedTuple):
+    """Reads and writes one file, in whatever way."""
+
+    read: Callable[[str], bytes]
+    write: Callable[[str, bytes], object]
+
+
+class Subject(NamedTuple):
+    """A backend, and the client beneath it alone; both are told where the server is."""
+
+    name: str
+    server: str
+    """Of `tests.servers.fixtures`."""
+    client: str
+    """What is beneath, as people call it."""
+    ours: Callable[[str, int], Any]
+    alone: Callable[[str, int], Any]
+    asks_first: tuple[int, int] = (0, 0)
+    """Requests without a body before the one that reads: of ours, and of the client alone."""
+    hidden: frozenset[str] = frozenset()
+    """Faults on which a layer that cannot be switched off sends once more."""
+
+
+@contextmanager
+def _store(backend: Any) -> Iterator[Client]:
+    store = Store(backend)
+    try:
+        yield Client(store.read_bytes, store.write)
+    finally:
+        backend.close()
+
+
+def _s3(url: str, port: int) -> Any:
+    return _store(S3("s3", bucket=HOME, **options(url, port), config_kwargs=BOTOCORE, retry=POLICY))
+
+
+@contextmanager
+def _s3fs(url: str, port: int) -> Iterator[Client]:
+    import s3fs
+
+    told = options(url, port)
+    region = {"region_name": told.pop("region")}
+    files = s3fs.S3FileSystem(**told, client_kwargs=region, config_kwargs=BOTOCORE, skip_instance_cache=True)
+    yield Client(lambda path: files.cat_file(f"{HOME}/{path}"), lambda path, data: files.pipe_file(f"{HOME}/{path}", data))
+
+
+def _arrow(url: str, port: int) -> Any:
+    told = {"request_timeout": READ_SECONDS}
+    return _store(
+        S3Arrow("s3-pyarrow", bucket=HOME, **options(url, port), config_kwargs=BOTOCORE, arrow_kwargs=told, retry=POLICY)
+    )
+
+
+@contextmanager
+def _pyarrow(url: str, port: int) -> Iterator[Client]:
+    from pyarrow.fs import S3FileSystem
+
+    parts = urlsplit(url)
+    files = S3FileSystem(
+        access_key=parts.username,
+        secret_key=parts.password,
+        region="us-east-1",
+        scheme="http",
+        endpoint_override=f"127.0.0.1:{port}",
+        request_timeout=READ_SECONDS,
+    )
+
+    def read(path: str) -> bytes:
+        with files.open_input_file(f"{HOME}/{path}") as stream:
+            return bytes(stream.readall())
+
+    def write(path: str, data: bytes) -> None:
+        with files.open_output_stream(f"{HOME}/{path}") as stream:
+            stream.write(data)
+
+    yield Client(read, write)
+
+
+def _azure(_address: str, port: int) -> Any:
+    told = {"read_timeout": READ_SECONDS}
+    return _store(Azure("azure", container=HOME, connection_string=connection_string(port), client_kwargs=told, retry=POLICY))
+
+
+@contextmanager
+def _azure_blob(_address: str, port: int) -> Iterator[Client]:
+    from azure.storage.blob import ContainerClient
+
+    url = f"http://127.0.0.1:{port}/{ACCOUNT}"
+    with ContainerClient(url, HOME, {"account_name": ACCOUNT, "account_key": KEY}, read_timeout=READ_SECONDS) as container:
+        yield Client(
+            lambda path: bytes(container.download_blob(path).readall()),
+            lambda path, data: container.upload_blob(path, data, overwrite=True),
+        )
+
+
+SUBJECTS = (
+    Subject("s3", "S3", "s3fs", _s3, _s3fs, asks_first=(0, 1)),
+    Subject("s3-pyarrow", "S3", "pyarrow", _arrow, _pyarrow, asks_first=(1, 1), hidden=frozenset(("connection reset",))),
+    Subject("azure", "Azure", "azure-storage-blob", _azure, _azure_blob),
+)

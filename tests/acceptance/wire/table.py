@@ -1,0 +1,105 @@
+"""The table of docs/reference/wire.md, measured: `make wire-table`. Takes about three minutes.
+
+python -m tests.acceptance.wire.table [--write]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tests.acceptance.wire.fault import FAULTS, Fault
+from tests.acceptance.wire.measured import Measured, measured, proxied
+from tests.acceptance.wire.subject import POLICY, SUBJECTS, Subject
+from tests.servers.fixtures import STARTERS
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "wire.md"
+BEGIN, END = "<!-- measured -->", "<!-- end -->"
+COLUMNS = ("fault", "", "requests", "waits, s", "ends", "alone: requests", "waits, s", "ends")
+
+
+@contextmanager
+def hurried() -> Iterator[list[float]]:
+    """Clients alone wait for minutes: their sleeps are noted, and cut short. (Those of PyArrow, in C++, are not.)"""
+    asked: list[float] = []
+    sleep, asleep = time.sleep, asyncio.sleep
+
+    def short(seconds: float) -> None:
+        asked.append(seconds)
+        sleep(min(seconds, 0.01))
+
+    async def ashort(seconds: float, result: Any = None) -> Any:
+        if seconds > 0:
+            asked.append(seconds)
+        return await asleep(min(seconds, 0.01), result)
+
+    with patch("time.sleep", short), patch("asyncio.sleep", ashort):
+        yield asked
+
+
+def row(subject: Subject, fault: Fault, address: str, proxy: Any) -> tuple[str, ...]:
+    """One line: with a policy of ours, and alone."""
+    ours = measured(subject.ours(address, proxy.port), proxy, fault, subject.asks_first[0])
+    with hurried() as asked:
+        alone = measured(subject.alone(address, proxy.port), proxy, fault, subject.asks_first[1])
+    waited = sum(asked) if asked else alone.seconds
+    note = " ¹" if ours.requests > POLICY.max_attempts else ""
+    return (
+        fault.name,
+        fault.act,
+        f"{ours.requests}{note}",
+        " + ".join(f"{wait:.1f}" for wait in ours.waits) or "-",
+        ends(ours),
+        f"**{alone.requests}**" if alone.requests != ours.requests else str(alone.requests),
+        f"{waited:.1f}" if alone.requests > 1 else "-",
+        ends(alone),
+    )
+
+
+def ends(seen: Measured) -> str:
+    """In a word or two."""
+    if seen.error is None:
+        return "data right" if seen.right else "DATA WRONG"
+    return f"`{type(seen.error).__name__}`"
+
+
+def lines() -> Iterator[str]:
+    """The tables, as Markdown."""
+    with ExitStack() as stack:
+        addresses = {name: stack.enter_context(STARTERS[name]()) for name in sorted({each.server for each in SUBJECTS})}
+        proxies = {name: stack.enter_context(proxied(name, address)) for name, address in addresses.items()}
+        for subject in SUBJECTS:
+            yield f"### {subject.name}"
+            yield ""
+            yield f"Beneath: {subject.client} {version(subject.client)}."
+            yield ""
+            yield f"| {' | '.join(COLUMNS)} |"
+            yield f"| {' | '.join('---' for _ in COLUMNS)} |"
+            for fault in FAULTS:
+                yield f"| {' | '.join(row(subject, fault, addresses[subject.server], proxies[subject.server]))} |"
+            yield ""
+
+
+def main() -> int:
+    logging.disable(logging.WARNING)  # azure warns of every answer that is cut
+    text: list[str] = []
+    for line in lines():
+        print(line, flush=True)
+        text.append(line)
+    if "--write" in sys.argv[1:]:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        PAGE.write_text(f"{before}{BEGIN}\n\n" + "\n".join(text) + f"{END}{after}", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

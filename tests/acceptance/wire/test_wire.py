@@ -1,0 +1,58 @@
+"""Exactly one layer retries: three attempts are three requests, whatever goes wrong, and the data is right afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from redrive.errors import Unavailable
+from redrive.native.clients import CLIENTS
+from redrive.testing import FaultServer
+from tests.acceptance.wire.fault import ASKED, FAULTS, Fault
+from tests.acceptance.wire.measured import measured, proxied
+from tests.acceptance.wire.subject import POLICY, SUBJECTS, Subject
+from tests.servers.fixtures import SERVERS
+
+MAPPED = {"s3": "botocore", "s3-pyarrow": "pyarrow", "azure": "azure"}
+OBEYS = {"azure"}
+"""Those whose client can be made to obey Retry-After."""
+
+
+@pytest.fixture(scope="module")
+def proxies(request: pytest.FixtureRequest) -> Callable[[str], tuple[str, FaultServer]]:
+    made: dict[str, tuple[str, FaultServer]] = {}
+
+    def proxy(server: str) -> tuple[str, FaultServer]:
+        if server not in made:
+            address = request.config.stash[SERVERS].address(server)
+            started = proxied(server, address).start()
+            request.addfinalizer(started.close)
+            made[server] = address, started
+        return made[server]
+
+    return proxy
+
+
+@pytest.mark.req("S-4", "S-5", "S-6", "S-11")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.name}, {fault.act}".replace(" ", "_"))
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+def test_three_attempts_are_three_requests(
+    subject: Subject, fault: Fault, proxies: Callable[[str], tuple[str, FaultServer]]
+) -> None:
+    address, proxy = proxies(subject.server)
+    seen = measured(subject.ours(address, proxy.port), proxy, fault, subject.asks_first[0])
+    if fault.passes:
+        assert seen.error is None
+        assert seen.right
+        assert seen.requests == len(fault.script)
+    else:
+        assert isinstance(seen.error, Unavailable)
+        assert seen.error.backend == subject.name
+        assert POLICY.max_attempts <= seen.requests <= POLICY.max_attempts + (fault.name in subject.hidden)
+    if fault.name.startswith("503"):
+        for attempt, wait in enumerate(seen.waits, 1):
+            least, most = CLIENTS[MAPPED[subject.name]].waits(POLICY, attempt)
+            assert least - 0.005 <= wait <= most + 0.5
+    if fault.name.startswith("Retry-After") and subject.name in OBEYS:
+        assert seen.waits[0] >= ASKED
