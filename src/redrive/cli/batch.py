@@ -172,7 +172,7 @@ def reopen(
 def _plan(plan: Reopening) -> RenderableType:
     lines: list[RenderableType] = []
     if plan.count:
-        most = ", ".join(f"{reason or 'no reason'} ×{count:,}" for reason, count in list(plan.reasons.items())[:4])
+        most = ", ".join(f"{_short(reason)} ×{count:,}" for reason, count in list(plan.reasons.items())[:4])
         lines.append(Text(f"To reopen: {_many(plan.count)} of {plan.batch} ({most}{', …' if len(plan.reasons) > 4 else ''})"))
     elif not plan.skipped:
         lines.append(Text(f"nothing to reopen: no item of {plan.batch} that was given up matches"))
@@ -191,6 +191,11 @@ def _say(done: Sequence[str], skipped: Mapping[str, str]) -> None:
         show(out, Text(f"Reopened: {_many(len(done))}"))
     for item, why in skipped.items():
         show(out, Text(f"Not {item}: {why}", style="yellow"))
+
+
+def _short(reason: str) -> str:
+    line = " ".join(reason.split()) or "no reason"
+    return line if len(line) <= 40 else line[:39] + "…"
 
 
 def _many(count: int) -> str:

@@ -101,8 +101,8 @@ def test_reopened_by_name(sent: App) -> None:
 
 @pytest.mark.req("B-13")
 @pytest.mark.usefixtures("sent")
-def test_many_are_confirmed() -> None:
-    many = ("batch", "reopen", "tiles", "--reason", "checksum", "--because", "an outage")
+def test_many_are_confirmed(url: str) -> None:
+    many = ("batch", "reopen", "tiles", "--reason", "checksum", "--because", "an outage", "--ledger", url)
     refused = run(*many)
     assert refused.returncode == 2
     assert "say --yes --max 12: nothing was done" in refused.stderr
@@ -115,10 +115,10 @@ def test_many_are_confirmed() -> None:
 
 
 @pytest.mark.usefixtures("sent")
-def test_what_is_refused() -> None:
-    nothing = run("batch", "reopen", "tiles", "--because", "x")
+def test_what_is_refused(url: str) -> None:
+    nothing = run("batch", "reopen", "tiles", "--because", "x", "--ledger", url)
     assert (nothing.returncode, nothing.stderr.startswith("redrive: say which")) == (2, True)
-    empty = run("batch", "reopen", "tiles", "t1", "--because", " ")
+    empty = run("batch", "reopen", "tiles", "t1", "--because", " ", "--ledger", url)
     assert (empty.returncode, "because= must say why" in empty.stderr) == (2, True)
-    assert run("batch", "reopen", "tiles", "t1").returncode == 2
+    assert run("batch", "reopen", "tiles", "t1", "--ledger", url).returncode == 2
     assert run("batch", "status", "--ledger", "postgresql://nobody@127.0.0.1:9/x").returncode == 3
