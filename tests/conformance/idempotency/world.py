@@ -67,6 +67,8 @@ def dies(target: Callable[..., object], *arguments: object, at: str) -> int | No
     child.join(60)
     if child.is_alive():
         child.kill()
+        child.join()
+        raise AssertionError(f"{at} was not reached in a minute")
     return child.exitcode
 
 
@@ -78,6 +80,7 @@ def _armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]
         for module in list(sys.modules.values()):
             if getattr(module, "crash_point", None) is crashpoint.crash_point and module is not crashpoint:
                 module.crash_point = point  # type: ignore[attr-defined]  # the variable is read when it is imported: too early here
+        crashpoint.crash_point = point  # for what is imported from now on: a module that could not be loaded before is not spared
     target(*arguments)
 
 
