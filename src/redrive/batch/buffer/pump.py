@@ -49,7 +49,8 @@ class Pump(Generic[Item]):
         full = self.waiting.enter(waiter, item)
         self._counts["entered"] += 1
         if full:
-            self.run()
+            if len(self._flushes) < self._in_flight:  # else the end of a flush sees to it
+                self.run()
         elif self._timer is None:
             self._arm()
         return waiter

@@ -136,8 +136,9 @@ class SendBuffer(Generic[Item]):
         try:
             for item in items:
                 while oldest < len(waiters) and pump.waiting.full:
-                    pump.hurry()
-                    await waiters[oldest]
+                    if not waiters[oldest].done():
+                        pump.hurry()
+                        await waiters[oldest]
                     oldest += 1
                 waiters.append(self._enter(item))
             errors = [error for waiter in waiters if (error := await waiter) is not None]
