@@ -113,9 +113,9 @@ class Client:
         """
         client = self._connections.client()
         call = self._outgoing.call(
-            client, method, path, into, json, content, params, headers, idempotency_key, ok_statuses, operation
+            self._connections, client, method, path, into, json, content, params, headers, idempotency_key, ok_statuses, operation
         )
-        return _run(self._layer.loop(call.operation, call.repeatable, httpx2.ReadTimeout), call)
+        return _run(self._layer.loop(call.operation, call.repeatable, call.key is not None, httpx2.ReadTimeout), call)
 
     @overload
     def get(self, path: str, /, **options: Unpack[Asking]) -> httpx2.Response: ...
@@ -174,7 +174,7 @@ class Client:
     def wait_until_ready(self, path: str = "/health", /, *, within: Seconds = 60) -> None:
         """Look until it answers 2xx. `errors.NotReady` says whether it was unavailable, or is there and failed."""
         client = self._connections.client()
-        call = self._outgoing.call(client, "GET", path, None, None, None, None, None, None, (), None)
+        call = self._outgoing.call(self._connections, client, "GET", path, None, None, None, None, None, None, (), None)
         try:
             _run(looking(within, plain, _attempts(self._connections, self._outgoing)), call)
         except (httpx2.HTTPError, AttemptTimeout) as error:
@@ -212,16 +212,18 @@ def _attempts(connections: Connections[httpx2.Client], outgoing: Outgoing) -> Ca
     streams = timed(httpx2)
 
     def attempt(call: Call) -> Any:
-        scope = scope_around()
-        request = call.begin(1 if scope is None else scope[1], left())
-        response = connections.client().send(request, auth=auth, stream=True)
+        request = call.begin(left())
         try:
-            if not connections.bounded:
-                response.stream = streams.plain(response.stream, end_of(scope))
-            response.read()
-        except BaseException:
-            response.close()
-            raise
+            response = connections.client().send(request, auth=auth, stream=True)
+            try:
+                if not connections.bounded:
+                    response.stream = streams.plain(response.stream, end_of(scope_around()))
+                response.read()
+            except BaseException:
+                response.close()
+                raise
+        finally:
+            call.over()
         return call.answer(response)
 
     return attempt

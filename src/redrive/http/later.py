@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 import httpx2
 
-from ..core.context import IDS, scope_around
+from ..core.context import IDS
 from ..core.key import KeyLike
 from ..core.seconds import Seconds
 from ..engine.loop import coroutine
@@ -113,9 +113,9 @@ class AsyncClient:
         """
         client = self._connections.client(get_running_loop())
         call = self._outgoing.call(
-            client, method, path, into, json, content, params, headers, idempotency_key, ok_statuses, operation
+            self._connections, client, method, path, into, json, content, params, headers, idempotency_key, ok_statuses, operation
         )
-        return await _run(self._layer.loop(call.operation, call.repeatable, httpx2.ReadTimeout), call)
+        return await _run(self._layer.loop(call.operation, call.repeatable, call.key is not None, httpx2.ReadTimeout), call)
 
     @overload
     async def get(self, path: str, /, **options: Unpack[Asking]) -> httpx2.Response: ...
@@ -176,7 +176,7 @@ class AsyncClient:
     async def wait_until_ready(self, path: str = "/health", /, *, within: Seconds = 60) -> None:
         """Look until it answers 2xx. `errors.NotReady` says whether it was unavailable, or is there and failed."""
         client = self._connections.client(get_running_loop())
-        call = self._outgoing.call(client, "GET", path, None, None, None, None, None, None, (), None)
+        call = self._outgoing.call(self._connections, client, "GET", path, None, None, None, None, None, None, (), None)
         try:
             await _run(looking(within, coroutine, _attempts(self._connections, self._outgoing)), call)
         except (httpx2.HTTPError, AttemptTimeout) as error:
@@ -221,8 +221,11 @@ def _attempts(connections: Connections[httpx2.AsyncClient], outgoing: Outgoing) 
     auth: Any = outgoing.auth if outgoing.auth or "authorization" in outgoing.headers else httpx2.USE_CLIENT_DEFAULT
 
     async def attempt(call: Call) -> Any:
-        scope = scope_around()
-        request = call.begin(1 if scope is None else scope[1], less(left()))
-        return call.answer(await connections.client(get_running_loop()).send(request, auth=auth))
+        request = call.begin(less(left()))
+        try:
+            response = await connections.client(get_running_loop()).send(request, auth=auth)
+        finally:
+            call.over()
+        return call.answer(response)
 
     return attempt

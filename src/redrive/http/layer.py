@@ -30,20 +30,20 @@ class Layer:
         self.retry = retry
         self._make = make
         self._attempt = attempt
-        self._loops: dict[tuple[str, bool, type[Exception]], Callable[..., Any]] = {}
+        self._loops: dict[tuple[str, bool, bool, type[Exception]], Callable[..., Any]] = {}
 
-    def loop(self, operation: str, repeatable: bool, overdue: type[Exception], /) -> Callable[..., Any]:
+    def loop(self, operation: str, repeatable: bool, keyed: bool, overdue: type[Exception], /) -> Callable[..., Any]:
         """What makes all attempts of a call. repeatable: it may be sent twice; else only what was never sent is tried again.
 
-        overdue: the time-out of the library that sends.
+        keyed: it has a key, which is told to whoever looks from inside. overdue: the time-out of the library that sends.
         """
-        found = self._loops.get((operation, repeatable, overdue))
+        found = self._loops.get((operation, repeatable, keyed, overdue))
         if found is None:
             idempotent = self.retry.settings.idempotent and repeatable
-            settings = replace(self.retry.settings, key=_key, idempotent=idempotent, overdue=overdue)
+            settings = replace(self.retry.settings, key=_key if keyed else None, idempotent=idempotent, overdue=overdue)
             found = self._make(settings.named(operation, self.retry), self._attempt)
             if len(self._loops) < MOST:
-                self._loops[operation, repeatable, overdue] = found
+                self._loops[operation, repeatable, keyed, overdue] = found
         return found
 
 

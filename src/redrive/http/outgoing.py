@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
+from time import monotonic
 from typing import Any, Literal
 
 import httpx2
@@ -13,6 +14,7 @@ from ..core.context import IDS
 from ..core.key import KeyLike
 from . import headers as head
 from .address import Address
+from .connections import Connections
 from .key import REPEATABLE, derived, told
 from .shape import Misfit, reader
 from .timeouts import timeouts
@@ -21,33 +23,43 @@ from .timeouts import timeouts
 class Call:
     """One call: its request, the same for all attempts but for their number. Belongs to that call alone."""
 
-    __slots__ = ("ids", "key", "ok", "operation", "read", "repeatable", "request", "timeouts")
+    __slots__ = ("_number", "_own", "_started", "ids", "key", "ok", "operation", "read", "repeatable", "request")
 
-    def __init__(self, request: httpx2.Request, operation: str, ok: Collection[int], read: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self,
+        request: httpx2.Request,
+        operation: str,
+        key: str | None,
+        ids: dict[str, Any],
+        ok: Collection[int],
+        read: Callable[[Any], Any] | None,
+    ) -> None:
         self.request = request
         self.operation = operation
+        self.key = key
+        self.ids = ids
         self.ok = ok
         self.read = read
-        self.timeouts: dict[str, float | None] = dict(request.extensions.get("timeout") or {})
-        self.key: str | None = request.headers.get(head.KEY)
-        self.repeatable = isinstance(request.stream, httpx2.ByteStream) and (request.method in REPEATABLE or self.key is not None)
+        self.repeatable = isinstance(request.stream, httpx2.ByteStream) and (request.method in REPEATABLE or key is not None)
         """Whether it may be sent twice. A stream cannot be: there is nothing left of it after the first time."""
-        url = request.url
-        self.ids: dict[str, Any] = {
-            **IDS.get(),
-            "request_id": request.headers.get(head.REQUEST_ID),
-            "http_method": request.method,
-            "url": f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}",  # a query may have secrets in it
-        }
+        self._own: Mapping[str, float | None] = request.extensions.get("timeout") or {}
+        self._number = 0
+        self._started = 0.0
 
-    def begin(self, number: int, seconds: float, /) -> httpx2.Request:
-        """The request for this attempt, which may take so long."""
-        if number > 1:
-            self.request.headers[head.ATTEMPT] = str(number)
+    def begin(self, seconds: float, /) -> httpx2.Request:
+        """The request for the next attempt, which may take so long."""
+        self._number += 1
+        if self._number > 1:
+            self.request.headers[head.ATTEMPT] = str(self._number)
         if seconds != math.inf:
-            self.request.extensions["timeout"] = timeouts(self.timeouts, seconds)
+            self.request.extensions["timeout"] = timeouts(self._own, seconds)
         self.ids.pop("http_status", None)
+        self._started = monotonic()
         return self.request
+
+    def over(self) -> None:
+        """The attempt has ended: a record of it can say how long it took."""
+        self.ids["latency_ms"] = round((monotonic() - self._started) * 1000, 3)
 
     def answer(self, response: httpx2.Response, /) -> Any:
         """What the caller gets for this answer; raises httpx2's own error where it is none."""
@@ -97,6 +109,7 @@ class Outgoing:
 
     def call(
         self,
+        connections: Connections[Any],
         client: httpx2.Client | httpx2.AsyncClient,
         method: str,
         path: str,
@@ -110,7 +123,7 @@ class Outgoing:
         operation: str | None,
         /,
     ) -> Call:
-        """One call, checked and ready to be sent by this client."""
+        """One call, checked and ready to be sent over these connections, by their client."""
         if body is not None and content is not None:
             raise TypeError("json= and content= are two bodies: give one")
         if operation is not None and (not isinstance(operation, str) or not operation):
@@ -118,7 +131,8 @@ class Outgoing:
         if not isinstance(method, str) or not method.isalpha():
             raise TypeError(f"a method is a word such as 'GET', not {method!r}")
         read = None if into is None else reader(into)
-        sent = {head.ATTEMPT: "1", **head.trace(), **self.headers}
+        url = self.address.url(path)
+        sent = {**connections.defaults, head.ATTEMPT: "1", **head.trace(), **self.headers}
         if self.user is not None:
             sent[head.USER] = self.user
         if headers is not None:
@@ -127,12 +141,19 @@ class Outgoing:
             sent[head.REQUEST_ID] = head.request_id()
         if key is not None:
             sent[head.KEY] = told(key)
-        request = client.build_request(method, self.address.url(path), content=content, json=body, params=params, headers=sent)
+        request = connections.request(client, method, url, sent, body, content, params)
         if head.KEY not in sent:
             own = _derived(request, body, operation)
             if own is not None:
-                request.headers[head.KEY] = own
-        return Call(request, operation or f"{request.method} {self.address.netloc}", _statuses(ok), read)
+                request.headers[head.KEY] = sent[head.KEY] = own
+        ids = {
+            **IDS.get(),
+            "request_id": sent[head.REQUEST_ID],
+            "http_method": request.method,
+            "url": url.partition("?")[0],  # a query may have secrets in it
+        }
+        name = operation or f"{request.method} {self.address.netloc}"
+        return Call(request, name, sent.get(head.KEY), ids, _statuses(ok), read)
 
 
 def _derived(request: httpx2.Request, body: Any, operation: str | None) -> str | None:

@@ -28,7 +28,7 @@ def looking(within: Seconds, make: Callable[..., Any], attempt: Callable[..., An
     limit = positive("within", within)
     policy = RetryPolicy(max_attempts=ENDLESS, backoff_base=0.1, backoff_max=2.0, jitter=0.1, timeout=limit)
     retry: Retry = DEFAULT.using(policy, on=httpx2.HTTPError, attempt_timeout=min(ONE, limit), operation=OPERATION)
-    return Layer(retry, make, attempt).loop(OPERATION, True, httpx2.ReadTimeout)
+    return Layer(retry, make, attempt).loop(OPERATION, True, False, httpx2.ReadTimeout)
 
 
 def not_ready(url: str, error: Exception, /) -> NotReady:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Coroutine
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 else:
     Both = object
 
+_REQUEST_ID, _ATTEMPT, _KEY = head.REQUEST_ID.encode(), head.ATTEMPT.encode(), head.KEY.encode()
 MARK = "redrive"
 """The extension of a response that says how it ended, for the layers around: `outcome(error)` of a response."""
 
@@ -37,45 +38,68 @@ MARK = "redrive"
 class Exchange:
     """One request on its way. Belongs to the call that sends it."""
 
-    __slots__ = ("_extensions", "_own", "ids", "inner", "key", "library", "repeatable", "request")
+    __slots__ = (
+        "_extensions",
+        "_number",
+        "_own",
+        "_started",
+        "ids",
+        "inner",
+        "key",
+        "library",
+        "loop",
+        "repeatable",
+        "request",
+    )
 
-    def __init__(self, request: Any, inner: Any, library: Any) -> None:
+    def __init__(self, request: Any, inner: Any, library: Any, layer: Layer) -> None:
         self.request = request
         self.inner = inner
         self.library = library
-        headers, url = request.headers, request.url
+        url, method = request.url, request.method
+        headers, stream = request.headers, request.stream
+        sent = {name.lower(): value for name, value in headers.raw}  # once: each look at a single one costs as much
         for name, value in head.trace().items():
-            headers.setdefault(name, value)
-        if head.REQUEST_ID not in headers:
-            headers[head.REQUEST_ID] = head.request_id()
-        whole = isinstance(request.stream, library.ByteStream)
-        self.key = headers.get(head.KEY)
-        if self.key is None and whole and request.method not in REPEATABLE:
-            self.key = derived(request.method, url.raw_path.decode("ascii"), request.content, None)
+            if name.encode() not in sent:
+                headers[name] = value
+        request_id = sent.get(_REQUEST_ID, b"").decode("latin-1")
+        if not request_id:
+            headers[head.REQUEST_ID] = request_id = head.request_id()
+        if sent.get(_ATTEMPT) != b"1":
+            headers[head.ATTEMPT] = "1"
+        whole = isinstance(stream, library.ByteStream)
+        self.key: str | None = sent[_KEY].decode("latin-1") if _KEY in sent else None
+        if self.key is None and whole and method not in REPEATABLE:
+            self.key = derived(method, url.raw_path.decode("ascii"), request.content, None)
             if self.key is not None:
                 headers[head.KEY] = self.key
-        self.repeatable = whole and (request.method in REPEATABLE or self.key is not None)
+        self.repeatable = whole and (method in REPEATABLE or self.key is not None)
+        host = url.netloc.decode("ascii")
+        self.loop = layer.loop(f"{method} {host}", self.repeatable, self.key is not None, library.ReadTimeout)
         self.ids: dict[str, Any] = {
             **IDS.get(),
-            "request_id": headers[head.REQUEST_ID],
-            "http_method": request.method,
-            "url": f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}",
+            "request_id": request_id,
+            "http_method": method,
+            "url": f"{url.scheme}://{host}{url.path}",  # a query may have secrets in it
         }
+        self._number = 0
         self._extensions = request.extensions
         self._own = request.extensions.get("timeout") or {}
 
-    @property
-    def operation(self) -> str:
-        """Its name in journal and tests."""
-        return f"{self.request.method} {self.request.url.netloc.decode('ascii')}"
-
-    def begin(self, number: int, seconds: float) -> Any:
-        """The request for this attempt, which may take so long."""
-        self.request.headers[head.ATTEMPT] = str(number)
+    def begin(self, seconds: float) -> Any:
+        """The request for the next attempt, which may take so long."""
+        self._number += 1
+        if self._number > 1:
+            self.request.headers[head.ATTEMPT] = str(self._number)
         if seconds != math.inf:
             self.request.extensions = {**self._extensions, "timeout": timeouts(self._own, seconds)}
         self.ids.pop("http_status", None)
+        self._started = monotonic()
         return self.request
+
+    def over(self) -> None:
+        """The attempt has ended: a record of it can say how long it took."""
+        self.ids["latency_ms"] = round((monotonic() - self._started) * 1000, 3)
 
     def failed(self, response: Any, body: bytes) -> Exception:
         """A bad status as an error, with the answer as it came: the caller gets that in the end."""
@@ -126,11 +150,10 @@ class Transport(Both):
 
     def handle_request(self, request: Any) -> Any:
         """The answer, after as many attempts as it takes."""
-        exchange = self._exchange(request, "handle_request", "HTTPTransport")
-        loop: Callable[[Exchange], Any] = self._plain.loop(exchange.operation, exchange.repeatable, exchange.library.ReadTimeout)
+        exchange = self._exchange(request, "handle_request", "HTTPTransport", self._plain)
         token = IDS.set(exchange.ids)
         try:
-            return loop(exchange)
+            return exchange.loop(exchange)
         except exchange.library.HTTPStatusError as error:
             return _given_up(error)
         finally:
@@ -139,13 +162,10 @@ class Transport(Both):
 
     async def handle_async_request(self, request: Any) -> Any:
         """The answer, after as many attempts as it takes."""
-        exchange = self._exchange(request, "handle_async_request", "AsyncHTTPTransport")
-        loop: Callable[[Exchange], Coroutine[Any, Any, Any]] = self._later.loop(
-            exchange.operation, exchange.repeatable, exchange.library.ReadTimeout
-        )
+        exchange = self._exchange(request, "handle_async_request", "AsyncHTTPTransport", self._later)
         token = IDS.set(exchange.ids)
         try:
-            return await loop(exchange)
+            return await exchange.loop(exchange)
         except exchange.library.HTTPStatusError as error:
             return _given_up(error)
         finally:
@@ -155,14 +175,14 @@ class Transport(Both):
                 pass  # closed by another context than the one it ran in, which has nothing of ours to undo
             exchange.end()
 
-    def _exchange(self, request: Any, method: str, default: str) -> Exchange:
+    def _exchange(self, request: Any, method: str, default: str, layer: Layer) -> Exchange:
         library: Any = sys.modules[type(request).__module__.partition(".")[0]]
         inner = self._inner
         if inner is None:
             inner = self._inner = getattr(library, default)()
             bound(inner)
         _check(inner, method)
-        return Exchange(request, inner, library)
+        return Exchange(request, inner, library, layer)
 
     def close(self) -> None:
         """Close the inner transport."""
@@ -215,35 +235,41 @@ def _check(inner: object, method: str) -> None:
 
 
 def _attempt(exchange: Exchange) -> Any:
-    scope = scope_around()
-    end = end_of(scope)
-    response = exchange.inner.handle_request(exchange.begin(1 if scope is None else scope[1], left()))
-    if end != math.inf:
-        response.stream = timed(exchange.library).plain(response.stream, end)
-    exchange.ids["http_status"] = response.status_code
-    if response.status_code < 400:
-        return response
+    end = end_of(scope_around())
+    request = exchange.begin(left())
     try:
-        body = b"".join(response.stream)
+        response = exchange.inner.handle_request(request)
+        if end != math.inf:
+            response.stream = timed(exchange.library).plain(response.stream, end)
+        exchange.ids["http_status"] = response.status_code
+        if response.status_code < 400:
+            return response
+        try:
+            body = b"".join(response.stream)
+        finally:
+            response.close()
+        raise exchange.failed(response, body)
     finally:
-        response.close()
-    raise exchange.failed(response, body)
+        exchange.over()
 
 
 async def _later_attempt(exchange: Exchange) -> Any:
-    scope = scope_around()
-    end = end_of(scope)
-    response = await exchange.inner.handle_async_request(exchange.begin(1 if scope is None else scope[1], less(left())))
-    if end != math.inf:
-        response.stream = timed(exchange.library).later(response.stream, end)
-    exchange.ids["http_status"] = response.status_code
-    if response.status_code < 400:
-        return response
+    end = end_of(scope_around())
+    request = exchange.begin(less(left()))
     try:
-        body = b"".join([part async for part in response.stream])
+        response = await exchange.inner.handle_async_request(request)
+        if end != math.inf:
+            response.stream = timed(exchange.library).later(response.stream, end)
+        exchange.ids["http_status"] = response.status_code
+        if response.status_code < 400:
+            return response
+        try:
+            body = b"".join([part async for part in response.stream])
+        finally:
+            await response.aclose()
+        raise exchange.failed(response, body)
     finally:
-        await response.aclose()
-    raise exchange.failed(response, body)
+        exchange.over()
 
 
 def _given_up(error: Any) -> Any:
