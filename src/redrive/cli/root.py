@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import audit, batch, dead, doctor, jobs, keys, layers, ledger, sweeps, work
+from . import audit, batch, dead, doctor, jobs, keys, layers, ledger, storage, sweeps, work
 from .output import complain
 
 UNEXPECTED = 70
@@ -31,6 +31,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(batch.app, name="batch")
 app.add_typer(audit.app, name="audit")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(storage.app, name="storage")
 
 
 def _show_version(asked: bool) -> None:

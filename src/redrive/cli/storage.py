@@ -1,0 +1,237 @@
+"""`redrive storage`: files of the configured stores."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from ..errors import PathInvalid, StorageError, Unavailable
+from ..ops import storage as ops
+from ..ops.document import document
+from ..ops.imported import Unreadable
+from .bar import bar
+from .fit import Column, fitted
+from .moments import ago, utc
+from .options import INTERRUPTED, NOT_DONE, AsJson, option
+from .output import BAD_INPUT, complain, console, print_json, show
+
+app = typer.Typer(no_args_is_help=True, help="Files of the configured stores: list, read, write, copy; see whether all is well.")
+
+NOT_REACHED = 3
+SOURCES = f"A TOML file, or module:app. Default: ${ops.VARIABLE}, else {ops.DEFAULT}."
+Config = Annotated[str | None, option("--config", "FILE", SOURCES)]
+FilePath = Annotated[str, typer.Argument(metavar="STORE:PATH", help="A file of a store.")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="All folders beneath it too.")]
+IfAbsent = Annotated[bool, typer.Option("--if-absent", help="Only where nothing is there yet.")]
+
+
+@contextmanager
+def opened(config: str | None) -> Iterator[Any]:
+    """The stores. What goes wrong is one line and an exit status, never a traceback."""
+    try:
+        with ops.stores(config) as registry:
+            yield registry
+    except Unavailable as problem:
+        complain(str(problem))
+        raise typer.Exit(NOT_REACHED) from None
+    except (Unreadable, PathInvalid, ImportError) as wrong:
+        complain(str(wrong))
+        raise typer.Exit(BAD_INPUT) from None
+    except StorageError as problem:
+        complain(str(problem))
+        raise typer.Exit(NOT_DONE) from None
+    except KeyboardInterrupt:
+        complain("interrupted; whole files are there, and no half one")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@app.command()
+def ls(
+    where: Annotated[
+        str | None, typer.Argument(metavar="STORE[:FOLDER]", help="Without it: all stores.", show_default=False)
+    ] = None,
+    recursive: Recursive = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the stores, or what is in a folder of one.
+
+    Exit status: 0, listed, also where there is nothing; 1, not allowed; 2, no such store, or no configuration; 3, the backend
+    cannot be reached.
+    """
+    with opened(config) as registry:
+        if where is None:
+            _stores(registry, as_json)
+            return
+        found = ops.listed(ops.place(registry, where), recursive=recursive)
+        if as_json:
+            print_json(document(found))
+            return
+        out = console()
+        now = datetime.now(timezone.utc)
+        rows: list[dict[str, str | Text]] = [{"size": "", "changed": "", "UTC": "", "path": f"{name}/"} for name in found.folders]
+        rows += [
+            {"size": f"{info.size:,}", "changed": ago(info.modified_at, now), "UTC": utc(info.modified_at), "path": info.path}
+            for info in found.files
+        ]
+        columns = [Column("size", number=True), Column("changed", leave=1), Column("UTC", leave=2), Column("path", least=20)]
+        show(out, fitted(columns, rows, out.width) if rows else Text("nothing there"))
+
+
+def _stores(registry: Any, as_json: bool) -> None:
+    found = [
+        {
+            "store": name,
+            "type": registry.config.backends[profile.backend].type,
+            "backend": profile.backend,
+            "root": profile.root_path,
+        }
+        for name, profile in registry.config.stores.items()
+    ]
+    if as_json:
+        print_json(found)
+        return
+    out = console()
+    columns = [Column("store", least=12), Column("type"), Column("backend", leave=1), Column("root", leave=2)]
+    show(out, fitted(columns, found, out.width) if found else Text("no stores are configured"))
+
+
+@app.command()
+def cat(where: FilePath, config: Config = None, as_json: AsJson = False) -> None:
+    """Write a file to standard output, byte for byte.
+
+    Exit status: 0, written; 1, there is none, or not allowed; 2, no such store, no path, or no configuration; 3, the backend
+    cannot be reached.
+    """
+    with opened(config) as registry:
+        place = ops.place(registry, where)
+        if not as_json:
+            with place.store.read(place.path) as file:
+                shutil.copyfileobj(file, sys.stdout.buffer, 1024 * 1024)
+            sys.stdout.buffer.flush()
+            return
+        data = place.store.read_bytes(place.path)
+        try:
+            content = {"text": data.decode()}
+        except UnicodeDecodeError:
+            content = {"base64": base64.b64encode(data).decode()}
+        print_json({"path": place.path, "size": len(data), **content})
+
+
+@app.command()
+def put(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file here; - for standard input.")],
+    where: FilePath,
+    if_absent: IfAbsent = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a file from here into a store, whole or not at all.
+
+    Exit status: 0, written; 1, it is there already (--if-absent), or not allowed; 2, no such file or store, no path, or no
+    configuration; 3, the backend cannot be reached.
+    """
+    with opened(config) as registry:
+        place = ops.place(registry, where)
+        if where.endswith(("/", ":")):
+            place = place._replace(path=place.path + Path(file).name)
+        write = place.store.create if if_absent else place.store.write_atomic
+        with _source(file) as (data, size), bar(place.path, size) as progress:
+            moved = 0
+
+            def count(many: int) -> None:
+                nonlocal moved
+                moved += many
+                progress(many)
+
+            write(place.path, data, progress=count)
+    _said([{"path": str(place), "size": moved}], as_json)
+
+
+@contextmanager
+def _source(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    if file == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        with Path(file).open("rb") as opened_:
+            yield opened_, Path(file).stat().st_size
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as wrong:
+        raise Unreadable(f"{file} cannot be read: {wrong.strerror}") from wrong
+
+
+@app.command()
+def cp(
+    source: FilePath,
+    target: Annotated[str, typer.Argument(metavar="STORE:PATH", help="Where to; a folder where it ends with /.")],
+    recursive: Recursive = False,
+    if_absent: IfAbsent = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a file between any two stores, or with --recursive all files of a folder.
+
+    Each file appears whole or not at all. What was copied before something went wrong stays; run it again to go on.
+
+    Exit status: 0, all copied; 1, there is none, some are there already (--if-absent), or not allowed; 2, no such store, no path,
+    or no configuration; 3, a backend cannot be reached.
+    """
+    with opened(config) as registry:
+        plan = ops.copies(ops.place(registry, source), ops.place(registry, target), recursive=recursive)
+        if not plan:
+            complain(f"there is nothing in {source}")
+            raise typer.Exit(NOT_DONE)
+        done = []
+        with bar(source if recursive else plan[0].target.path, sum(one.size for one in plan)) as progress:
+            for one in plan:
+                ops.copy(one, how="create" if if_absent else "atomic", progress=progress)
+                done.append({"from": str(one.source), "path": str(one.target), "size": one.size})
+    _said(done, as_json)
+
+
+def _said(done: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(done)
+        return
+    size = sum(one["size"] for one in done)
+    what = done[0]["path"] if len(done) == 1 else f"{len(done):,} files"
+    show(console(), Text(f"{what}: {size:,} bytes written"))
+
+
+@app.command()
+def check(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="STORE", help="Only these. Default: all.", show_default=False)
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write a small file too, read it, and take it away.")] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """See whether stores can be reached, and what their backends can promise. Changes nothing, unless --write is given.
+
+    Exit status: 0, all is well; 1, something is not; 2, no such store, or no configuration.
+    """
+    with opened(config) as registry:
+        found = ops.check(registry, names or [], write=write)
+    well = all(each.problem is None for each in found)
+    if as_json:
+        print_json(document(found))
+        raise typer.Exit(0 if well else NOT_DONE)
+    shown: list[Any] = []
+    for each in found:
+        state = Text("well", style="green") if each.problem is None else Text("not well", style="bold red")
+        shown.append(Text(f"{each.store} ({each.type}): ") + state + Text(f", {each.seconds:.3f} s", style="dim"))
+        said = f"promises: {', '.join(each.promises)}" if each.problem is None else each.problem
+        shown.append(Text(f"  {said}", style="dim" if each.problem is None else ""))
+    show(console(), Group(*shown) if shown else Text("no stores are configured"))
+    raise typer.Exit(0 if well else NOT_DONE)

@@ -1,0 +1,208 @@
+"""`redrive storage`: what it prints, what it refuses, its exit status."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from redrive.testing.storage.sample import body
+from tests.unit.cli.command import PROGRAM, on_terminal, run
+
+TOML = """
+[backends.disk]
+type = "local"
+options = {{ root = "{folder}/disk" }}
+
+[stores.raw]
+backend = "disk"
+root_path = "raw"
+
+[stores.other]
+type = "local"
+options = {{ root = "{folder}/other" }}
+
+[stores.away]
+type = "sftp"
+options = {{ host = "127.0.0.1", port = 1, username = "me", password = {{ env = "AWAY_PASSWORD" }}, timeout = 2 }}
+retry = {{ max_attempts = 1 }}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three stores: two folders, and a server that is not there."""
+    file = tmp_path / "storage.toml"
+    file.write_text(TOML.format(folder=tmp_path))
+    monkeypatch.setenv("REDRIVE_STORAGE", str(file))
+    monkeypatch.setenv("AWAY_PASSWORD", "hunter2")
+    for path, data in (
+        ("raw/a.csv", b"a,b\n"),
+        ("raw/2026/01.csv", b"1\n"),
+        ("raw/2026/02.csv", b"22\n"),
+        ("raw/bin", b"\xff\x00"),
+    ):
+        (tmp_path / "disk" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "disk" / path).write_bytes(data)
+    return file
+
+
+@pytest.mark.usefixtures("config")
+def test_ls() -> None:
+    done = run("storage", "ls", "raw")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[-1] for line in done.stdout.splitlines()] == ["path", "2026/", "a.csv", "bin"]
+    assert "hunter2" not in run("storage", "ls").stdout + run("storage", "ls", "--json").stdout
+    everything = json.loads(run("storage", "ls", "raw:2026", "--recursive", "--json").stdout)
+    assert [(each["path"], each["size"]) for each in everything["files"]] == [("2026/01.csv", 2), ("2026/02.csv", 3)]
+    assert run("storage", "ls", "raw:nothing/here").stdout == "nothing there\n"
+    stores = json.loads(run("storage", "ls", "--json").stdout)
+    assert [each["store"] for each in stores] == ["raw", "other", "away"]
+    for width in (60, 120):
+        shown = run("storage", "ls", "raw", "-r", COLUMNS=str(width)).stdout
+        assert max(cell_len(line) for line in shown.splitlines()) <= width
+
+
+@pytest.mark.usefixtures("config")
+def test_cat() -> None:
+    program = [sys.executable, "-c", PROGRAM, "storage", "cat", "raw:bin"]
+    assert subprocess.run(program, capture_output=True).stdout == b"\xff\x00"
+    assert run("storage", "cat", "raw:a.csv").stdout == "a,b\n"
+    assert json.loads(run("storage", "cat", "raw:a.csv", "--json").stdout) == {"path": "a.csv", "size": 4, "text": "a,b\n"}
+    found = json.loads(run("storage", "cat", "raw:bin", "--json").stdout)
+    assert base64.b64decode(found["base64"]) == b"\xff\x00"
+
+
+def test_put(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "here.bin").write_bytes(body(3_000_000))
+    done = run("storage", "put", str(tmp_path / "here.bin"), "other:x/y.bin")
+    assert (done.returncode, done.stdout) == (0, "other:x/y.bin: 3,000,000 bytes written\n")
+    assert (tmp_path / "other" / "x" / "y.bin").read_bytes() == body(3_000_000)
+    again = run("storage", "put", str(tmp_path / "here.bin"), "other:x/y.bin", "--if-absent")
+    assert (again.returncode, again.stderr) == (1, "redrive: other: there is a file 'x/y.bin' already\n")
+    assert json.loads(run("storage", "put", str(tmp_path / "here.bin"), "other:", "--json").stdout)[0]["path"] == "other:here.bin"
+    program = [sys.executable, "-c", PROGRAM, "storage", "put", "-", "other:piped"]
+    assert subprocess.run(program, input=b"from a pipe", capture_output=True).returncode == 0
+    assert (tmp_path / "other" / "piped").read_bytes() == b"from a pipe"
+
+
+@pytest.mark.usefixtures("config")
+def test_cp(tmp_path: Path) -> None:
+    assert run("storage", "cp", "raw:a.csv", "other:b.csv").stdout == "other:b.csv: 4 bytes written\n"
+    assert run("storage", "cp", "raw:a.csv", "other:in/").stdout == "other:in/a.csv: 4 bytes written\n"
+    assert run("storage", "cp", "raw:a.csv", "other:").stdout == "other:a.csv: 4 bytes written\n"
+    done = run("storage", "cp", "-r", "raw:2026", "other:year")
+    assert (done.returncode, done.stdout) == (0, "2 files: 5 bytes written\n")
+    assert (tmp_path / "other" / "year" / "02.csv").read_bytes() == b"22\n"
+    assert run("storage", "cp", "-r", "raw:", "other:all", "--json").returncode == 0
+    assert (tmp_path / "other" / "all" / "2026" / "01.csv").exists()
+    again = run("storage", "cp", "-r", "raw:2026", "other:year", "--if-absent")
+    assert again.returncode == 1
+    assert "already" in again.stderr
+    assert run("storage", "cp", "-r", "raw:nothing", "other:x").returncode == 1
+
+
+@pytest.mark.usefixtures("config")
+def test_a_long_copy_shows_how_far_it_is(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "raw" / "large").write_bytes(bytes(40_000_000))
+    status, shown = on_terminal("storage", "cp", "raw:large", "other:large")
+    assert status == 0
+    assert "40.0 MB" in shown
+    assert "other:large: 40,000,000 bytes written" in shown
+    status, shown = on_terminal("storage", "put", str(tmp_path / "disk" / "raw" / "large"), "other:again")
+    assert "40.0 MB" in shown
+    assert run("storage", "cp", "raw:large", "other:large").stderr == ""
+
+
+@pytest.mark.usefixtures("config")
+def test_check() -> None:
+    done = run("storage", "check", "raw", "other", "--write")
+    assert done.returncode == 0, done.stdout
+    assert "raw (local): well" in done.stdout
+    assert "exclusive create" in done.stdout
+    done = run("storage", "check")
+    assert done.returncode == 1
+    assert "away (sftp): not well" in done.stdout
+    assert "cannot be reached" in done.stdout
+    found = json.loads(run("storage", "check", "--json").stdout)
+    assert [each["problem"] is None for each in found] == [True, True, False]
+    assert "hunter2" not in done.stdout + done.stderr
+    assert json.loads(run("storage", "ls", "raw", "-r", "--json").stdout)["files"][-1]["path"] == "bin"  # nothing is left
+
+
+@pytest.mark.usefixtures("config")
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("cat", "raw:missing"), 1, "disk: there is no file 'raw/missing'"),
+        (("cat", "raw:../a"), 2, "'../a' is no path"),
+        (("cat", "rwa:a.csv"), 2, "there is no store 'rwa' (did you mean 'raw'?); known: raw, other, away"),
+        (("cat", "a.csv"), 2, "A file of a store is written STORE:PATH"),
+        (("cat", "raw:"), 2, "'' is no path: it is empty"),
+        (("cp", "raw:missing", "other:x"), 1, "there is no file"),
+        (("put", "/no/such/file", "raw:x"), 2, "/no/such/file cannot be read: No such file or directory"),
+        (("put", "/tmp", "raw:x"), 2, "/tmp cannot be read: Is a directory"),
+        (("ls", "away"), 3, "cannot be reached"),
+        (("ls", "raw", "--config", "/no/such.toml"), 2, "there is no /no/such.toml"),
+        (("ls", "raw", "--config", "no_module_of_that_name:app"), 2, "module no_module_of_that_name cannot be imported"),
+        (("check", "nothing"), 2, "there is no store 'nothing'"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[str, ...], status: int, said: str) -> None:
+    done = run("storage", *arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("[stores.x]\ntype = 'loca'", "backend 'x': unknown type of backend 'loca' (did you mean 'local'?)"),
+        ("[stores.x]\ntype = 'local'\noptions = { rot = '.' }", "unknown option 'rot' (did you mean 'root'?)"),
+        ("[stores.x]\ntype = 'sftp'\noptions = { host = 'x' }\nretry = { tries = 3 }", "unknown key 'tries' in a retry policy"),
+        ("[stores", "is no TOML"),
+    ],
+)
+def test_a_wrong_configuration(tmp_path: Path, toml: str, said: str) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(toml)
+    done = run("storage", "ls", "--config", str(file))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_variable_that_is_not_set(config: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "storage", "ls", "away"],
+        env={name: value for name, value in os.environ.items() if name != "AWAY_PASSWORD"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "the variable AWAY_PASSWORD, which is not set" in done.stderr
+
+
+def test_without_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REDRIVE_STORAGE", raising=False)
+    done = run("storage", "ls")
+    assert done.returncode == 2
+    assert "there is no storage.toml (say --config, or set REDRIVE_STORAGE)" in done.stderr
+
+
+def test_the_stores_of_an_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from redrive import App\napp = App(stores={'raw': {'type': 'local', 'options': {'root': 'files'}}})\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").write_bytes(b"x")
+    assert run("storage", "put", "here", "raw:there", "--config", "shop:app").returncode == 0
+    assert (tmp_path / "files" / "there").read_bytes() == b"x"
