@@ -42,6 +42,10 @@ def test_its_figures() -> None:
     assert 110 < scenes["patience"]["retry_in"] <= 121
     rescue = scenes["rescue"]
     assert (rescue["lost"], rescue["doubled"], rescue["done"]) == (0, 0, rescue["jobs"])
+    incident = scenes["incident"]
+    assert (incident["answered_once"], incident["requests_once"]) == (50, 2)
+    assert (incident["answered"], incident["requests"]) == (incident["callers"], 3)
+    assert (incident["requests_by_hand"], incident["requests_by_redrive"]) == (60, 5)
     assert 0 < rescue["by_first"] < rescue["jobs"] == rescue["by_first"] + rescue["by_second"]
 
 

@@ -67,6 +67,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "cli": frozenset(("typer", "rich")),
     "console": frozenset(("fastapi", "jinja2", "starlette", "uvicorn")),
     "demo": frozenset(("rich",)),
+    "demo.incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),
     "testing.grpc_server": frozenset(("grpc",)),
     "journal.otel": frozenset(("opentelemetry",)),

@@ -8,8 +8,8 @@ import sys
 import time
 from importlib.util import find_spec
 
-if not all(map(find_spec, ("alembic", "rich", "sqlalchemy"))):  # asked for here, to say what to install
-    sys.exit('The demonstration needs two extras: pip install "redrive[cli,ledger]"')
+if not all(map(find_spec, ("alembic", "grpc", "rich", "sqlalchemy"))):  # asked for here, to say what to install
+    sys.exit('The demonstration needs three extras: pip install "redrive[cli,grpc,ledger]"')
 
 from rich.console import Console
 from rich.table import Table

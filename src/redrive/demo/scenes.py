@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from .incident import INCIDENT
 from .nesting import NESTING
 from .outage import OUTAGE
 from .patience import PATIENCE
 from .recovery import RECOVERY
 from .rescue import RESCUE
 
-SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE)
+SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE, INCIDENT)
