@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import grpc as grpc
     from . import http as http
     from . import journal as journal
+    from . import messages as messages
     from . import native as native
     from . import ops as ops
     from . import storage as storage
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .errors import Blocked as Blocked
     from .errors import Stop as Stop
     from .ledger.open import open_ledger as open_ledger
+    from .messages.event import Event as Event
 
 __version__ = "0.1.0"
 
@@ -51,6 +53,7 @@ _HOMES = {
     "Breaker": "core.breaker",
     "Budget": "core.budget",
     "Command": "commands.command",
+    "Event": "messages.event",
     "Fault": "core.fault",
     "Job": "commands.job",
     "Key": "core.key",
@@ -69,7 +72,7 @@ _HOMES = {
     "outcome": "engine.nesting",
     "retry": "engine.retry",
 }
-_MODULES = frozenset(("backoff", "batch", "errors", "grpc", "http", "journal", "native", "ops", "storage", "testing"))
+_MODULES = frozenset(("backoff", "batch", "errors", "grpc", "http", "journal", "messages", "native", "ops", "storage", "testing"))
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 

@@ -71,16 +71,23 @@ class Registry:
         self._terms[terms.name] = terms
         self._kinds[terms.name] = kind_of(terms, fn)
 
-    def chosen(self, only: Collection[str] | None, /) -> list[Kind]:
-        """What a worker knows of them, or of these only. ValueError names one that is not registered."""
-        known = self._kinds
+    def place(self, name: str, /) -> str | None:
+        """Where the command of this name stands; None: there is none."""
+        found = self._terms.get(name)
+        return None if found is None else f"the command {found.place}"
+
+    def chosen(self, only: Collection[str] | None, others: Sequence[Kind] = (), /) -> list[Kind]:
+        """What a worker knows of them and of others of the app, or of these only. ValueError names one that is not known."""
+        known = self._kinds | {kind.name: kind for kind in others}
         if isinstance(only, str):
             raise TypeError(f"only is a collection of names, not one text: [{only!r}]")
         for name in only or ():
             if name not in known:
                 raise ValueError(f"nothing is registered as {name!r}; there is {', '.join(sorted(known)) or 'nothing at all'}")
         if not known:
-            raise ValueError("no command is registered: there is nothing to work on. Are their modules in App(include=[...])?")
+            raise ValueError(
+                "no command and no handler is registered: there is nothing to work on. Are their modules in App(include=[...])?"
+            )
         return [kind for name, kind in known.items() if only is None or name in only]
 
     @property

@@ -45,13 +45,17 @@ WORKER_POINTS = (
     "worker.drained",
 )
 """Those of a worker. claimed: leases in hand, nothing begun. ran: nothing settled. drained: all given back, nobody told."""
+MESSAGE_POINTS = (
+    "receive.between", "receive.before_commit", "receive.after_commit", "read.after", "ack.before", "ack.after", "tell.after",
+)  # fmt: skip
+"""Those of messages, from the stream to the ledger and back."""
 STATUS = 137
 
 
 def parse(setting: str, /) -> tuple[str, int, Callable[[], NoReturn]]:
     """What the variable says: where, at which time, and how to die. ValueError says what is wrong with it."""
     name, *rest = setting.split(":")
-    known = (*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS)
+    known = (*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS, *MESSAGE_POINTS)
     if name not in known:
         raise ValueError(f"{VARIABLE}: there is no crash point {name!r}; known: {', '.join(known)}")
     how = rest.pop() if rest and rest[-1] in WAYS else "exit"

@@ -36,4 +36,8 @@ class Kind:
 
 
 class Undecodable(Exception):
-    """The payload does not fit the function; says both. A dead letter `undecodable` at once."""
+    """The payload does not fit the function; says both. A dead letter at once, for this reason."""
+
+    def __init__(self, because: str, /, *, reason: str = "undecodable") -> None:
+        super().__init__(because)
+        self.reason = reason

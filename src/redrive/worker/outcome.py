@@ -53,9 +53,8 @@ def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, 
     """It raised: again, later; or a dead letter. now: by the ledger's clock. draw: a throw of the dice, for jitter."""
     name = signature(error)
     if isinstance(error, Undecodable):
-        return Outcome(
-            lease.dead("undecodable", error=told(error), signature=name), "giveup", "undecodable", PERMANENT, signature=name
-        )
+        end = lease.dead(error.reason, error=told(error), signature=name)
+        return Outcome(end, "giveup", error.reason, PERMANENT, signature=name)
     if isinstance(error, Stop):
         return Outcome(lease.dead("stopped", error=told(error), signature=name), "giveup", "stopped", PERMANENT)
     if isinstance(error, Blocked):

@@ -1,0 +1,90 @@
+"""Idempotent: an app's idempotency keys: a decorator, a block, a middleware."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+
+from ..core.fault import Rules
+from ..core.key import KeyLike, KeyOf
+from ..core.seconds import Seconds
+from .ledgered import Ledgered
+
+if TYPE_CHECKING:
+    from ..idempotency.claim import Claiming
+    from ..idempotency.decorator import TxOnce
+    from ..ledger.caller import Transaction
+
+F = TypeVar("F", bound=Callable[..., Any])
+DAY = timedelta(days=1)
+
+ASGI: TypeAlias = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
+
+
+class Idempotent(Ledgered):
+    """What an app has of idempotency keys. A facet of App, which says who may share it."""
+
+    @overload
+    def once(
+        self, key: KeyOf, /, *, in_transaction: Literal[True], wait: Seconds | None = None, keep: Seconds = DAY,
+        request: Callable[..., object] | None = None, free_on: Rules | None = None,
+    ) -> TxOnce: ...  # fmt: skip
+    @overload
+    def once(
+        self, key: KeyOf, /, *, in_transaction: Literal[False] = False, wait: Seconds | None = None, keep: Seconds = DAY,
+        request: Callable[..., object] | None = None, free_on: Rules | None = None,
+    ) -> Callable[[F], F]: ...  # fmt: skip
+    def once(
+        self, key: KeyOf, /, *, in_transaction: bool = False, wait: Seconds | None = None, keep: Seconds = DAY,
+        request: Callable[..., object] | None = None, free_on: Rules | None = None,
+    ) -> Any:  # fmt: skip
+        """Run once for a key; everybody else gets the stored answer, as the annotated type.
+
+        key: a template over the parameters, "billing:{order.user}:{order.id}:charge:v1", or a function of them.
+        wait: how long to wait for another holder (default: not at all, KeyBusy).
+        keep: how long the answer is remembered.
+        request: what must be the same when the key is the same, as a function of the arguments (default: all of them).
+        free_on: errors after which the key is free again: types, functions of the error, or a tuple of both (default: what the
+        standard rule says may pass). After any other the failure is stored, and everybody who comes gets KeyFailed.
+        in_transaction: the function gets a connection as its first argument, in whose transaction its key is settled.
+        """
+        from ..idempotency.once import Terms, once  # noqa: PLC0415
+
+        def decorated(fn: Callable[..., Any]) -> Callable[..., Any]:
+            terms = Terms(self.keys, key, fn, skip=int(in_transaction), wait=wait, keep=keep, request=request, free_on=free_on)
+            return once(fn, terms, in_transaction=in_transaction)
+
+        return decorated
+
+    def claim(
+        self, key: KeyLike, /, *, request: object = None, tx: Transaction | None = None, wait: Seconds | None = None,
+        keep: Seconds = DAY, free_on: Rules | None = None,
+    ) -> Claiming:  # fmt: skip
+        """The same for a block: `with app.claim(key) as claim:`, or `async with`; see `once`.
+
+        request: what must be the same when the key is the same: bytes, or what can be stored (default: nothing is compared).
+        tx: an open transaction of yours on the ledger's database, which the key joins: it is settled when you commit.
+        """
+        from ..idempotency.claim import Claiming  # noqa: PLC0415
+
+        return Claiming(self.keys, key, request=request, tx=tx, wait=wait, keep=keep, free_on=free_on)
+
+    def idempotency(
+        self, app: ASGI, *, required: bool = False, methods: Collection[str] = ("POST", "PATCH"), paths: str = "*",
+        domain: str = "http", user: Callable[[Mapping[str, Any]], str] | None = None, keep: Seconds = DAY,
+        max_body: int = 1024 * 1024,
+    ) -> ASGI:  # fmt: skip
+        """ASGI middleware for the Idempotency-Key header: `api.add_middleware(app.idempotency, required=True)`.
+
+        app: the application around which it goes (by this name too: that is how Litestar gives it).
+        required: refuse requests without the header (400). paths: which, as a pattern with `*`.
+        user: who asks, from the ASGI scope: keys of one user are nobody else's (default: one room for all, in which another
+        Authorization header is another request). max_body: bytes of a request, and of a stored response.
+        """
+        from ..idempotency.asgi import Middleware  # noqa: PLC0415
+
+        return Middleware(
+            self.keys, app, required=required, methods=methods, paths=paths, domain=domain, user=user, keep=keep,
+            max_body=max_body,
+        )  # fmt: skip

@@ -1,0 +1,46 @@
+"""Event: something that happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+MAX_NAME = 200
+MAX_ID = 500
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T_co]):
+    """Something that happened. In its source, its id is its dedupe key: what comes again is known. Immutable."""
+
+    type: str
+    payload: T_co
+    id: str = field(kw_only=True)
+    source: str = field(default="app", kw_only=True)
+    headers: Mapping[str, str] = field(default_factory=lambda: NOTHING, kw_only=True)
+    at: datetime | None = field(default=None, kw_only=True)
+    """When it happened, where its source says so."""
+
+    def __post_init__(self) -> None:
+        _named("type", self.type, MAX_NAME)
+        _named("source", self.source, MAX_NAME)
+        _named("id", self.id, MAX_ID)
+        if self.at is not None and self.at.tzinfo is None:
+            raise ValueError(f"an event's at= needs a time zone, for example datetime.now(timezone.utc): {self.at!r}")
+        for name, value in self.headers.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise TypeError(f"an event's headers are text: {name!r}: {value!r}")
+
+
+def _named(what: str, value: object, most: int) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"an event's {what} is text, not {type(value).__name__}: {value!r}")
+    if not value or not value.isprintable():
+        raise ValueError(f"an event's {what} must be printable and not empty: {value!r}")
+    if len(value.encode()) > most:
+        raise ValueError(f"an event's {what} must not be longer than {most} bytes: {value[:60]!r}…")

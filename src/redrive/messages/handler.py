@@ -1,0 +1,157 @@
+"""Handler: a function that has to do with events of some types. Run, retried, dead-lettered and replayed by itself."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..backoff import steps
+from ..core.codec import Codec, codec
+from ..core.key import Key
+from ..core.policy import RetryPolicy
+from ..core.seconds import whole
+from ..engine.retry import Retry
+from ..engine.settings import Settings
+from ..journal.redaction import redacted_text
+from ..ledger.limits import MAX_KIND
+from ..ledger.limits import name as printable
+from ..ledger.record import Lease
+from ..worker.kind import Colour, Kind, Undecodable
+from .event import Event
+from .stored import event_of, loaded
+
+if TYPE_CHECKING:
+    import sqlalchemy
+
+PLAIN = Settings().using(None, {"attempt_timeout": None})
+DURABLE = PLAIN.using(RetryPolicy(max_attempts=5), {"backoff": steps(5, 30, 120, 600)})
+"""Where `retry=` is not given: five attempts, 5 s, 30 s, 2 min and 10 min apart (± 10 %), as commands have it."""
+EVERYTHING = "*"
+SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handler:
+    """What a function was told of the events it handles. Immutable: anything may share it."""
+
+    name: str
+    types: tuple[str, ...]
+    fn: Callable[..., Any]
+    colour: Colour
+    payload: Codec | None
+    """How its payload is read; None: as the bytes that came."""
+    settings: Settings
+    concurrency: int | None
+    place: str
+
+    @property
+    def kind(self) -> Kind:
+        """What a worker knows of it."""
+        runs: dict[Colour, Callable[..., Any]] = {
+            "plain": self._plain, "async": self._async, "transaction": self._transaction,
+        }  # fmt: skip
+        run = runs[self.colour]
+        return Kind(name=self.name, run=run, colour=self.colour, settings=self.settings, concurrency=self.concurrency)
+
+    def _plain(self, lease: Lease) -> None:
+        _nothing(self, self.fn(self.opened(lease)))
+
+    async def _async(self, lease: Lease) -> None:
+        await self.fn(self.opened(lease))
+
+    def _transaction(self, connection: sqlalchemy.Connection, lease: Lease) -> None:
+        _nothing(self, self.fn(connection, self.opened(lease)))
+
+    def opened(self, lease: Lease, /) -> Event[Any]:
+        """The event; Undecodable says what came, and what the handler takes."""
+        try:
+            payload: Any = lease.payload if self.payload is None else self.payload.load(loaded(lease.payload))
+            return event_of(lease, payload)
+        except (TypeError, ValueError, KeyError, RecursionError) as wrong:
+            came = redacted_text(lease.payload[:SHOWN].decode("utf-8", "replace"))
+            raise Undecodable(f"the event's payload doesn't fit {self.name} ({self.place}): {wrong}. It is: {came}") from wrong
+
+
+def handler(
+    fn: Callable[..., Any], types: tuple[str, ...], /, *, name: str | None, retry: object, concurrency: int | None,
+    in_transaction: bool,
+) -> Handler:  # fmt: skip
+    """Everything that was told, checked; TypeError or ValueError says what is wrong with it."""
+    place = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"
+    if not types or any(not isinstance(one, str) for one in types):
+        raise TypeError(
+            f'a handler says which events it handles: @app.on("session.completed"), or "*" for all; {place} has {types!r}'
+        )
+    for one in types:
+        printable("an event's type", one, MAX_KIND)
+    called = getattr(fn, "__name__", "") if name is None else name
+    printable("a handler's name", called, MAX_KIND)
+    Key("event", "x", "x", called)  # it is part of the keys of its jobs
+    colour = _colour(fn, place, in_transaction)
+    parameter = _parameter(fn, place, int(in_transaction))
+    return Handler(
+        name=called, types=types, fn=fn, colour=colour, payload=_payload(fn, parameter, place),
+        settings=_settings(called, retry), concurrency=None if concurrency is None else whole("concurrency", concurrency),
+        place=place,
+    )  # fmt: skip
+
+
+def _colour(fn: Callable[..., Any], place: str, in_transaction: bool) -> Colour:
+    if not callable(fn) or isinstance(fn, type):
+        raise TypeError(f"a handler is a function; {fn!r} is none")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TypeError(f"{place} is a generator: nobody would run it to its end")
+    if not in_transaction:
+        return "async" if inspect.iscoroutinefunction(fn) else "plain"
+    if inspect.iscoroutinefunction(fn):
+        raise TypeError(
+            f"{place} is async: a transaction would stay open while others run. in_transaction=True is for plain ones"
+        )
+    return "transaction"
+
+
+def _parameter(fn: Callable[..., Any], place: str, skip: int) -> inspect.Parameter:
+    taken = [one for one in inspect.signature(fn).parameters.values() if one.default is one.empty]
+    wanted = ["the connection", "the event"][1 - skip :]
+    if len(taken) != 1 + skip or any(one.kind > one.POSITIONAL_OR_KEYWORD for one in taken):
+        raise TypeError(f"{place} is called with {' and '.join(wanted)}; it takes {inspect.signature(fn)}")
+    return taken[skip]
+
+
+def _payload(fn: Callable[..., Any], parameter: inspect.Parameter, place: str) -> Codec | None:
+    try:
+        hint = typing.get_type_hints(fn, include_extras=True).get(parameter.name, Any)
+    except (NameError, TypeError, AttributeError) as wrong:
+        raise TypeError(f"{place}: its annotations cannot be read: {wrong}") from None
+    if hint not in (Any, Event) and typing.get_origin(hint) is not Event:
+        raise TypeError(f"{place}: the parameter {parameter.name!r} is an Event, for example Event[dict[str, Any]], not {hint}")
+    inside = next(iter(typing.get_args(hint)), Any)
+    if inside is bytes:
+        return None
+    try:
+        return codec(inside)
+    except TypeError as refused:
+        raise TypeError(f"{place}: the payload of its events: {refused}") from None
+
+
+def _settings(name: str, retry: object) -> Settings:
+    if retry is None:
+        return DURABLE
+    if isinstance(retry, RetryPolicy):
+        return PLAIN.using(retry, {})
+    if not isinstance(retry, Retry):
+        raise TypeError(f"{name}: retry= is a RetryPolicy, a Retry (what `retry(...)` gives) or None, not {retry!r}")
+    if retry.settings.key is not None or retry.settings.spill is not None:
+        raise TypeError(f"{name}: retry= has key= or spill=, which are for calls in process; a handler's work is durable already")
+    return retry.settings
+
+
+def _nothing(of: Handler, result: object) -> None:
+    if inspect.isawaitable(result):
+        close = getattr(result, "close", None)
+        if close is not None:
+            close()
+        raise TypeError(f"{of.place} returned {type(result).__name__}, which nobody awaits: make it `async def`")

@@ -1,0 +1,1 @@
+"""Redis Streams as a source of events."""

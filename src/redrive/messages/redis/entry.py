@@ -1,0 +1,96 @@
+"""Entry: one message of a stream, and what it says. Pure."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any, NamedTuple, TypeAlias
+
+from ...core.key import Key
+from ...ledger.origin import SOURCE, SOURCE_ID
+from ...ledger.record import NewJob
+from ..event import Event
+from ..stored import Stored, stored
+
+Fields: TypeAlias = Mapping[bytes, bytes]
+Decode: TypeAlias = Callable[[Fields], Event[Any]]
+TYPE, ID, PAYLOADS = b"type", b"id", (b"payload", b"data", b"body")
+"""Fields of an entry as it comes without `decode=`: its type, its id (the entry's own where there is none), its payload in JSON
+or any bytes; all others are headers."""
+LOST = f"{SOURCE}-lost"
+
+
+class Entry(NamedTuple):
+    """A message of a stream."""
+
+    id: str
+    fields: Fields | None
+    """None: it was trimmed from the stream while it was pending; nobody has it any more."""
+
+
+class Unread(Exception):
+    """An entry that cannot be made an event; says what is wrong with it."""
+
+
+def event_in(entry: Entry, source: str, decode: Decode | None, /) -> Stored:
+    """The event that an entry is; Unread says why it is none."""
+    fields = entry.fields
+    if fields is None:
+        raise Unread("it was trimmed from the stream before anybody had read it")
+    if decode is not None:
+        try:
+            return stored(decode(fields))._replace(source=source, source_id=entry.id)
+        except Exception as wrong:  # the user's function: whatever it raises, the message is kept
+            raise Unread(f"decode= raised {type(wrong).__name__}: {wrong}") from wrong
+    try:
+        type_ = fields[TYPE].decode()
+        id_ = fields[ID].decode() if ID in fields else entry.id
+        name = next((one for one in PAYLOADS if one in fields), None)
+        headers = {key.decode(): value.decode() for key, value in fields.items() if key not in (TYPE, ID, name)}
+        event = Event(type_, fields[name] if name else b"null", id=id_, source=source, headers=headers, at=_moment(entry.id))
+    except KeyError:
+        had = ", ".join(sorted(name.decode("utf-8", "replace") for name in fields)) or "nothing"
+        raise Unread(f"it has no field 'type'; it has {had}") from None
+    except (ValueError, TypeError) as wrong:
+        raise Unread(str(wrong)) from wrong
+    return stored(event)._replace(source_id=entry.id)
+
+
+def _moment(entry_id: str) -> datetime | None:
+    """When the entry was added, as its id has it."""
+    try:
+        return datetime.fromtimestamp(int(entry_id.partition("-")[0]) / 1000, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def unread(kind: str, source: str, entry: Entry, /) -> NewJob:
+    """The job that an entry becomes which cannot be read: tried once, then a dead letter, with all its bytes."""
+    headers = {SOURCE: source, SOURCE_ID: entry.id} | ({LOST: "1"} if entry.fields is None else {})
+    return NewJob(
+        kind=kind, key=str(Key("event", source, entry.id, "read")), payload=packed(entry.fields or {}), max_attempts=1,
+        headers=headers, ids={"source": source},
+    )  # fmt: skip
+
+
+def packed(fields: Fields, /) -> bytes:
+    """The fields in JSON: as text where they are, else in base64."""
+    return json.dumps([[_text(name), _text(value)] for name, value in fields.items()], separators=(",", ":")).encode()
+
+
+def unpacked(payload: bytes, /) -> dict[bytes, bytes]:
+    """The fields again."""
+    return {_bytes(name): _bytes(value) for name, value in json.loads(payload)}
+
+
+def _text(value: bytes) -> Any:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _bytes(value: Any) -> bytes:
+    return base64.b64decode(value["base64"]) if isinstance(value, dict) else str(value).encode()

@@ -1,0 +1,125 @@
+"""Group: a consumer group of a stream: read, taken over from the dead, acknowledged. The only file that speaks to Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .entry import Entry
+
+if TYPE_CHECKING:
+    import redis
+
+T = TypeVar("T")
+START = "0"
+"""A group that is not there is made from the beginning: what was handled already is known, what was not is not lost."""
+
+
+class Group:
+    """One consumer of a group. Belongs to one thread."""
+
+    def __init__(self, client: redis.Redis, stream: str, group: str, consumer: str) -> None:
+        self.client, self.stream, self.group, self.consumer = client, stream, group, consumer
+        self._cursor = "0-0"
+
+    def read(self, count: int, block: float, /) -> list[Entry]:
+        """New entries, waiting for them so long."""
+        found = self._there(
+            lambda: self.client.xreadgroup(
+                self.group, self.consumer, {self.stream: ">"}, count=count, block=max(1, int(block * 1000))
+            )
+        )
+        return [_entry(one) for _, entries in _pairs(found) for one in entries]
+
+    def take_over(self, count: int, idle: float, /) -> list[Entry]:
+        """Entries that somebody read so long ago and never acknowledged. The cursor is kept: the next time goes on from it."""
+        answer: Any = self._there(
+            lambda: self.client.xautoclaim(
+                self.stream, self.group, self.consumer, int(idle * 1000), start_id=self._cursor, count=count
+            )
+        )
+        self._cursor = _words(answer[0])
+        found = [_entry(one) for one in answer[1] if one is not None and one[0] is not None]
+        gone = [Entry(_words(one), None) for one in (answer[2] if len(answer) > 2 else ())]
+        return [*found, *gone]
+
+    def acknowledge(self, ids: Sequence[str], /) -> None:
+        """These are stored: nobody else needs to have them."""
+        if ids:
+            self.client.xack(self.stream, self.group, *ids)
+
+    def trim(self) -> int:
+        """Free what every group of the stream has acknowledged; how many entries."""
+        groups: Any = self.client.xinfo_groups(self.stream)
+        firsts = [self._needed(_words(one["name"]), _words(one["last-delivered-id"])) for one in groups]
+        if not firsts:
+            return 0
+        return int(self.client.xtrim(self.stream, minid=_id(min(firsts)), approximate=True))
+
+    def _needed(self, group: str, delivered: str) -> tuple[int, int]:
+        """The first entry that a group still needs: its oldest pending one, else the next after the last it was given."""
+        pending: Any = self.client.xpending(self.stream, group)
+        first = pending["min"]
+        if first is not None:
+            return _numbers(_words(first))
+        left, right = _numbers(delivered)
+        return left, right + 1
+
+    def leave(self) -> None:
+        """Take this consumer's name off the group; not while it has entries pending: they would be gone with it."""
+        pending: Any = self.client.xpending_range(self.stream, self.group, "-", "+", 1, consumername=self.consumer)
+        if not pending:
+            self.client.xgroup_delconsumer(self.stream, self.group, self.consumer)
+
+    def lag(self) -> tuple[int, int | None]:
+        """How many entries are pending, and how many nobody has read yet (where the server knows)."""
+        for one in self._there(lambda: self.client.xinfo_groups(self.stream)):
+            if _words(one["name"]) == self.group:
+                return int(one["pending"]), None if one.get("lag") is None else int(one["lag"])
+        return 0, None
+
+    def _there(self, act: Callable[[], T]) -> T:
+        """Do it; where the group is gone, or the stream, make it and do it again."""
+        from redis.exceptions import ResponseError  # noqa: PLC0415
+
+        try:
+            return act()
+        except ResponseError as error:
+            if not str(error).startswith("NOGROUP") and "no such key" not in str(error):
+                raise
+        self.make()
+        return act()
+
+    def make(self) -> None:
+        """Make the group, and the stream, where they are not there."""
+        from redis.exceptions import ResponseError  # noqa: PLC0415
+
+        self._cursor = "0-0"
+        try:
+            self.client.xgroup_create(self.stream, self.group, id=START, mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+
+def _pairs(found: Any) -> Any:
+    if not found:
+        return []
+    return found.items() if isinstance(found, dict) else found  # a mapping in the third version of the protocol
+
+
+def _entry(one: Any) -> Entry:
+    return Entry(_words(one[0]), None if one[1] is None else dict(one[1]))
+
+
+def _words(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _numbers(entry_id: str) -> tuple[int, int]:
+    left, _, right = entry_id.partition("-")
+    return int(left), int(right or 0)
+
+
+def _id(numbers: tuple[int, int]) -> str:
+    return f"{numbers[0]}-{numbers[1]}"

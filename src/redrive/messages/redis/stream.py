@@ -1,0 +1,113 @@
+"""RedisStream: a stream as a source of events, read through a consumer group."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...core.policy import RetryPolicy
+from ...core.seconds import Seconds, positive, whole
+from ...engine.settings import Settings
+from ...journal.redaction import redacted_text
+from ...ledger.record import Lease
+from ...worker.chore import Chore
+from ...worker.kind import Kind, Undecodable
+from ..event import MAX_NAME
+from ..inbox import Inbox
+from .entry import LOST, Decode, Entry, Unread, event_in, unpacked
+from .group import Group
+from .reading import Reading
+from .telling import Telling
+
+if TYPE_CHECKING:
+    import redis
+
+ONCE = Settings().using(RetryPolicy.disabled(), {"attempt_timeout": None})
+MAX_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RedisStream:
+    """A Redis stream, read through a consumer group by every worker. Extra: `redis`. Making one opens nothing. Immutable."""
+
+    url: str = field(repr=False)
+    stream: str
+    group: str = field(kw_only=True)
+    decode: Decode | None = field(default=None, kw_only=True)
+    """From the fields of an entry to an Event. Default: `type`, `id`, `payload`, and all others as headers."""
+    dead_stream: str | None = field(default="", kw_only=True)
+    """Where dead letters are told of, beside the table (default: the stream's name and `.dead`); None: nowhere."""
+    batch: int = field(default=100, kw_only=True)
+    idle: Seconds = field(default=60, kw_only=True)
+    """How long an entry may be pending before another consumer takes it over."""
+    trim: bool = field(default=False, kw_only=True)
+    """Free entries that every group has acknowledged. Off: others may read the stream without a group."""
+
+    def __post_init__(self) -> None:
+        for name in ("url", "stream", "group"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value.strip() or not value.isprintable():
+                raise ValueError(f"RedisStream: {name} must be text, printable and not empty: {value!r}")
+        if not self.url.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
+            raise ValueError(f"RedisStream: a URL begins with redis://, rediss:// or unix://: {redacted_text(self.url)!r}")
+        if len(self.name.encode()) > MAX_NAME:
+            raise ValueError(f"RedisStream: the stream's name must not be longer than {MAX_NAME} bytes: {self.stream[:60]!r}…")
+        if whole("batch", self.batch) > MAX_BATCH:
+            raise ValueError(f"RedisStream: batch= is at most {MAX_BATCH}: {self.batch!r}")
+        positive("idle", self.idle)
+        if self.decode is not None and not callable(self.decode):
+            raise TypeError(f"RedisStream: decode= is a function from an entry's fields to an Event, not {self.decode!r}")
+        if self.dead_stream == "":
+            object.__setattr__(self, "dead_stream", f"{self.stream}.dead")
+        if self.dead_stream == self.stream:
+            raise ValueError(f"RedisStream: dead letters told of in {self.stream!r} itself would come back as messages")
+
+    @property
+    def name(self) -> str:
+        """As events and dead letters name it."""
+        return self.stream
+
+    @property
+    def unread(self) -> str:
+        """The kind of the jobs that entries become which cannot be read."""
+        return f"read:{self.stream}"
+
+    def connect(self) -> redis.Redis:
+        """A client of its own: entries are read as bytes, and whoever reads tries again himself."""
+        try:
+            import redis  # noqa: PLC0415
+            from redis.backoff import NoBackoff  # noqa: PLC0415
+            from redis.retry import Retry  # noqa: PLC0415
+        except ImportError as missing:
+            raise ImportError('RedisStream needs redis-py: pip install "redrive[redis]"') from missing
+        # Whoever reads goes on with reading after a fault: a second layer of retries below would only hide it for a while.
+        url = self.url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
+        return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=10, socket_connect_timeout=5)
+
+    def chores(self, inbox: Inbox, /) -> Sequence[Chore]:
+        """Reading it, and telling of dead letters."""
+        consumer = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        group = Group(self.connect(), self.stream, self.group, consumer)
+        reading = Reading(
+            inbox, group, source=self.name, kind=self.unread, batch=self.batch, idle=positive("idle", self.idle),
+            decode=self.decode, trim=self.trim,
+        )  # fmt: skip
+        told: list[Chore] = [] if self.dead_stream is None else [Telling(inbox, self.connect(), self.name, self.dead_stream)]
+        return [reading, *told]
+
+    def kinds(self, inbox: Inbox, /) -> Sequence[Kind]:
+        """What runs entries that could not be read: replayed after a fix, they become events after all."""
+
+        def run(lease: Lease) -> None:
+            entry = Entry(lease.headers["redrive-source-id"], None if LOST in lease.headers else unpacked(lease.payload))
+            try:
+                inbox.store([event_in(entry, self.name, self.decode)])
+            except (Unread, ValueError) as wrong:
+                reason = "payload_lost" if entry.fields is None else "undecodable"
+                raise Undecodable(f"entry {entry.id} of {self.stream}: {wrong}", reason=reason) from wrong
+
+        return [Kind(name=self.unread, run=run, colour="plain", settings=ONCE, parks=False)]

@@ -1,0 +1,101 @@
+"""Stored: an event as the ledger has it, its payload as it came; and how it travels to each of its handlers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from ..core.codec import codec, from_bytes, to_bytes
+from ..core.key import Key
+from ..ledger.origin import SOURCE, SOURCE_ID
+from ..ledger.record import Lease, NewJob
+from .event import Event
+
+PREFIX = "redrive-"
+TYPE, ID, AT = f"{PREFIX}event-type", f"{PREFIX}event-id", f"{PREFIX}event-at"
+"""Headers of a handler's job, beside those of the message itself."""
+IDS = frozenset(
+    """request_id trace_id user_id org_id actor_type actor_key run_id module_id mission_id mission_instance_id stage_id
+    correlation_id tenant_id session_id""".split()
+)
+"""Headers of a message that are correlation ids: they reach every handler, every call in it, and every record."""
+
+
+class Stored(NamedTuple):
+    """An event as the ledger has it."""
+
+    source: str
+    event_id: str
+    type: str
+    payload: bytes
+    headers: Mapping[str, str]
+    at: datetime | None = None
+    source_id: str | None = None
+
+    def ids(self) -> dict[str, str]:
+        """Correlation ids: those that its headers have, and its own."""
+        found = {"event_id": self.event_id, "event_type": self.type, "source": self.source}
+        for name, value in self.headers.items():
+            plain = name.lower().replace("-", "_").removeprefix("x_")
+            if plain in IDS:
+                found[plain] = value
+            elif plain == "traceparent":
+                parts = value.split("-")
+                found["traceparent"] = value
+                if len(parts) == 4:
+                    found.setdefault("trace_id", parts[1])
+        return found
+
+    def job(self, handler: str, max_attempts: int, /) -> NewJob:
+        """What this handler has to do."""
+        own = {SOURCE: self.source, ID: self.event_id, TYPE: self.type}
+        if self.source_id is not None:
+            own[SOURCE_ID] = self.source_id
+        if self.at is not None:
+            own[AT] = self.at.astimezone(timezone.utc).isoformat()
+        return NewJob(
+            kind=handler, key=str(Key("event", self.source, self.event_id, handler)), payload=self.payload,
+            max_attempts=max_attempts, ids=self.ids(), headers={**self.headers, **own},
+        )  # fmt: skip
+
+
+def stored(event: Event[Any], /) -> Stored:
+    """An event of the program's own. TypeError where its payload cannot be stored."""
+    if not isinstance(event, Event):
+        raise TypeError(f"receive takes an Event, not {type(event).__name__}: {event!r}")
+    return Stored(event.source, event.id, event.type, payload_of(event.payload), dict(event.headers), event.at)
+
+
+def payload_of(payload: object, /) -> bytes:
+    """The payload in bytes: bytes as they are, anything else as JSON by its type."""
+    if isinstance(payload, bytes):
+        return payload
+    try:
+        return to_bytes(codec(Any if payload is None or isinstance(payload, _JSON) else type(payload)).dump(payload))
+    except (TypeError, ValueError) as refused:
+        raise TypeError(f"an event's payload cannot be stored: {refused}") from None
+
+
+_JSON = (dict, list, str, int, float, bool)
+
+
+def event_of(lease: Lease, payload: Any, /) -> Event[Any]:
+    """The event again, as its handler gets it."""
+    headers = lease.headers
+    at = headers.get(AT)
+    return Event(
+        headers[TYPE], payload, id=headers[ID], source=headers[SOURCE], at=None if at is None else datetime.fromisoformat(at),
+        headers={name: value for name, value in headers.items() if not name.startswith(PREFIX)},
+    )  # fmt: skip
+
+
+def loaded(payload: bytes, /) -> Any:
+    """A payload as JSON; ValueError where it is none."""
+    return from_bytes(payload)
+
+
+def text(headers: Mapping[str, str], /) -> str | None:
+    """Headers as they are stored."""
+    return json.dumps(dict(headers), separators=(",", ":")) if headers else None
