@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help install demo test test-quick check format requirements docs bench bench-call bench-ledger crash-matrix wire-table constraints clean
+.PHONY: help install demo test test-quick check format requirements docs bench bench-call bench-ledger crash-matrix kill-table wire-table constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ docs: install ## Build the documentation into site/, strictly
 
 crash-matrix: install ## Die at every crash point, on both databases, in every way; print what was lost or doubled
 	@$(RUN) -m tests.acceptance.crash.matrix
+
+kill-table: install ## Kill, poison, stop and drain workers, on both databases; print what became of their jobs
+	@$(RUN) -m tests.acceptance.worker.kill_table
 
 wire-table: install ## Count what each storage backend sends when things go wrong, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write

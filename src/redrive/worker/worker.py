@@ -64,6 +64,8 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._since: datetime = SYSTEM.now()
         self._over = threading.Event()
+        self._told = False
+        """To stop; perhaps before it was started."""
 
     def run(self, stop: threading.Event | None = None, /) -> None:
         """Work until `stop` is set, or `stop()` is called; then drain. Returns when all is given back."""
@@ -90,6 +92,8 @@ class Worker:
             self._ledger, self._kinds, name=self.name, threads=self._threads, tasks=self._tasks, lease=self._lease,
             drain=self._drain, parking=self._parking, keep=self._keep, info=info, context=copy_context(),
         )  # fmt: skip
+        if self._told:
+            self._clerk.stop()
         self._thread = threading.Thread(target=self._work, args=(self._clerk,), name=self.name, daemon=True)
         self._thread.start()
         return self
@@ -111,6 +115,7 @@ class Worker:
 
     def stop(self, *, now: bool = False) -> None:
         """Take nothing more, end what runs, within `drain`. now: don't wait. Returns at once; safe in a signal handler."""
+        self._told = True
         if self._clerk is not None:
             self._clerk.stop(now=now)
 

@@ -23,11 +23,13 @@ from redrive.core.policy import RetryPolicy
 from redrive.engine.settings import Settings
 from redrive.ledger import Lease, Ledger, open_ledger
 from redrive.worker.kind import Kind
+from redrive.worker.parking import Parking
 from redrive.worker.signals import until_told
 from redrive.worker.worker import Worker
 from tests.acceptance.crash.diary import Diary
 
 SETTINGS = Settings(policy=RetryPolicy(max_attempts=5, backoff_base=0.05, backoff_max=0.2, jitter=0.0), attempt_timeout=None)
+PARKING = Parking(first=0.2, longest=0.4)
 WORK = 0.02
 LONG = 2.0
 
@@ -77,7 +79,14 @@ def kinds(diary: Diary, name: str) -> list[Kind]:
             raise ConnectionError(f"no answer for {lease.key}")
         end(lease)
 
+    def down(lease: Lease) -> None:
+        begin(lease)
+        if not diary.path.with_name("gate").exists():
+            raise ConnectionError(f"no answer for {lease.key}")
+        end(lease)
+
     return [
+        Kind("down", down, "plain", SETTINGS),
         Kind("work", work, "plain", SETTINGS),
         Kind("task", task, "async", SETTINGS),
         Kind("paid", paid, "transaction", SETTINGS),
@@ -108,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     threads = int(options.get("threads", 8))
     diary = Diary(Path(path))
     with open_ledger(url) as ledger:
-        worker = Worker(ledger, kinds(diary, name), name=name, threads=threads, **given)
+        worker = Worker(ledger, kinds(diary, name), name=name, threads=threads, parking=PARKING, **given)
         if "until" in options:
             threading.Thread(target=ended, args=(ledger, worker), daemon=True).start()
         until_told(worker)

@@ -16,7 +16,7 @@ from tests.acceptance.crash.oracle import prepare, rows
 from tests.acceptance.crash.zygote import Zygote
 
 PROGRAM = "tests.acceptance.worker.program"
-PATIENCE = 90.0
+PATIENCE = 60.0
 DONE, DEAD = 2, 3
 
 
@@ -66,14 +66,26 @@ class Shift:
         """How many jobs are in each stored state."""
         return Counter(dict(rows(self.url, "SELECT state, count(*) FROM redrive_job GROUP BY state")))
 
+    def wait(self, pid: int, seconds: float = PATIENCE) -> int:
+        """Until it has ended; its status. One that does not end is made to say where it is."""
+        began = time.monotonic()
+        while (status := self.zygote.ended(pid)) is None:
+            if time.monotonic() - began > seconds:
+                os.kill(pid, signal.SIGUSR1)
+                time.sleep(0.3)
+                os.kill(pid, signal.SIGKILL)
+                raise AssertionError(f"it does not end: {dict(self.states())}\n{self.story()}")
+            time.sleep(0.01)
+        return status
+
     def end(self, pid: int) -> None:
         """SIGTERM, and wait."""
         os.kill(pid, signal.SIGTERM)
-        assert self.zygote.wait(pid) == 0, self.story()
+        assert self.wait(pid) == 0, self.story()
 
     def story(self) -> str:
         """What they said last."""
-        return self.output.read_text()[-3000:] if self.output.exists() else "nobody said anything"
+        return self.output.read_text()[-6000:] if self.output.exists() else "nobody said anything"
 
     def balanced(self) -> None:
         """L-8."""
@@ -130,7 +142,7 @@ def poisoned(shift: Shift, *options: str, healthy: int = 59) -> Poisoned:
     began = time.monotonic()
     kills = 0
     while True:
-        status = shift.zygote.wait(shift.hire(*options, "until=idle"))
+        status = shift.wait(shift.hire(*options, "until=idle"))
         if status == 0:
             break
         assert status == -signal.SIGKILL, shift.story()
@@ -198,3 +210,53 @@ def drained(shift: Shift, *options: str, jobs: int = 8, drain: float = 0.5) -> D
     shift.balanced()
     done = shift.states()[DONE]
     return Drained(2 * jobs, done, sum(row[2] == "released" for row in ready), sum(row[0] + row[1] for row in ready), seconds)
+
+
+class Died(NamedTuple):
+    """What became of jobs whose worker died at a crash point."""
+
+    reached: bool
+    lost: list[str]
+    doubled: list[str]
+
+
+KINDS = {"work": 6, "task": 6, "paid": 6, "flaky": 4, "narrow": 6, "down": 12}
+
+
+def died(shift: Shift, point: str) -> Died:
+    """One worker is killed anywhere, the next one at the point; a third one finishes."""
+    for kind, count in KINDS.items():
+        if kind != "paid":  # the first worker would have done them before it is killed
+            shift.submit(kind, count=count)
+    gate = shift.diary.with_name("gate")
+    if point.partition(".")[0] not in ("park", "pardon"):
+        gate.touch()
+        first = shift.hire()
+        shift.until(lambda: shift.begun("work").total() >= 2, "the first worker is at work")
+        os.kill(first, signal.SIGKILL)
+        shift.zygote.wait(first)
+    shift.submit("paid", count=KINDS["paid"])
+    status = shift.wait(shift.hire("until=idle", crash_at=f"{point}:1:kill"))
+    assert status in (0, -signal.SIGKILL), shift.story()
+    gate.touch()
+    assert shift.wait(shift.hire("until=idle")) == 0, shift.story()
+    paid = Counter(key for (key,) in rows(shift.url, "SELECT key FROM effect"))
+    lost_attempts = dict(
+        ((kind, key), many)
+        for kind, key, many in rows(
+            shift.url,
+            "SELECT kind, key, count(*) FROM redrive_attempt JOIN redrive_job ON id = job_id "
+            "WHERE outcome = 'lost' GROUP BY kind, key",
+        )
+    )
+    lost, doubled = [], []
+    for kind, count in KINDS.items():
+        effects = shift.effects(kind)
+        for key in (f"k{n:03}" for n in range(count)):
+            if not effects[key]:
+                lost.append(f"{kind}/{key}")
+            if effects[key] > 1 + lost_attempts.get((kind, key), 0) or (kind == "paid" and paid[key] != 1):
+                doubled.append(f"{kind}/{key}: {effects[key]} effects, paid {paid[key]}")
+    assert shift.states() == {DONE: sum(KINDS.values())}, shift.states()
+    shift.balanced()
+    return Died(status != 0, lost, doubled)

@@ -1,0 +1,116 @@
+"""`make kill-table`: workers killed, poisoned, stopped and drained, with default settings, on SQLite and Postgres, as tables.
+
+python -m tests.acceptance.worker.kill_table [rounds]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.acceptance.crash.zygote import Zygote
+from tests.servers.postgres import postgres_server
+from tests.servers.process import ServerMissing
+
+from .shift import Shift, drained, killed, poisoned, stopped
+
+LIMIT = 10.0
+"""Seconds from its start in which a fresh worker has finished what a killed one left."""
+
+
+def kill(shift: Shift, *options: str) -> tuple[bool, list[str]]:
+    """One line of the first table."""
+    found = killed(shift, *options)
+    ok = found.finished == found.jobs and not found.lost and found.seconds < LIMIT
+    return ok, [f"{found.finished} of {found.jobs}", str(found.lost), str(found.twice), f"{found.seconds:.1f}"]
+
+
+def kill_elsewhere(shift: Shift) -> tuple[bool, list[str]]:
+    """The same, where nobody can see that the process is gone."""
+    return kill(shift, "elsewhere")
+
+
+def poison(shift: Shift) -> tuple[bool, list[str]]:
+    """One line of the second."""
+    found = poisoned(shift)
+    ok = (found.finished, found.kills, found.reason, found.charged) == (59, 3, "crashed_worker", 0)
+    return ok, [f"{found.finished} of 59", str(found.kills), found.reason, str(found.charged), f"{found.seconds:.1f}"]
+
+
+def stop(shift: Shift) -> tuple[bool, list[str]]:
+    """One line of the third."""
+    found = stopped(shift)
+    ok = found.finished == found.jobs and not found.crashes
+    return ok, [f"{found.finished} of {found.jobs}", str(found.crashes), str(found.twice), str(found.late)]
+
+
+def drain(shift: Shift) -> tuple[bool, list[str]]:
+    """One line of the fourth."""
+    found = drained(shift)
+    ok = found.released == found.jobs and not found.charged
+    return ok, [f"{found.released} of {found.jobs}", str(found.charged), f"{found.seconds:.1f}"]
+
+
+Scene = Callable[[Shift], tuple[bool, list[str]]]
+TABLES: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, Scene], ...]], ...] = (
+    (
+        "200 jobs of 20 ms, all workers SIGKILLed in the middle, a fresh one started at once",
+        ("finished", "lost", "done twice", "seconds"),
+        (("same machine", kill), ("another machine", kill_elsewhere)),
+    ),
+    (
+        "60 jobs, of which one kills whoever runs it; a worker is started whenever one has died",
+        ("finished", "kills", "the poison", "charged, not begun", "seconds"),
+        (("", poison),),
+    ),
+    (
+        "40 jobs, their worker SIGSTOPped past its leases, another finishes, SIGCONT",
+        ("finished", "crashes", "done twice", "late"),
+        (("", stop),),
+    ),
+    (
+        "16 jobs of 2 s, SIGTERM, half a second to drain",
+        ("given back", "charged", "seconds"),
+        (("", drain),),
+    ),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables; 1 where anything is wrong."""
+    rounds = int(arguments[0]) if arguments else 3
+    wrong = 0
+    with ExitStack() as stack:
+        zygote = stack.enter_context(Zygote())
+        try:
+            databases = {"SQLite": "", "Postgres": stack.enter_context(postgres_server())}
+        except ServerMissing as missing:
+            print(f"NOT RUN: POSTGRES. TO GET IT: {missing}", file=sys.stderr)
+            return 1
+        for title, heads, scenes in TABLES:
+            print(f"\n{title}\n\n| database | {' | '.join(heads)} | |\n| --- |{' ---: |' * len(heads)} --- |", flush=True)
+            for where, scene in scenes:
+                for database, url in databases.items():
+                    for _ in range(rounds):
+                        ok, cells = _played(scene, zygote, url)
+                        wrong += not ok
+                        named = f"{database}, {where}" if where else database
+                        print(f"| {named} | {' | '.join(cells)} | {'ok' if ok else 'WRONG'} |", flush=True)
+    print(f"\n{'all is well' if not wrong else f'{wrong} are WRONG'}")
+    return 1 if wrong else 0
+
+
+def _played(scene: Scene, zygote: Zygote, url: str) -> tuple[bool, list[str]]:
+    with tempfile.TemporaryDirectory(prefix="redrive-kill-") as name:
+        folder = Path(name)
+        try:
+            return scene(Shift(zygote, url or f"sqlite:///{folder}/ledger.db", folder))
+        except AssertionError as problem:
+            return False, [str(problem).partition("\n")[0]]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,23 @@
+"""A worker dies at every named step between two durable effects: nothing is lost, and nothing done twice that was not lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.ledger.crashpoint import WORKER_POINTS
+
+from .shift import Shift, died
+
+OTHERS = (
+    "turn.before_commit", "turn.after_commit", "settle.in_caller", "caller.before_commit", "caller.after_commit",
+    "reap.before_commit", "reap.after_commit", "beat.after_commit",
+)  # fmt: skip
+"""Of the ledger, as a worker comes by them."""
+
+
+@pytest.mark.req("W-5", "L-3", "L-8")
+@pytest.mark.parametrize("point", [*WORKER_POINTS, *OTHERS])
+def test_dying_there(shift: Shift, point: str) -> None:
+    found = died(shift, point)
+    assert found.reached, "it never came to that point"
+    assert (found.lost, found.doubled) == ([], [])
