@@ -14,6 +14,8 @@ from rich.text import Text
 from ..core.span import span
 from ..ops.layers import Advice, LayersReport, Unreadable, WorstError, WorstLayer
 from ..ops.layers import layers as read_layers
+from .native import native
+from .options import option
 from .output import BAD_INPUT, bullets, complain, console, heading, print_json, show, table
 from .timeline import timeline
 
@@ -23,7 +25,11 @@ NARROW = 76
 
 
 def layers(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A TOML file with [[layer]] tables; or module:object.")],
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="SOURCE", help="A TOML file with [[layer]] tables; or module:object.", show_default=False),
+    ] = None,
+    client: Annotated[str | None, option("--native", "CLIENT", "Show a policy in the words of this client instead.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:
     """Show what a stack of retrying layers can do in the worst case, and which layer owns which error.
@@ -31,8 +37,17 @@ def layers(
     SOURCE is a TOML file, or module:object, where the object is a Retry, a function decorated with one, or a list of these,
     the outermost first. The directory you are in is searched for the module.
 
+    With --native, SOURCE is a TOML file with a [retry] table, or module:object, where the object is a RetryPolicy; without one,
+    RetryPolicy() is shown. Clients: tenacity, botocore, azure, pyarrow, grpc, urllib3, httpx.
+
     Exit status: 0, nothing multiplies; 1, a layer tries again what another has tried already; 2, the source cannot be read.
     """
+    if client is not None:
+        native(client, source, as_json=as_json)
+        return
+    if source is None:
+        complain("Missing argument 'SOURCE': a TOML file with [[layer]] tables, or module:object")
+        raise typer.Exit(BAD_INPUT)
     try:
         report = read_layers(source)
     except Unreadable as wrong:

@@ -39,6 +39,8 @@ class Client:
     def says(self, field: str, policy: RetryPolicy) -> str | None:
         """What a field of this policy becomes; None: it has no place."""
         word = self.words.get(field)
+        if word is not None and getattr(policy, field) is None:
+            return "nothing"  # there is no limit to say
         return None if word is None else word.format(retries=policy.max_attempts - 1, **asdict(policy))
 
     def dropped(self, policy: RetryPolicy) -> tuple[str, ...]:
