@@ -69,9 +69,18 @@ class AsyncLedger:
             finally:
                 tell()
 
+        def woken() -> None:
+            if entry.settled:
+                tell()
+                return
+            gathering.look(entry)
+            if entry.leads:
+                self._thread.submit(lead)
+
         # Who is to write for all does so even if its own caller has been cancelled: the others wait for it.
-        entry = Entry(checked, lambda: self._thread.submit(lead) if entry.leads else tell())
-        if gathering.join(entry):
+        entry = Entry(checked, woken)
+        gathering.join(entry)
+        if entry.leads:
             self._thread.submit(lead)
         await done
         return entry.result()

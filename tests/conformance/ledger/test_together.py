@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from redrive.ledger import AsyncLedger, Ledger, NewJob
-from redrive.ledger.gathering import Entry, Gathering
+from redrive.ledger.gathering import MOST, Entry, Gathering
 from redrive.ledger.record import Submitted
 from tests.conformance.ledger.world import KIND, claim, new, tally
 
@@ -77,9 +78,95 @@ def test_a_loop_that_is_gone_does_not_stop_the_others() -> None:
     write = Slow()
     write.gate.set()
     gathering = Gathering(write)
-    assert gathering.join(Entry(new("x"), lambda: None))
-    gathering.lead(Entry(new("x"), lambda: None))
+    gone = Entry(new("x"), lambda: None)
+    gathering.join(gone)
+    assert gone.leads
+    gathering.lead(gone)
     assert gathering.submit(new("y"))[0].key == "y"
+
+
+def test_nobody_waits_for_company_that_does_not_come_back() -> None:
+    write = Slow()
+    gathering = Gathering(write)
+    with ThreadPoolExecutor(9) as pool:
+        others = [pool.submit(gathering.submit, new(f"k{at}")) for at in range(9)]
+        until(lambda: len(gathering._waiting) == 8)
+        write.gate.set()
+        for other in others:
+            other.result(10)
+    assert gathering._expected > 1
+    assert gathering.submit(new("alone"))[0].key == "alone"  # in the main thread, and none of them is there any more
+    assert gathering._expected == 1
+    assert write.batches[-1] == ["alone"]
+
+
+def test_what_does_not_go_into_one_transaction_goes_into_the_next() -> None:
+    write = Slow()
+    gathering = Gathering(write)
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(gathering.submit, new("first"))
+        until(lambda: write.batches)
+        others = [pool.submit(gathering.submit, new(*(f"{at}-{n}" for n in range(MOST // 2)))) for at in range(4)]
+        until(lambda: len(gathering._waiting) == 4)
+        write.gate.set()
+        assert first.result(10)
+        assert [len(other.result(10)) for other in others] == [MOST // 2] * 4
+    assert [len(batch) for batch in write.batches] == [1, MOST, MOST]
+
+
+@pytest.mark.parametrize("first_in_line", [True, False])
+def test_who_is_interrupted_leaves_its_place_and_nobody_waits_for_it(first_in_line: bool) -> None:
+    write = Slow()
+    gathering = Gathering(write)
+    with ThreadPoolExecutor(5) as pool:
+        leader = pool.submit(gathering.submit, new("leader"))
+        until(lambda: write.batches)
+        before = [] if first_in_line else [pool.submit(gathering.submit, new("before"))]
+        until(lambda: len(gathering._waiting) == len(before))
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                gathering.submit(new("interrupted"))
+        finally:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        after = [pool.submit(gathering.submit, new(f"after {at}")) for at in range(2)]
+        write.gate.set()
+        assert all(other.result(10) for other in (leader, *before, *after))
+    assert "interrupted" not in [key for batch in write.batches for key in batch]
+    assert not gathering._busy
+    assert gathering.submit(new("last"))
+
+
+def test_who_is_interrupted_while_its_job_is_written_leaves_the_others_woken() -> None:
+    write = Slow()
+    gathering = Gathering(write)
+    with ThreadPoolExecutor(9) as pool:
+        leader = pool.submit(gathering.submit, new("leader"))
+        until(lambda: write.batches)
+        others = [pool.submit(gathering.submit, new(f"k{at}")) for at in range(4)]
+        until(lambda: len(gathering._waiting) == 4)
+        second = threading.Event()
+
+        def go_on() -> None:
+            until(lambda: len(gathering._waiting) == 5)
+            write.gate.set()
+            write.gate = second
+            until(lambda: len(write.batches) == 2)
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        helper = pool.submit(go_on)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                gathering.submit(new("interrupted"))
+        finally:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        last = pool.submit(gathering.submit, new("last"))
+        second.set()
+        helper.result(10)
+        assert all(other.result(10) for other in (leader, *others, last))
+    assert not gathering._busy
 
 
 def test_threads_at_once(ledger: Ledger) -> None:
