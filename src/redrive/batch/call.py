@@ -66,22 +66,22 @@ class Call:
         """Write down what the pass means, before anything else is done: seconds until the next one, or the report of them all."""
         crash_point("batch.sent")
         course, items = self._course, self.work.items
-        first = not course.passes
-        course.hear(report)
         if isinstance(items, ToldItems):
             arrived = [item.id for item in report.items if item.status == "acknowledged"]
             if arrived:
                 items.acknowledge_many(arrived)
-        if decision.concerns(report):
-            self._count([item for item in report.items if item.status == "rejected" and _open(course, item)], report)
-        elif first:
-            self._told("batch_ended", report, pending=0)
+        concerns = decision.concerns(report)
+        if not concerns and not course.passes:
+            self._told("batch_ended", report, report.items, pending=0)
             return report
+        course.hear(report)
+        if concerns:
+            self._count([item for item in report.items if item.status == "rejected" and _open(course, item)], report)
         unsettled = course.open()
         left = items.pending(unsettled) if unsettled else set()
-        self._told("batch_pass", report, pending=len(left))
+        self._told("batch_pass", report, course.known.values(), pending=len(left))
         wait = decision.wait(course, left, self.work.terms, drawn(), self._end - self._clock.monotonic())
-        if wait is None or not decision.concerns(report):
+        if wait is None or not concerns:
             return self._ended(report, left)
         self._expected = left
         if wanted(INFO):
@@ -125,17 +125,16 @@ class Call:
     def _ended(self, last: Report, left: Collection[str]) -> Report:
         total = decision.summed(self._course, last, left, self._clock.now(), self.work.terms)
         self.work.memory.forget(self._course.known, keep=left)
-        self._told("batch_ended", total, pending=len(left))
+        self._told("batch_ended", total, total.items, pending=len(left))
         return total
 
-    def _told(self, kind: str, report: Report, *, pending: int) -> None:
+    def _told(self, kind: str, report: Report, known: Collection[ItemStatus], *, pending: int) -> None:
         if not wanted(INFO):
             return
-        known = self._course.known.values()
         told: dict[str, Any] = {
             "operation": self.work.operation,
             "outcome": report.outcome,
-            "passes": self._course.passes,
+            "passes": max(1, self._course.passes),
             "sent": len(known),
             "acknowledged": sum(item.status == "acknowledged" for item in known),
             "given_up": sum(item.status == "giveup" for item in known),

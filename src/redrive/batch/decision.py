@@ -11,9 +11,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from .report import ItemStatus, Outcome, Report, Status
 from .settings import OUTAGE_ITEMS, OUTAGE_SHARE, Terms
+
+SETTLED = frozenset(("acknowledged", "giveup"))
+_status = attrgetter("status")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,6 @@ class Course:
 
     known: dict[str, ItemStatus] = field(default_factory=dict)
     passes: int = 0
-    acknowledged_any: bool = False
     only_failures: bool = True
     outages: set[str] = field(default_factory=set)
     """Reasons for which an outage was recognised: they hold for the rest of the call, however few items are left."""
@@ -40,9 +43,12 @@ class Course:
         """One more pass. What was acknowledged stays so; what was given up too, unless it arrives after all."""
         self.passes += 1
         self.only_failures = self.only_failures and report.outcome == "failure"
+        if not self.known:
+            self.known = {item.id: item for item in report.items}
+            return
         for item in report.items:
             before = self.known.get(item.id)
-            if before is None or before.status not in ("acknowledged", "giveup") or item.status == "acknowledged":
+            if before is None or before.status not in SETTLED or item.status == "acknowledged":
                 self.known[item.id] = item
 
     def given_up(self, ids: Collection[str], /) -> None:
@@ -52,21 +58,23 @@ class Course:
 
     def open(self) -> list[str]:
         """Items that are neither acknowledged nor given up."""
-        return [item.id for item in self.known.values() if item.status in ("rejected", "pending")]
+        return [item.id for item in self.known.values() if item.status not in SETTLED]
 
 
 def concerns(report: Report, /) -> bool:
     """Whether there is anything to do: success is passed on, and so is a failure that says nothing of items."""
-    return report.outcome == "partial" or any(item.status == "rejected" for item in report.items)
+    if report.outcome == "failure":
+        return any(item.status == "rejected" for item in report.items)
+    return report.outcome == "partial"
 
 
 def outage(report: Report, /) -> str | None:
     """The reason for which nearly all that were sent in this pass were refused."""
-    sent = sum(item.status in ("acknowledged", "rejected") for item in report.items)
-    if sent < OUTAGE_ITEMS:
+    statuses = Counter(map(_status, report.items))
+    sent = statuses["acknowledged"] + statuses["rejected"]
+    if sent < OUTAGE_ITEMS or statuses["rejected"] < OUTAGE_SHARE * sent:
         return None
-    reasons = Counter(item.reason for item in report.items if item.status == "rejected")
-    reason, many = reasons.most_common(1)[0] if reasons else ("", 0)
+    ((reason, many),) = Counter(item.reason for item in report.items if item.status == "rejected").most_common(1)
     return reason if many >= OUTAGE_SHARE * sent else None
 
 
@@ -96,8 +104,8 @@ def wait(course: Course, pending: Collection[str], terms: Terms, draw: float, le
 
 def summed(course: Course, last: Report, pending: Collection[str], now: datetime, terms: Terms, /) -> Report:
     """The report of the whole call: all passes together. acknowledged + given up + pending = sent."""
-    items = [_final(item, pending) for item in course.known.values()]
-    left = any(item.status == "pending" for item in items)
+    items = [item if item.status in SETTLED else _final(item, pending) for item in course.known.values()]
+    left = "pending" in map(_status, items)
     return replace(
         last,
         outcome=_outcome(items, course),
@@ -108,14 +116,12 @@ def summed(course: Course, last: Report, pending: Collection[str], now: datetime
 
 
 def _final(item: ItemStatus, pending: Collection[str]) -> ItemStatus:
-    if item.status in ("acknowledged", "giveup"):
-        return item
     # Not pending in the store, and not acknowledged here: somebody else has settled it meanwhile, it is sent no more.
     status: Status = "pending" if item.id in pending else "giveup"
     return replace(item, status=status)
 
 
 def _outcome(items: Sequence[ItemStatus], course: Course) -> Outcome:
-    if all(item.status == "acknowledged" for item in items):
+    if set(map(_status, items)) <= {"acknowledged"}:
         return "success"
     return "failure" if course.only_failures else "partial"

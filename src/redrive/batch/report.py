@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 from ..errors import BadReport
@@ -14,6 +15,7 @@ Status: TypeAlias = Literal["acknowledged", "rejected", "giveup", "pending"]
 Outcome: TypeAlias = Literal["success", "partial", "failure"]
 STATUSES = frozenset(get_args(Status))
 OUTCOMES = frozenset(get_args(Outcome))
+_id, _status, _reason = attrgetter("id"), attrgetter("status"), attrgetter("reason")
 NAMED = 5
 """How many ids an error names."""
 
@@ -71,6 +73,8 @@ def _contents(report: Report) -> str | None:
     items: Any = report.items
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable) or not hasattr(items, "__len__"):
         return f"items is a list of ItemStatus, not {_shown(items)}"
+    if _sound(list(items)):
+        return None
     for item in items:
         if not isinstance(item, ItemStatus):
             return f"each item is an ItemStatus, not {_shown(item)}"
@@ -83,8 +87,16 @@ def _contents(report: Report) -> str | None:
     return None
 
 
+def _sound(items: Sequence[ItemStatus]) -> bool:
+    """Whether all items are as they should be. A glance at all of them together: one by one, ten thousand take 4 ms."""
+    if not set(map(type, items)) <= {ItemStatus}:
+        return False
+    ids, reasons = set(map(type, map(_id, items))), set(map(type, map(_reason, items)))
+    return ids | reasons <= {str} and set(map(_status, items)) <= STATUSES and "" not in map(_id, items)
+
+
 def _ids(report: Report, expected: Collection[str] | None, only: bool) -> str | None:
-    ids = {item.id for item in report.items}
+    ids = set(map(_id, report.items))
     if len(ids) < len(report.items):
         twice = [id_ for id_, times in Counter(item.id for item in report.items).items() if times > 1]
         return f"{_listed(twice)} stand in it more than once"
@@ -100,11 +112,12 @@ def _ids(report: Report, expected: Collection[str] | None, only: bool) -> str | 
 
 
 def _contradiction(report: Report) -> str | None:
-    if report.outcome == "success" and any(item.status in ("rejected", "pending") for item in report.items):
+    statuses = set(map(_status, report.items))
+    if report.outcome == "success" and statuses & {"rejected", "pending"}:
         return "the outcome is success, and not all items are acknowledged"
-    if report.outcome == "failure" and any(item.status == "acknowledged" for item in report.items):
+    if report.outcome == "failure" and "acknowledged" in statuses:
         return "the outcome is failure, and some items are acknowledged"
-    if report.outcome == "partial" and not any(item.status in ("rejected", "pending", "giveup") for item in report.items):
+    if report.outcome == "partial" and statuses <= {"acknowledged"}:
         return "the outcome is partial, and no item is rejected, pending or given up"
     return None
 

@@ -1,0 +1,48 @@
+"""`make bench-batch` works and judges rightly. What it measures is not asserted here: machines are noisy."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.batches.course import Results
+from benchmarks.batches.report import markdown, picture, tables, targets
+from benchmarks.durable.results import Pair
+from benchmarks.durable.targets import last_line
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.req("B-12")
+def test_the_targets_are_the_requirements() -> None:
+    results = Results(
+        success={("ledger", 1): [0.5], ("table", 1): [6.0]},
+        increments={"ledger": [1.0] * 99 + [9.0], "table": [1.0] * 97 + [9.0] * 3, "bare": [0.5]},
+        one_pass={"ledger": Pair([1.0], [1.09]), "table": Pair([1.0], [1.2])},
+        shares={"ledger": [0.05], "table": [0.5]},
+        items=10_000,
+    )
+    judged = targets(results)
+    assert {j.target.text for j in judged} == {"≤ 5 ms", "≤ 10 %"}
+    assert [j.verdict for j in judged] == ["ok", "MISSED", "ok", "ok", "MISSED", "MISSED", "MISSED", "MISSED"]
+    assert last_line(judged).startswith("5 of 8 targets missed: app.items: an increment, p99 (missed)")
+    text = markdown(results, judged, 1)
+    assert "| app.items: 10,000 items, 1 % rejected, over the bare sender | ≤ 10 % | 9.00 % | ok |" in text
+    assert [table.title for table in tables(results, judged)][1:] == [
+        "An increment, milliseconds",
+        "10,000 items in one pass, seconds",
+    ]
+    assert ">bare sender</text>" in picture(results)
+
+
+@pytest.mark.req("B-12")
+def test_a_quick_run_measures_everything_and_writes_table_and_plot(postgres: str, tmp_path: Path) -> None:
+    command = [sys.executable, "benchmarks/batch.py", "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode in (0, 1), done.stderr
+    assert re.match(r"(all \d+ targets met|\d+ of \d+ targets missed: )", done.stdout.splitlines()[-1]), done.stderr
+    assert "NOT MEASURED" not in done.stdout
+    assert (tmp_path / "batch.md").read_text(encoding="utf-8").startswith("# What a batch costs")
+    assert ">bare sender</text>" in (tmp_path / "batch.svg").read_text(encoding="utf-8")
