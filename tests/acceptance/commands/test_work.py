@@ -1,0 +1,208 @@
+"""`redrive work` as its user meets it: a process of its own, with signals, with and without a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from redrive.ledger import Ledger, NewJob, open_ledger
+from tests.unit.cli.command import LEFT_OUT, PROGRAM
+
+APP = """
+import os, time
+from pathlib import Path
+from redrive import App
+
+app = App(os.environ["SHOP_LEDGER"], include=["shop_mail"])
+
+@app.command("slow")
+def slow(n: int) -> int:
+    Path(f"began-{n}").touch()
+    time.sleep(float(os.environ.get("SHOP_SLOW", "1")))
+    return n
+
+@app.command("nightly", cron="0 2 * * *", timezone="Europe/Prague")
+def nightly() -> None: ...
+"""
+MAIL = """
+from shop import app
+
+@app.command("mail.send", key="shop:{user}:{n}:mail:v1")
+def send(n: int, user: str) -> str:
+    return f"mail-{n}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(APP)
+    (tmp_path / "shop_mail.py").write_text(MAIL)
+    return tmp_path
+
+
+@pytest.fixture
+def ledger(folder: Path) -> Iterator[Ledger]:
+    with open_ledger(f"sqlite:///{folder / 'shop.db'}", migrate=True) as opened:
+        yield opened
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+    return kept | {"SHOP_LEDGER": f"sqlite:///{folder / 'shop.db'}", "PYTHONUNBUFFERED": "1", "COLUMNS": "120", **more}
+
+
+@contextmanager
+def working(folder: Path, *options: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, "work", "shop:app", *options]
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment(folder, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def submit(ledger: Ledger, kind: str, *payloads: str) -> list[int]:
+    jobs = [NewJob(kind, f"k-{kind}-{at}", payload.encode()) for at, payload in enumerate(payloads)]
+    return [one.id for one in ledger.submit_many(jobs)]
+
+
+@pytest.mark.req("W-6")
+def test_works_drains_on_sigterm_and_says_so(folder: Path, ledger: Ledger) -> None:
+    submit(ledger, "mail.send", '{"n":1,"user":"ann"}', '{"n":2,"user":"ann"}')
+    submit(ledger, "old.name", "{}")
+    with working(folder, "--name", "w1", "--threads", "3") as process:
+        until(lambda: len(ledger.jobs("done")) == 2)
+        submit(ledger, "slow", '{"n":1}')
+        until((folder / "began-1").exists)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0] == f"w1 works on sqlite:///{folder}/shop.db: 3 commands, mail.send, nightly, slow; 3 threads."
+    assert lines[1] == "nightly fires by `0 2 * * * Europe/Prague`."
+    assert lines[2] == "Not registered here, and kept for whoever has it: old.name, 1 waiting."
+    assert lines[-1].startswith("ended: 0 running, 3 done")
+    assert len(ledger.jobs("done")) == 3, "what was running has ended"
+    assert [worker.ended_at is not None for worker in ledger.workers()] == [True]
+
+
+@pytest.mark.req("W-6")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_second_signal_stops_at_once_and_what_ran_goes_back(folder: Path, ledger: Ledger, number: signal.Signals) -> None:
+    (job,) = submit(ledger, "slow", '{"n":1}')
+    with working(folder, SHOP_SLOW="60") as process:
+        until((folder / "began-1").exists)
+        process.send_signal(number)
+        time.sleep(0.5)
+        assert process.poll() is None, "it drains"
+        began = time.monotonic()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+        assert time.monotonic() - began < 10
+    assert process.returncode == 128 + number
+    assert err == ""
+    row = ledger.get(job)
+    assert row is not None
+    assert (row.state, row.shown, row.attempts, row.crashes) == ("ready", "retry_wait", 0, 0), "uncharged"
+
+
+def test_json_lines(folder: Path, ledger: Ledger) -> None:
+    submit(ledger, "mail.send", '{"n":1,"user":"ann"}')
+    with working(folder, "--json", "--only", "mail.send", "--name", "w2") as process:
+        until(lambda: len(ledger.jobs("done")) == 1)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+    started, *_, ended = map(json.loads, out.splitlines())
+    assert (started["event"], started["kinds"], started["scheduled"]) == ("started", ["mail.send"], {})
+    assert (ended["event"], ended["state"], ended["done"]) == ("ended", "ended", 1)
+
+
+def test_on_a_terminal_a_line_shows_how_it_goes(folder: Path, ledger: Ledger) -> None:
+    submit(ledger, "mail.send", *(f'{{"n":{n},"user":"ann"}}' for n in range(5)))
+    main, other = pty.openpty()
+    env = environment(folder, TERM="xterm-256color", NO_COLOR="1")
+    command = [sys.executable, "-c", PROGRAM, "work", "shop:app"]
+    with subprocess.Popen(command, cwd=folder, env=env, stdin=other, stdout=other, stderr=other) as process:
+        os.close(other)
+        until(lambda: len(ledger.jobs("done")) == 5)
+        time.sleep(0.6)
+        process.send_signal(signal.SIGINT)
+        printed = b""
+        try:
+            while block := os.read(main, 65536):
+                printed += block
+        except OSError:
+            pass  # the terminal is gone when the program is
+    os.close(main)
+    assert process.returncode == 0
+    assert b"working: 0 running, 5 done" in printed
+    assert b"ended: 0 running, 5 done" in printed
+    assert b"Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["shop"], 2, "'shop' is no app: write module:app, such as shop.work:app"),
+        (["nowhere:app"], 2, "module nowhere cannot be imported: there is none"),
+        (["shop:ap"], 2, "shop:ap: there is no 'ap' (did you mean 'app'?)"),
+        (["shop:time"], 2, "shop:time is no App, but module"),
+        (["shop:app", "--only", "mail.sned"], 2, "nothing is registered as 'mail.sned'; there is mail.send, nightly, slow"),
+        (["shop:app", "--threads", "0"], 2, "--threads"),
+        (["empty:app"], 2, "is registered: there is nothing to work on"),
+        (["broken:app"], 2, "empty_include_that_is_not_there"),
+        (["twice:app"], 2, "there is a command 'a' already"),
+    ],
+)
+def test_what_makes_no_sense(folder: Path, ledger: Ledger, arguments: list[str], status: int, says: str) -> None:
+    (folder / "empty.py").write_text("from redrive import App\napp = App('sqlite://')\n")
+    (folder / "broken.py").write_text(
+        "from redrive import App\napp = App('sqlite://', include=['empty_include_that_is_not_there'])\n"
+    )
+    command_a = "@app.command('a')\ndef {}() -> None: ...\n"
+    (folder / "twice.py").write_text(
+        f"from redrive import App\napp = App('sqlite://')\n{command_a.format('a')}{command_a.format('b')}"
+    )
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, "work", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_schema_that_is_missing_on_postgres(folder: Path, postgres_db: str) -> None:
+    """Nothing is made by the way; the message has the command that makes it, and no password."""
+    address = (
+        postgres_db.replace("postgresql://", f"postgresql://x:{quote('s3cret')}@", 1) if "@" not in postgres_db else postgres_db
+    )
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, "work", "shop:app"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(folder, SHOP_LEDGER=address), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3, done.stderr
+    assert "yet: make one by `redrive ledger migrate`" in done.stderr or "cannot" in done.stderr
+    assert "s3cret" not in done.stderr
+    assert "Traceback" not in done.stderr
