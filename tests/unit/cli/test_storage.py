@@ -43,13 +43,13 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("REDRIVE_STORAGE", str(file))
     monkeypatch.setenv("AWAY_PASSWORD", "hunter2")
     for path, data in (
-        ("raw/a.csv", b"a,b\n"),
-        ("raw/2026/01.csv", b"1\n"),
-        ("raw/2026/02.csv", b"22\n"),
-        ("raw/bin", b"\xff\x00"),
+        ("a.csv", b"a,b\n"),
+        ("2026/01.csv", b"1\n"),
+        ("2026/02.csv", b"22\n"),
+        ("bin", b"\xff\x00"),
     ):
-        (tmp_path / "disk" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "disk" / path).write_bytes(data)
+        (tmp_path / "disk" / "raw" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "disk" / "raw" / path).write_bytes(data)
     return file
 
 
@@ -199,9 +199,8 @@ def test_without_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_stores_of_an_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "shop.py").write_text(
-        "from redrive import App\napp = App(stores={'raw': {'type': 'local', 'options': {'root': 'files'}}})\n"
-    )
+    program = "from redrive import App\napp = App(stores={'raw': {'type': 'local', 'options': {'root': 'files'}}})\n"
+    (tmp_path / "shop.py").write_text(program)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").write_bytes(b"x")
     assert run("storage", "put", "here", "raw:there", "--config", "shop:app").returncode == 0
