@@ -26,6 +26,8 @@ from .stats import BufferStats
 from .waiting import Limits, Waiting
 
 Item = TypeVar("Item")
+One = TypeVar("One")
+"""An item, where there is no buffer yet that knows its type."""
 
 
 class Options(TypedDict, Generic[Item], total=False):
@@ -98,21 +100,17 @@ class SendBuffer(Generic[Item]):
         self._pump: Pump[Item] | None = None
         self._closing = False
 
-    @classmethod
+    @staticmethod
     def from_env(
-        cls,
-        send: Callable[[list[Item]], Awaitable[Said]],
-        /,
-        environ: Mapping[str, str] = os.environ,
-        **options: Unpack[Options[Item]],
-    ) -> SendBuffer[Item]:
+        send: Callable[[list[One]], Awaitable[Said]], /, environ: Mapping[str, str] = os.environ, **options: Unpack[Options[One]]
+    ) -> SendBuffer[One]:
         """The numbers from REDRIVE_SIGNAL_SEND_RETRIES, REDRIVE_SIGNAL_SEND_BACKOFF_MS, REDRIVE_SIGNAL_MAX_BATCH_SIZE,
         REDRIVE_SIGNAL_FLUSH_INTERVAL and REDRIVE_GRPC_TIMEOUT; the defaults of what is not set. An error names the variable.
         """
         said = numbers(environ)
         behind, codes = options.pop("behind", ()), options.pop("codes", None)
         retry = standard(behind, codes, said.timeout, said.retries + 1, said.backoff)
-        return cls(send, max_batch_size=said.max_batch_size, flush_interval=said.flush_interval, retry=retry, **options)
+        return SendBuffer(send, max_batch_size=said.max_batch_size, flush_interval=said.flush_interval, retry=retry, **options)
 
     async def send(self, item: Item, /) -> None:
         """Returns when the batch with this item was accepted; raises its error. Cancelled, it takes the item back if it can."""
