@@ -49,7 +49,7 @@ def test_an_app_without_stores_loads_no_client() -> None:
         "import sys, redrive; redrive.App(); print([m for m in ('s3fs', 'asyncssh', 'httpx2', 'tomllib') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "set()\n", done.stderr
+    assert done.stdout == "[]\n", done.stderr
 
 
 def test_every_public_name_is_there() -> None:
