@@ -62,6 +62,8 @@ def _command(found: Path, folder: Path, port: int) -> list[str | Path]:
         "-s3",
         f"-s3.port={port}",
         f"-s3.port.grpc={free_port()}",
+        "-s3.port.iceberg=0",  # at ports of their own, which a second server would find taken
+        "-s3.port.lance=0",
         f"-s3.config={folder / 's3.json'}",
         "-master.volumeSizeLimitMB=1024",
         "-volume.max=200",
