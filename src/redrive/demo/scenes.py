@@ -8,5 +8,6 @@ from .outage import OUTAGE
 from .patience import PATIENCE
 from .recovery import RECOVERY
 from .rescue import RESCUE
+from .uploads import UPLOADS
 
-SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE, INCIDENT)
+SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE, INCIDENT, UPLOADS)
