@@ -23,7 +23,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tests.servers.graph_drive import Drive, Refused, described
 
 Fault: TypeAlias = int | str | tuple[int, str, dict[str, str]]
-"""A status, (status, code, headers), "reset" (before anything is done), "lost" (done, but the answer is not sent), "cut"."""
+"""A status, (status, code, headers), "reset" (before anything is done), "lost" (done, but the answer is not sent), "cut",
+"slow" (after SLOW seconds). Anything else: as it should be."""
+SLOW = 1.0
 ADDRESS = re.compile(r"/v1\.0/drives/d1/(?:root(?::/(?P<path>.*?))?(?::?/(?P<part>content|children|createUploadSession|copy))?"
                      r"|items/(?P<id>[^/]+)(?:/(?P<more>children|copy))?)")  # fmt: skip
 
@@ -67,7 +69,7 @@ class GraphServer:
             waiting = self.faults.get(label)
             if not waiting:
                 return None
-            return waiting.pop(0) if len(waiting) > 1 or waiting[0] != "always" else None
+            return waiting.pop(0)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -95,6 +97,8 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "reset":
             self.reset()
             return
+        if fault == "slow":
+            time.sleep(SLOW)
         try:
             with self.graph.drive.lock:
                 answer = self.refusal(fault) if isinstance(fault, (int, tuple)) else self.answer()

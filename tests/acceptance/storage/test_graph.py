@@ -74,6 +74,21 @@ def test_what_may_pass_is_tried_as_often_as_the_policy_says(server: GraphServer,
     assert found.attempts == 3
 
 
+@pytest.mark.req("S-8", "S-11")
+@pytest.mark.parametrize("label", ["GET item", "GET bytes", "PUT content"])
+def test_a_server_that_is_slow_is_asked_as_often(server: GraphServer, made: Callable[..., Store], label: str) -> None:
+    store = made(timeout=0.3)
+    store.write("file", b"x")
+    before = server.count(label)
+    server.fail(label, *["slow"] * 9)
+    with pytest.raises(Unavailable, match="ReadTimeout"):
+        store.write("file", b"y") if label == "PUT content" else store.read_bytes("file")
+    assert server.count(label) - before == 3
+    server.fail(label, "slow", "slow")
+    store.write("file", b"z") if label == "PUT content" else store.read_bytes("file")
+    assert server.count(label) - before == 6
+
+
 NEVER: list[tuple[Fault, type[StorageError]]] = [
     ((423, "resourceLocked", {}), Denied),
     ((403, "accessDenied", {}), Denied),
