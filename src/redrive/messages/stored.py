@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from ..core.codec import codec, from_bytes, to_bytes
+from ..core.context import IDS as AROUND
 from ..core.key import Key
 from ..ledger.origin import SOURCE, SOURCE_ID
 from ..ledger.record import Lease, NewJob
@@ -35,8 +36,8 @@ class Stored(NamedTuple):
     source_id: str | None = None
 
     def ids(self) -> dict[str, str]:
-        """Correlation ids: those that its headers have, and its own."""
-        found = {"event_id": self.event_id, "event_type": self.type, "source": self.source}
+        """Correlation ids: those around who received it, those that its headers have, and its own."""
+        found = {**AROUND.get(), "event_id": self.event_id, "event_type": self.type, "source": self.source}
         for name, value in self.headers.items():
             plain = name.lower().replace("-", "_").removeprefix("x_")
             if plain in IDS:

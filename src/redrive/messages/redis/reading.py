@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from time import monotonic
 
+from ...core.context import clock_around
 from ...journal.bus import emit
 from ...ledger.crashpoint import crash_point
 from ...ledger.record import NewJob
@@ -16,11 +17,13 @@ from .group import Group
 
 BLOCK = 0.5
 """Seconds; how long a read waits for something new: a worker that is told to stop waits no longer than this."""
-ENOUGH = 20
-"""Batches of work that wait in the ledger: then no more is read, and the stream keeps it."""
+ENOUGH = 5_000
+"""Jobs that wait in the ledger: then no more is read, and the stream keeps it."""
 TRIM = 30.0
 LOOK = 1.0
 """Seconds between two looks at how much waits."""
+FULL = 0.05
+"""The same, while it is too much."""
 
 
 class Reading:
@@ -37,6 +40,8 @@ class Reading:
         self._trim = TRIM if trim else None
         self._trimmed = self._looked = self._taken = 0.0
         self._full = False
+        self._unseen = 0
+        """Read since the last look."""
 
     def do(self, _now: datetime, /) -> None:
         """One round."""
@@ -67,13 +72,12 @@ class Reading:
 
     def _waits(self, now: float) -> bool:
         """Whether so much waits in the ledger that the stream had better keep the rest."""
-        if now - self._looked >= LOOK:
-            self._looked = now
+        if self._unseen >= ENOUGH // 2 or now - self._looked >= LOOK or self._full:
+            self._looked, self._unseen = now, 0
             counts = self._inbox.ledger.counts()
-            ready = sum(counts[one.name].ready for one in self._inbox.handlers if one.name in counts)
-            self._full = ready >= ENOUGH * self._batch
+            self._full = sum(counts[one.name].ready for one in self._inbox.handlers if one.name in counts) >= ENOUGH
         if self._full:
-            self._group.client.ping()  # says where the server is away, and takes its time
+            clock_around().sleep(FULL)
         return self._full
 
     def _store(self, entries: Sequence[Entry]) -> None:
@@ -89,4 +93,5 @@ class Reading:
             except Unread as wrong:
                 emit("unread", {"operation": self.name, "source": self._source, "source_id": entry.id, "error": str(wrong)})
                 others.append(unread(self._kind, self._source, entry))
+        self._unseen += len(entries)
         self._inbox.store(events, unread=others)

@@ -1,0 +1,42 @@
+"""One suite over a SQLite file and Postgres, with a real Redis."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from redrive.ledger import Ledger, open_ledger
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty ledger is that other processes reach too."""
+    if request.param == "postgres":
+        found: str = request.getfixturevalue("postgres_ledger")
+        return found
+    made = f"sqlite:///{tmp_path / 'ledger.db'}"
+    open_ledger(made, migrate=True).close()
+    return made
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    with open_ledger(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(redis_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def stream() -> str:
+    """The name of a stream that nobody else has."""
+    return f"shop.events.{secrets.token_hex(4)}"

@@ -1,0 +1,312 @@
+"""Events received: stored once, and each handler run, retried, dead-lettered and replayed by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from redrive import App, Event, RetryPolicy, Stop, current
+from redrive.engine.attempt import correlate
+from redrive.ledger import Ledger
+from redrive.ops import Operator
+
+AT_ONCE = RetryPolicy(max_attempts=2, backoff_base=0, backoff_max=0, jitter=0)
+NOON = datetime(2026, 11, 16, 12, tzinfo=timezone.utc)
+
+
+@dataclass
+class Completed:
+    session: str
+    score: int
+
+
+@pytest.fixture
+def app(ledger: Ledger) -> Iterator[App]:
+    with App(ledger) as made:
+        yield made
+
+
+def work(app: App, *, seconds: float = 10.0) -> None:
+    """Until nothing waits any more."""
+    end = time.monotonic() + seconds
+    with app.worker(threads=4):
+        while any(tally.ready or tally.leased for tally in app.ledger.counts().values()):
+            assert time.monotonic() < end, [app.ledger.attempts(job.id) for job in app.ledger.jobs("ready")]
+            time.sleep(0.01)
+
+
+@pytest.mark.req("M-5", "M-8")
+def test_each_handler_has_the_event_by_itself(app: App) -> None:
+    seen: list[Any] = []
+
+    @app.on("session.completed", name="qscore")
+    def qscore(event: Event[Completed]) -> None:
+        seen.append(("qscore", event, current().number, str(current().key)))
+
+    @app.on("session.completed", "session.abandoned")
+    async def index(event: Event[dict[str, Any]]) -> None:
+        seen.append(("index", event.payload))
+
+    @app.on("session.abandoned", name="mail")
+    def mail(event: Event[Any]) -> None:
+        seen.append(("mail", event))
+
+    event = Event("session.completed", Completed("s-1", 7), id="e-1", source="web", headers={"x-request-id": "r-1"}, at=NOON)
+    assert app.receive(event)
+    assert not app.receive(event)
+    work(app)
+    by_name = {name: rest for name, *rest in seen}
+    assert by_name.keys() == {"qscore", "index"}
+    assert by_name["qscore"] == [event, 1, "event:web:e-1:qscore:v1"]
+    assert by_name["index"] == [{"session": "s-1", "score": 7}]
+    assert {name: tally.done for name, tally in app.ledger.counts().items()} == {"qscore": 1, "index": 1}
+
+
+@pytest.mark.req("M-2")
+def test_the_same_event_again_changes_nothing(app: App) -> None:
+    seen: list[str] = []
+
+    @app.on("paid")
+    def book(event: Event[dict[str, int]]) -> None:
+        seen.append(event.id)
+
+    first = Event("paid", {"cents": 5}, id="p-1", source="shop")
+    assert app.receive(first)
+    work(app)
+    assert not app.receive(Event("paid", {"cents": 99}, id="p-1", source="shop"))
+    assert app.receive(Event("paid", {"cents": 5}, id="p-1", source="another shop"))
+    work(app)
+    assert seen == ["p-1", "p-1"]
+
+
+@pytest.mark.req("M-5", "W-3")
+def test_one_handler_that_fails_is_nobody_elses_business(app: App, ledger: Ledger) -> None:
+    broken, seen = [True], []
+
+    @app.on("session.completed", name="qscore", retry=AT_ONCE)
+    def qscore(event: Event[Completed]) -> None:
+        if broken:
+            raise ConnectionError("the database of scores is away")
+        seen.append(f"qscore {event.payload.score}")
+
+    @app.on("session.completed", name="search")
+    def search(event: Event[Completed]) -> None:
+        seen.append("search")
+
+    @app.on("session.completed", name="mail")
+    def mail(event: Event[Completed]) -> None:
+        raise Stop("negative score")
+
+    app.receive(Event("session.completed", Completed("s-1", -7), id="e-1", source="web"))
+    work(app)
+    assert seen == ["search"]
+    letters = {letter.kind: letter for letter in ledger.dead_letters()}
+    assert {name: (one.reason, one.attempts, one.source) for name, one in letters.items()} == {
+        "qscore": ("attempts", 2, "web"),
+        "mail": ("stopped", 1, "web"),
+    }
+    broken.clear()
+    ann = Operator(app, actor="ann")
+    ann.apply(ann.replay(kind="qscore"), because="it is back")
+    work(app)
+    assert seen == ["search", "qscore -7"]
+    assert [letter.status for letter in ledger.dead_letters(kind="qscore")] == ["replayed"]
+    assert ledger.imbalance() == []
+
+
+@pytest.mark.req("M-5")
+def test_effects_in_the_transaction_that_settles_happen_once(app: App, ledger: Ledger) -> None:
+    with ledger.begin() as tx:
+        tx.execute(text("CREATE TABLE score (user_id text PRIMARY KEY, total integer)"))
+        tx.execute(text("INSERT INTO score VALUES ('ann', 0)"))
+    failing = [True]
+
+    @app.on("session.completed", name="qscore", in_transaction=True, retry=AT_ONCE)
+    def qscore(tx: Connection, event: Event[Completed]) -> None:
+        tx.execute(text("UPDATE score SET total = total + :n WHERE user_id = 'ann'"), {"n": event.payload.score})
+        if failing.pop() if failing else False:
+            raise ConnectionError("after the write")
+
+    app.receive(Event("session.completed", Completed("s-1", 7), id="e-1"))
+    work(app)
+    with ledger.reading() as look:
+        assert look.execute(text("SELECT total FROM score")).scalar_one() == 7
+    with ledger.begin() as tx:
+        tx.execute(text("DROP TABLE score"))
+
+
+@pytest.mark.req("J-2")
+def test_ids_of_the_message_reach_the_handler(app: App) -> None:
+    from redrive.core.context import IDS
+
+    seen: list[dict[str, str]] = []
+
+    @app.on("paid")
+    def book(event: Event[Any]) -> None:
+        seen.append(dict(IDS.get()))
+
+    headers = {"X-Request-Id": "r-1", "user_id": "u-1", "traceparent": "00-abc-def-01", "colour": "red"}
+    with correlate(org_id="o-1"):
+        app.receive(Event("paid", None, id="p-1", source="shop", headers=headers))
+    work(app)
+    assert seen == [
+        {
+            "event_id": "p-1", "event_type": "paid", "source": "shop", "request_id": "r-1", "user_id": "u-1",
+            "trace_id": "abc", "traceparent": "00-abc-def-01", "org_id": "o-1",
+        }
+    ]  # fmt: skip
+
+
+def test_a_type_nobody_handles_is_kept_and_said(app: App, ledger: Ledger) -> None:
+    from redrive import journal
+
+    heard: list[Any] = []
+    hush = journal.subscribe(heard.append, inline=True)
+    assert app.receive(Event("weather", "rain", id="w-1"))
+    hush()
+    assert [(one.kind, one.fields["event_type"]) for one in heard if one.kind == "unhandled"] == [("unhandled", "weather")]
+    assert not app.receive(Event("weather", "rain", id="w-1"))
+
+
+def test_received_in_the_callers_transaction_or_not_at_all(app: App, ledger: Ledger) -> None:
+    @app.on("paid")
+    def book(event: Event[Any]) -> None: ...
+
+    with pytest.raises(ZeroDivisionError), ledger.begin() as tx:
+        app.receive(Event("paid", 1, id="p-1"), tx=tx)
+        raise ZeroDivisionError
+    assert ledger.counts() == {}
+    with ledger.begin() as tx:
+        assert app.receive(Event("paid", 1, id="p-1"), tx=tx)
+    assert ledger.counts()["book"].ready == 1
+
+
+def test_from_an_event_loop(app: App) -> None:
+    @app.on("paid")
+    def book(event: Event[Any]) -> None: ...
+
+    async def main() -> list[bool]:
+        return [await app.areceive(Event("paid", 1, id="p-1")) for _ in range(2)]
+
+    assert asyncio.run(main()) == [True, False]
+
+
+@pytest.mark.req("M-6")
+def test_a_payload_that_does_not_fit_is_a_dead_letter_with_both(app: App, ledger: Ledger) -> None:
+    @app.on("session.completed", name="qscore")
+    def qscore(event: Event[Completed]) -> None: ...
+
+    app.receive(Event("session.completed", {"session": "s-1", "score": "many"}, id="e-1"))
+    app.receive(Event("session.completed", b"\xff\xfe", id="e-2"))
+    work(app)
+    first, second = ledger.dead_letters()
+    assert {first.reason, second.reason} == {"undecodable"}
+    assert "the event's payload doesn't fit qscore" in (first.error or "")
+    assert second.payload == b"\xff\xfe"
+
+
+def test_bytes_are_handed_on_as_they_came(app: App) -> None:
+    seen: list[bytes] = []
+
+    @app.on("*", name="everything")
+    def raw(event: Event[bytes]) -> None:
+        seen.append(event.payload)
+
+    app.receive(Event("x", b"\x00\xff", id="1"))
+    work(app)
+    assert seen == [b"\x00\xff"]
+
+
+def nothing(event: Event[Any]) -> None: ...
+
+
+class Misuse:
+    """What is refused when it is decorated."""
+
+    @staticmethod
+    def none() -> None: ...
+    @staticmethod
+    def two(event: Event[Any], other: int) -> None: ...
+    @staticmethod
+    def number(event: int) -> None: ...
+    @staticmethod
+    def unstorable(event: Event[complex]) -> None: ...
+    @staticmethod
+    def generator(event: Event[Any]) -> Any:
+        yield event
+
+    @staticmethod
+    async def coroutine(tx: Connection, event: Event[Any]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "fn", "says"),
+    [
+        ({"types": ()}, nothing, "a handler says which events it handles"),
+        ({"types": ("",)}, nothing, "an event's type must be printable"),
+        ({}, Misuse.none, "is called with the event; it takes"),
+        ({}, Misuse.two, "is called with the event; it takes"),
+        ({}, Misuse.number, "is an Event, for example"),
+        ({}, Misuse.unstorable, "the payload of its events: complex cannot be stored"),
+        ({}, Misuse.generator, "is a generator"),
+        ({"in_transaction": True}, Misuse.coroutine, "is async: a transaction would stay open"),
+        ({"in_transaction": True}, nothing, "is called with the connection and the event"),
+        ({"name": ""}, nothing, "a handler's name must be printable"),
+        ({"concurrency": 0}, nothing, "concurrency"),
+        ({"retry": 3}, nothing, "retry= is a RetryPolicy"),
+    ],
+)
+def test_misuse_is_told_at_decoration(options: dict[str, Any], fn: Any, says: str) -> None:
+    app = App("sqlite://")
+    types = options.pop("types", ("paid",))
+    with pytest.raises((TypeError, ValueError), match=says.replace("(", r"\(")):
+        app.on(*types, **options)(fn)  # type: ignore[no-untyped-call]
+
+
+def test_two_of_one_name_are_refused() -> None:
+    app = App("sqlite://")
+    app.on("paid", name="book")(nothing)
+    with pytest.raises(ValueError, match="'book' is taken, by .*nothing; give .* another one"):
+        app.on("refunded", name="book")(nothing)
+
+    @app.command("send")
+    def send() -> None: ...
+
+    with pytest.raises(ValueError, match="'send' is taken, by the command"):
+        app.on("paid", name="send")(nothing)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"type": ""}, "type must be printable"),
+        ({"id": 7}, "id is text"),
+        ({"id": "x" * 501}, "must not be longer than 500 bytes"),
+        ({"at": NOON.replace(tzinfo=None)}, "needs a time zone"),
+        ({"headers": {"a": 1}}, "headers are text"),
+    ],
+)
+def test_an_event_that_is_none_is_refused(wrong: dict[str, Any], says: str) -> None:
+    given = {"type": "paid", "id": "p-1", **wrong}
+    with pytest.raises((TypeError, ValueError), match=says):
+        Event(given.pop("type"), None, **given)
+
+
+def test_a_payload_that_cannot_be_stored_or_is_too_large_is_refused(app: App, ledger: Ledger) -> None:
+    @app.on("paid")
+    def book(event: Event[Any]) -> None: ...
+
+    with pytest.raises(TypeError, match="an event's payload cannot be stored"):
+        app.receive(Event("paid", object(), id="1"))
+    with pytest.raises(ValueError, match="payload has .* the ledger takes at most"):
+        app.receive(Event("paid", b"x" * (ledger.max_payload + 1), id="1"))
+    with pytest.raises(TypeError, match="receive takes an Event"):
+        app.receive({"type": "paid"})  # type: ignore[arg-type]
+    assert ledger.counts() == {}

@@ -1,0 +1,251 @@
+"""Redis Streams in: read, stored, acknowledged; taken over from the dead; what cannot be read is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+from redrive import App, Event
+from redrive.core.clock import SYSTEM
+from redrive.ledger import Ledger
+from redrive.messages import RedisStream
+from redrive.messages.redis.group import Group
+from redrive.messages.redis.reading import Reading
+from redrive.messages.redis.telling import Telling
+from redrive.ops import Operator
+
+NOW = SYSTEM.now()
+
+
+class Shop:
+    """An app that reads one stream, and what its handler saw."""
+
+    def __init__(self, ledger: Ledger, redis_url: str, stream: str, **options: Any) -> None:
+        self.source = RedisStream(redis_url, stream, group="shop", **options)
+        self.app = App(ledger, sources=[self.source])
+        self.seen: list[Event[Any]] = []
+        self.app.on("paid", name="book")(self.book)
+
+    def book(self, event: Event[Any]) -> None:
+        self.seen.append(event)
+
+    def reading(self, **options: Any) -> Reading:
+        first = self.source.chores(self.app.inbox)[0]
+        assert isinstance(first, Reading)
+        return first
+
+    def work(self, until: Callable[[], bool], seconds: float = 15.0) -> None:
+        with self.app.worker(threads=2):
+            end = time.monotonic() + seconds
+            while not until():
+                assert time.monotonic() < end, (self.app.ledger.counts(), self.seen)
+                time.sleep(0.01)
+
+
+@pytest.fixture
+def shop(ledger: Ledger, redis_url: str, stream: str) -> Shop:
+    return Shop(ledger, redis_url, stream)
+
+
+def pending(client: redis.Redis, stream: str) -> int:
+    found: Any = client.xpending(stream, "shop")
+    return int(found["pending"])
+
+
+def paid(client: redis.Redis, stream: str, *ids: str) -> None:
+    for each in ids:
+        client.xadd(stream, {"type": "paid", "id": each, "payload": f'{{"order": "{each}"}}', "user_id": "ann"})
+
+
+@pytest.mark.req("M-1", "M-8")
+def test_what_comes_is_handled_and_acknowledged(shop: Shop, client: redis.Redis, stream: str) -> None:
+    paid(client, stream, "p-1", "p-2", "p-1")
+    shop.work(lambda: len(shop.seen) == 2)
+    assert [event.id for event in sorted(shop.seen, key=lambda event: event.id)] == ["p-1", "p-2"]
+    first = shop.seen[0]
+    assert (first.payload["order"], first.source, first.headers) == (first.id, stream, {"user_id": "ann"})
+    assert first.at is not None
+    assert pending(client, stream) == 0
+    assert shop.app.ledger.imbalance() == []
+
+
+@pytest.mark.req("M-1")
+def test_nothing_is_acknowledged_that_is_not_stored(shop: Shop, client: redis.Redis, stream: str) -> None:
+    reading = shop.reading()
+    paid(client, stream, "p-1")
+    with pytest.MonkeyPatch.context() as patch:
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError("the disk is full")
+
+        patch.setattr(type(shop.app.inbox), "store", full)
+        with pytest.raises(OSError, match="disk is full"):
+            reading.do(NOW)
+    assert pending(client, stream) == 1
+    assert shop.app.ledger.counts() == {}
+
+
+@pytest.mark.req("M-6")
+def test_what_a_dead_consumer_left_is_taken_over_on_a_quiet_stream(
+    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
+) -> None:
+    paid(client, stream, *(f"p-{n}" for n in range(25)))
+    dead = Group(redis.Redis.from_url(redis_url), stream, "shop", "dead")
+    assert len(dead.read(100, 0.01)) == 25
+    time.sleep(0.02)
+    shop = Shop(ledger, redis_url, stream, batch=10, idle=0.01)
+    reading = shop.reading()
+    for _ in range(4):
+        reading.do(NOW)
+    assert pending(client, stream) == 0
+    assert ledger.counts()["book"].ready == 25
+
+
+@pytest.mark.req("M-6")
+def test_the_cursor_is_kept_between_two_times(redis_url: str, client: redis.Redis, stream: str) -> None:
+    paid(client, stream, *(f"p-{n}" for n in range(30)))
+    Group(redis.Redis.from_url(redis_url), stream, "shop", "dead").read(100, 0.01)
+    time.sleep(0.02)
+    heir = Group(redis.Redis.from_url(redis_url), stream, "shop", "heir")
+    seen: list[str] = []
+    for _ in range(3):
+        seen += [entry.id for entry in heir.take_over(10, 0.01)]
+    assert len(seen) == len(set(seen)) == 30
+
+
+@pytest.mark.req("M-6")
+def test_an_entry_that_was_trimmed_while_pending_is_a_dead_letter(
+    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
+) -> None:
+    paid(client, stream, "p-1", "p-2")
+    Group(redis.Redis.from_url(redis_url), stream, "shop", "dead").read(100, 0.01)
+    client.xtrim(stream, maxlen=0, approximate=False)
+    time.sleep(0.02)
+    shop = Shop(ledger, redis_url, stream, idle=0.01)
+    shop.work(lambda: len(ledger.dead_letters()) == 2)
+    letters = ledger.dead_letters()
+    assert {letter.reason for letter in letters} == {"payload_lost"}
+    assert {letter.kind for letter in letters} == {f"read:{stream}"}
+    assert pending(client, stream) == 0
+
+
+def decode(fields: Mapping[bytes, bytes]) -> Event[Any]:
+    return Event("paid", fields[b"what"], id=fields[b"no"].decode())
+
+
+@pytest.mark.req("M-6")
+def test_one_bad_message_never_fails_its_neighbours(shop: Shop, client: redis.Redis, stream: str) -> None:
+    paid(client, stream, "p-1")
+    client.xadd(stream, {b"\xff": b"\xfe\x00", "x": "1"})
+    client.xadd(stream, {"type": "paid", "id": "huge", "payload": b"x" * (10 * 1024 * 1024)})
+    client.xadd(stream, {"type": "paid", "id": "i" * 600, "payload": "{}"})
+    paid(client, stream, "p-2")
+    ledger = shop.app.ledger
+    shop.work(lambda: len(shop.seen) == 2 and len(ledger.dead_letters()) == 2)
+    reasons = {letter.reason: letter for letter in ledger.dead_letters()}
+    assert reasons.keys() == {"undecodable"}
+    assert pending(client, stream) == 0
+
+
+def test_what_could_not_be_read_becomes_an_event_when_it_is_replayed_after_a_fix(
+    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
+) -> None:
+    client.xadd(stream, {"what": b"\x00\xff", "no": "n-1"})
+    before = Shop(ledger, redis_url, stream)
+    before.work(lambda: len(ledger.dead_letters()) == 1)
+    (letter,) = ledger.dead_letters()
+    assert "it has no field 'type'; it has no, what" in (letter.error or "")
+    assert (letter.source, letter.source_id is not None) == (stream, True)
+    after = Shop(ledger, redis_url, stream, decode=decode)
+    seen: list[bytes] = []
+
+    @after.app.on("paid", name="raw")
+    def raw(event: Event[bytes]) -> None:
+        seen.append(event.payload)
+
+    ann = Operator(after.app, actor="ann")
+    ann.apply(ann.replay(ids=[letter.id]), because="decode knows them now")
+    after.work(lambda: bool(seen))
+    assert seen == [b"\x00\xff"]
+    assert ledger.dead_letters(ids=[letter.id])[0].status == "replayed"
+
+
+@pytest.mark.req("M-7")
+def test_a_deleted_group_and_an_empty_server_are_made_anew(shop: Shop, client: redis.Redis, stream: str) -> None:
+    reading = shop.reading()
+    paid(client, stream, "p-1")
+    reading.do(NOW)
+    client.xgroup_destroy(stream, "shop")
+    paid(client, stream, "p-2")
+    reading.do(NOW)
+    client.delete(stream)
+    paid(client, stream, "p-3")
+    reading.do(NOW)
+    reading.do(NOW)
+    assert shop.app.ledger.counts()["book"].submitted == 3
+
+
+@pytest.mark.req("M-3")
+def test_dead_letters_are_told_of_in_a_stream_once_they_are_in_the_table(
+    shop: Shop, ledger: Ledger, client: redis.Redis, stream: str
+) -> None:
+    client.xadd(stream, {"x": "1"})
+    shop.work(lambda: len(ledger.dead_letters()) == 1)
+    tell = shop.source.chores(shop.app.inbox)[1]
+    assert isinstance(tell, Telling)
+    tell.do(NOW)
+    tell.do(NOW)
+    told: Any = client.xrange(f"{stream}.dead")
+    assert len(told) == 1
+    fields = told[0][1]
+    assert (fields[b"id"], fields[b"reason"], fields[b"source"]) == (b"1", b"undecodable", stream.encode())
+    assert fields[b"payload"] == b'[["x","1"]]'
+
+
+def test_acknowledged_entries_are_trimmed_but_not_what_another_group_needs(
+    redis_url: str, client: redis.Redis, stream: str
+) -> None:
+    paid(client, stream, *(f"p-{n}" for n in range(300)))
+    ours = Group(redis.Redis.from_url(redis_url), stream, "ours", "c")
+    theirs = Group(redis.Redis.from_url(redis_url), stream, "theirs", "c")
+    ours.acknowledge([entry.id for entry in ours.read(300, 0.01)])
+    theirs.make()
+    assert ours.trim() == 0, "the other group has read nothing yet"
+    read = theirs.read(300, 0.01)
+    theirs.acknowledge([entry.id for entry in read[:250]])
+    ours.trim()
+    left: Any = client.xrange(stream)
+    assert 50 <= len(left) < 300
+    assert read[250].id in {entry_id.decode() for entry_id, _ in left}
+
+
+@contextmanager
+def refused(says: str) -> Iterator[None]:
+    with pytest.raises((TypeError, ValueError), match=says):
+        yield
+
+
+def test_a_wrong_source_is_told_at_once() -> None:
+    url = "redis://:hunter2@localhost"
+    with refused("a URL begins with redis://"):
+        RedisStream("localhost:6379", "s", group="g")
+    with refused("stream must be text"):
+        RedisStream(url, "", group="g")
+    with refused("batch= is at most 1000"):
+        RedisStream(url, "s", group="g", batch=5000)
+    with refused("idle"):
+        RedisStream(url, "s", group="g", idle=0)
+    with refused("would come back as messages"):
+        RedisStream(url, "s", group="g", dead_stream="s")
+    with refused("two sources of one name"):
+        App("sqlite://", sources=[RedisStream(url, "s", group="a"), RedisStream(url, "s", group="b")])
+    with refused(r"sources= is a list"):
+        App("sqlite://", sources=RedisStream(url, "s", group="g"))  # type: ignore[arg-type]
+    with refused("a source is a RedisStream"):
+        App("sqlite://", sources=["redis://localhost"])  # type: ignore[list-item]
+    assert "hunter2" not in repr(RedisStream(url, "s", group="g"))
