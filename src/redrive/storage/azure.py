@@ -24,7 +24,7 @@ from .path import problem
 from .reading import reading
 from .resumed import Resumed
 
-PIECE = 8 * 1024 * 1024
+PIECE = 4 * 1024 * 1024
 """Bytes sent or fetched at a time."""
 TOKEN = "redrive_write"  # noqa: S105  # a name
 """In the metadata of what was created only if absent: whose it is, should the answer be lost."""

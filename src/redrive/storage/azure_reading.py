@@ -59,7 +59,8 @@ class Pieces:
         found = self._blob.download_blob(start, length, raw_response_hook=_breaks, **same)
         if self._etag is None:
             self._etag = found.properties.etag
-            self.length = found.properties.size
+            # Not its size: that is of the range. "bytes 0-4194303/20971520"
+            self.length = int(found.properties.content_range.rpartition("/")[2])
         content: bytes = found.readall()
         return content
 

@@ -19,7 +19,7 @@ from .s3_client import S3Client
 from .s3_mapped import from_s3
 from .s3_upload import TOKEN, Upload
 
-PIECE = 8 * 1024 * 1024
+PIECE = 4 * 1024 * 1024
 """Bytes read at a time."""
 COPIED_AT_ONCE = 5 * 1024**3
 """Bytes: S3 copies larger objects only part by part."""
@@ -29,7 +29,7 @@ class S3:
     """Objects in a bucket. Threads may share it; a forked child connects anew.
 
     With `retry`, a request is sent `max_attempts` times at most, by botocore; a body that breaks while it is read is fetched
-    again from where it broke, as long as it is the same version. Writes of more than 8 MiB go up in parts, four at a time.
+    again from where it broke, as long as it is the same version. Writes of more than 5 MiB go up in parts, four at a time.
     """
 
     capabilities = Capabilities(

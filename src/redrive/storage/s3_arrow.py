@@ -24,8 +24,9 @@ from .s3_upload import PART
 class S3Arrow:
     """Objects in a bucket, read and written by PyArrow; the rest goes through s3fs. Threads may share it.
 
-    Arrow cannot leave an upload unfinished, nor write only if absent: `write_atomic` and `create` go through s3fs too. Arrow
-    and forks don't go together: a child that is forked after the first use must not use it.
+    Arrow cannot leave an upload unfinished, nor write only if absent: `write_atomic` and `create` go through s3fs too. It reads
+    range by range, and does not see that an object was replaced in between: where that happens, take `s3`. Arrow and forks
+    don't go together: a child that is forked after the first use must not use it.
     """
 
     capabilities = S3.capabilities

@@ -10,8 +10,8 @@ from typing import Any
 from .body import Body
 from .s3_client import S3Client
 
-PART = 8 * 1024 * 1024
-"""Bytes in a part, at first: S3 takes 10,000 of them, so that they double every thousand."""
+PART = 5 * 1024 * 1024
+"""Bytes in a part, at first, and the least that S3 takes: S3 takes 10,000 of them, so that they double every thousand."""
 AT_ONCE = 4
 COPY_PART = 1024**3
 TOKEN = "redrive-write"  # noqa: S105  # a name
