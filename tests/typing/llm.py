@@ -1,5 +1,7 @@
 """LLM calls. The SDK has retries of its own: let exactly one layer have them."""
 
+from os import environ
+
 import openai
 from pydantic import BaseModel, ValidationError
 
@@ -12,7 +14,8 @@ class Summary(BaseModel):
 
 
 policy = RetryPolicy(max_attempts=4, backoff_base=1, backoff_max=30, timeout=90)
-client = openai.OpenAI(api_key="…", max_retries=0)
+KEY = environ.get("OPENAI_API_KEY", "none")
+client = openai.OpenAI(api_key=KEY, max_retries=0)
 
 
 @retry(policy, budget="openai", attempt_timeout=40)
@@ -24,7 +27,7 @@ def summarise(text: str) -> Summary:
 
 
 again = retry(policy, on=ValidationError, operation="summary.shape")  # unless you say that it is worth one more try
-forgetful = openai.AsyncOpenAI(api_key="…")  # 3 requests of its own: ours sees that they were spent, and makes no 12
+forgetful = openai.AsyncOpenAI(api_key=KEY)  # 3 requests of its own: ours sees that they were spent, and makes no 12
 
 
 @retry(policy)

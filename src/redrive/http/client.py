@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 import httpx2
 
-from ..core.context import IDS, end_of, scope_around
+from ..core.context import end_of, scope_around
 from ..core.key import KeyLike
 from ..core.seconds import Seconds
 from ..engine.loop import plain
@@ -178,7 +178,7 @@ class Client:
         try:
             _run(looking(within, plain, _attempts(self._connections, self._outgoing)), call)
         except (httpx2.HTTPError, AttemptTimeout) as error:
-            raise not_ready(call.ids["url"], error) from error
+            raise not_ready(call.told.url, error) from error
 
     def close(self) -> None:
         """Close the connections. Closing twice is fine; a copy made by `using` closes nothing."""
@@ -199,11 +199,10 @@ class Client:
 
 
 def _run(loop: Callable[[Call], Any], call: Call) -> Any:
-    token = IDS.set(call.ids)
     try:
         return loop(call)
     finally:
-        IDS.reset(token)
+        call.told.over()
 
 
 def _attempts(connections: Connections[httpx2.Client], outgoing: Outgoing) -> Callable[[Call], Any]:
@@ -222,8 +221,11 @@ def _attempts(connections: Connections[httpx2.Client], outgoing: Outgoing) -> Ca
             except BaseException:
                 response.close()
                 raise
-        finally:
-            call.over()
-        return call.answer(response)
+            answer = call.answer(response)
+        except BaseException:
+            call.told.ended()
+            raise
+        call.told.succeeded()
+        return answer
 
     return attempt

@@ -9,7 +9,6 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 import httpx2
 
-from ..core.context import IDS
 from ..core.key import KeyLike
 from ..core.seconds import Seconds
 from ..engine.loop import coroutine
@@ -180,7 +179,7 @@ class AsyncClient:
         try:
             await _run(looking(within, coroutine, _attempts(self._connections, self._outgoing)), call)
         except (httpx2.HTTPError, AttemptTimeout) as error:
-            raise not_ready(call.ids["url"], error) from error
+            raise not_ready(call.told.url, error) from error
 
     async def aclose(self) -> None:
         """Close the connections. Closing twice is fine; a copy made by `using` closes nothing."""
@@ -203,17 +202,13 @@ class AsyncClient:
 
 
 async def _run(loop: Callable[[Call], Awaitable[Any]], call: Call) -> Any:
-    token = IDS.set(call.ids)
     try:
         return await loop(call)
     except httpx2.ReadTimeout as error:
         error.request = call.request  # the engine, which ended the attempt, knows of none
         raise
     finally:
-        try:
-            IDS.reset(token)
-        except ValueError:
-            pass  # closed by another context than the one it ran in, which has nothing of ours to undo
+        call.told.over()
 
 
 def _attempts(connections: Connections[httpx2.AsyncClient], outgoing: Outgoing) -> Callable[[Call], Coroutine[Any, Any, Any]]:
@@ -223,9 +218,11 @@ def _attempts(connections: Connections[httpx2.AsyncClient], outgoing: Outgoing) 
     async def attempt(call: Call) -> Any:
         request = call.begin(less(left()))
         try:
-            response = await connections.client(get_running_loop()).send(request, auth=auth)
-        finally:
-            call.over()
-        return call.answer(response)
+            answer = call.answer(await connections.client(get_running_loop()).send(request, auth=auth))
+        except BaseException:
+            call.told.ended()
+            raise
+        call.told.succeeded()
+        return answer
 
     return attempt

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import sys
+from _thread import get_ident
 from typing import Any
 
-from ..core.context import clock_around, end_of, scope_around
+from ..core.clock import SYSTEM
+from ..core.context import CELL, WATCH, clock_around
 
 MARGIN = 0.005
 """Seconds, at most a fiftieth of the time: so much earlier does an async read end than the attempt, whose end is a cancellation.
@@ -35,7 +37,12 @@ class Stream:
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send, in the time that is left."""
-        self._stream.write(buffer, timeout=shorter(timeout, self._stream, "WriteTimeout"))
+        if buffer:  # httpcore writes an empty end for every request
+            self._stream.write(buffer, timeout=shorter(timeout, self._stream, "WriteTimeout"))
+
+    def get_extra_info(self, info: str) -> Any:
+        """Whether it is readable, and what else can be asked of a connection."""
+        return self._stream.get_extra_info(info)
 
     def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> Stream:
         """The same connection with TLS, in the time that is left."""
@@ -83,7 +90,12 @@ class AsyncStream:
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send, in the time that is left."""
-        await self._stream.write(buffer, timeout=earlier(timeout, self._stream, "WriteTimeout"))
+        if buffer:
+            await self._stream.write(buffer, timeout=earlier(timeout, self._stream, "WriteTimeout"))
+
+    def get_extra_info(self, info: str) -> Any:
+        """Whether it is readable, and what else can be asked of a connection."""
+        return self._stream.get_extra_info(info)
 
     async def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> AsyncStream:
         """The same connection with TLS, in the time that is left."""
@@ -115,8 +127,13 @@ class AsyncNetwork:
 
 def left() -> float:
     """Seconds until the end of the attempt around; infinite where there is none."""
-    end = end_of(scope_around())
-    return end if end == math.inf else end - clock_around().monotonic()
+    cell = CELL.get()
+    if cell is None:
+        return math.inf
+    scope = cell.scope if cell.thread == get_ident() else cell.base  # as `scope_around`, in one step
+    if scope is None or scope[0] == math.inf:
+        return math.inf
+    return scope[0] - (clock_around() if WATCH else SYSTEM).monotonic()
 
 
 def less(seconds: float) -> float:
@@ -127,9 +144,11 @@ def less(seconds: float) -> float:
 def shorter(timeout: float | None, of: object, name: str) -> float | None:
     """The time-out of one read or write, or what is left; raises the library's own time-out where nothing is."""
     seconds = left()
+    if seconds == math.inf:
+        return timeout
     if seconds <= 0:
         raise _late(of, name)
-    return timeout if timeout is not None and timeout <= seconds else None if seconds == math.inf else seconds
+    return seconds if timeout is None or seconds < timeout else timeout
 
 
 def earlier(timeout: float | None, of: object, name: str) -> float | None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
-from time import monotonic
 from typing import Any, Literal
 
 import httpx2
 
-from ..core.context import IDS
 from ..core.key import KeyLike
 from . import headers as head
 from .address import Address
@@ -18,53 +16,45 @@ from .connections import Connections
 from .key import REPEATABLE, derived, told
 from .shape import Misfit, reader
 from .timeouts import timeouts
+from .told import Told
 
 
 class Call:
     """One call: its request, the same for all attempts but for their number. Belongs to that call alone."""
 
-    __slots__ = ("_number", "_own", "_started", "ids", "key", "ok", "operation", "read", "repeatable", "request")
+    __slots__ = ("_own", "key", "ok", "operation", "read", "repeatable", "request", "told")
 
     def __init__(
         self,
         request: httpx2.Request,
         operation: str,
         key: str | None,
-        ids: dict[str, Any],
+        told: Told,
         ok: Collection[int],
         read: Callable[[Any], Any] | None,
     ) -> None:
         self.request = request
         self.operation = operation
         self.key = key
-        self.ids = ids
+        self.told = told
         self.ok = ok
         self.read = read
         self.repeatable = isinstance(request.stream, httpx2.ByteStream) and (request.method in REPEATABLE or key is not None)
         """Whether it may be sent twice. A stream cannot be: there is nothing left of it after the first time."""
         self._own: Mapping[str, float | None] = request.extensions.get("timeout") or {}
-        self._number = 0
-        self._started = 0.0
 
     def begin(self, seconds: float, /) -> httpx2.Request:
         """The request for the next attempt, which may take so long."""
-        self._number += 1
-        if self._number > 1:
-            self.request.headers[head.ATTEMPT] = str(self._number)
+        number = self.told.begin()
+        if number > 1:
+            self.request.headers[head.ATTEMPT] = str(number)
         if seconds != math.inf:
             self.request.extensions["timeout"] = timeouts(self._own, seconds)
-        self.ids.pop("http_status", None)
-        self._started = monotonic()
         return self.request
-
-    def over(self) -> None:
-        """The attempt has ended: a record of it can say how long it took."""
-        self.ids["latency_ms"] = round((monotonic() - self._started) * 1000, 3)
 
     def answer(self, response: httpx2.Response, /) -> Any:
         """What the caller gets for this answer; raises httpx2's own error where it is none."""
-        status = response.status_code
-        self.ids["http_status"] = status
+        self.told.status = status = response.status_code
         if not 200 <= status < 300 and status not in self.ok:
             response.raise_for_status()
         if self.read is None:
@@ -74,7 +64,7 @@ class Call:
         except Exception as wrong:  # of whatever library the caller's type or function is
             said = str(wrong) if isinstance(wrong, Misfit) else f"{type(wrong).__name__}: {wrong}"
             raise httpx2.DecodingError(
-                f"{self.request.method} {self.ids['url']} answered {status}, but not as asked for: {said}", request=self.request
+                f"{self.request.method} {self.told.url} answered {status}, but not as asked for: {said}", request=self.request
             ) from wrong
 
 
@@ -146,14 +136,9 @@ class Outgoing:
             own = _derived(request, body, operation)
             if own is not None:
                 request.headers[head.KEY] = sent[head.KEY] = own
-        ids = {
-            **IDS.get(),
-            "request_id": sent[head.REQUEST_ID],
-            "http_method": request.method,
-            "url": url.partition("?")[0],  # a query may have secrets in it
-        }
         name = operation or f"{request.method} {self.address.netloc}"
-        return Call(request, name, sent.get(head.KEY), ids, _statuses(ok), read)
+        story = Told(request.method, request.url, sent[head.REQUEST_ID])
+        return Call(request, name, sent.get(head.KEY), story, _statuses(ok), read)
 
 
 def _derived(request: httpx2.Request, body: Any, operation: str | None) -> str | None:

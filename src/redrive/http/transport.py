@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ..core.context import IDS, end_of, scope_around
+from ..core.context import end_of, scope_around
 from ..engine.loop import coroutine, plain
 from ..engine.nesting import outcome
 from ..engine.retry import Retry, RetryLike
@@ -18,6 +17,7 @@ from .key import REPEATABLE, derived
 from .layer import Layer, chosen
 from .network import bound, left, less
 from .timeouts import timeouts
+from .told import Told
 
 if TYPE_CHECKING:
     import httpx
@@ -38,26 +38,14 @@ MARK = "redrive"
 class Exchange:
     """One request on its way. Belongs to the call that sends it."""
 
-    __slots__ = (
-        "_extensions",
-        "_number",
-        "_own",
-        "_started",
-        "ids",
-        "inner",
-        "key",
-        "library",
-        "loop",
-        "repeatable",
-        "request",
-    )
+    __slots__ = ("_extensions", "inner", "key", "library", "loop", "request", "told")
 
     def __init__(self, request: Any, inner: Any, library: Any, layer: Layer) -> None:
         self.request = request
         self.inner = inner
         self.library = library
-        url, method = request.url, request.method
-        headers, stream = request.headers, request.stream
+        self._extensions = request.extensions
+        url, method, headers = request.url, request.method, request.headers
         sent = {name.lower(): value for name, value in headers.raw}  # once: each look at a single one costs as much
         for name, value in head.trace().items():
             if name.encode() not in sent:
@@ -67,39 +55,26 @@ class Exchange:
             headers[head.REQUEST_ID] = request_id = head.request_id()
         if sent.get(_ATTEMPT) != b"1":
             headers[head.ATTEMPT] = "1"
-        whole = isinstance(stream, library.ByteStream)
+        whole = isinstance(request.stream, library.ByteStream)
         self.key: str | None = sent[_KEY].decode("latin-1") if _KEY in sent else None
         if self.key is None and whole and method not in REPEATABLE:
             self.key = derived(method, url.raw_path.decode("ascii"), request.content, None)
             if self.key is not None:
                 headers[head.KEY] = self.key
-        self.repeatable = whole and (method in REPEATABLE or self.key is not None)
-        host = url.netloc.decode("ascii")
-        self.loop = layer.loop(f"{method} {host}", self.repeatable, self.key is not None, library.ReadTimeout)
-        self.ids: dict[str, Any] = {
-            **IDS.get(),
-            "request_id": request_id,
-            "http_method": method,
-            "url": f"{url.scheme}://{host}{url.path}",  # a query may have secrets in it
-        }
-        self._number = 0
-        self._extensions = request.extensions
-        self._own = request.extensions.get("timeout") or {}
+        repeatable = whole and (method in REPEATABLE or self.key is not None)
+        operation = f"{method} {url.netloc.decode('ascii')}"
+        self.loop = layer.loop(operation, repeatable, self.key is not None, library.ReadTimeout)
+        self.told = Told(method, url, request_id)
 
     def begin(self, seconds: float) -> Any:
         """The request for the next attempt, which may take so long."""
-        self._number += 1
-        if self._number > 1:
-            self.request.headers[head.ATTEMPT] = str(self._number)
+        number = self.told.begin()
+        if number > 1:
+            self.request.headers[head.ATTEMPT] = str(number)
         if seconds != math.inf:
-            self.request.extensions = {**self._extensions, "timeout": timeouts(self._own, seconds)}
-        self.ids.pop("http_status", None)
-        self._started = monotonic()
+            own = self._extensions.get("timeout") or {}
+            self.request.extensions = {**self._extensions, "timeout": timeouts(own, seconds)}
         return self.request
-
-    def over(self) -> None:
-        """The attempt has ended: a record of it can say how long it took."""
-        self.ids["latency_ms"] = round((monotonic() - self._started) * 1000, 3)
 
     def failed(self, response: Any, body: bytes) -> Exception:
         """A bad status as an error, with the answer as it came: the caller gets that in the end."""
@@ -111,12 +86,13 @@ class Exchange:
             extensions=response.extensions,
             request=self.request,
         )
-        error: Exception = library.HTTPStatusError(f"{status} for {self.ids['url']}", request=self.request, response=answer)
+        error: Exception = library.HTTPStatusError(f"{status} for {self.told.url}", request=self.request, response=answer)
         return error
 
     def end(self) -> None:
         """As the caller had made it: the same request may be sent again."""
         self.request.extensions = self._extensions
+        self.told.over()
 
 
 class Transport(Both):
@@ -151,28 +127,21 @@ class Transport(Both):
     def handle_request(self, request: Any) -> Any:
         """The answer, after as many attempts as it takes."""
         exchange = self._exchange(request, "handle_request", "HTTPTransport", self._plain)
-        token = IDS.set(exchange.ids)
         try:
             return exchange.loop(exchange)
         except exchange.library.HTTPStatusError as error:
             return _given_up(error)
         finally:
-            IDS.reset(token)
             exchange.end()
 
     async def handle_async_request(self, request: Any) -> Any:
         """The answer, after as many attempts as it takes."""
         exchange = self._exchange(request, "handle_async_request", "AsyncHTTPTransport", self._later)
-        token = IDS.set(exchange.ids)
         try:
             return await exchange.loop(exchange)
         except exchange.library.HTTPStatusError as error:
             return _given_up(error)
         finally:
-            try:
-                IDS.reset(token)
-            except ValueError:
-                pass  # closed by another context than the one it ran in, which has nothing of ours to undo
             exchange.end()
 
     def _exchange(self, request: Any, method: str, default: str, layer: Layer) -> Exchange:
@@ -241,16 +210,18 @@ def _attempt(exchange: Exchange) -> Any:
         response = exchange.inner.handle_request(request)
         if end != math.inf:
             response.stream = timed(exchange.library).plain(response.stream, end)
-        exchange.ids["http_status"] = response.status_code
+        exchange.told.status = response.status_code
         if response.status_code < 400:
+            exchange.told.succeeded()
             return response
         try:
             body = b"".join(response.stream)
         finally:
             response.close()
         raise exchange.failed(response, body)
-    finally:
-        exchange.over()
+    except BaseException:
+        exchange.told.ended()
+        raise
 
 
 async def _later_attempt(exchange: Exchange) -> Any:
@@ -260,16 +231,18 @@ async def _later_attempt(exchange: Exchange) -> Any:
         response = await exchange.inner.handle_async_request(request)
         if end != math.inf:
             response.stream = timed(exchange.library).later(response.stream, end)
-        exchange.ids["http_status"] = response.status_code
+        exchange.told.status = response.status_code
         if response.status_code < 400:
+            exchange.told.succeeded()
             return response
         try:
             body = b"".join([part async for part in response.stream])
         finally:
             await response.aclose()
         raise exchange.failed(response, body)
-    finally:
-        exchange.over()
+    except BaseException:
+        exchange.told.ended()
+        raise
 
 
 def _given_up(error: Any) -> Any:

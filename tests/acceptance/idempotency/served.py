@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import uvicorn
 
@@ -54,9 +54,9 @@ class Client:
 
 
 @contextmanager
-def served(asgi: Any) -> Iterator[Client]:
+def served(asgi: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[Client]:
     """The application, until the end of the block."""
-    config = uvicorn.Config(asgi, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
+    config = uvicorn.Config(asgi, host="127.0.0.1", port=0, log_level="critical", lifespan=lifespan, ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
