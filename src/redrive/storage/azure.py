@@ -161,7 +161,7 @@ class Azure:
         from azure.core import MatchConditions  # noqa: PLC0415
         from azure.storage.blob import BlobBlock  # noqa: PLC0415
 
-        last = {"etag": "*", "match_condition": MatchConditions.IfMissing} if only_if_absent else {}
+        last = {"match_condition": MatchConditions.IfMissing} if only_if_absent else {}
         piece = body.read(PIECE)
         if len(piece) < PIECE:
             blob.upload_blob(piece, overwrite=not only_if_absent, **told)
