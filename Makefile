@@ -9,10 +9,10 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-batch crash-matrix kill-table wire-table constraints clean
+.PHONY: help install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch crash-matrix kill-table wire-table constraints clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 install: ## Make .venv: every extra and every tool, at the pinned versions
 	@$(FIND); "$$found" scripts/environment.py .venv --extras all --group dev
@@ -48,7 +48,7 @@ kill-table: install ## Kill, poison, stop and drain workers, on both databases; 
 wire-table: install ## Count what each storage backend sends when things go wrong, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write
 
-bench: bench-call bench-ledger bench-batch ## Run every benchmark
+bench: bench-call bench-ledger bench-commands bench-batch ## Run every benchmark
 
 bench-call: ## Measure a call against the other retry libraries (in .venv-bench)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
@@ -57,6 +57,10 @@ bench-call: ## Measure a call against the other retry libraries (in .venv-bench)
 bench-ledger: ## Measure the ledger against raw loops and other libraries (in .venv-bench-ledger)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-ledger --extras postgres --requirements benchmarks/requirements-ledger.txt
 	@.venv-bench-ledger/bin/python benchmarks/ledger.py
+
+bench-commands: ## Measure the whole worker against other libraries (in .venv-bench-ledger)
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-ledger --extras postgres --requirements benchmarks/requirements-ledger.txt
+	@.venv-bench-ledger/bin/python benchmarks/commands.py
 
 bench-batch: install ## Measure the batch layer against its bare sender, on a local Postgres
 	@$(RUN) benchmarks/batch.py

@@ -1,0 +1,1 @@
+"""What durable commands cost: the whole worker, beside other libraries."""

@@ -1,0 +1,89 @@
+"""The course of a run: who works commands off, and how soon each begins, in interleaved rounds."""
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from benchmarks.commanded.results import ASYNC, OURS, PLAIN, Case, Results
+from benchmarks.durable.course import DURABLE, Databases, _fsync
+from benchmarks.durable.peers import PEERS, ROOT
+from benchmarks.rounds import Progress
+from tests.servers.postgres import SETTINGS
+
+LATENCIES = (
+    ("redrive", "postgres", OURS), ("redrive", "sqlite", OURS), ("dbos", "postgres", "DBOS queue, polls every 50 ms"),
+    ("procrastinate", "postgres", "procrastinate"), ("pgqueuer", "postgres", "pgqueuer"), ("huey", "sqlite", "huey with fsync"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    rounds: int
+    jobs: int
+    """Of ours, in one measurement."""
+    share: float
+    """Of the peers' jobs."""
+    times: int
+    settings: tuple[str, ...]
+    """Of Postgres."""
+
+
+FULL = Effort(rounds=7, jobs=6000, share=1.0, times=40, settings=DURABLE)
+QUICK = Effort(rounds=1, jobs=200, share=0.02, times=3, settings=SETTINGS)
+
+
+def measured(module: str, *arguments: str) -> float:
+    """What a program of ours tells. RuntimeError says in one line what went wrong."""
+    command = [sys.executable, "-m", module, *arguments]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError("it did not finish") from None
+    for line in reversed(done.stdout.splitlines()):
+        if line.startswith("RATE "):
+            return float(json.loads(line[5:]))
+    raise RuntimeError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
+
+
+def run(places: Databases, effort: Effort, progress: Progress) -> Results:
+    """Everything, each in a process and on a database of its own."""
+    results = Results(fsync=_fsync(places.folder))
+    acts: list[tuple[str, Callable[[], float], list[float]]] = []
+    for name, colour in ((PLAIN, "plain"), (ASYNC, "async")):
+        for database in ("postgres", "sqlite"):
+            kept = results.rates.setdefault(Case(name, database), [])
+            acts.append((f"{name}, {database}", _own(places, database, colour, effort), kept))
+    for peer in PEERS:
+        if find_spec(peer.library) is None:
+            results.absent[peer.name] = "not installed"
+        elif peer.batch > 1 or peer.database == "sqlite":
+            kept = results.rates.setdefault(Case(peer.name, peer.database), [])
+            acts.append((peer.name, lambda peer=peer: peer.rate(places.new(peer.database), effort.share), kept))  # type: ignore[misc]
+    for library, database, name in LATENCIES:
+        if find_spec(library) is not None:
+            kept = results.latencies.setdefault(Case(name, database), [])
+            acts.append((f"latency of {name}, {database}", _latency(places, library, database, effort), kept))
+    for number in range(effort.rounds):
+        for name, act, kept in random.sample(acts, len(acts)):
+            if name in results.absent:
+                continue
+            progress(f"round {number + 1} of {effort.rounds}: {name}")
+            try:
+                kept.append(act())
+            except RuntimeError as error:
+                results.absent[name] = str(error)
+    return results
+
+
+def _own(places: Databases, database: str, colour: str, effort: Effort) -> Callable[[], float]:
+    return lambda: measured("benchmarks.commanded.own", places.new(database), colour, str(effort.jobs))
+
+
+def _latency(places: Databases, library: str, database: str, effort: Effort) -> Callable[[], float]:
+    return lambda: measured("benchmarks.commanded.latency", library, places.new(database), str(effort.times))

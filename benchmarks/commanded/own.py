@@ -1,0 +1,42 @@
+"""Commands that do nothing, through the whole worker: python -m benchmarks.commanded.own URL COLOUR JOBS"""
+
+import sys
+import time
+
+from benchmarks.durable.drain import analyze
+from benchmarks.durable.peers import tell
+
+
+def main() -> None:
+    from redrive import App
+
+    url, colour, jobs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    app = App(url, migrate=True)
+
+    @app.command("noop")
+    def noop() -> None:
+        return None
+
+    @app.command("anoop")
+    async def anoop() -> None:
+        return None
+
+    command = noop if colour == "plain" else anoop
+    for at in range(0, jobs, 1000):
+        app.submit_many(command.bind() for _ in range(min(1000, jobs - at)))
+    analyze(app.ledger)
+    worker = app.worker()
+    began = time.perf_counter()
+    worker.start()
+    while worker.status.done < jobs and time.perf_counter() - began < 100:
+        time.sleep(0.002)
+    seconds = time.perf_counter() - began
+    done = worker.status.done
+    worker.close()
+    if done < jobs or app.ledger.imbalance():
+        raise RuntimeError(f"only {done} of {jobs}")
+    tell(jobs / seconds)
+
+
+if __name__ == "__main__":
+    main()
