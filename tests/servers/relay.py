@@ -24,6 +24,8 @@ class Relay:
         self.times: list[float] = []
         self._open: list[socket.socket] = []
         self._closing = False
+        self._flowing = threading.Event()
+        self._flowing.set()
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -32,6 +34,7 @@ class Relay:
 
     def __exit__(self, *_: object) -> None:
         self._closing = True
+        self._flowing.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.drop()
@@ -53,6 +56,14 @@ class Relay:
             _reset(each)
         self._open.clear()
 
+    def hold(self) -> None:
+        """Let nothing through, until it goes on."""
+        self._flowing.clear()
+
+    def go_on(self) -> None:
+        """Let everything through again."""
+        self._flowing.set()
+
     def _accept(self) -> None:
         while not self._closing:
             try:
@@ -69,13 +80,14 @@ class Relay:
                 there = socket.create_connection(("127.0.0.1", self._target))
                 self._open.append(there)
                 for one, other in ((came, there), (there, came)):
-                    threading.Thread(target=_pump, args=(one, other, step), daemon=True).start()
+                    threading.Thread(target=_pump, args=(one, other, step, self._flowing), daemon=True).start()
 
 
-def _pump(one: socket.socket, other: socket.socket, step: Step) -> None:
+def _pump(one: socket.socket, other: socket.socket, step: Step, flowing: threading.Event) -> None:
     left = step if isinstance(step, int) else None
     try:
         while data := one.recv(65536):
+            flowing.wait(60)
             if left is not None:
                 left -= len(data)
                 if left < 0:

@@ -104,7 +104,7 @@ class Local:
 
     def copy(self, source: str, target: str, /) -> None:
         with self.read(source) as file, self._mapped(target, writing=True):
-            self._put(self._place(target), target, "replace", lambda out: shutil.copyfileobj(file, out, CHUNK))
+            self._put(self._place(target), target, "atomic", lambda out: shutil.copyfileobj(file, out, CHUNK))
 
     def check(self) -> None:
         with self._mapped(""):

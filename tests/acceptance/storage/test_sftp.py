@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -174,6 +175,34 @@ def test_a_deadline_reaches_the_connection(made: Callable[..., Store], server_po
         with pytest.raises(Unavailable), deadline(0.5):
             store.check()
         assert relay.count <= 6
+
+
+def test_a_deadline_reaches_a_request(made: Callable[..., Store], server_port: int) -> None:
+    with Relay(server_port) as relay:
+        store = made(relay)
+        store.write("file", b"x")
+        relay.hold()
+        begun = time.monotonic()
+        with pytest.raises(Unavailable, match="no answer in time"), deadline(0.3):
+            store.read_bytes("file")
+        assert time.monotonic() - begun < 2
+        relay.go_on()
+        assert store.read_bytes("file") == b"x"
+        assert relay.count == 1  # the connection is no worse for it
+
+
+@pytest.mark.req("S-11")
+def test_a_server_that_falls_silent(made: Callable[..., Store], server_port: int) -> None:
+    with Relay(server_port) as relay:
+        store = made(relay, timeout=0.5)
+        store.write("file", b"x")
+        relay.hold()
+        with pytest.raises(Unavailable, match="no answer in time"):
+            store.read_bytes("file")
+        assert relay.count == 1
+        relay.go_on()
+        assert store.read_bytes("file") == b"x"
+        assert relay.count == 2  # not behind the one that got no answer
 
 
 def test_a_missing_root(made: Callable[..., Store]) -> None:

@@ -29,8 +29,8 @@ type = "local"
 options = {{ root = "{folder}/other" }}
 
 [stores.away]
-type = "sftp"
-options = {{ host = "127.0.0.1", port = 1, username = "me", password = {{ env = "AWAY_PASSWORD" }}, timeout = 2 }}
+type = "graph"
+options = {{ drive = "me/drive", base_url = "http://127.0.0.1:1", token = {{ env = "AWAY_PASSWORD" }} }}
 retry = {{ max_attempts = 1 }}
 """
 
@@ -128,7 +128,7 @@ def test_check() -> None:
     assert "exclusive create" in done.stdout
     done = run("storage", "check")
     assert done.returncode == 1
-    assert "away (sftp): not well" in done.stdout
+    assert "away (graph): not well" in done.stdout
     assert "cannot be reached" in done.stdout
     found = json.loads(run("storage", "check", "--json").stdout)
     assert [each["problem"] is None for each in found] == [True, True, False]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.policy import RetryPolicy
+from ...engine.attempt import current
 from ...engine.retry import retry
 from ..extra import client
 from .loop import Loop
@@ -74,10 +75,12 @@ class Connection:
     def run(self, work: Callable[[asyncssh.SFTPClient], Awaitable[T]], /) -> T:
         """Do something with the session, connecting first where there is no connection; TimeoutError where it takes too long."""
         loop, session = self._session()
+        limit = self._limit()
         try:
-            return loop.run(lambda: work(session), self._timeout)
+            return loop.run(lambda: work(session), limit)
         except TimeoutError:
-            self._drop(session)  # whatever it waits for, the next one shall not wait behind it
+            if limit == self._timeout:
+                self._drop(session)  # whatever it waits for, the next one shall not wait behind it
             raise
 
     def close(self) -> None:
@@ -118,7 +121,12 @@ class Connection:
                 ssh.abort()
                 raise
 
-        return loop.run(connect, self._timeout)
+        return loop.run(connect, self._limit())
+
+    def _limit(self) -> float:
+        """Seconds for a request: its own time-out, or what the deadlines around leave."""
+        left = current().remaining
+        return self._timeout if left is None else min(self._timeout, left)
 
     def _drop(self, session: asyncssh.SFTPClient) -> None:
         with self._lock:
