@@ -50,6 +50,17 @@ class ToldItems(Protocol):
         """These have arrived; of how many that was news."""
 
 
+@runtime_checkable
+class ReopenedItems(Protocol):
+    """A store of the user's own that an operator can look into: `redrive batch giveups --items module:object`."""
+
+    def given_up(self, limit: int, /) -> Mapping[str, int]:
+        """Items that were given up, and how often each was rejected."""
+
+    def reopen_many(self, item_ids: Collection[str], /) -> set[str]:
+        """Let these be sent again; those that had been given up."""
+
+
 def increment(items: Items, ids: Collection[str], /) -> Mapping[str, int]:
     """Count a rejection of each; the new counts."""
     if isinstance(items, ManyItems):

@@ -64,6 +64,9 @@ class TableItems:
         self._end = update(rows).where(here, may_be_sent).values({self._status: self._given_up}).returning(self._id)
         self._end_many = update(rows).where(many, may_be_sent).values({self._status: self._given_up}).returning(self._id)
         self._look = select(self._id).where(among, may_be_sent)
+        gone = self._status == self._given_up
+        self._gone = select(self._id, self._attempts).where(gone).order_by(self._id).limit(bindparam("most"))
+        self._back = update(rows).where(many, gone).values({self._status: self._open[0]}).returning(self._id)
 
     def increment(self, item_id: str, /) -> int:
         """Add one, atomically; the new count. KeyError: there is no such row."""
@@ -98,6 +101,20 @@ class TableItems:
         with self._engine.connect() as connection:
             left = {str(row[0]) for row in self._each(connection, self._look, among)}
         return {item_id for item_id in among if str(self._value(item_id)) in left}
+
+    def given_up(self, limit: int = 100, /) -> dict[str, int]:
+        """Rows that were given up, and how often each was rejected."""
+        with self._engine.connect() as connection:
+            return {str(row[0]): int(row[1] or 0) for row in connection.execute(self._gone, {"most": limit})}
+
+    def reopen_many(self, item_ids: Collection[str], /) -> set[str]:
+        """Let rows that were given up be sent again; those that were. For a person: `redrive batch reopen` records who and why.
+
+        The counter stays as it is: rejected once more, such a row is given up again at once.
+        """
+        with self._engine.begin() as connection:
+            back = {str(row[0]) for row in self._each(connection, self._back, item_ids)}
+        return {item_id for item_id in item_ids if str(self._value(item_id)) in back}
 
     def _each(self, connection: Connection, statement: Any, ids: Iterable[str]) -> Iterator[Any]:
         # Sorted: on SQLite there is one writer at a time, elsewhere the statement itself locks in order.

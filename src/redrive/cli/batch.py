@@ -10,18 +10,21 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..ops import own_items
 from ..ops.batch import Batch, GivenUp, Reopening
 from ..ops.document import document
+from ..ops.imported import Unreadable
 from .confirm import confirmed
 from .fit import Column, fitted
 from .moments import ago, utc
 from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Since, Where, operator, option, since_of
-from .output import complain, console, print_json, show
+from .output import BAD_INPUT, complain, console, print_json, show
 
 app = typer.Typer(no_args_is_help=True, help="Items of batches: how they stand, which were given up; open those again.")
 
 Name = Annotated[str, typer.Argument(metavar="BATCH", help="The name that app.items(...) was given.")]
 Only = Annotated[str | None, option("--batch", "NAME", "Only of this batch.")]
+Own = Annotated[str | None, option("--items", "MODULE:OBJECT", "A store of your own, such as a TableItems, not the ledger's.")]
 Reason = Annotated[str | None, option("--reason", "TEXT", "Only with this in the reason.")]
 
 
@@ -71,13 +74,17 @@ def giveups(
     reason: Reason = None,
     since: Since = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 50,
+    own: Own = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """List items that were given up, the newest first.
+    """List items that were given up, the newest first. Of a store of your own (--items): ids, and how often each was rejected.
 
     Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
     """
+    if own is not None:
+        _own_giveups(own, limit, as_json)
+        return
     with operator(where) as ops:
         found = ops.giveups(batch=batch, reason=reason, since=since_of(since), limit=limit)
         if as_json:
@@ -89,6 +96,21 @@ def giveups(
         else:
             narrowed = any(each is not None for each in (batch, reason, since))
             show(out, Text("no item that was given up matches" if narrowed else "no item was given up"))
+
+
+def _own_giveups(source: str, limit: int, as_json: bool) -> None:
+    try:
+        found = own_items.store(source).given_up(limit)
+    except Unreadable as wrong:
+        complain(str(wrong))
+        raise typer.Exit(BAD_INPUT) from None
+    if as_json:
+        print_json([{"item": item, "attempts": attempts} for item, attempts in found.items()])
+        return
+    out = console()
+    rows = [{"item": item, "rejected": str(attempts)} for item, attempts in found.items()]
+    columns = [Column("item", least=12), Column("rejected", number=True)]
+    show(out, fitted(columns, rows, out.width) if rows else Text("no item was given up"))
 
 
 def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool) -> RenderableType:
@@ -130,19 +152,24 @@ def reopen(
         typer.Option("--max", min=0, metavar="N", help="With --yes: do nothing if there are more.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    own: Own = None,
     actor: Actor = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
     """Let items that were given up be sent again, with all their attempts. Recorded in the audit.
 
-    By their ids, or by reason or since; the latter asks for confirmation: type the number, or say --yes --max N.
+    By their ids, or by reason or since; the latter asks for confirmation: type the number, or say --yes --max N. In a store of
+    your own (--items) by their ids; the counters there stay as they are.
 
     Exit status: 0, all reopened; 1, some or none of them (they are listed, with why); 2, a wrong option, or no selection; 3, the
     ledger cannot be reached or has another schema; 130, interrupted.
     """
     with operator(where, actor) as ops:
-        plan = ops.reopen(batch, items=items or (), reason=reason, since=since_of(since), limit=limit)
+        if own is None:
+            plan = ops.reopen(batch, items=items or (), reason=reason, since=since_of(since), limit=limit)
+        else:
+            plan = own_items.planned(own, batch, items=items or ())
         ops.reopening(plan, because=because)  # refuses an empty reason, before anybody is asked anything
         if not as_json:
             show(console(), _plan(plan))
@@ -156,7 +183,10 @@ def reopen(
         skipped = dict(plan.skipped)
         ended = 0
         try:
-            for step in ops.reopening(plan, because=because):
+            steps = ops.reopening(plan, because=because)
+            if own is not None:
+                steps = own_items.applied(ops.ledger, own, plan, actor=ops.actor, because=because)
+            for step in steps:
                 done += step.done
                 skipped |= step.skipped
         except KeyboardInterrupt:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -10,6 +13,7 @@ from typer.testing import CliRunner
 
 from redrive import App
 from redrive.cli.root import app
+from redrive.ledger import Ledger
 from tests.unit.cli.command import on_terminal, run
 from tests.unit.cli.conftest import SECRET
 
@@ -112,6 +116,44 @@ def test_many_are_confirmed(url: str) -> None:
     assert (status, "nothing was done" in printed) == (1, True)
     status, printed = on_terminal(*many, typed="12")
     assert (status, "Reopened: 12 items" in printed) == (0, True)
+
+
+WIRING = """
+from sqlalchemy import Column, Integer, MetaData, Table, Text, create_engine, insert
+from redrive.batch import TableItems
+engine = create_engine("sqlite:///tiles.db")
+tiles = Table("tiles", MetaData(), Column("id", Text, primary_key=True), Column("n", Integer), Column("s", Text))
+items = TableItems(engine, id=tiles.c.id, attempts=tiles.c.n, status=tiles.c.s)
+def fill():
+    tiles.create(engine)
+    with engine.begin() as tx:
+        tx.execute(insert(tiles), [{"id": f"t{n}", "n": 5, "s": "giveup" if n < 3 else "pending"} for n in range(5)])
+nothing = 7
+"""
+
+
+@pytest.mark.req("B-13")
+def test_a_table_of_ones_own(url: str, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wiring.py").write_text(WIRING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    subprocess.run([sys.executable, "-c", "import wiring; wiring.fill()"], check=True)
+    own = ("--items", "wiring:items")
+    assert run("batch", "giveups", *own).stdout.split() == ["item", "rejected", "t0", "5", "t1", "5", "t2", "5"]
+    done = run("batch", "reopen", "tiles", "t1", "t4", *own, "--because", "mended", "--actor", "ann", "--ledger", url)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[1:] == ["Not t4: it is not given up", "Reopened: t1"]
+    assert [one["item"] for one in json.loads(run("batch", "giveups", *own, "--json").stdout)] == ["t0", "t2"]
+    (entry,) = ledger.audit()
+    assert (entry.actor, entry.what) == ("ann", {"batch": "tiles", "store": "wiring:items", "items": ["t1"]})
+    for wrong, said in (
+        ("wiring", "write module:object"),
+        ("wiring:nothing", "cannot be looked into"),
+        ("wiring:item", "did you mean"),
+    ):
+        refused = run("batch", "giveups", "--items", wrong)
+        assert (refused.returncode, said in refused.stderr) == (2, True)
+    assert run("batch", "reopen", "tiles", *own, "--because", "x", "--ledger", url).returncode == 2
 
 
 @pytest.mark.usefixtures("sent")
