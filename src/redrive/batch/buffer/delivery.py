@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from ...engine.retry import Retry
+from ...errors import BufferClosed
 from .answer import Said, Told, each, told
 from .spill import Submits, spent, spilled
 
@@ -53,6 +55,12 @@ class Delivery(Generic[Item]):
             return told(await self._send(items), len(items))
         except Exception as error:
             return error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not this task, but something that `send` waited for, was cancelled: a call whose channel was closed, say.
+            return BufferClosed("what sent this item was cancelled from inside: it may have been sent", sent=True)
 
     async def leave(self, items: Sequence[Item], errors: Sequence[Exception], there: There) -> Delivered:
         """Leave items behind, but for those whose senders have gone and want nothing any more."""

@@ -36,6 +36,7 @@ class Pump(Generic[Item]):
         """Set while nothing waits and nothing is in flight."""
         self.quiet.set()
         self._delivery = delivery
+        self._name = f"redrive flush of {delivery.retry.operation}"
         self._interval = interval
         self._in_flight = in_flight
         self._context = context
@@ -65,7 +66,7 @@ class Pump(Generic[Item]):
         """Start what may go now. Called whenever something has changed that could let a batch go."""
         while len(self._flushes) < self._in_flight and (batch := self.waiting.take()) is not None:
             flush = self._delivery.deliver(batch.items, partial(_there, batch))
-            task = self.loop.create_task(flush, context=self._context.copy())
+            task = self.loop.create_task(flush, name=self._name, context=self._context.copy())
             self._flushes[task] = batch
             self._counts["batches"] += 1
             # What became of it is read here and not in the task: one that is cancelled before its first step never runs at all.
@@ -77,11 +78,10 @@ class Pump(Generic[Item]):
         else:
             self.quiet.set()
 
-    def hurry(self) -> None:
-        """Nothing more will come to what waits, as far as its sender knows: it goes as soon as it can."""
-        if self.waiting:
-            self.waiting.late = True
-            self.run()
+    def hurry_for(self, waiter: Waiter) -> None:
+        """Its sender has more to send, and no room for it: what waits goes as soon as it can."""
+        if not waiter.done():
+            self._hurry()
 
     def stats(self) -> BufferStats:
         """What became of the items so far."""
@@ -114,7 +114,12 @@ class Pump(Generic[Item]):
     def _over(self) -> None:
         """The interval is over."""
         self._timer = None
-        self.hurry()
+        self._hurry()
+
+    def _hurry(self) -> None:
+        if self.waiting:
+            self.waiting.late = True
+            self.run()
 
     def _settle(self, batch: Batch[Waiter, Item], ended: Delivered) -> None:
         counts = self._counts

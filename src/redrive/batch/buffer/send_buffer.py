@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import Context, copy_context
 from types import TracebackType
@@ -26,6 +27,8 @@ from .stats import BufferStats
 from .waiting import Limits, Waiting
 
 Item = TypeVar("Item")
+HASTE = 5.0
+"""Seconds that closing may take at most where the block was left by a cancellation, or by Ctrl+C."""
 One = TypeVar("One")
 """An item, where there is no buffer yet that knows its type."""
 
@@ -81,7 +84,8 @@ class SendBuffer(Generic[Item]):
         retry: 4 attempts, 100 ms doubling, up to half of it more; a `Retry` of your own brings its own rule.
         behind, codes: whose the status codes are, as in `redrive.grpc.retry`. attempt_timeout: for one attempt; inside:
         `current().remaining`. spill: where items go when retries are spent; then their senders return.
-        drain: seconds that closing may take to send what waits; None for as long as it takes.
+        drain: seconds that closing may take to send what waits; None for as long as it takes. Where the block was left by a
+        cancellation or by Ctrl+C, 5 at most.
         """
         checked(spill)
         self._limits = Limits(
@@ -129,24 +133,32 @@ class SendBuffer(Generic[Item]):
     async def send_all(self, items: Iterable[Item], /) -> None:
         """One waiter for many items, which are taken as there is room. All are sent; errors, if any, are raised as a group."""
         pump = self._bound(asyncio.get_running_loop())
-        waiters: list[Waiter] = []
-        oldest = 0
+        waiters: deque[Waiter] = deque()
+        errors: list[Exception] = []
+        count = 0
+
+        async def oldest() -> None:
+            if (error := await waiters[0]) is not None:
+                errors.append(error)
+            del waiters[0]
+
         try:
-            for item in items:
-                while oldest < len(waiters) and pump.waiting.full:
-                    if not waiters[oldest].done():
-                        pump.hurry()
-                        await waiters[oldest]
-                    oldest += 1
+            for count, item in enumerate(items, 1):
+                while waiters and (waiters[0].done() or pump.waiting.full):
+                    pump.hurry_for(waiters[0])
+                    await oldest()
                 waiters.append(self._enter(item))
-            errors = [error for waiter in waiters if (error := await waiter) is not None]
+                if count % self._limits.batch == 0:
+                    await asyncio.sleep(0)  # a batch may go, and so may everybody else
+            while waiters:
+                await oldest()
         except BaseException:
             for waiter in waiters:
                 waiter.cancel()
                 self._withdraw(waiter)
             raise
         if errors:
-            raise ExceptionGroup(f"{len(errors)} of {len(waiters)} items were not accepted", errors)
+            raise ExceptionGroup(f"{len(errors)} of {count} items were not accepted", errors)
 
     @property
     def stats(self) -> BufferStats:
@@ -155,6 +167,9 @@ class SendBuffer(Generic[Item]):
 
     async def aclose(self) -> None:
         """Take nothing more in, send what waits, and end. What is not answered in time gets `BufferClosed`. Twice is fine."""
+        await self._close(self._drain)
+
+    async def _close(self, drain: float | None) -> None:
         first, self._closing = not self._closing, True
         if self._pump is None:
             return
@@ -162,7 +177,7 @@ class SendBuffer(Generic[Item]):
         pump.waiting.closing = True
         pump.run()
         try:
-            async with asyncio.timeout(self._drain if first else None):
+            async with asyncio.timeout(drain if first else None):
                 await pump.quiet.wait()
         except TimeoutError:
             await pump.cut_short()
@@ -176,7 +191,8 @@ class SendBuffer(Generic[Item]):
         return self
 
     async def __aexit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None:
-        await self.aclose()
+        leaving = e is not None and not isinstance(e, Exception)
+        await self._close(min(HASTE, self._drain or HASTE) if leaving else self._drain)
 
     def _enter(self, item: Item) -> Waiter:
         loop = asyncio.get_running_loop()

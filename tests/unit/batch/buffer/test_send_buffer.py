@@ -428,6 +428,38 @@ async def test_a_flush_that_is_cancelled_before_its_first_step() -> None:
     await buffer.aclose()
 
 
+@run
+async def test_something_inside_send_is_cancelled() -> None:
+    """A call whose channel was closed, for example. It is that batch's bad luck, and no other's."""
+    receiver = Receiver(asyncio.CancelledError(), None)
+    buffer = SendBuffer(receiver.send, max_batch_size=1, in_flight=1)
+    first, second = await errors(tasks(buffer, 1, 2))
+    assert isinstance(first, BufferClosed)
+    assert first.sent
+    assert second is None
+    await buffer.aclose()
+
+
+@run
+async def test_a_block_that_is_cancelled_does_not_wait_for_long() -> None:
+    receiver = Receiver(held=True)
+    outside: list[asyncio.Task[None]] = []
+
+    async def block() -> None:
+        async with SendBuffer(receiver.send, max_batch_size=1, drain=None) as buffer:
+            outside.extend(tasks(buffer, 1))
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(block())
+    await receiver.got(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("redrive.batch.buffer.send_buffer.HASTE", 0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [type(error) for error in await errors(outside)] == [BufferClosed]
+
+
 def test_the_loop_ends_in_the_middle() -> None:
     receiver = Receiver(held=True)
     found: list[BaseException] = []
@@ -481,7 +513,7 @@ async def test_a_thread_sends_through_the_loop() -> None:
 
 @run
 async def test_many_items_of_one_waiter() -> None:
-    receiver = Receiver()
+    receiver = Receiver(held=True)
     pulled = 0
 
     def items() -> Any:
@@ -492,8 +524,12 @@ async def test_many_items_of_one_waiter() -> None:
 
     async with SendBuffer(receiver.send, max_batch_size=10, max_waiting=20) as buffer:
         task = asyncio.create_task(buffer.send_all(items()))
-        await asyncio.sleep(0)
+        await receiver.got(2)
+        await asyncio.sleep(0.01)
         assert pulled == 21, "no more than there is room for, and one in the hand"
+        receiver.held = False
+        for gate in receiver.gates:
+            gate.set_result(True)
         await task
     assert [item for batch in receiver.batches for item in batch] == list(range(1, 101))
     assert (await balanced(buffer)).batches == 10
