@@ -58,7 +58,7 @@ class Clerk:
         self._dry: dict[str, float] = {}
         """Groups that had nothing, until when they need not be asked again."""
         self._woken = True
-        self._due_known, self._due_looked = math.inf, 0.0
+        self._due_known, self._due_looked, self._due_stale = math.inf, -math.inf, True
         self._pause = TROUBLE[0]
         self._stopping: float | None = None
         """When what runs must have ended, on the monotonic clock."""
@@ -166,6 +166,7 @@ class Clerk:
             if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart):
                 self._claim_alone()
             elif not self._alone.holds:
+                self._room.next()
                 for group, members in self._room.groups(self._open()):
                     want = self._room.want(group, members)
                     if want.total > 0 and (group not in self._dry or self._settlements):
@@ -195,7 +196,7 @@ class Clerk:
         if self._woken:
             self._woken = False
             self._dry.clear()
-            self._due_looked = 0.0
+            self._due_stale = True
         for group in [group for group, until in self._dry.items() if until <= now]:
             del self._dry[group]
 
@@ -206,9 +207,9 @@ class Clerk:
             self._settlements, want.kinds, worker=self._name, lease=self._lease, total=want.total, alone=alone
         )  # fmt: skip
         self._ended(turn.late)
+        self._hand_out(turn.leases)
         if not alone and len(turn.leases) < want.total:
             self._dry[want.group] = min(monotonic() + POLL, self._next_due())
-        self._hand_out(turn.leases)
         return turn.leases
 
     def _claim_limited(self, want: Want, alone: bool) -> list[Lease]:
@@ -216,32 +217,35 @@ class Clerk:
         assert want.limits is not None
         with self._ledger.connections.write.use() as session:
             found = limited.claim(session, self._ledger.connections.hot, demand, want.limits)
+        self._hand_out(found.leases)
         if not alone and len(found.leases) < want.total:
             waits = [SOON * 4 if kind.concurrency else POLL for kind in map(self._known.__getitem__, want.kinds)]
             soonest = min([*waits, *(max(after, 0.01) for after in found.after.values())])
             self._dry[want.group] = min(monotonic() + soonest, self._next_due())
-        self._hand_out(found.leases)
         return found.leases
 
     def _ended(self, late: Sequence[Settlement]) -> None:
         """The ledger has the settlements."""
-        if any(one.outcome == "again" for one in self._settlements):
-            self._due_looked = 0.0
-            self._dry.clear()
+        waits = [one.after for one in self._settlements if one.outcome == "again"]
         self._settlements = []
+        if waits:
+            at = monotonic() + min(waits) + 0.001
+            self._due_known = min(self._due_known, at)
+            self._dry = {group: min(until, at) for group, until in self._dry.items()}
         if late:
             self.ends.late(late)
             self.upkeep.alive(list(late))
 
     def _next_due(self) -> float:
-        """When something falls due, on the monotonic clock; looked up now and then."""
+        """When to ask again, on the monotonic clock: when the next falls due, which is looked up now and then."""
         now = monotonic()
-        if now - self._due_looked >= DUE and (self._due_looked == 0.0 or self._due_known <= now or now - self._due_looked > POLL):
-            self._due_looked = now
+        since = now - self._due_looked
+        if since > POLL or (since >= DUE and (self._due_stale or self._due_known <= now)):
+            self._due_looked, self._due_stale = now, False
             due = self._ledger.next_due(self._open())
             self._due_known = math.inf if due is None else now + (due - self.now()).total_seconds()
         # What is due by now and was not claimed is somebody's who claims just then, or above a limit.
-        return max(self._due_known, now + 0.01) if self._due_known > now else now + DUE
+        return self._due_looked + DUE if self._due_stale or self._due_known <= now else self._due_known
 
     def _hand_out(self, leases: Sequence[Lease]) -> None:
         if not leases:

@@ -44,10 +44,12 @@ class Ends:
         for one, found in judged:
             self._seen(one, found, probes)
         settlements = []
+        quiet = not wanted_success()
         for one, found in judged:
-            outcome = self._spared(one, found)
+            outcome = self._spared(one, found) if found.signature is not None else found
             self.counts["late" if one.late else BUCKETS[outcome.record]] += 1
-            self._record(one, outcome)
+            if not quiet or outcome.record != "success" or one.late:
+                self._record(one, outcome)
             if not one.settled and not one.late:
                 settlements.append(outcome.settlement)
         return settlements
@@ -97,7 +99,7 @@ class Ends:
 
     def _spared(self, one: Finished, found: Outcome) -> Outcome:
         parked = self.parked.get(one.kind.name)
-        if parked is None or found.signature is None or parked.signature != found.signature:
+        if parked is None or parked.signature != found.signature:
             return found
         return forgiven(one.kind, one.lease, found, draw=self._draw())
 
@@ -108,8 +110,7 @@ class Ends:
             emit("late", {"operation": one.kind, "job_id": str(one.job_id), "fence": one.fence, "outcome": one.outcome})
 
     def _record(self, one: Finished, outcome: Outcome) -> None:
-        plain = outcome.record == "success"
-        if not (wanted_success() if plain else wanted(level_of(outcome.record, outcome.reason))):
+        if outcome.record != "success" and not wanted(level_of(outcome.record, outcome.reason)):
             return
         lease, error = one.lease, one.error
         fields: dict[str, Any] = {

@@ -37,15 +37,15 @@ class Want(NamedTuple):
 
 
 class Room:
-    """What is in hand, by weight in threads, and what jobs of each kind take. Belongs to one thread."""
+    """What is in hand, and what jobs of each kind take. Belongs to one thread."""
 
     def __init__(self, kinds: Iterable[Kind], threads: int, tasks: int, *, transactions: int = TRANSACTIONS) -> None:
         self._kinds = {kind.name: kind for kind in kinds}
         self._limits = {kind.name: Limit(kind.concurrency, kind.rate) for kind in self._kinds.values() if _limited(kind)}
         self._threads, self._tasks, self._transactions = threads, tasks, min(transactions, threads)
         self._means = dict.fromkeys(self._kinds, SHORT * 20)
-        self._weights: dict[tuple[int, int], tuple[str, float]] = {}
-        self._used = {"plain": 0.0, "async": 0.0, "transaction": 0.0, "short": 0.0}
+        self._groups: dict[tuple[int, ...], str] = {}
+        self._used = {"plain": 0, "async": 0, "transaction": 0, "short": 0}
         self._turn = 0
 
     def handful(self, name: str, /) -> int:
@@ -59,27 +59,24 @@ class Room:
 
     def takes(self, lease: Lease, kind: Kind, /) -> float:
         """A job came into the hand; what part of a thread it takes."""
-        short = kind.colour == "plain" and self.handful(kind.name) > 1
-        weight = 1 / self.handful(kind.name) if short else 1.0
-        group = "short" if short else kind.colour
-        self._weights[lease[:2]] = (group, weight)
-        self._used[group] += weight if group != "short" else 1
-        return weight
+        handful = self.handful(kind.name) if kind.colour == "plain" else 1
+        group = kind.colour if handful == 1 else "short"
+        self._groups[lease[:2]] = group
+        self._used[group] += 1
+        return 1 / handful
 
     def gives(self, lease: Lease, /) -> None:
         """It left."""
-        group, weight = self._weights.pop(lease[:2], ("short", 0.0))
-        if weight:
-            self._used[group] -= weight if group != "short" else 1
+        group = self._groups.pop(lease[:2], None)
+        if group is not None:
+            self._used[group] -= 1
 
-    @property
-    def idle(self) -> bool:
-        """Nothing is in hand."""
-        return not self._weights
+    def next(self) -> None:
+        """It is another's turn to be first."""
+        self._turn += 1
 
     def groups(self, names: Iterable[str], /) -> list[tuple[str, list[str]]]:
         """These kinds by what they share, in fair turns."""
-        self._turn += 1
         groups: dict[str, list[str]] = {}
         for name in names:
             groups.setdefault(self._group(name), []).append(name)
@@ -94,14 +91,14 @@ class Room:
         """How many more of a group there is room for."""
         colour = group.removeprefix("limited:")
         if colour == "async":
-            return self._tasks - int(self._used["async"])
-        threads = self._threads - int(self._used["plain"] + self._used["transaction"])
+            return self._tasks - self._used["async"]
+        threads = self._threads - self._used["plain"] - self._used["transaction"]
         if colour == "short":
-            left = 2 * MOST - int(self._used["short"])
+            left = 2 * MOST - self._used["short"]
             return min(MOST, left) if threads > 0 and left >= MOST // 2 else 0
         if self._used["short"]:
             threads -= 1  # what is short has at least one
-        return min(threads, self._transactions - int(self._used["transaction"])) if colour == "transaction" else threads
+        return min(threads, self._transactions - self._used["transaction"]) if colour == "transaction" else threads
 
     def want(self, group: str, members: list[str], /) -> Want:
         """What to ask for now."""

@@ -25,8 +25,8 @@ from .process import identity
 from .status import Status
 from .upkeep import FOREVER
 
-LEASE = 8.0
-"""Seconds. Renewed every two: long enough for a pause of all Python, short enough for whoever waits for a dead worker's jobs."""
+LEASE = 7.0
+"""Seconds, renewed four times in that: long enough for a pause of all Python, short enough for who waits for a dead worker."""
 DRAIN = 30.0
 KEEP = 30 * DAY
 CHORE_PAUSE = 60.0

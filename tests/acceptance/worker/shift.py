@@ -241,14 +241,14 @@ def died(shift: Shift, point: str) -> Died:
     gate.touch()
     assert shift.wait(shift.hire("until=idle")) == 0, shift.story()
     paid = Counter(key for (key,) in rows(shift.url, "SELECT key FROM effect"))
-    lost_attempts = dict(
-        ((kind, key), many)
+    lost_attempts = {
+        (kind, key): many
         for kind, key, many in rows(
             shift.url,
             "SELECT kind, key, count(*) FROM redrive_attempt JOIN redrive_job ON id = job_id "
             "WHERE outcome = 'lost' GROUP BY kind, key",
         )
-    )
+    }
     lost, doubled = [], []
     for kind, count in KINDS.items():
         effects = shift.effects(kind)
