@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,7 @@ class Effort:
     settings: tuple[str, ...] = DURABLE
 
 
-FULL = Effort(rounds=11, items=10_000, calls=200, increments=2000)
+FULL = Effort(rounds=11, items=10_000, calls=200, increments=300)
 QUICK = Effort(rounds=1, items=300, calls=3, increments=10, settings=SETTINGS)
 
 
@@ -46,8 +46,8 @@ class Results:
 
     success: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     """Milliseconds that the layer adds to a call of so many items that succeeds."""
-    increments: dict[str, list[float]] = field(default_factory=dict)
-    """Milliseconds of one increment; `bare` is the statement alone, by psycopg."""
+    increments: dict[str, list[list[float]]] = field(default_factory=dict)
+    """Milliseconds of each increment, by round; `bare` is the statement alone, by psycopg."""
     one_pass: dict[str, Pair] = field(default_factory=dict)
     """Seconds of a call of one pass: the bare sender, and ours."""
     shares: dict[str, list[float]] = field(default_factory=dict)
@@ -55,27 +55,31 @@ class Results:
     items: int = 0
 
     def p99(self, store: str) -> Interval | None:
-        found = sorted(self.increments.get(store, ()))
-        return Interval.exactly(found[min(len(found) - 1, round(0.99 * len(found)))]) if found else None
+        rounds = self.increments.get(store)
+        return Interval.of([at(found, 0.99) for found in rounds]) if rounds else None
+
+
+def at(samples: list[float], share: float) -> float:
+    """The sample below which this share of them is."""
+    return sorted(samples)[min(len(samples) - 1, round(share * len(samples)))]
 
 
 def run(places: Databases, effort: Effort, progress: Progress) -> Results:
     """Everything, on Postgres."""
     results = Results(items=effort.items)
     url = places.new("postgres")
-    with App(url, migrate=True) as app, _engine(url) as engine, provider() as port:
+    with App(url, migrate=True) as app, _engine(url) as engine, provider() as port, ExitStack() as stack:
         sender.made(engine, effort.items)
         stores: dict[str, Items] = {"ledger": app.items("tiles"), "table": table_items(engine)}
         for store, items in stores.items():
             progress(f"A call that succeeds: {NAMES[store]}")
             for many in (1, effort.items):
                 results.success[store, many] = _success(items, many, effort.calls if many == 1 else max(3, effort.calls // 10))
-            progress(f"An increment: {NAMES[store]}")
-            ids = [f"tile-{n:06}" for n in range(1, effort.increments + 1)]
-            results.increments[store] = _timed(
-                items.increment, [ids[n % effort.items] if store == "table" else ids[n] for n in range(len(ids))]
-            )
-        results.increments["bare"] = _bare(url, effort.increments)
+        for number in range(effort.rounds):
+            progress(f"An increment, round {number + 1} of {effort.rounds}")
+            ids = [f"tile-{n % effort.items + 1:06}" for n in range(effort.increments)]
+            for store, act in {"bare": _bare(stack, url), **{name: items.increment for name, items in stores.items()}}.items():
+                results.increments.setdefault(store, []).append(_timed(act, ids))
         for number in range(effort.rounds):
             for store, items in stores.items():
                 progress(f"{effort.items:,} items, round {number + 1} of {effort.rounds}: {NAMES[store]}")
@@ -123,12 +127,12 @@ def _timed(act: Callable[[Any], object], arguments: list[Any]) -> list[float]:
     return found
 
 
-def _bare(url: str, many: int) -> list[float]:
+def _bare(stack: ExitStack, url: str) -> Callable[[str], object]:
     import psycopg
 
-    with psycopg.connect(url, autocommit=True) as connection:
-        text = "UPDATE tiles SET attempts = attempts + 1 WHERE id = %s RETURNING attempts"
-        return _timed(lambda n: connection.execute(text, (f"tile-{n % 100 + 1:06}",)).fetchone(), list(range(many)))
+    connection = stack.enter_context(psycopg.connect(url, autocommit=True))
+    text = "UPDATE tiles SET attempts = attempts + 1 WHERE id = %s RETURNING attempts"
+    return lambda item: connection.execute(text, (item,)).fetchone()
 
 
 def _round(app: App, engine: Engine, port: int, store: str, items: Items, results: Results) -> None:

@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from benchmarks.batches.course import NAMES, STORES, Results
+from benchmarks.batches.course import NAMES, STORES, Results, at
 from benchmarks.durable.targets import Judgement, Target, last_line, verdict
 from benchmarks.interval import Interval
 from benchmarks.plot import Bar, Panel, card
@@ -43,7 +43,7 @@ def targets(results: Results) -> list[Judgement]:
 def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
     rows = [(j.target.what, j.target.text, f"{j.figure}{j.target.unit}" if j.figure else NONE, j.verdict) for j in judgements]
     counts = [
-        (label, *(f"{_at(results.increments[store], share):.2f}" for share in (0.5, 0.9, 0.99)))
+        (label, *(str(Interval.of([at(found, share) for found in results.increments[store]])) for share in (0.5, 0.9, 0.99)))
         for store, label in (("bare", "the bare UPDATE … RETURNING, psycopg"), *((s, f"redrive, {NAMES[s]}") for s in STORES))
         if store in results.increments
     ]
@@ -58,11 +58,6 @@ def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
     ]
 
 
-def _at(samples: list[float], share: float) -> float:
-    ordered = sorted(samples)
-    return ordered[min(len(ordered) - 1, round(share * len(ordered)))]
-
-
 def markdown(results: Results, judgements: list[Judgement], rounds: int) -> str:
     head = f"""\
 # What a batch costs
@@ -72,7 +67,8 @@ On a local Postgres with `fsync` and `synchronous_commit` on. The bare sender re
 table, sends them over HTTP to a provider in another process, a hundred a request, and marks what was taken with a commit for each
 request; one in a hundred is refused. {rounds} rounds; in each the layer stands between two runs of the bare sender: the median
 of the ratios, and in brackets the interval that holds the true median in 95 of 100 runs. In four passes the refused ones are sent
-three times more; what is given is the time outside of the sender, to the time inside. A target counts as missed only where the
+three times more; what is given is the time outside of the sender, to the time inside. An increment waits for the disk and for
+whoever else is at the machine: the bare statement stands beside it. A target counts as missed only where the
 whole interval misses it.
 
 ![Bars on a logarithmic scale: the bare sender and the layer](batch.svg)
@@ -88,7 +84,11 @@ def picture(results: Results) -> str:
         *(Bar(f"with {NAMES[store]}", median(pair.own) * 1000, "ours") for store, pair in results.one_pass.items()),
     ]
     counts = [
-        Bar(NAMES.get(store, "bare UPDATE, psycopg"), median(found), "ours" if store in NAMES else "floor")
+        Bar(
+            NAMES.get(store, "bare UPDATE, psycopg"),
+            median([at(each, 0.5) for each in found]),
+            "ours" if store in NAMES else "floor",
+        )
         for store, found in results.increments.items()
     ]
     panels = [

@@ -67,7 +67,8 @@ class Call:
         crash_point("batch.sent")
         course, items = self._course, self.work.items
         if isinstance(items, ToldItems):
-            arrived = [item.id for item in report.items if item.status == "acknowledged"]
+            whole = report.outcome == "success"
+            arrived = [item.id for item in report.items if whole or item.status == "acknowledged"]
             if arrived:
                 items.acknowledge_many(arrived)
         concerns = decision.concerns(report)

@@ -64,7 +64,7 @@ class LedgerItems:
         connections = self._ledger().connections
         with connections.read.use() as session:
             waiting = set(session.core.execute(_on(session).waiting, {"of_batch": self.name, "most": FEW + 1}).scalars())
-        arrived: Collection[str] = waiting & set(item_ids) if len(waiting) <= FEW else item_ids
+        arrived: Collection[str] = waiting.intersection(item_ids) if len(waiting) <= FEW else item_ids
         if not arrived:
             return 0
         with connections.write.use() as session, session.transaction("item.acknowledge"):
