@@ -48,7 +48,7 @@ class DropIn:
     @property  # type: ignore[misc]  # object's can be set as well
     def __class__(self) -> type:
         # Also where somebody asks for the sender's own class, or an abstract one that it was registered with.
-        return type(self._redrive_sender)
+        return self._redrive_sender.__class__  # type: ignore[no-any-return]  # whatever it says it is
 
     def __getattr__(self, name: str) -> Any:
         """What the sender got only later."""
@@ -78,7 +78,12 @@ class DropIn:
 def drop_in(sender: Any, method: str, body: Callable[..., Any], /) -> Any:
     """An object that is the sender, but for this method. body: what it is instead, as a function of the drop-in."""
     kind = type(sender)
-    contents: dict[str, Any] = {"__slots__": (), "__doc__": kind.__doc__, "__module__": kind.__module__}
+    contents: dict[str, Any] = {
+        "_redrive_method": method,
+        "__slots__": (),
+        "__doc__": kind.__doc__,
+        "__module__": kind.__module__,
+    }
     for name in _names(sender):
         contents[name] = None if getattr_static(kind, name, Own) is None else Own(name, kind)
     for name, entered in (("__enter__", _enter), ("__aenter__", _aenter)):
@@ -88,11 +93,16 @@ def drop_in(sender: Any, method: str, body: Callable[..., Any], /) -> Any:
     return type(f"Retrying{kind.__name__}", (DropIn,), contents)(sender)
 
 
+def retries(sender: object, method: str, /) -> bool:
+    """Whether this method of it is a drop-in's already."""
+    return bool(getattr_static(type(sender), "_redrive_method", None) == method)
+
+
 def _names(sender: Any) -> Iterator[str]:
     """All names of a sender that are its own, and not every object's."""
     everybody = dir(object)
     for name in dict.fromkeys((*dir(sender), *(name for kind in type(sender).__mro__ for name in vars(kind)))):
-        if name in OURS:
+        if name in OURS or name.startswith("_redrive_"):
             continue
         if name in everybody and getattr_static(type(sender), name, None) is getattr_static(object, name, None):
             continue

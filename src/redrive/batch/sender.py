@@ -13,7 +13,7 @@ from ..engine.retry import RetryLike
 from ..journal.bus import emit, wanted
 from ..journal.log import INFO
 from .call import Work
-from .drop_in import drop_in
+from .drop_in import drop_in, retries
 from .items import Items
 from .left import Leaves
 from .loop import coroutine, plain
@@ -83,6 +83,8 @@ def _named(body: Callable[..., Any], send: Callable[..., Any]) -> Callable[..., 
 def _method(sender: object, method: str) -> Callable[..., Any]:
     if isinstance(sender, type):
         raise TypeError(f"retrying takes a sender, not a class: {sender.__name__}(...) first")
+    if retries(sender, method):
+        raise TypeError(f"{sender!r} retries {method} already: two layers around one sender would multiply")
     found = getattr(sender, method, None)
     if callable(found):
         return found  # type: ignore[no-any-return]  # whatever it is, it can be called

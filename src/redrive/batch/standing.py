@@ -68,6 +68,12 @@ def given_up(
     return [Item._make(row) for row in connection.execute(query)]
 
 
+def recent(connection: Connection, since: datetime, /) -> dict[str, int]:
+    """How many of each batch were given up since then."""
+    fresh = select(item.c.batch, func.count()).where(item.c.status == "giveup", item.c.given_up_at >= since)
+    return {row[0]: int(row[1]) for row in connection.execute(fresh.group_by(item.c.batch).order_by(func.count().desc()))}
+
+
 def reopen(session: Session, batch: str, ids: Sequence[str], /, *, actor: str, because: str) -> list[str]:
     """Let items that were given up be sent again, with a full budget; those that were. One transaction, with its audit."""
     audit.said(actor, because)

@@ -157,6 +157,17 @@ def _growth(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         yield Finding("dead letters growing", "warning", says, last, None, "redrive dead list --since 1h")
 
 
+def _giveups(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+    from ..batch.standing import recent  # noqa: PLC0415  # the same
+
+    with ledger.reading() as connection:
+        fresh = recent(connection, ledger.now() - HOUR)
+    many = sum(fresh.values())
+    if many >= GROWTH:
+        says = f"{_many(many, 'item')} of batches given up in the last hour ({_counted(fresh)}): is it the items, or the other side?"
+        yield Finding("items given up", "warning", says, many, None, "redrive batch giveups --since 1h")
+
+
 def _audit(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     chain = audit.verified(ledger)
     if not chain.holds:
@@ -173,6 +184,7 @@ CHECKS: dict[str, Callable[[Ledger, float, Clock], Iterator[Finding]]] = {
     "clock": _skew,
     "workers": _workers,
     "dead letters": _growth,
+    "items": _giveups,
     "audit": _audit,
 }
 

@@ -160,6 +160,27 @@ def test_special_methods_and_with() -> None:
     assert inner.log[-1] == "aexit"
 
 
+class Two:
+    """Two methods that send."""
+
+    def tiles(self) -> Report:
+        return success("t")
+
+    def logs(self) -> Report:
+        return partial(a="", b="no")
+
+
+@pytest.mark.req("C-7")
+def test_two_layers_around_one_method_are_refused_around_two_methods_they_are_not() -> None:
+    first = retrying(Two(), items=Store(), method="tiles")
+    with pytest.raises(TypeError, match="retries tiles already: two layers around one sender would multiply"):
+        retrying(first, items=Store(), method="tiles")
+    both = retrying(first, items=Store(), method="logs")
+    with instant():
+        assert (both.tiles().outcome, both.logs().retry_count) == ("success", 3)
+    assert isinstance(both, Two)
+
+
 def test_a_mock_is_a_sender_too() -> None:
     mock = MagicMock()
     mock.send_pending.side_effect = [partial(a="", b="no"), success("b")]
