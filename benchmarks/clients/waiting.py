@@ -19,7 +19,7 @@ def memory(waiters: int) -> dict[str, float]:
 
 
 async def _buffer(waiters: int) -> float:
-    made = SendBuffer(_never, flush_interval=3600, max_waiting=waiters, max_batch_size=waiters + 1)
+    made: SendBuffer[bytes] = SendBuffer(_never, flush_interval=3600, max_waiting=waiters, max_batch_size=waiters + 1)
     held = _held(made.send, waiters)
     await made.aclose()
     return held
