@@ -19,6 +19,9 @@ RECORDS = ROOT / ".cache" / "requirements"
 # Enough for the unit and property tests, without the large ones (pyarrow, s3fs).
 LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
 
+# Side by side, file by file: most of the tests wait for a disk, a server or another process.
+TOGETHER = ("-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile")
+
 Result = tuple[str, bool, float]
 
 
@@ -47,7 +50,7 @@ def quick() -> list[Result]:
 
 def tests() -> list[Result]:
     shutil.rmtree(RECORDS, ignore_errors=True)  # what is printed at the end is of this run
-    return [run(f"all tests, Python {HERE}", "pytest", "-q", "--durations=5", "--durations-min=2")]
+    return [run(f"all tests, Python {HERE}", "pytest", "-q", *TOGETHER, "--durations=5", "--durations-min=2")]
 
 
 def interpreters() -> list[Result]:
@@ -65,7 +68,7 @@ def interpreters() -> list[Result]:
             continue
         python = str(ROOT / environment / "bin" / "python")
         name = f"unit and property tests, Python {version}"
-        results.append(run(name, "pytest", "-q", "tests/unit", "tests/property", python=python))
+        results.append(run(name, "pytest", "-q", *TOGETHER, "tests/unit", "tests/property", python=python))
     if not results:
         print(f"\nNOT RUN: THE TESTS ON OTHER INTERPRETERS. Python {HERE} is the only one here that is 3.11 or newer.")
     return results

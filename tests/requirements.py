@@ -82,7 +82,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not shown:
         return
     RECORDS.mkdir(parents=True, exist_ok=True)
-    record = RECORDS / f"python{sys.version_info.major}.{sys.version_info.minor}.json"
+    part = os.environ.get("PYTEST_XDIST_WORKER", "")  # tests run side by side; each process has a file of its own
+    record = RECORDS / f"python{sys.version_info.major}.{sys.version_info.minor}{part and '-' + part}.json"
     earlier = read(record) if record.exists() else {}
     record.write_text(json.dumps(earlier | shown, indent=1), encoding="utf-8")
 
@@ -135,7 +136,9 @@ def main() -> int:
     numbers = requirements(NUMBERS.read_text(encoding="utf-8"))
     listed = (line.partition("#")[0].strip() for line in NOT_YET.read_text(encoding="utf-8").splitlines())
     not_yet = {number for number in listed if number}
-    records = {record.stem: read(record) for record in sorted(RECORDS.glob("*.json"))}
+    records: dict[str, dict[str, Shown]] = {}
+    for record in sorted(RECORDS.glob("*.json")):
+        records.setdefault(record.stem.partition("-")[0], {}).update(read(record))
     lines, wrong = table(numbers, records, not_yet)
     print("\n".join(lines), end="\n\n")
     for problem in wrong:

@@ -61,6 +61,23 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SERVERS] = Servers()
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where tests run side by side, the process that prints the summary has started no server: it is told."""
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        servers = session.config.stash[SERVERS]
+        told["not_run"] = {name: (tests, servers.missing[name]) for name, tests in servers.not_run.items()}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """One of the processes side by side has ended."""
+    servers = node.config.stash[SERVERS]
+    for name, (tests, missing) in getattr(node, "workeroutput", {}).get("not_run", {}).items():
+        servers.not_run[name] += tests
+        servers.missing[name] = missing
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     # Also reached when the run is interrupted; a killed one takes its servers with it (see process.py).
     config.stash[SERVERS].stack.close()

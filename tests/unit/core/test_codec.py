@@ -18,6 +18,7 @@ import pydantic
 import pytest
 
 from redrive.core.codec import codec, from_bytes, to_bytes
+from tests.named import named
 
 T = TypeVar("T")
 UserId = NewType("UserId", int)
@@ -149,7 +150,7 @@ VALUES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value"), VALUES, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("annotation", "value"), VALUES, ids=named)
 def test_a_value_comes_back_as_it_was(annotation: Any, value: Any) -> None:
     how = codec(annotation)
     back = how.load(from_bytes(to_bytes(how.dump(value))))
@@ -182,7 +183,7 @@ def test_a_value_comes_back_as_it_was(annotation: Any, value: Any) -> None:
         (Any, object()),
         (Any, {1: 2}),
     ],
-    ids=str,
+    ids=named,
 )
 def test_a_value_of_another_type_is_refused(annotation: Any, value: Any) -> None:
     with pytest.raises(TypeError, match=r"expected|cannot be stored"):
@@ -205,7 +206,9 @@ class Holder:
     inner: list[Plain]
 
 
-@pytest.mark.parametrize("annotation", [Plain, list[Plain], type, dict[bytes, int], Literal[1.5], complex, int | Plain], ids=str)
+@pytest.mark.parametrize(
+    "annotation", [Plain, list[Plain], type, dict[bytes, int], Literal[1.5], complex, int | Plain], ids=named
+)
 def test_what_cannot_be_stored_is_refused_before_there_is_a_value(annotation: Any) -> None:
     with pytest.raises(TypeError, match="cannot be stored"):
         codec(annotation)

@@ -18,6 +18,7 @@ from redrive.core import context
 from redrive.engine import loop
 from redrive.engine.attempt import LEAST
 from redrive.testing import FakeClock, instant
+from tests.named import named
 
 ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 
@@ -39,7 +40,7 @@ def test_outside_of_an_attempt() -> None:
 @pytest.mark.parametrize(
     "options",
     [{}, {"timeout": 60}, {"key": "a:b:c:d:v1"}, {"reject": lambda _: False}, {"attempt_timeout": None, "timeout": 60}],
-    ids=str,
+    ids=named,
 )
 def test_every_attempt_knows_its_number_and_its_call(options: dict[str, Any]) -> None:
     seen: list[tuple[int, int | None, str | None]] = []

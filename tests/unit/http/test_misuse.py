@@ -11,6 +11,7 @@ import pytest
 from redrive import RetryPolicy, http, retry
 from redrive.http.address import Address
 from redrive.testing import Answer, FaultServer
+from tests.named import named
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_a_base_url_that_is_none(kind: Any, url: str, said: str) -> None:
         ({"client": httpx.Client()}, "give redrive.http.Transport to a client of another kind"),
         ({"client": "x"}, "is an httpx2"),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=named,
 )
 @pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
 def test_options_that_are_none(kind: Any, options: dict[str, Any], said: str) -> None:
@@ -88,7 +89,7 @@ def test_the_other_colour_is_no_client() -> None:
         ({"headers": {"a": "b\n"}}, "header 'a' must be printable"),
         ({"timeout": 3}, "unexpected keyword argument 'timeout'"),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=named,
 )
 def test_calls_that_are_none_send_nothing(options: dict[str, Any], said: str) -> None:
     with FaultServer() as server, http.Client(server.url) as api:

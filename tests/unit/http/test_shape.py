@@ -17,6 +17,7 @@ import pydantic
 import pytest
 
 from redrive.http.shape import Misfit, reader
+from tests.named import named
 
 T = TypeVar("T")
 Number = NewType("Number", int)
@@ -121,7 +122,7 @@ class Positive:
         (lambda data: data["n"], {"n": 1}, 1),
         (pydantic.TypeAdapter(list[Model]).validate_python, [{"n": 1}], [Model(n=1)]),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_fits(into: Any, data: Any, value: Any) -> None:
     assert reader(into)(data) == value
@@ -158,7 +159,7 @@ def test_what_fits(into: Any, data: Any, value: Any) -> None:
         (list[Model], [{"n": "secret"}], "$[0].n: Input should be a valid integer, unable to parse string as an integer"),
         (Positive, {"n": -1}, "$: Positive refuses it: ValueError: negative"),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_does_not_says_where(into: Any, data: Any, said: str) -> None:
     with pytest.raises(Misfit, match=f"^{re.escape(said)}$"):
