@@ -164,7 +164,7 @@ def _giveups(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         fresh = recent(connection, ledger.now() - HOUR)
     many = sum(fresh.values())
     if many >= GROWTH:
-        says = f"{_many(many, 'item')} of batches given up in the last hour ({_counted(fresh)}): is it the items, or the other side?"
+        says = f"{_many(many, 'item')} of batches given up in the last hour ({_counted(fresh)}): the items, or the other side?"
         yield Finding("items given up", "warning", says, many, None, "redrive batch giveups --since 1h")
 
 

@@ -82,3 +82,14 @@ def test_many_in_steps(app: App) -> None:
     assert [len(step.done) for step in ann.reopening(plan, because="it was an outage")] == [100, 100, 50]
     assert len(ann.audit()) == 3
     assert items.pending(ids) == set(ids)
+
+
+def test_the_doctor_sees_many_given_up(app: App) -> None:
+    ann = Operator(app, actor="ann")
+    items = app.items("tiles")
+    items.give_up_many({f"t{n}": "x" for n in range(9)})
+    assert not [one for one in ann.doctor().findings if one.name == "items given up"]
+    items.give_up("t9", "x")
+    (found,) = [one for one in ann.doctor().findings if one.name == "items given up"]
+    assert (found.severity, found.count, found.mend) == ("warning", 10, "redrive batch giveups --since 1h")
+    assert found.says.startswith("10 items of batches given up in the last hour (10 tiles)")
