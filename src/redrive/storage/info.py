@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class FileInfo:
+class FileInfo(NamedTuple):
     """One file, as a listing has it. Immutable: anything may share one."""
 
     path: str
@@ -15,7 +15,7 @@ class FileInfo:
     modified_at: datetime | None = None
     """Aware; None where the backend does not tell."""
     etag: str | None = None
-    """Changes whenever the bytes do; None where the backend has no such thing."""
+    """Changes whenever the bytes do; None where the backend has no such thing, and in listings of a disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

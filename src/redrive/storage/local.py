@@ -22,6 +22,7 @@ from .info import Capabilities, FileInfo
 from .mapped import from_os
 from .path import RESERVED, listable
 
+UTC, fromtimestamp = timezone.utc, datetime.fromtimestamp
 NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK))
 
 
@@ -60,16 +61,17 @@ class Local:
         waiting = [folder]
         while waiting:
             here = waiting.pop()
+            start = f"{here}/" if here else ""
             for entry in self._scanned(here):
-                path = f"{here}/{entry.name}" if here else entry.name
                 if entry.is_dir(follow_symlinks=False):
                     if recursive:
-                        waiting.append(path)
+                        waiting.append(start + entry.name)
                 elif entry.is_file() and (not entry.is_symlink() or self._stays(entry.path)):
                     try:
-                        yield _info(path, entry.stat())
+                        found = entry.stat()
                     except FileNotFoundError:
-                        pass  # gone since the folder was read
+                        continue  # gone since the folder was read
+                    yield FileInfo(start + entry.name, found.st_size, fromtimestamp(found.st_mtime, UTC))
 
     def folders(self, folder: str, /) -> Iterator[str]:
         for entry in self._scanned(folder):
@@ -148,17 +150,14 @@ class Local:
     def _stays(self, link: str) -> bool:
         return Path(link).resolve().is_relative_to(self._root())
 
-    def _scanned(self, folder: str) -> Iterator[os.DirEntry[str]]:
+    def _scanned(self, folder: str) -> list[os.DirEntry[str]]:
         with self._mapped(folder):
             try:
                 with os.scandir(self._followed(folder)) as found:
-                    entries = list(found)
+                    return [entry for entry in found if listable(entry.name)]
             except (FileNotFoundError, NotADirectoryError):
                 self._root()
-                return
-        for entry in entries:
-            if listable(entry.name):
-                yield entry
+                return []
 
     # ---- writing ----
 
@@ -251,5 +250,5 @@ def _is_there(place: Path) -> bool:
 
 
 def _info(path: str, found: os.stat_result) -> FileInfo:
-    at = datetime.fromtimestamp(found.st_mtime, timezone.utc)
+    at = fromtimestamp(found.st_mtime, UTC)
     return FileInfo(path, found.st_size, at, f"{found.st_mtime_ns:x}-{found.st_ino:x}-{found.st_size:x}")

@@ -61,7 +61,7 @@ def joined(root: str, path: str, /) -> str:
 
 def listable(name: str, /) -> bool:
     """Can this name of a file be part of a path? Others are files being written, and what somebody else has made."""
-    return not _NO_NAME.search(name)
+    return _NO_NAME.search(name) is None
 
 
 def _part_problem(parts: list[str]) -> str | None:
