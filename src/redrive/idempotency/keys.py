@@ -80,8 +80,9 @@ class Keys:
 
     def _begin(self, run: Runner, ident: Ident, request_hash: bytes | None, keep: float, *, locked: bool) -> Begun:
         terms = (request_hash, _holder(), self.lease, keep)
-        # In a transaction on SQLite the first statement has to be a write: one that begins by reading may not be able to go on.
-        first = self.likely_new(ident) or (locked and self.on_sqlite)
+        # On SQLite it was looked for already; and in a transaction the first statement there has to be a write: one that begins
+        # by reading may not be able to go on.
+        first = self.on_sqlite or self.likely_new(ident)
         fence = self._on.open(run, ident, *terms, locked=locked) if first else None
         begun = Begun("fresh", fence) if fence is not None else self._looked(run, ident, terms, locked=locked)
         self._new[ident.domain] = begun.outcome == "fresh"

@@ -35,7 +35,7 @@ class Ident(NamedTuple):
     def read(cls, text: str, /) -> Self:
         """Of a text that was put together from a template, part by part: quick where all is plain."""
         parts = text.split(":", 3)
-        if "%" in text or not (parts[0] and parts[2] and parts[3] and text.isprintable()) or "::" in parts[3] or text[-1] == ":":
+        if "%" in text or not (parts[0] and parts[2] and text.isprintable()) or "::" in f":{parts[3]}:" or ":" not in parts[3]:
             return cls.of(text)
         if len(text) * 4 > MAX_KEY:
             name("key", text, MAX_KEY)

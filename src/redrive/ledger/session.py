@@ -144,7 +144,7 @@ class Pool:
         try:
             session = self._open()
         except BaseException:
-            self._leave(None)
+            self._leave(None, None)
             raise
         with self._lock:
             self._taken[session] = me
@@ -165,16 +165,17 @@ class Pool:
 
     def give(self, session: Session, /) -> None:
         """Back to the others."""
-        with self._lock:
-            self._taken.pop(session, None)
+        if session not in self._taken or self._pid != os.getpid():
+            _INHERITED.append(session)  # taken before a fork, by the parent
+            return
         if session.broken or self.closed:
             session.close()
             self._forget()
-            self._leave(None)
+            self._leave(None, session)
             return
         if session.in_transaction:
             session.undo()
-        self._leave(session)
+        self._leave(session, session)
 
     def _forget(self) -> None:
         """One connection is gone: whatever ended it (a restart of the server) has ended the idle ones too, most likely."""
@@ -184,9 +185,11 @@ class Pool:
         for idle in free:
             idle.close()
 
-    def _leave(self, session: Session | None) -> None:
+    def _leave(self, session: Session | None, taken: Session | None) -> None:
         """Hand the session (or, with None, the right to open one) to who waits longest."""
         with self._lock:
+            if taken is not None:
+                del self._taken[taken]
             if self._waiting:
                 lock, handed, thread = self._waiting.pop(0)
                 handed.append(session)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from redrive import Key
@@ -58,7 +58,11 @@ def test_fingerprints() -> None:
         fingerprint(object())
 
 
-@given(st.text(), st.text(), st.text(), st.text(), st.text())
+PARTS = st.text() | st.sampled_from(["", "a", ":", "%", "é", " "])
+
+
+@example("a", "", "b", "", "v1")
+@given(PARTS, PARTS, PARTS, PARTS, PARTS)
 def test_a_text_is_read_as_the_key_it_is(domain: str, user: str, entity: str, operation: str, version: str) -> None:
     """The quick way and the long way say the same, also of what is no key."""
     text = f"{domain}:{user}:{entity}:{operation}:{version}"
