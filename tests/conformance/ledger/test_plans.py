@@ -273,19 +273,22 @@ def test_begin_immediate_always(on_sqlite: Ledger) -> None:
 def test_one_statement_for_a_turn_on_postgres(on_postgres: Ledger) -> None:
     """Trap 10: a transaction of its own around each statement costs more than the statement."""
     on_postgres.submit_many(new(*"abcdef"))
-    with session(on_postgres) as held:
-        seen: list[str] = []
-        real = held.raw
+    seen: list[str] = []
 
-        class Watched:
-            def execute(self, text: str, *rest: Any) -> Any:
-                seen.append(text)
-                return real.execute(text, *rest)
+    class Watched:
+        def __init__(self, real: Any) -> None:
+            self.real = real
 
-            def __getattr__(self, name: str) -> Any:
-                return getattr(real, name)
+        def execute(self, text: str, *rest: Any) -> Any:
+            seen.append(text)
+            return self.real.execute(text, *rest)
 
-        held.raw = Watched()
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.real, name)
+
+    for pool in (on_postgres.connections.write, on_postgres.connections.gathered):
+        with pool.use() as held:
+            held.raw = Watched(held.raw)
     leases = claim(on_postgres, 3)
     on_postgres.turn([lease.done() for lease in leases], {KIND: 3}, worker="w")
     on_postgres.submit_many([NewJob(KIND, "x"), NewJob(KIND, "y")])
