@@ -46,7 +46,10 @@ class Backend(Protocol):
         ...
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
-        """The files in a folder ("": the root), or in all folders beneath it; paths are whole. Nothing where it is missing."""
+        """The files in a folder ("": the root), or in all folders beneath it; paths are whole. Nothing where it is missing.
+
+        A backend to which sizes and times cost extra may have `paths` too, with the same parameters, which gives paths alone.
+        """
         ...
 
     def folders(self, folder: str, /) -> Iterator[str]:

@@ -97,7 +97,12 @@ class Store:
 
     def files(self, path: str = "", /, *, recursive: bool = True) -> Iterator[str]:
         """The paths of the files in a folder and all folders beneath it, in no order; nothing where it is missing."""
-        return (info.path for info in self.list(path, recursive=recursive))
+        whole = self._folder(path)
+        cut = len(self.root_path) + 1 if self.root_path else 0
+        quick = getattr(self.backend, "paths", None)  # where sizes and times cost extra
+        if quick is not None:
+            return (found[cut:] for found in quick(whole, recursive=recursive))
+        return (info.path[cut:] for info in self.backend.files(whole, recursive=recursive))
 
     def list(self, path: str = "", /, *, recursive: bool = True) -> Iterator[FileInfo]:
         """The same with sizes and times."""
