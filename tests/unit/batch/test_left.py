@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import pytest
 
-from redrive import App
+from redrive import Again, App
 from redrive.batch import retrying
 from redrive.journal import Ring
-from redrive.testing import FakeClock
+from redrive.testing import FakeClock, instant, sandbox
 from tests.unit.batch.world import AsyncSender, Script, Sender, Store, partial, success
 
 
@@ -94,3 +94,49 @@ def test_a_command_of_an_app(kind: type, tmp_path: Path, redrive_clock: FakeCloc
         assert job is not None
         assert (job.kind, job.shown) == ("tiles.later", "queued")
         assert job.due_at == report.next_retry_at
+
+
+def test_the_command_finishes_the_batch_and_leaves_nothing_more_behind(tmp_path: Path) -> None:
+    """From the call of an operator to the worker that sends the rest: with `app.items`, in time that the test moves."""
+    app = App(f"sqlite:///{tmp_path / 'never.db'}")
+    store = Store()
+    inner = Sender(store, ["a", "b"], lambda item, turn: "busy" if item == "b" and turn <= 9 else "")
+
+    @app.command("tiles.later", key="tiles::{flight}:upload:v1")
+    def later(flight: str) -> str:
+        report = sender.send_pending(flight)
+        jobs.append(report.job_id)
+        if report.next_retry_at is not None:
+            raise Again("some are pending", after=60, free=True)
+        return report.outcome
+
+    jobs: list[str | None] = []
+    sender = retrying(inner, items=store, item_attempts=100, spill=later)
+    with sandbox(app) as box:
+        began = box.clock.now()
+        report = sender.send_pending("f-1")
+        assert report.job_id is not None
+        assert inner.sent == [["a", "b"], ["b"], ["b"], ["b"]]
+        box.drain()
+        assert [job.id for job in box.done] == [report.job_id]
+        assert jobs == [None, None]  # within the job: it comes back by itself
+        assert store.done == {"a", "b"}
+        assert (box.clock.now() - began).total_seconds() >= 60 + 60
+    assert len(inner.sent) == 10
+
+
+class Leaving(FakeClock):
+    """Somebody cancels during the wait."""
+
+    async def asleep(self, wait: float, /) -> None:
+        raise asyncio.CancelledError
+
+
+def test_cancelled_in_a_wait_everything_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(counts={"bad": 4})
+    inner = AsyncSender(store, ["bad", "slow", "ok"], lambda item, _: "" if item == "ok" else "no")
+    with instant() as clock:
+        monkeypatch.setattr(clock, "asleep", Leaving().asleep)
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(retrying(inner, items=store).send_pending())
+    assert (store.counts, set(store.gone), store.done) == ({"bad": 5, "slow": 1}, {"bad"}, {"ok"})
