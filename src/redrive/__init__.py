@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .errors import Stop as Stop
     from .ledger.open import open_ledger as open_ledger
     from .messages.event import Event as Event
+    from .worker.parking import Parking as Parking
 
 __version__ = "0.1.0"
 
@@ -58,6 +59,7 @@ _HOMES = {
     "Job": "commands.job",
     "Key": "core.key",
     "Outcome": "engine.nesting",
+    "Parking": "worker.parking",
     "Retry": "engine.retry",
     "RetryPolicy": "core.policy",
     "Stop": "errors",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..messages.source import Source
     from ..worker.chore import Chore
     from ..worker.kind import Kind
+    from ..worker.parking import Parking
     from ..worker.worker import Worker
 
 
@@ -33,6 +34,7 @@ class App(Listening, Idempotent):
     def __init__(
         self, ledger: str | Ledger | None = None, /, *, migrate: bool | None = None, include: Sequence[str] = (),
         stores: Stores | Mapping[str, Any] | None = None, sources: Sequence[Source] = (), secrets: Collection[str] = (),
+        parking: Parking | None = None, keep: Seconds | None = None,
     ) -> None:  # fmt: skip
         """ledger: a URL, or an open one (default: REDRIVE_LEDGER, else sqlite:///redrive.db).
 
@@ -42,6 +44,8 @@ class App(Listening, Idempotent):
         stores: where files are, by name: {"raw": {"type": "local", "options": {"root": "raw"}}}, as a Registry takes them.
         sources: where events come from: [RedisStream("redis://localhost", "shop.events", group="shop")]; read by workers.
         secrets: names of fields that never reach journal, stored errors or console (added to the standard list).
+        parking: when its workers take failures for an outage (default: 10 jobs, 9 in 10; off: `Parking.disabled()`).
+        keep: how long its workers keep done jobs before they are pruned (default: 30 days; for ever: `math.inf`).
         """
         super().__init__(ledger, migrate)
         if isinstance(include, str):
@@ -57,6 +61,7 @@ class App(Listening, Idempotent):
 
             self._sources = checked(sources)
         self._include = tuple(include)
+        self._parking, self._keep = parking, keep
         self.stores = registry(stores)
 
     def close(self) -> None:
@@ -94,7 +99,7 @@ class App(Listening, Idempotent):
         if self._inbox is None and not self._sources:
             return self.commands.chosen(only)
         inbox = self.inbox
-        others = [*inbox.handlers.kinds, *(kind for source in self._sources for kind in source.kinds(inbox))]
+        others = [*inbox.kinds, *(kind for source in self._sources for kind in source.kinds(inbox))]
         return self.commands.chosen(only, others)
 
     def chores(self, kinds: Sequence[Kind], /) -> list[Chore]:
@@ -120,7 +125,10 @@ class App(Listening, Idempotent):
         from ..worker.worker import Worker  # noqa: PLC0415  # brings SQLAlchemy
 
         kinds = self.kinds(only)
-        return Worker(self.ledger, kinds, threads=threads, drain=drain, chores=self.chores(kinds), name=name)
+        return Worker(
+            self.ledger, kinds, threads=threads, drain=drain, chores=self.chores(kinds), name=name, parking=self._parking,
+            keep=self._keep,
+        )  # fmt: skip
 
     def work(
         self, *, threads: int = 8, only: Collection[str] | None = None, drain: Seconds = 30, name: str | None = None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .record import Record
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
-LOUD = ("breaker_opened", "spill_failed", "batch_outage", "undelivered")
+LOUD = ("breaker_opened", "spill_failed", "batch_outage", "undelivered", "parked", "ledger_trouble", "chore_failed")
 """Kinds that are warnings whatever their reason."""
 
 

@@ -144,6 +144,25 @@ def _unknown(alive: list[Worker], waiting: Mapping[str, Some]) -> Iterator[Findi
         yield Finding("unregistered", "warning", says, jobs, oldest, mend, False)
 
 
+def _parked(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+    from ..ledger import kinds, overview  # noqa: PLC0415  # the same
+
+    now = ledger.now()
+    with ledger.connections.read.use() as session:
+        parked = kinds.parked(session)
+    if not parked:
+        return
+    with ledger.reading() as connection:
+        waiting = overview.overdue(connection, now)
+    for name, one in parked.items():
+        jobs = waiting[name].many if name in waiting else 0
+        says = (
+            f"{name} is parked since {span(round((now - one.since).total_seconds()))}, with {jobs:,} jobs due: {one.reason}; "
+            f"probed {one.probes} times, and unparked by itself when a probe goes well"
+        )
+        yield Finding("parked", "warning", says, jobs, one.since, "mend what the jobs of this kind call", False)
+
+
 def _growth(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     from ..ledger import overview  # noqa: PLC0415  # the same
 
@@ -183,6 +202,7 @@ CHECKS: dict[str, Callable[[Ledger, float, Clock], Iterator[Finding]]] = {
     "balance": _balance,
     "clock": _skew,
     "workers": _workers,
+    "parked": _parked,
     "dead letters": _growth,
     "items": _giveups,
     "audit": _audit,

@@ -19,6 +19,7 @@ from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
 from ..ledger.record import Lease, Settlement
 from .alone import Alone
+from .due import POLL, Due
 from .ends import Ends
 from .finished import Finished
 from .hand import Hand
@@ -30,10 +31,6 @@ from .room import Room, Want
 from .scope import Around
 from .upkeep import Upkeep
 
-POLL = 5.0
-"""Seconds; how long nobody looks for work though nobody was told of any: the net below notifications."""
-DUE = 0.25
-"""Seconds between two looks at what falls due next."""
 SOON = 0.05
 """Seconds between two looks for places that others leave in kinds with a limit, and at short jobs that wait for a thread."""
 TROUBLE = (0.05, 2.0)
@@ -58,7 +55,7 @@ class Clerk:
         self._dry: dict[str, float] = {}
         """Groups that had nothing, until when they need not be asked again."""
         self._woken = True
-        self._due_known, self._due_looked, self._due_stale = math.inf, -math.inf, True
+        self._due = Due(self._until_due)
         self._pause = TROUBLE[0]
         self._stopping: float | None = None
         """When what runs must have ended, on the monotonic clock."""
@@ -196,7 +193,7 @@ class Clerk:
         if self._woken:
             self._woken = False
             self._dry.clear()
-            self._due_stale = True
+            self._due.changed()
         for group in [group for group, until in self._dry.items() if until <= now]:
             del self._dry[group]
 
@@ -209,7 +206,7 @@ class Clerk:
         self._ended(turn.late)
         self._hand_out(turn.leases)
         if not alone and len(turn.leases) < want.total:
-            self._dry[want.group] = min(monotonic() + POLL, self._next_due())
+            self._dry[want.group] = self._due.next(monotonic())
         return turn.leases
 
     def _claim_limited(self, want: Want, alone: bool) -> list[Lease]:
@@ -221,7 +218,7 @@ class Clerk:
         if not alone and len(found.leases) < want.total:
             waits = [SOON * 4 if kind.concurrency else POLL for kind in map(self._known.__getitem__, want.kinds)]
             soonest = min([*waits, *(max(after, 0.01) for after in found.after.values())])
-            self._dry[want.group] = min(monotonic() + soonest, self._next_due())
+            self._dry[want.group] = min(monotonic() + soonest, self._due.next(monotonic()))
         return found.leases
 
     def _ended(self, late: Sequence[Settlement]) -> None:
@@ -230,22 +227,15 @@ class Clerk:
         self._settlements = []
         if waits:
             at = monotonic() + min(waits) + 0.001
-            self._due_known = min(self._due_known, at)
+            self._due.comes(at)
             self._dry = {group: min(until, at) for group, until in self._dry.items()}
         if late:
             self.ends.late(late)
             self.upkeep.alive(list(late))
 
-    def _next_due(self) -> float:
-        """When to ask again, on the monotonic clock: when the next falls due, which is looked up now and then."""
-        now = monotonic()
-        since = now - self._due_looked
-        if since > POLL or (since >= DUE and (self._due_stale or self._due_known <= now)):
-            self._due_looked, self._due_stale = now, False
-            due = self._ledger.next_due(self._open())
-            self._due_known = math.inf if due is None else now + (due - self.now()).total_seconds()
-        # What is due by now and was not claimed is somebody's who claims just then, or above a limit.
-        return self._due_looked + DUE if self._due_stale or self._due_known <= now else self._due_known
+    def _until_due(self) -> float | None:
+        due = self._ledger.next_due(self._open())
+        return None if due is None else (due - self.now()).total_seconds()
 
     def _hand_out(self, leases: Sequence[Lease]) -> None:
         if not leases:

@@ -18,7 +18,7 @@ from ..core.seconds import Seconds, positive, seconds, whole
 from ..journal.bus import emit
 from ..ledger.ledger import DAY, Ledger
 from .chore import Chore
-from .clerk import POLL, Clerk
+from .clerk import Clerk
 from .kind import Kind
 from .parking import Parking
 from .process import identity
@@ -48,7 +48,8 @@ class Worker:
         """threads: plain functions at once; tasks: async ones at once. drain: how long what runs may take to end when the worker
         stops; what has not ended then goes back, uncharged. lease: how long a job stays ours without a sign of life.
         parking: when an outage parks a kind (default: 10 jobs, 90 %; off: `Parking.disabled()`).
-        keep: how long done jobs are kept before they are pruned (default: 30 days; for ever: `FOREVER`).
+        keep: how long done jobs are kept before they are pruned (default: 30 days; for ever: `math.inf`).
+        name: what its name begins with (default: the host's); the rest is the process's own.
         """
         self._ledger = ledger
         given = kinds.values() if isinstance(kinds, Mapping) else kinds
@@ -59,7 +60,8 @@ class Worker:
         self._keep = KEEP if keep is None else FOREVER if keep == FOREVER else positive("keep", keep)
         self._parking = Parking() if parking is None else parking
         self._chores = tuple(chores)
-        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}" if name is None else name
+        # Never the name of another process, not even of one before this: its leases would seem to be held by one that lives.
+        self.name = f"{socket.gethostname() if name is None else name}-{os.getpid()}-{secrets.token_hex(3)}"
         self._clerk: Clerk | None = None
         self._thread: threading.Thread | None = None
         self._since: datetime = SYSTEM.now()
@@ -157,7 +159,7 @@ class Worker:
                 finally:
                     wake.close()
             except Exception:  # the database is away; the clerk says so
-                self._over.wait(min(1.0, POLL))
+                self._over.wait(0.5)
 
     def _do(self, chore: Chore, clerk: Clerk) -> None:
         pause = chore.every

@@ -12,7 +12,7 @@ import sqlalchemy
 from redrive import App
 from redrive.core.clock import SYSTEM, SystemClock
 from redrive.errors import LedgerError
-from redrive.ledger import Ledger, NewJob
+from redrive.ledger import Ledger, NewJob, kinds
 from redrive.ledger.tables import VERSION_TABLE, audit, dead, job, key, tally
 from redrive.ops import doctor
 from redrive.ops.finding import Finding, Health
@@ -246,3 +246,14 @@ def test_a_schema_that_is_not_this_codes(url: str, ledger: Ledger, revision: str
 def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="there is no ledger at"):
         doctor.examined(f"sqlite:///{tmp_path / 'none.db'}")
+
+
+@pytest.mark.req("L-7")
+def test_a_parked_kind_is_named_with_its_reason(ledger: Ledger, ann: Operator) -> None:
+    ledger.beat("w1", {"kinds": ["mail"]})
+    ledger.submit_many([NewJob("mail", f"k{each}") for each in range(3)])
+    with ledger.connections.write.use() as session:
+        kinds.park(session, "mail", signature="Timeout", reason="12 jobs failed for one reason: Timeout", seconds=60)
+    found = only(ann.doctor())
+    assert (found.name, found.severity, found.count) == ("parked", "warning", 3)
+    assert "12 jobs failed for one reason: Timeout" in found.says
