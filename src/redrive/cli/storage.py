@@ -13,6 +13,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 from rich.console import Group
+from rich.padding import Padding
 from rich.text import Text
 
 from ..errors import PathInvalid, StorageError, Unavailable
@@ -232,6 +233,6 @@ def check(
         state = Text("well", style="green") if each.problem is None else Text("not well", style="bold red")
         shown.append(Text(f"{each.store} ({each.type}): ") + state + Text(f", {each.seconds:.3f} s", style="dim"))
         said = f"promises: {', '.join(each.promises)}" if each.problem is None else each.problem
-        shown.append(Text(f"  {said}", style="dim" if each.problem is None else ""))
+        shown.append(Padding(Text(said, style="dim" if each.problem is None else ""), (0, 0, 0, 2), expand=False))
     show(console(), Group(*shown) if shown else Text("no stores are configured"))
     raise typer.Exit(0 if well else NOT_DONE)

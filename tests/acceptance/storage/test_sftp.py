@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -203,6 +206,30 @@ def test_a_server_that_falls_silent(made: Callable[..., Store], server_port: int
         relay.go_on()
         assert store.read_bytes("file") == b"x"
         assert relay.count == 2  # not behind the one that got no answer
+
+
+@pytest.mark.req("S-12")
+def test_a_writer_killed_in_the_middle_leaves_the_old_file(sftp_options: dict[str, Any]) -> None:
+    folder = f"test-{uuid.uuid4().hex[:8]}"
+    store = Store(Sftp("box", **sftp_options), root_path=folder)
+    store.write("file", b"old")
+    program = f"""
+import json, sys, time
+from redrive.storage import Store
+from redrive.storage.sftp import Sftp
+def pieces():
+    yield bytes(9_000_000)
+    print("half way", flush=True)
+    time.sleep(60)
+Store(Sftp("box", **json.loads(sys.argv[1])), root_path={folder!r}).write_atomic("file", pieces())
+"""
+    with subprocess.Popen([sys.executable, "-c", program, json.dumps(sftp_options)], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"half way\n"
+        writer.kill()
+    assert store.read_bytes("file") == b"old"
+    assert list(store.files()) == ["file"]
+    store.backend.close()
 
 
 def test_a_missing_root(made: Callable[..., Store]) -> None:

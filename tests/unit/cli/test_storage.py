@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,26 @@ def test_a_long_copy_shows_how_far_it_is(tmp_path: Path) -> None:
     status, shown = on_terminal("storage", "put", str(tmp_path / "disk" / "raw" / "large"), "other:again")
     assert "40.0 MB" in shown
     assert run("storage", "cp", "raw:large", "other:large").stderr == ""
+
+
+@pytest.mark.usefixtures("config")
+def test_an_interrupted_copy_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_bytes(b"old")
+    program = [sys.executable, "-c", PROGRAM, "storage", "put", "-", "other:file"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(bytes(3_000_000))
+        process.stdin.flush()
+        deadline = time.monotonic() + 30
+        while len(list((tmp_path / "other").iterdir())) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said == b"redrive: interrupted; whole files are there, and no half one\n"
+    assert [each.name for each in (tmp_path / "other").iterdir()] == ["file"]
+    assert (tmp_path / "other" / "file").read_bytes() == b"old"
 
 
 @pytest.mark.usefixtures("config")
