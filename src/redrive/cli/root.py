@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import audit, batch, dead, doctor, jobs, keys, layers, ledger, storage, sweeps, work
+from . import audit, batch, dead, doctor, events, jobs, keys, layers, ledger, storage, sweeps, work
 from .output import complain
 
 UNEXPECTED = 70
@@ -27,6 +27,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(dead.app, name="dlq", help="The same as dead.")
 app.add_typer(sweeps.app, name="sweeps")
+app.add_typer(events.app, name="events")
 app.add_typer(keys.app, name="keys")
 app.add_typer(batch.app, name="batch")
 app.add_typer(audit.app, name="audit")

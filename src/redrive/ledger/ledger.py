@@ -208,16 +208,16 @@ class Ledger:
     def dead_letters(
         self, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
         reason: str | None = None, error: str | None = None, signature: str | None = None, job_id: int | None = None,
-        since: datetime | None = None, after: int = 0, limit: int = 100, newest: bool = False,
+        since: datetime | None = None, source: str | None = None, after: int = 0, limit: int = 100, newest: bool = False,
     ) -> list[DeadLetter]:  # fmt: skip
         """Dead letters in the order they came, from behind the one numbered `after`; or the newest first.
 
-        error: words that its error has in it, whatever their case; or its signature.
+        error: words that its error has in it, whatever their case; or its signature. source: of messages; "*": of any source.
         """
         with self._read.use() as session:
             return letters.letters(
                 session.core, ids=ids, status=status, kind=kind, reason=reason, error=error, signature=signature, job_id=job_id,
-                since=since, after=after, limit=limit, newest=newest,
+                since=since, source=source, after=after, limit=limit, newest=newest,
             )  # fmt: skip
 
     def replay(self, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None) -> Sorted:

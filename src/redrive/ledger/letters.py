@@ -18,7 +18,7 @@ from .state import DEAD, DROPPED, Status
 from .statement import number
 from .tables import CHANNEL, dead, job
 
-_CARRIED = ("max_attempts", "keep", "deadline", "version", "request_hash", "ids", "headers")
+CARRIED = ("max_attempts", "keep", "deadline", "version", "request_hash", "ids", "headers")
 
 
 class Sorted(NamedTuple):
@@ -32,9 +32,9 @@ class Sorted(NamedTuple):
 def letters(
     connection: Connection, /, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
     reason: str | None = None, error: str | None = None, signature: str | None = None, job_id: int | None = None,
-    since: datetime | None = None, after: int = 0, limit: int = 100, newest: bool = False,
+    since: datetime | None = None, source: str | None = None, after: int = 0, limit: int = 100, newest: bool = False,
 ) -> list[DeadLetter]:  # fmt: skip
-    """Dead letters in the order they came, or the newest first."""
+    """Dead letters in the order they came, or the newest first. source: of messages of this source; "*": of any."""
     query = (
         select(*(dead.c[name.removesuffix("_stored")].label(name) for name in DeadLetter._fields))
         .where(dead.c.id > after)
@@ -51,6 +51,8 @@ def letters(
         query = query.where(dead.c.error.icontains(error, autoescape=True) | (dead.c.signature == error))
     if since is not None:
         query = query.where(dead.c.created_at >= since)
+    if source is not None:
+        query = query.where(dead.c.source.is_not(None) if source == "*" else dead.c.source == source)
     return [DeadLetter._make(row) for row in connection.execute(query)]
 
 
@@ -75,7 +77,7 @@ def replayed(
             skipped[letter.id] = f"replayed {letter.replay_count} times already"
             continue
         connection.execute(update(job).where(job.c.id == old.id).values(state=DROPPED, current=False))
-        new = {name: getattr(old, name) for name in _CARRIED} | {"payload": letter.payload}
+        new = {name: getattr(old, name) for name in CARRIED} | {"payload": letter.payload}
         made = connection.execute(
             insert(job)
             .values(kind=old.kind, key=old.key, created_at=now, due_at=now, replay_of=old.id, dead_id=letter.id, **new)

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from ..worker.kind import Kind
 from .handler import EVERYTHING, Handler, handler
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,8 +55,3 @@ class Handlers:
 
     def __len__(self) -> int:
         return len(self._named)
-
-    @property
-    def kinds(self) -> list[Kind]:
-        """What a worker knows of them."""
-        return [one.kind for one in self._named.values()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..journal.bus import emit
@@ -10,12 +12,14 @@ from ..ledger import limits
 from ..ledger.crashpoint import crash_point
 from ..ledger.gathering import distinct
 from ..ledger.ledger import Ledger
-from ..ledger.record import NewJob
+from ..ledger.record import Lease, NewJob
 from ..ledger.statement import Many
+from ..worker.kind import Colour, Kind
 from . import rows
 from .event import Event
+from .handler import Handler
 from .handlers import Handlers
-from .stored import Stored, stored
+from .stored import Stored, of_lease, stored
 
 
 class Inbox:
@@ -51,6 +55,44 @@ class Inbox:
             if new and not made:
                 emit("unhandled", {**one.ids(), "operation": one.type, "reason": "no handler for this type of event"})
         return fresh
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """What a worker knows of the handlers. Before a replay the event is recorded again, where it is not there any more."""
+        return [replace(one.kind, run=self._recorded(one)) for one in self.handlers]
+
+    def _recorded(self, handler: Handler) -> Callable[..., Any]:
+        run, colour = handler.kind.run, handler.colour
+
+        def record(lease: Lease, tx: Any = None) -> None:
+            if lease.dead_id is not None:
+                self.record(of_lease(lease), tx)
+
+        async def later(lease: Lease) -> None:
+            if lease.dead_id is not None:
+                await asyncio.to_thread(record, lease)
+            await run(lease)
+
+        def with_connection(connection: Any, lease: Lease) -> None:
+            record(lease, connection)
+            run(connection, lease)
+
+        def plain(lease: Lease) -> None:
+            record(lease)
+            run(lease)
+
+        runs: dict[Colour, Callable[..., Any]] = {"async": later, "transaction": with_connection, "plain": plain}
+        return runs[colour]
+
+    def record(self, one: Stored, tx: Any = None, /) -> None:
+        """Store an event alone, if it is not there."""
+        ledger = self._ledger()
+        many = [(one, len(self.handlers.of(one.type)))]
+        if tx is not None:
+            rows.store(ledger.joined(tx), ledger.connections.on_sqlite, many)
+            return
+        with ledger.connections.write.use() as session, session.transaction("receive"):
+            rows.store(session.raw, ledger.connections.on_sqlite, many)
 
     def _jobs(self, one: Stored, most: int) -> list[NewJob]:
         handlers = self.handlers.of(one.type)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -92,11 +91,15 @@ def event_of(lease: Lease, payload: Any, /) -> Event[Any]:
     )  # fmt: skip
 
 
+def of_lease(lease: Lease, /) -> Stored:
+    """The event of a handler's job, as it was stored."""
+    headers = lease.headers
+    at = headers.get(AT)
+    own = {name: value for name, value in headers.items() if not name.startswith(PREFIX)}
+    moment = None if at is None else datetime.fromisoformat(at)
+    return Stored(headers[SOURCE], headers[ID], headers[TYPE], lease.payload, own, moment, headers.get(SOURCE_ID))
+
+
 def loaded(payload: bytes, /) -> Any:
     """A payload as JSON; ValueError where it is none."""
     return from_bytes(payload)
-
-
-def text(headers: Mapping[str, str], /) -> str | None:
-    """Headers as they are stored."""
-    return json.dumps(dict(headers), separators=(",", ":")) if headers else None

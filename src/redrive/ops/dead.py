@@ -32,23 +32,25 @@ class Selection:
     since: datetime | None = None
     """When it died, at the earliest."""
     limit: int | None = None
+    source: str | None = None
+    """Of messages of this source; "*": of any."""
 
     @classmethod
     def of(
         cls, *, ids: Collection[int | str] = (), kind: str | None = None, reason: str | None = None, error: str | None = None,
-        since: datetime | None = None, limit: int | None = None,
+        since: datetime | None = None, limit: int | None = None, source: str | None = None,
     ) -> Selection:  # fmt: skip
         """Checked."""
         if limit is not None and (isinstance(limit, bool) or limit < 1):
             raise ValueError(f"limit must be at least 1: {limit!r}")
         if since is not None and since.tzinfo is None:
             raise ValueError(f"a moment needs a time zone: {since!r}")
-        return cls(tuple(int(one) for one in ids), kind, reason, error, since, limit)
+        return cls(tuple(int(one) for one in ids), kind, reason, error, since, limit, source)
 
     @property
     def everything(self) -> bool:
         """Whether nothing narrows it down; a limit does not."""
-        return not self.ids and all(each is None for each in (self.kind, self.reason, self.error, self.since))
+        return not self.ids and all(each is None for each in (self.kind, self.reason, self.error, self.since, self.source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ def listed(ledger: Ledger, selection: Selection, status: Status | None, /) -> li
     """The newest first."""
     found = ledger.dead_letters(
         ids=selection.ids or None, status=status, kind=selection.kind, reason=selection.reason, error=selection.error,
-        since=selection.since, limit=100 if selection.limit is None else selection.limit, newest=True,
+        since=selection.since, source=selection.source, limit=100 if selection.limit is None else selection.limit, newest=True,
     )  # fmt: skip
     return [_letter(one) for one in found]
 
@@ -136,7 +138,7 @@ def pending(ledger: Ledger, selection: Selection, /) -> Iterator[Letter]:
     while left is None or left > 0:
         page = ledger.dead_letters(
             ids=selection.ids or None, status="pending", kind=selection.kind, reason=selection.reason, error=selection.error,
-            since=selection.since, after=after, limit=PAGE if left is None else min(PAGE, left),
+            since=selection.since, source=selection.source, after=after, limit=PAGE if left is None else min(PAGE, left),
         )  # fmt: skip
         if not page:
             return

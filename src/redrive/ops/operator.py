@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from . import audit, dead, doctor, jobs, keys, ledger, plan, sweep
+from . import audit, dead, doctor, events, jobs, keys, ledger, plan, sweep
 from . import batch as items_of
 from .audit import Chain, Decision
 from .batch import Batch, GivenUp, Reopened, Reopening
 from .dead import Letter, LetterReport, Selection
+from .events import EventReport, ReceivedEvent
 from .finding import Health
 from .jobs import JobLine, JobReport
 from .keys import HeldKey, KeyReport
@@ -57,17 +58,17 @@ class Operator:
 
     def replay(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        since: datetime | None = None, limit: int | None = None,
+        since: datetime | None = None, source: str | None = None, limit: int | None = None,
     ) -> Plan:  # fmt: skip
         """Plan to give dead letters a new job each. Nothing is changed and nothing is recorded before `apply`."""
-        return plan.planned(self.ledger, "replay", self._some(ids, kind, error, reason, since, limit))
+        return plan.planned(self.ledger, "replay", self._some(ids, kind, error, reason, since, source, limit))
 
     def discard(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        since: datetime | None = None, limit: int | None = None,
+        since: datetime | None = None, source: str | None = None, limit: int | None = None,
     ) -> Plan:  # fmt: skip
         """Plan to drop dead letters for good. Nothing is changed and nothing is recorded before `apply`."""
-        return plan.planned(self.ledger, "discard", self._some(ids, kind, error, reason, since, limit))
+        return plan.planned(self.ledger, "discard", self._some(ids, kind, error, reason, since, source, limit))
 
     def begin(
         self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS
@@ -136,9 +137,9 @@ class Operator:
     @staticmethod
     def _some(
         ids: Collection[int | str], kind: str | None, error: str | None, reason: str | None, since: datetime | None,
-        limit: int | None,
+        source: str | None, limit: int | None,
     ) -> Selection:  # fmt: skip
-        selection = Selection.of(ids=ids, kind=kind, error=error, reason=reason, since=since, limit=limit)
+        selection = Selection.of(ids=ids, kind=kind, error=error, reason=reason, since=since, source=source, limit=limit)
         if selection.everything:
             raise ValueError("say which: by number, or by kind, error, reason or since; nothing at all would mean everything")
         return selection
@@ -152,6 +153,23 @@ class Operator:
     def job(self, job_id: int, /) -> JobReport | None:
         """All that is known of one; None: there is none of that number."""
         return jobs.shown(self.ledger, job_id)
+
+    # ---- events ----
+
+    def events(self, *, source: str | None = None, of_type: str | None = None, limit: int = 100) -> list[ReceivedEvent]:
+        """Events that were received, the newest first."""
+        return events.listed(self.ledger, source=source, type_=of_type, limit=limit)
+
+    def event(self, event_id: str, /, *, source: str | None = None) -> EventReport | None:
+        """One of them, with what each handler has made of it; None: there is none. NotAllowed: of several sources."""
+        return events.shown(self.ledger, event_id, source)
+
+    def replay_event(
+        self, event_id: str, /, *, because: str, source: str | None = None, handlers: Collection[str] = ()
+    ) -> dict[str, str]:
+        """Have an event handled once more, by these handlers, or by all that had it; what became of each."""
+        self._say(because)
+        return events.replayed(self.ledger, event_id, source, handlers, actor=self.actor, because=because)
 
     # ---- idempotency keys ----
 

@@ -62,6 +62,6 @@ def _why_not(letter_id: int, there: Mapping[int, str]) -> str:
 def _behind(ledger: Ledger, selection: Selection, last: int) -> bool:
     rest = ledger.dead_letters(
         ids=selection.ids or None, status="pending", kind=selection.kind, reason=selection.reason, error=selection.error,
-        since=selection.since, after=last, limit=1,
+        since=selection.since, source=selection.source, after=last, limit=1,
     )  # fmt: skip
     return bool(rest)

@@ -1,0 +1,140 @@
+"""`redrive events`: what was received, who has handled it, and handling it once more."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from ..ops.document import document
+from ..ops.events import EventReport
+from ..ops.sweep import MAX_REPLAYS
+from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act
+from .fit import Column, fitted
+from .moments import ago, both
+from .options import NOT_DONE, Actor, AsJson, Because, Error, Reason, Since, Where, operator, option, since_of
+from .output import BAD_INPUT, complain, console, heading, pairs, print_json, show
+
+app = typer.Typer(no_args_is_help=True, help="Events: list them, look at one, have them handled once more.")
+Source = Annotated[str | None, option("--source", "NAME", "Only of this source.")]
+Type = Annotated[str | None, option("--type", "NAME", "Only of this type.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
+
+
+@app.command("list")
+def list_(source: Source = None, type_: Type = None, limit: Limit = 50, where: Where = None, as_json: AsJson = False) -> None:
+    """List events that were received, the newest first.
+
+    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    """
+    with operator(where) as ops:
+        found = ops.events(source=source, of_type=type_, limit=limit)
+        if as_json:
+            print_json(document(found))
+            return
+        out, now = console(), ops.ledger.now()
+        columns = [
+            Column("received"), Column("type", least=12), Column("id", least=12), Column("source", least=10, leave=1),
+            Column("handlers", number=True, leave=2),
+        ]  # fmt: skip
+        rows = [
+            {
+                "received": ago(one.received_at, now), "type": one.type, "id": one.id, "source": one.source,
+                "handlers": str(one.handlers),
+            }
+            for one in found
+        ]  # fmt: skip
+        show(out, fitted(columns, rows, out.width) if rows else Text("no event was received"))
+
+
+@app.command("show")
+def show_(
+    event_id: Annotated[str, typer.Argument(metavar="ID", help="The event's id.")],
+    source: Source = None,
+    where: Where = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one event: payload and headers without secrets, and what each handler has made of it.
+
+    Exit status: 0, shown; 1, there is none of that id, or several; 2, a wrong option; 3, the ledger cannot be reached or has
+    another schema.
+    """
+    with operator(where) as ops:
+        report = ops.event(event_id, source=source)
+        if report is None:
+            complain(f"there is no event {event_id!r}; `redrive events list` lists them")
+            raise typer.Exit(NOT_DONE)
+        if as_json:
+            print_json(document(report))
+            return
+        out = console()
+        show(out, _report(report, out.width))
+
+
+def _report(report: EventReport, width: int) -> Group:
+    event, now = report.event, report.now
+    first = pairs()
+    first.add_row("type", event.type)
+    first.add_row("source", f"{event.source} {event.source_id or ''}".rstrip())
+    first.add_row("happened", both(event.at, now))
+    first.add_row("received", both(event.received_at, now))
+    for name, value in {**report.headers, **report.ids}.items():
+        first.add_row(name, str(value))
+    text = report.payload if isinstance(report.payload, str) else json.dumps(report.payload, indent=2, ensure_ascii=False)
+    shown: list[RenderableType] = [heading(f"Event {event.id}"), Padding(first, (0, 0, 0, 2), expand=False), ""]
+    shown += [heading(f"Payload, {report.payload_bytes:,} bytes"), Padding(Text(text), (0, 0, 0, 2), expand=False), ""]
+    columns = [
+        Column("handler", least=8), Column("state"), Column("tries", number=True), Column("job", number=True),
+        Column("error", least=12, cut=True),
+    ]  # fmt: skip
+    rows = [
+        {
+            "handler": one.handler, "state": one.state, "tries": str(one.attempts), "job": str(one.job_id),
+            "error": (one.error or "").partition("\n")[0],
+        }
+        for one in report.handlers
+    ]  # fmt: skip
+    shown.append(fitted(columns, rows, width) if rows else Text("nobody had it to handle", style="yellow"))
+    return Group(*shown)
+
+
+@app.command()
+def replay(
+    because: Because,
+    event_id: Annotated[str | None, option("--event-id", "ID", "This event.")] = None,
+    handlers: Annotated[str | None, option("--handlers", "A,B", "With --event-id: only by these handlers.")] = None,
+    status: Annotated[Literal["failed"], typer.Option("--status", help="Without --event-id: whose handlers failed.")] = "failed",
+    source: Source = None, error: Error = None, reason: Reason = None, since: Since = None, limit: Limit = 100,
+    yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, canary: Canary = 0,
+    max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, actor: Actor = None, where: Where = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Have events handled once more: one by its id, by all or by some of its handlers; or all whose handlers have failed.
+
+    One that is done is done again, a dead letter is replayed, a handler that never had it gets it. What failed is selected,
+    confirmed and carried out as by `redrive dead replay`. Dedupe keys stay as they are.
+
+    Exit status: 0, all replayed; 1, some or none of them (they are listed, with why); 2, a wrong option; 3, the ledger cannot be
+    reached or has another schema; 130, interrupted.
+    """
+    with operator(where, actor) as ops:
+        if event_id is None:
+            if handlers is not None:
+                complain("--handlers goes with --event-id; of dead letters, `redrive dead replay --kind` chooses a handler")
+                raise typer.Exit(BAD_INPUT)
+            plan = ops.replay(source=source or "*", error=error, reason=reason, since=since_of(since), limit=limit)
+            how = How(because, named=False, yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
+            act(ops, plan, how, rate=rate, canary=canary, max_replays=max_replays or None)
+            return
+        names = [name.strip() for name in handlers.split(",") if name.strip()] if handlers else []
+        said = ops.replay_event(event_id, source=source, handlers=names, because=because)
+        if as_json:
+            print_json(said)
+        else:
+            for name, what in said.items():
+                show(console(), Text(f"{name}: {what}", style="yellow" if what.startswith("skipped") else ""))
+        raise typer.Exit(NOT_DONE if not said or any(what.startswith("skipped") for what in said.values()) else 0)

@@ -1,0 +1,147 @@
+"""Events: what was received, who has handled it, and handling it once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..core.key import Key
+from ..errors import NotAllowed
+from ..journal.redaction import redacted
+from .dead import readable
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from ..messages.rows import Found
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedEvent:
+    """An event, in a list of them."""
+
+    id: str
+    source: str
+    type: str
+    source_id: str | None
+    handlers: int
+    """How many had it to handle when it came."""
+    at: datetime | None
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """What one handler has made of an event."""
+
+    handler: str
+    job_id: int
+    state: str
+    """As people call it."""
+    attempts: int
+    error: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventReport:
+    """All that is known of one event, without secrets."""
+
+    event: ReceivedEvent
+    payload: Any
+    payload_bytes: int
+    headers: Mapping[str, str]
+    ids: Mapping[str, str]
+    handlers: tuple[Handled, ...]
+    now: datetime
+
+
+def listed(ledger: Ledger, /, *, source: str | None, type_: str | None, limit: int) -> list[ReceivedEvent]:
+    """The newest first."""
+    return [_event(one) for one in _found(ledger, source=source, type_=type_, limit=limit)]
+
+
+def shown(ledger: Ledger, event_id: str, source: str | None, /) -> EventReport | None:
+    """One of them; None: there is none. NotAllowed: several sources have one of this id."""
+    one = _one(ledger, event_id, source)
+    if one is None:
+        return None
+    return EventReport(
+        event=_event(one), payload=readable(one.payload), payload_bytes=len(one.payload),
+        headers=redacted(json.loads(one.headers) if one.headers else {}),
+        ids=redacted(json.loads(one.ids) if one.ids else {}), handlers=tuple(_handled(ledger, one)), now=ledger.now(),
+    )  # fmt: skip
+
+
+def replayed(
+    ledger: Ledger, event_id: str, source: str | None, handlers: Collection[str], /, *, actor: str, because: str
+) -> dict[str, str]:
+    """Handle an event once more, by these handlers, or by all that had it; what became of each. Its dedupe key stays."""
+    from ..ledger.redo import redo  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    one = _one(ledger, event_id, source)
+    if one is None:
+        raise NotAllowed(f"there is no event {event_id!r}" + (f" of {source}" if source else ""))
+    had = {each.handler: each for each in _handled(ledger, one)}
+    said: dict[str, str] = {}
+    for name in handlers or had:
+        job = had.get(name)
+        if job is None:
+            said[name] = _begun(ledger, one, name, actor=actor, because=because)
+        elif job.state == "done":
+            with ledger.connections.write.use() as session:
+                acted = redo(session, [job.job_id], actor=actor, because=because)
+            said[name] = f"job {acted.done[job.job_id]}" if acted.done else f"skipped: {acted.skipped[job.job_id]}"
+        elif job.state in ("dlq", "blocked"):
+            (letter,) = ledger.dead_letters(job_id=job.job_id, limit=1)
+            begun = ledger.sweeps.begin("replay", [letter.id], actor=actor, because=because)
+            made = ledger.sweeps.step(begun.id).done
+            said[name] = f"job {made[letter.id]}" if made else "skipped: somebody else was faster"
+        else:
+            said[name] = f"skipped: {job.state}"
+    return said
+
+
+def _begun(ledger: Ledger, one: Found, handler: str, *, actor: str, because: str) -> str:
+    """For a handler that never had it."""
+    from ..messages.stored import Stored  # noqa: PLC0415
+
+    headers = json.loads(one.headers) if one.headers else {}
+    stored = Stored(one.source, one.event_id, one.type, one.payload, headers, one.at, one.source_id)
+    made = ledger.submit(stored.job(handler, 5)._replace(max_attempts=None))
+    ledger.record(actor=actor, action="event.replay", because=because, what={"jobs": {"new": made.id}, "event": one.event_id})
+    return f"job {made.id}"
+
+
+def _found(ledger: Ledger, **narrowed: Any) -> list[Found]:
+    from ..messages.rows import find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    with ledger.reading() as connection:
+        return find(connection, **narrowed)
+
+
+def _one(ledger: Ledger, event_id: str, source: str | None) -> Found | None:
+    found = _found(ledger, event_id=event_id, source=source, limit=2)
+    if len(found) > 1:
+        names = ", ".join(sorted(one.source for one in found))
+        raise NotAllowed(f"there are several events {event_id!r}: say of which source ({names})")
+    return found[0] if found else None
+
+
+def _event(one: Found) -> ReceivedEvent:
+    return ReceivedEvent(one.event_id, one.source, one.type, one.source_id, one.handlers, one.at, one.received_at)
+
+
+def _handled(ledger: Ledger, one: Found) -> list[Handled]:
+    found = []
+    for kind in ledger.counts():
+        try:
+            job = ledger.find(kind, str(Key("event", one.source, one.event_id, kind)))
+        except ValueError:  # the name of a kind that is no handler's
+            continue
+        if job is not None:
+            found.append(Handled(kind, job.id, job.shown, job.attempts, job.error, job.started_at, job.ended_at))
+    return found

@@ -1,0 +1,149 @@
+"""Events handled once more: by id and handler, done ones too; what failed, as a sweep that workers carry out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import delete
+from typer.testing import CliRunner
+
+from redrive import App, Event, RetryPolicy
+from redrive.cli.root import app as cli
+from redrive.errors import NotAllowed
+from redrive.ledger import Ledger
+from redrive.ledger.tables import event as events
+from redrive.ops import Operator
+
+ONCE = RetryPolicy.disabled()
+
+
+class Shop:
+    def __init__(self, ledger: Ledger) -> None:
+        self.app = App(ledger)
+        self.seen: list[str] = []
+        self.broken = True
+        self.app.on("paid", name="book", retry=ONCE)(self.book)
+        self.app.on("paid", name="mail", retry=ONCE)(self.mail)
+        self.ann = Operator(self.app, actor="ann")
+
+    def book(self, event: Event[Any]) -> None:
+        self.seen.append(f"book {event.id}")
+
+    def mail(self, event: Event[Any]) -> None:
+        if self.broken:
+            raise ConnectionError("the mail server is away")
+        self.seen.append(f"mail {event.id}")
+
+    def work(self, *, sweeps: bool = False) -> None:
+        end = time.monotonic() + 15
+        with self.app.worker(threads=2):
+            while (
+                any(tally.ready or tally.leased for tally in self.app.ledger.counts().values())
+                or (sweeps and self.app.ledger.sweeps.list(state="running"))
+            ):  # fmt: skip
+                assert time.monotonic() < end, self.app.ledger.counts()
+                time.sleep(0.01)
+
+
+@pytest.fixture
+def shop(ledger: Ledger) -> Iterator[Shop]:
+    made = Shop(ledger)
+    for n in range(3):
+        made.app.receive(Event("paid", {"cents": n, "token": "s3cret"}, id=f"p-{n}", source="web"))
+    made.work()
+    yield made
+    assert ledger.imbalance() == []
+
+
+@pytest.mark.req("M-4", "M-5")
+def test_one_event_by_chosen_handlers(shop: Shop, ledger: Ledger) -> None:
+    report = shop.ann.event("p-1")
+    assert report is not None
+    assert {one.handler: one.state for one in report.handlers} == {"book": "done", "mail": "dlq"}
+    assert report.payload == {"cents": 1, "token": "[redacted]"}
+    shop.broken, shop.seen = False, []
+    said = shop.ann.replay_event("p-1", handlers=["mail"], because="the mail server is back")
+    assert said.keys() == {"mail"}
+    shop.work()
+    assert shop.seen == ["mail p-1"]
+    assert shop.ann.replay_event("p-1", handlers=["book"], because="booked on the wrong account").keys() == {"book"}
+    shop.work()
+    assert shop.seen == ["mail p-1", "book p-1"]
+    assert not shop.app.receive(Event("paid", 1, id="p-1", source="web")), "its dedupe key is as it was"
+    assert [entry.action for entry in ledger.audit()] == ["dead.replay", "event.replay"]
+
+
+def test_a_handler_that_never_had_it_gets_it(shop: Shop) -> None:
+    late: list[str] = []
+
+    @shop.app.on("paid", name="stats")
+    def stats(event: Event[Any]) -> None:
+        late.append(event.id)
+
+    shop.ann.replay_event("p-0", handlers=["stats"], because="a new handler")
+    shop.work()
+    assert late == ["p-0"]
+
+
+@pytest.mark.req("M-4")
+def test_what_failed_is_replayed_by_workers_with_a_canary(shop: Shop, ledger: Ledger) -> None:
+    shop.broken = False
+    plan = shop.ann.replay(source="*")
+    assert (plan.count, plan.kinds) == (3, {"mail": 3})
+    begun = shop.ann.begin(plan, because="the mail server is back", canary=1)
+    shop.work(sweeps=True)
+    report = shop.ann.sweep(begun.id)
+    assert report is not None
+    assert (report.sweep.state, report.sweep.made, report.jobs) == ("done", 3, {"done": 3})
+    assert sorted(one for one in shop.seen if one.startswith("mail")) == ["mail p-0", "mail p-1", "mail p-2"]
+
+
+@pytest.mark.req("M-4")
+def test_an_event_that_is_gone_is_recorded_again_by_its_replay(shop: Shop, ledger: Ledger) -> None:
+    shop.broken = False
+    with ledger.begin() as tx:
+        tx.execute(delete(events))
+    assert shop.ann.events() == []
+    shop.ann.apply(shop.ann.replay(kind="mail"), because="it is back")
+    shop.work()
+    assert sorted(one.id for one in shop.ann.events()) == ["p-0", "p-1", "p-2"]
+    assert not shop.app.receive(Event("paid", 1, id="p-1", source="web"))
+
+
+def test_one_id_in_several_sources_is_asked_about(shop: Shop) -> None:
+    shop.app.receive(Event("paid", 1, id="p-1", source="another"))
+    with pytest.raises(NotAllowed, match=r"several events 'p-1': say of which source \(another, web\)"):
+        shop.ann.event("p-1")
+    assert shop.ann.event("p-1", source="web") is not None
+    assert shop.ann.event("none") is None
+    with pytest.raises(NotAllowed, match="there is no event 'none'"):
+        shop.ann.replay_event("none", because="x")
+    shop.work()
+
+
+def test_on_the_command_line(shop: Shop, url: str) -> None:
+    def call(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(cli, [*arguments, "--ledger", url], env={"COLUMNS": "100", "NO_COLOR": "1"})
+        return done.exit_code, done.output
+
+    status, printed = call("events", "list")
+    assert (status, [line.split()[-4:] for line in printed.splitlines()[1:2]]) == (0, [["paid", "p-2", "web", "2"]])
+    status, printed = call("events", "show", "p-1")
+    assert (status, "mail     dlq" in printed, "s3cret" in printed) == (0, True, False)
+    assert json.loads(call("events", "show", "p-1", "--json")[1])["event"]["id"] == "p-1"
+    assert call("events", "show", "nope")[0] == 1
+    status, printed = call("events", "replay", "--status", "failed", "--limit", "2", "--dry-run", "--because", "x")
+    assert (status, printed.splitlines()[0]) == (0, "To replay: 2 dead letters (mail ×2; attempts ×2)")
+    assert call("events", "replay", "--handlers", "a", "--because", "x")[0] == 2
+    shop.broken = False
+    status, printed = call("events", "replay", "--event-id", "p-1", "--handlers", "book,mail", "--because", "again")
+    assert (status, [line.split(":")[0] for line in printed.splitlines()]) == (0, ["book", "mail"])
+    assert call("events", "replay", "--event-id", "p-1", "--because", "again")[0] == 1, "both wait"
+    shop.work()
+    assert call("events", "replay", "--because", "back", "--yes", "--max", "9")[0] == 0
+    shop.work()
+    assert sorted(set(shop.seen)) == [f"{name} p-{n}" for name in ("book", "mail") for n in range(3)]
