@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from importlib.util import find_spec
 
 if not all(map(find_spec, ("alembic", "grpc", "rich", "sqlalchemy"))):  # asked for here, to say what to install
     sys.exit('The demonstration needs three extras: pip install "redrive[cli,grpc,ledger]"')
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read when grpcio is loaded, which tells of servers that go away
 
 from rich.console import Console
 from rich.table import Table
