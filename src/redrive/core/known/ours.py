@@ -39,7 +39,9 @@ KNOWN: dict[str, Entry] = {
         ),
         PERMANENT,
     ),
-    **dict.fromkeys(("redrive.LedgerError", "redrive.Final", "redrive.Refused", "redrive.BufferClosed", "redrive.BadReport"), PERMANENT),
+    **dict.fromkeys(
+        ("redrive.LedgerError", "redrive.Final", "redrive.Refused", "redrive.BufferClosed", "redrive.BadReport"), PERMANENT
+    ),
     # Of a storage backend: what its client's own error means, which is its cause.
     "redrive.Unavailable": wrapping(TRANSIENT, "__cause__"),
     "redrive.StorageError": wrapping(PERMANENT, "__cause__"),
