@@ -1,0 +1,94 @@
+"""How much a worker takes: no more than it can start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.engine.settings import Settings
+from redrive.worker.kind import Kind
+from redrive.worker.room import MOST, Room
+
+from .test_outcome import lease
+
+
+def kind(name: str, colour: Any = "plain", **more: Any) -> Kind:
+    return Kind(name, lambda lease: None, colour, Settings(), **more)
+
+
+def wants(room: Room, *names: str) -> dict[str, tuple[dict[str, int], int]]:
+    return {group: room.want(group, members)[1:3] for group, members in room.groups(names)}
+
+
+def test_of_jobs_that_take_their_time_as_many_as_there_are_threads() -> None:
+    room, slow = Room([mail := kind("mail")], 8, 100), mail
+    assert wants(room, "mail") == {"plain": ({"mail": 8}, 8)}
+    for number in range(5):
+        room.takes(lease(job_id=number), slow)
+    assert wants(room, "mail") == {"plain": ({"mail": 3}, 3)}
+    room.gives(lease(job_id=0))
+    assert room.free("plain") == 4
+
+
+def test_of_short_ones_a_handful() -> None:
+    room = Room([kind("mail")], 8, 100)
+    for _ in range(200):
+        room.took("mail", 0.0001)
+    assert 40 <= room.handful("mail") <= MOST
+    ((group, (most, total)),) = wants(room, "mail").items()
+    assert (group, total) == ("short", MOST)
+    assert most["mail"] <= MOST
+
+
+def test_one_that_takes_long_ends_the_handfuls() -> None:
+    room = Room([kind("mail")], 8, 100)
+    for _ in range(200):
+        room.took("mail", 0.0001)
+    room.took("mail", 0.02)
+    room.took("mail", 0.02)
+    assert room.handful("mail") == 1
+
+
+def test_async_ones_have_room_of_their_own_and_transactions_few_places() -> None:
+    room = Room([kind("mail"), kind("call", "async"), pay := kind("pay", "transaction")], 8, 100, transactions=1)
+    found = wants(room, "mail", "call", "pay")
+    assert {group: total for group, (_, total) in found.items()} == {"plain": 8, "async": 100, "transaction": 1}
+    room.takes(lease(job_id=1), pay)
+    assert room.free("transaction") == 0
+    assert room.free("plain") == 7
+
+
+def test_who_is_first_changes_with_each_turn() -> None:
+    room = Room([kind("a"), kind("b"), kind("c")], 8, 100)
+    firsts = set()
+    for _ in range(3):
+        room.next()
+        firsts.add(room.groups(["a", "b", "c"])[0][1][0])
+    assert firsts == {"a", "b", "c"}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 0.00005, 0.0005, 0.02, 1.0])), max_size=300))
+def test_there_is_never_more_in_hand_than_can_be_started_soon(steps: list[tuple[int, float]]) -> None:
+    kinds = [kind("mail"), kind("call", "async"), kind("pay", "transaction"), kind("few", concurrency=2)]
+    room, number, held = Room(kinds, 4, 10), 0, list[Any]()
+    for take, seconds in steps:
+        room.next()
+        for group, members in room.groups([each.name for each in kinds]):
+            want = room.want(group, members)
+            for name in members[: 1 + take]:
+                for _ in range(min(want.kinds[name], room.want(group, members).total)):
+                    number += 1
+                    one = lease(job_id=number)
+                    chosen = next(each for each in kinds if each.name == name)
+                    room.takes(one, chosen)
+                    held.append((one, chosen))
+        by_colour = [each.colour for one, each in held]
+        assert by_colour.count("async") <= 10
+        assert by_colour.count("transaction") <= 4
+        assert len(held) <= 10 + 4 + 2 * MOST + 4
+        for one, each in held[: len(held) // 2]:
+            room.gives(one)
+            room.took(each.name, seconds)
+        held = held[len(held) // 2 :]
