@@ -41,6 +41,9 @@ def test_its_figures() -> None:
     assert scenes["patience"]["elapsed"] < 2
     assert 110 < scenes["patience"]["retry_in"] <= 121
     assert scenes["uploads"] == {"items": 60, "sent": 180, "arrived": 59, "given_up": 1, "pending": 0}
+    parked = scenes["commands"]
+    assert (parked["done"], parked["dead"]) == (parked["commands"], 0)
+    assert 10 <= parked["requests_while_down"] < 1.5 * parked["commands"]
     rescue = scenes["rescue"]
     assert (rescue["lost"], rescue["doubled"], rescue["done"]) == (0, 0, rescue["jobs"])
     incident = scenes["incident"]

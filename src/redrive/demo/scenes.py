@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .commands import PARKED
 from .incident import INCIDENT
 from .nesting import NESTING
 from .outage import OUTAGE
@@ -10,4 +11,4 @@ from .recovery import RECOVERY
 from .rescue import RESCUE
 from .uploads import UPLOADS
 
-SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE, INCIDENT, UPLOADS)
+SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE, INCIDENT, UPLOADS, PARKED)
