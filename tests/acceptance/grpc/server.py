@@ -17,6 +17,8 @@ from redrive.testing.grpc_server import PUSHBACK
 
 ALONE = ("grpc.use_local_subchannel_pool", 1)
 """A channel that shares no connection with the one of another test."""
+NO_PROXY = ("grpc.enable_http_proxy", 0)
+"""Past any proxy: the server is on this machine."""
 SEND = "/signals.Signals/Send"
 
 
@@ -71,11 +73,11 @@ async def threads_serving(*script: Any) -> AsyncIterator[GrpcFaultServer]:
 
 
 def aio_channel(server: GrpcFaultServer, options: Any = (), **more: Any) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(server.target, options=[*options, ALONE], **more)
+    return grpc.aio.insecure_channel(server.target, options=[*options, ALONE, NO_PROXY], **more)
 
 
 def plain_channel(server: GrpcFaultServer, options: Any = ()) -> grpc.Channel:
-    return grpc.insecure_channel(server.target, options=[*options, ALONE])
+    return grpc.insecure_channel(server.target, options=[*options, ALONE, NO_PROXY])
 
 
 def items(call: GrpcCall) -> list[Any]:

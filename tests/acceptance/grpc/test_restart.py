@@ -15,7 +15,7 @@ import pytest
 
 from redrive.batch import SendBuffer
 from redrive.grpc import channel_options
-from tests.acceptance.grpc.server import SEND
+from tests.acceptance.grpc.server import NO_PROXY, SEND
 
 pytestmark = [pytest.mark.req("G-4"), pytest.mark.req("G-7")]
 ITEMS = 2_000
@@ -53,7 +53,7 @@ async def killed_and_started_again(file: Path) -> None:
 
     async with receiver(0, file) as (port, first):
         quick = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 200)]
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=[*options, *quick]) as channel:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=[*options, *quick, NO_PROXY]) as channel:
             method: Any = channel.unary_unary(SEND)
 
             async def send(batch: list[int]) -> bool:
