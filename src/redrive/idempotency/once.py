@@ -34,6 +34,8 @@ class Terms:
         request: Callable[..., object] | None, free_on: Rules | None,
     ) -> None:  # fmt: skip
         name = getattr(fn, "__qualname__", repr(fn))
+        if not callable(fn):
+            raise TypeError(f'once takes its key first, @app.once("billing:{{user}}:{{id}}:charge:v1"); {name} is no function')
         signature = inspect.signature(fn)
         parameters = list(signature.parameters.values())
         if len(parameters) < skip or any(each.kind > each.POSITIONAL_OR_KEYWORD for each in parameters[:skip]):

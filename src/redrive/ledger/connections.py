@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Engine
 
+from ..errors import LedgerError
 from . import schema
 from .address import Address
 from .hot import Hot
@@ -35,7 +36,10 @@ class Connections:
         else:
             self._engine, self.hot = postgres.engine(address.target), OnPostgres()
         # SQLite has one writer at a time: let them queue here, where they wake each other, and not in the file.
-        self.write = Pool(self.session, 1 if on_sqlite else MOST, forks=not address.in_memory)
+        self.write = Pool(
+            self.session, 1 if on_sqlite else MOST, forks=not address.in_memory, check=self._still_there if on_sqlite else None
+        )
+        self._file: tuple[int, int] | None = None
         self.read = Pool(self.session, 2) if on_sqlite and not address.in_memory else self.write
         # Who writes for all waits for none of those who wait for it.
         self.gathered = self.write if on_sqlite else Pool(self.session, 1)
@@ -49,6 +53,7 @@ class Connections:
                 if on_sqlite:
                     sqlite.durable(session)
                     self.address = address._replace(target=sqlite.file_of(session))
+                    self._file = sqlite.identity(self.address.target)
         except BaseException:
             self.close()
             raise
@@ -57,6 +62,13 @@ class Connections:
     def on_sqlite(self) -> bool:
         """On SQLite; else on Postgres."""
         return self.address.dialect == "sqlite"
+
+    def _still_there(self) -> None:
+        if self._file is not None and sqlite.identity(self.address.target) != self._file:
+            raise LedgerError(
+                f"{self.address.target} was removed or replaced while it was open: nobody would find what is written now. "
+                "Close the ledger and open it again"
+            )
 
     def session(self) -> Session:
         """One more, outside of the pools; whoever asks for it closes it."""

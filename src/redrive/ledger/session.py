@@ -102,8 +102,12 @@ class Pool:
     writer; else it gets one more than the pool has.
     """
 
-    def __init__(self, opened: Callable[[], Session], size: int, *, forks: bool = True) -> None:
+    def __init__(
+        self, opened: Callable[[], Session], size: int, *, forks: bool = True, check: Callable[[], None] | None = None
+    ) -> None:
+        """check: raises where nothing that is written now would be found again."""
         self._open = opened
+        self._check = check
         self._size = size
         self._forks = forks
         self._start()
@@ -121,6 +125,8 @@ class Pool:
         """A session for this thread alone, until it is given back. RuntimeError where the thread itself has the only one."""
         if self._pid != os.getpid():
             self._after_fork()
+        if self._check is not None:
+            self._check()
         me = get_ident()
         place: Place | None = None
         with self._lock:

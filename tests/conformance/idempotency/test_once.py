@@ -407,3 +407,12 @@ def test_a_parameter_added_later_does_not_turn_old_requests_into_others(app: App
     assert before(1) == after(1) == 1
     with pytest.raises(KeyConflict):
         after(1, "USD")
+
+
+def test_the_key_that_was_forgotten_is_told(app: App) -> None:
+    def charge(order: int) -> int:
+        return order
+
+    decorated: Any = app.once(charge)  # type: ignore[arg-type]  # what `@app.once` without a key does
+    with pytest.raises(TypeError, match="once takes its key first"):
+        decorated(7)

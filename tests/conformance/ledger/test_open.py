@@ -210,3 +210,24 @@ def test_after_a_cut_connection_the_next_call_has_a_new_one(postgres_ledger: str
             ledger.beat("w")
         ledger.submit(NewJob("k", "a"))
         assert ledger.counts()["k"].submitted == 1
+
+
+def test_a_file_that_was_removed_or_replaced_takes_nothing_any_more(tmp_path: Path) -> None:
+    """SQLite would go on writing to a file that has no name: durable, and never seen again."""
+    file = tmp_path / "ledger.db"
+    url = f"sqlite:///{file}"
+    with open_ledger(url, migrate=True) as ledger:
+        ledger.submit(NewJob("k", "a"))
+        for each in tmp_path.iterdir():
+            each.unlink()
+        with pytest.raises(LedgerError, match="was removed or replaced while it was open"):
+            ledger.submit(NewJob("k", "b"))
+        with open_ledger(url, migrate=True) as other:
+            with pytest.raises(LedgerError, match="was removed or replaced"):
+                ledger.claim({"k": 1}, worker="w")
+            assert other.submit(NewJob("k", "b")).created
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=f"there is no folder {tmp_path / 'none'}"):
+        open_ledger(f"sqlite:///{tmp_path / 'none' / 'ledger.db'}", migrate=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -37,6 +38,8 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
             raise LedgerError(
                 f"there is no ledger at {file}: make one by `redrive ledger migrate`, or open_ledger(..., migrate=True)"
             ) from None
+        if file and not Path(file).parent.is_dir():
+            raise LedgerError(f"{file} cannot be opened: there is no folder {Path(file).parent}") from None
         raise LedgerError(f"{file or 'SQLite'} cannot be opened: {error}") from error
     except sqlite3.DatabaseError as error:
         raise LedgerError(f"{file} is no SQLite database: {error}") from error
@@ -58,3 +61,14 @@ def engine(file: str, /, *, create: bool) -> Engine:
 def file_of(session: Session, /) -> str:
     """The file as SQLite itself names it; empty in memory."""
     return next(str(row[2]) for row in session.raw.execute("PRAGMA database_list").fetchall() if row[1] == "main")
+
+
+def identity(file: str, /) -> tuple[int, int] | None:
+    """Which file has this name now; None: there is none, or the ledger is in memory."""
+    if not file:
+        return None
+    try:
+        found = os.stat(file)  # noqa: PTH116  # for each write: a Path costs three times that
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
