@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients crash-matrix kill-table wire-table constraints clean
+.PHONY: help install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage crash-matrix kill-table wire-table constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -48,7 +48,7 @@ kill-table: install ## Kill, poison, stop and drain workers, on both databases; 
 wire-table: install ## Count what each storage backend sends when things go wrong, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write
 
-bench: bench-call bench-ledger bench-commands bench-batch bench-clients ## Run every benchmark
+bench: bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage ## Run every benchmark
 
 bench-call: ## Measure a call against the other retry libraries (in .venv-bench)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
@@ -68,6 +68,10 @@ bench-batch: install ## Measure the batch layer against its bare sender, on a lo
 bench-clients: ## Measure the clients against bare libraries: HTTP, and the send buffer (in .venv-bench-clients)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-clients --extras http,grpc --requirements benchmarks/requirements-clients.txt
 	@.venv-bench-clients/bin/python benchmarks/clients
+
+bench-storage: ## Measure the storage backends against their clients and remote-store (in .venv-bench-storage)
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-storage --extras s3-pyarrow,azure --requirements benchmarks/requirements-storage.txt
+	@.venv-bench-storage/bin/python benchmarks/storage.py
 
 constraints: install ## Resolve every version anew into constraints.txt, for 3.11 and up
 	@$(RUN) scripts/constraints.py

@@ -119,6 +119,6 @@ def _stop(child: subprocess.Popen[bytes], patience: float) -> None:
             return
         child.send_signal(ask)
         try:
-            child.wait(patience)
+            child.wait(STOP_SECONDS if ask == signal.SIGKILL else patience)
         except subprocess.TimeoutExpired:
             continue

@@ -24,6 +24,7 @@ class _Raw(io.RawIOBase):
 
     def __init__(self, source: _Source, mapped: Callable[[Exception], Exception], buffer: int) -> None:
         self._source = source
+        self._into: Callable[[memoryview], int] | None = getattr(source, "readinto", None)  # saves a copy, where there is one
         self._buffer = buffer
         self._mapped = mapped
 
@@ -32,6 +33,8 @@ class _Raw(io.RawIOBase):
 
     def readinto(self, target: memoryview, /) -> int:  # type: ignore[override]  # the stubs want any buffer; BufferedReader gives this
         try:
+            if self._into is not None:
+                return self._into(target)
             found = self._source.read(len(target))
         except Exception as error:
             self._raise(error)

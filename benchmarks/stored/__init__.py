@@ -1,0 +1,1 @@
+"""Storage backends beside the bare clients and remote-store: streaming and listing, over loopback."""
