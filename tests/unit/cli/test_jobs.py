@@ -1,0 +1,86 @@
+"""`redrive jobs`: every state by its name, secrets left out, in any width."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from redrive.cli.root import app
+from redrive.ledger import Ledger
+from tests.unit.cli.conftest import LONG, SECRET
+
+pytestmark = pytest.mark.usefixtures("busy")
+
+
+def run(*arguments: str, width: int = 100) -> Result:
+    return CliRunner().invoke(app, ["jobs", *arguments], env={"COLUMNS": str(width)})
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("arguments", [("list",), ("list", "--state", "dlq"), ("show", "1"), ("show", "8"), ("show", "11")])
+def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...], width: int) -> None:
+    done = run(*arguments, width=width)
+    assert done.exit_code == 0, done.output
+    assert SECRET not in done.output
+    assert max(map(len, done.output.splitlines())) <= width
+
+
+@pytest.mark.req("W-2")
+@pytest.mark.parametrize(
+    ("state", "ids"),
+    [
+        ("queued", {10, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30}),
+        ("running", {9, 19}),
+        ("retry_wait", {8, 18}),
+        ("done", {7, 17}),
+        ("blocked", {6, 16}),
+        ("dlq", {4, 5, 11, 12, 13, 14, 15}),
+        ("replaying", {31, 32}),
+        ("discarded", {3}),
+    ],
+)
+def test_each_state_by_its_name(busy: Ledger, state: str, ids: set[int]) -> None:
+    done = run("list", "--state", state, "--json")
+    found = json.loads(done.output)
+    assert {one["id"] for one in found} == ids
+    assert {one["state"] for one in found} == {state}
+    assert [busy.get(one["id"]).shown for one in found] == [state] * len(ids)  # type: ignore[union-attr]
+
+
+def test_all_of_them_the_newest_first_and_narrowed_down() -> None:
+    found = json.loads(run("list", "--json", "--limit", "1000").output)
+    assert [one["id"] for one in found] == sorted((one["id"] for one in found), reverse=True)
+    assert len(found) == 30, "what a replay took the place of is shown with its replay"
+    assert {one["kind"] for one in json.loads(run("list", "--kind", LONG, "--json").output)} == {LONG}
+    assert "More may match" in run("list", "--limit", "2").output
+    assert "no such job: 32 submitted" in run("list", "--kind", "nothing").output
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        (1, "a replay took its place"),
+        (3, "dropped by somebody"),
+        (4, "dead, attempts: `redrive dead replay 4` gives it another drive"),
+        (6, "blocked, the customer's credentials have expired: goes on when somebody replays it"),
+        (7, "done"),
+        (8, "waits for its next attempt"),
+        (9, "attempt 1 is under way, in web-7f9c:1201"),
+        (10, "waits for its first attempt, which may begin now"),
+        (31, "waits for its first attempt, which may begin now"),
+    ],
+)
+def test_what_it_waits_for_in_a_sentence(job: int, says: str) -> None:
+    assert json.loads(run("show", str(job), "--json").output)["says"] == says
+
+
+def test_one_job_with_all_there_is() -> None:
+    printed = run("show", "8").output
+    for part in ("state      retry_wait", "slow down", "Correlation ids", "request_id  r-1", '"order": "o-1"', "1  failed"):
+        assert part in printed
+    none = run("show", "999")
+    assert none.exit_code == 1
+    assert "there is no job 999; `redrive jobs list` lists them" in none.output
+    assert run("list", "--state", "lost").exit_code == 2
