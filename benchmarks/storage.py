@@ -118,8 +118,8 @@ def main() -> int:
     print(text)
     if not options.quick and wanted == ["s3", "s3-pyarrow", "azure"]:
         head = (
-            f"# Storage\n\n{size // MIB:,} MiB streamed and {count:,} objects listed over loopback, the best of {rounds} rounds, each in a "
-            "process of its own. *Against it* is how much longer it took than Redrive did.\n\n"
+            f"# Storage\n\n{size // MIB:,} MiB streamed and {count:,} objects listed over loopback, the best of {rounds} rounds, "
+            "each in a process of its own. *Against it* is how much longer it took than Redrive did.\n\n"
         )
         (ROOT / "benchmarks" / "storage.md").write_text(head + text + "\n", encoding="utf-8")
     for line in missed(rows):
