@@ -16,8 +16,24 @@ EVERY = frozenset(
 )
 LATE = "DEADLINE_EXCEEDED"
 CHANNEL = "the channel"
-CLAIMED: ContextVar[frozenset[str]] = ContextVar("redrive_claimed", default=frozenset())
-"""The codes of a layer around this code that has its batches tried again as a whole: one inside leaves them to it."""
+
+
+class Claim:
+    """The codes of a layer that tries its batches again as a whole, for as long as it is at one of them."""
+
+    __slots__ = ("codes", "over")
+
+    def __init__(self, codes: frozenset[str]) -> None:
+        self.codes = codes
+        self.over = False
+        """A task that was begun meanwhile, and goes on, is on its own then."""
+
+    def __contains__(self, code: str) -> bool:
+        return code in self.codes and not self.over
+
+
+CLAIMED: ContextVar[Claim] = ContextVar("redrive_claimed", default=Claim(frozenset()))  # noqa: B039  # nothing in it, ever
+"""What the layer around this code has claimed: one inside leaves these codes to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ def naive(times: int, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaita
 async def by_hand(server: GrpcFaultServer, timeout: float) -> int:
     before = server.count
     async with aio_channel(server, channel_options(CHANNEL, codes=NAIVE)) as channel:
+        await channel.channel_ready()
         method: Any = channel.unary_unary(SEND)
 
         async def call() -> Any:
@@ -57,6 +58,7 @@ async def by_redrive(server: GrpcFaultServer, timeout: float, *, intercept: bool
     options = channel_options(CHANNEL)
     rpc = retry(CALL, behind=options)
     async with aio_channel(server, options, interceptors=[AsyncInterceptor(rpc)] if intercept else None) as channel:
+        await channel.channel_ready()
         method: Any = channel.unary_unary(SEND)
 
         async def send(batch: list[int]) -> bool:
@@ -78,7 +80,7 @@ async def by_redrive(server: GrpcFaultServer, timeout: float, *, intercept: bool
         (GrpcAnswer("DEADLINE_EXCEEDED"), 5, 60, 4),
         (GrpcAnswer("INTERNAL"), 5, 12, 4),
         (GrpcAnswer("RESOURCE_EXHAUSTED"), 5, 60, 5),
-        (GrpcAnswer(delay=3600), 0.1, 12, 4),
+        (GrpcAnswer(delay=3600), 0.4, 12, 4),
         (GrpcAnswer("NOT_FOUND"), 5, 12, 1),
     ],
     ids=lambda value: getattr(value, "code", None),

@@ -10,7 +10,7 @@ import pytest
 import redrive
 from redrive import RetryPolicy
 from redrive.batch import SendBuffer
-from redrive.engine.codes import CLAIMED, Codes
+from redrive.engine.codes import CLAIMED, Claim, Codes
 from redrive.engine.layers import layers
 from redrive.engine.owner import owner
 from redrive.errors import AttemptTimeout
@@ -131,12 +131,18 @@ def test_a_permanent_code_can_be_asked_for_and_pushback_holds_there_too() -> Non
 
 def test_a_layer_inside_a_buffer_leaves_the_buffers_codes_to_it() -> None:
     inner, outer = owner(A, None), owner(A, None, claims=True)
-    token = CLAIMED.set(frozenset(outer.codes))
+    claim = Claim(frozenset(outer.codes))
+
+    def tried(rule: Codes) -> bool:
+        found = rule(rpc_error("INTERNAL"))
+        assert found is not None
+        return found.retryable
+
+    token = CLAIMED.set(claim)
     try:
-        for rule, tried in ((inner, False), (outer, True)):
-            found = rule(rpc_error("INTERNAL"))
-            assert found is not None
-            assert found.retryable is tried
+        assert (tried(inner), tried(outer)) == (False, True)
+        claim.over = True
+        assert tried(inner), "a task that was begun there and goes on is on its own"
     finally:
         CLAIMED.reset(token)
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+from ...engine.codes import CLAIMED, Claim
+from ...engine.owner import codes_of
 from ...engine.retry import Retry
 from ...errors import BufferClosed
 from .answer import Said, Told, each, told
@@ -29,16 +31,21 @@ class Delivered(NamedTuple):
 class Delivery(Generic[Item]):
     """How batches are sent. Immutable: the flushes of one buffer share it."""
 
-    __slots__ = ("_send", "retry", "spill")
+    __slots__ = ("_codes", "_send", "retry", "spill")
 
     def __init__(self, retry: Retry, send: Callable[[list[Item]], Awaitable[Said]], spill: Submits[Any] | None) -> None:
         self.retry = retry
         self.spill = spill
         self._send = send
+        rule = codes_of(retry)
+        self._codes = frozenset(rule.codes if rule else ())
 
     async def deliver(self, items: list[Item], there: There) -> Delivered:
         """Send a batch; what cannot be sent is left behind, if there is a place for it."""
+        claim = Claim(self._codes)
+        CLAIMED.set(claim)  # in a context of this flush's own
         said = await self._sent(items)
+        claim.over = True
         if not isinstance(said, Exception):
             return Delivered(said)
         errors = each(said, len(items))

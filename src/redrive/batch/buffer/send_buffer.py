@@ -13,9 +13,8 @@ from typing import Generic, Self, TypedDict, TypeVar, Unpack
 
 from ...core.context import CELL, IDS
 from ...core.seconds import Seconds, seconds, whole
-from ...engine.codes import CLAIMED
-from ...engine.owner import Behind, codes_of
-from ...engine.retry import Retry, RetryLike
+from ...engine.owner import Behind
+from ...engine.retry import RetryLike
 from ...errors import BufferClosed
 from .answer import Said
 from .delivery import Delivery
@@ -100,7 +99,7 @@ class SendBuffer(Generic[Item]):
         self._drain = None if drain is None else seconds("drain", drain)
         self.__redrive__, sends = sending(layer(retry, behind, codes, attempt_timeout), send)
         self._delivery = Delivery(self.__redrive__, sends, spill)
-        self._context = _neutral(self.__redrive__)
+        self._context = _neutral()
         self._pump: Pump[Item] | None = None
         self._closing = False
 
@@ -219,13 +218,11 @@ class SendBuffer(Generic[Item]):
         return self._pump
 
 
-def _neutral(retry: Retry) -> Context:
+def _neutral() -> Context:
     """What flushes run in: nothing of the sender who happens to fill a batch, its deadline and its ids least of all."""
-    claims = codes_of(retry)
     context = copy_context()
     context.run(CELL.set, None)
     context.run(IDS.set, {})
-    context.run(CLAIMED.set, frozenset(claims.codes if claims else ()))
     return context
 
 
