@@ -58,9 +58,13 @@ class Ledger:
         """See `open_ledger`."""
         return cls(parse(url), migrate=migrate, max_payload=limits.MAX_PAYLOAD if max_payload is None else max_payload)
 
+    def beside(self) -> Ledger:
+        """The same ledger with connections of its own, for who must never wait for others'; on SQLite there is one writer."""
+        return self if self.connections.on_sqlite else Ledger(self._address, migrate=False, max_payload=self.max_payload)
+
     def _gather(self) -> None:
         self._pid = os.getpid()
-        self._gathering = Gathering(self._written)
+        self._gathering = Gathering(self._written, self.connections.lanes)
 
     @property
     def gathering(self) -> Gathering:

@@ -6,6 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
 from datetime import datetime
 from random import random
 from time import monotonic
@@ -13,6 +14,7 @@ from typing import Any
 
 from ..journal.bus import emit
 from ..ledger import kinds, limited
+from ..ledger.connections import MOST
 from ..ledger.crashpoint import crash_point
 from ..ledger.hot import Demand
 from ..ledger.kinds import Parked
@@ -43,14 +45,17 @@ class Clerk:
     """Runs in one thread; `told`, `poke`, `stop` and what is read of it may be used by others."""
 
     def __init__(
-        self, ledger: Ledger, known: Mapping[str, Kind], *, name: str, threads: int, tasks: int, lease: float, drain: float,
-        parking: Parking, keep: float, info: Mapping[str, Any], context: Any,
+        self, ledger: Ledger, theirs: Ledger, known: Mapping[str, Kind], *, name: str, threads: int, tasks: int, lease: float,
+        drain: float, parking: Parking, keep: float, info: Mapping[str, Any], context: Context,
     ) -> None:  # fmt: skip
+        """theirs: the ledger for transactions of the work, which may have all of its connections in use for long."""
         self._ledger, self._known, self._name = ledger, known, name
         self._lease, self._drain, self._info = lease, drain, info
         self._inbox: deque[Finished] = deque()
         self._poke = threading.Event()
         self._settlements: list[Settlement] = []
+        self._late: list[Settlement] = []
+        """Refused in transactions of their own, which took their count along."""
         self._probes: set[int] = set()
         self._dry: dict[str, float] = {}
         """Groups that had nothing, until when they need not be asked again."""
@@ -70,10 +75,10 @@ class Clerk:
         )  # fmt: skip
         self.ends = Ends(ledger, known, parking, now=self.upkeep.now, draw=random)
         self._parking = parking
-        self._room = Room(known.values(), threads, tasks, transactions=1 if ledger.connections.on_sqlite else 4)
+        self._room = Room(known.values(), threads, tasks, transactions=1 if ledger.connections.on_sqlite else MOST)
         self._alone = Alone()
         around = Around(context, self.upkeep.now)
-        self._pool = Pool(ledger, around, threads, self.told, name)
+        self._pool = Pool(theirs, around, threads, self.told, name)
         self._loop = Loop(around, self.told, f"{name}-loop") if any(kind.colour == "async" for kind in known.values()) else None
 
     # ---- for other threads ----
@@ -183,10 +188,11 @@ class Clerk:
             if one.kind.concurrency is not None:
                 self._dry.pop(f"limited:{one.kind.colour}", None)
         if finished:
-            late = [one.lease.done() for one in finished if one.late]
-            if late:
-                self._ledger.count_late(late)
+            self._late += [one.lease.done() for one in finished if one.late]
             self._settlements += self.ends.settled(finished, self._probes, draining=self._stopping is not None)
+        if self._late:
+            self._ledger.count_late(self._late)
+            self._late = []
 
     def _wake(self) -> None:
         now = monotonic()
@@ -285,13 +291,16 @@ class Clerk:
         return due is not None and due <= self.now()
 
     def _claim_alone(self) -> None:
-        for name in self._open():
-            if self._claim(Want("alone", {name: 1}, 1, self._room.limits(name)), alone=True):
-                self._alone.began(monotonic())
-                self.state = "alone"
-                return
-        self._alone.nothing(monotonic())
-        self.state = "working"
+        names = self._open() if self._set_apart() else []
+        free = {name: 1 for name in names if self._room.limits(name) is None}
+        wants = [Want("alone", free, 1)] if free else []
+        wants += [Want("alone", {name: 1}, 1, self._room.limits(name)) for name in names if name not in free]
+        if any(self._claim(want, alone=True) for want in wants):
+            self._alone.began(monotonic())
+            self.state = "alone"
+        else:
+            self._alone.nothing(monotonic())
+            self.state = "working"
 
     def _reaped(self) -> None:
         self._woken = True

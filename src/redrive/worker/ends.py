@@ -24,6 +24,10 @@ from .parking import Parking, Recent
 BUCKETS = {"success": "done", "recovered": "done", "retry": "again", "again": "again", "giveup": "dead", "blocked": "dead"}
 
 
+UNREADABLE = 60.0
+"""Seconds until the next attempt after an error that cannot be looked at."""
+
+
 class Ends:
     """Judges attempts. Belongs to the ledger thread."""
 
@@ -61,7 +65,11 @@ class Ends:
             return succeeded(one.lease, one.result, self._ledger.max_payload)
         if draining and isinstance(one.error, CancelledError):
             return Outcome(one.lease.release(), "again", "released")
-        return failed(one.kind, one.lease, one.error, now=self._now(), draw=self._draw())
+        try:
+            return failed(one.kind, one.lease, one.error, now=self._now(), draw=self._draw())
+        except Exception as problem:  # an error of the user's that cannot even be looked at
+            error = f"{type(one.error).__name__}; deciding about it raised {type(problem).__name__}: {said(problem)}"
+            return Outcome(one.lease.again(UNREADABLE, error=error, reason="failed"), "retry", wait=UNREADABLE)
 
     def _seen(self, one: Finished, found: Outcome, probes: set[int]) -> None:
         """Whether this makes an outage, or ends one."""
@@ -73,11 +81,17 @@ class Ends:
             return
         if name in self.parked:
             if probe and found.signature is None:
-                self.unpark(name)
+                try:
+                    self._unpark(name)
+                except Exception:  # likewise: the next probe does it
+                    pass
             return
         reason = recent.ended(lease.job_id, lease.fence, found.signature, monotonic())
         if reason is not None:
-            self._park(name, reason, recent)
+            try:
+                self._park(name, reason, recent)
+            except Exception:  # the database is away: the next failure parks it
+                pass
 
     def _park(self, name: str, reason: str, recent: Recent) -> None:
         attempts = recent.charged(reason)
@@ -89,7 +103,7 @@ class Ends:
             pardon.uncharged(session, attempts)
         recent.clear()
 
-    def unpark(self, name: str, /) -> None:
+    def _unpark(self, name: str) -> None:
         """A probe went well."""
         parked = self.parked.pop(name, None)
         with self._ledger.connections.write.use() as session:

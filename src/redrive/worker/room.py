@@ -23,8 +23,6 @@ MOST = 100
 """In a handful; twice as many of all short ones are in hand at most: some run while others are fetched."""
 WEIGHT = 0.05
 """Of the last one in the mean of what jobs of a kind take."""
-TRANSACTIONS = 4
-"""At once, of those that hold a connection: the pool has eight, and the ledger thread must never wait for one."""
 
 
 class Want(NamedTuple):
@@ -39,7 +37,7 @@ class Want(NamedTuple):
 class Room:
     """What is in hand, and what jobs of each kind take. Belongs to one thread."""
 
-    def __init__(self, kinds: Iterable[Kind], threads: int, tasks: int, *, transactions: int = TRANSACTIONS) -> None:
+    def __init__(self, kinds: Iterable[Kind], threads: int, tasks: int, *, transactions: int = 8) -> None:
         self._kinds = {kind.name: kind for kind in kinds}
         self._limits = {kind.name: Limit(kind.concurrency, kind.rate) for kind in self._kinds.values() if _limited(kind)}
         self._threads, self._tasks, self._transactions = threads, tasks, min(transactions, threads)

@@ -62,6 +62,8 @@ class Worker:
         self._chores = tuple(chores)
         # Never the name of another process, not even of one before this: its leases would seem to be held by one that lives.
         self.name = f"{socket.gethostname() if name is None else name}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._own = ledger
+        """For the ledger thread alone, where it can have connections of its own."""
         self._clerk: Clerk | None = None
         self._thread: threading.Thread | None = None
         self._since: datetime = SYSTEM.now()
@@ -90,8 +92,9 @@ class Worker:
             raise RuntimeError("this worker has been started already: make another")
         info = {"process": identity(), "kinds": sorted(self._kinds), "threads": self._threads, "tasks": self._tasks}
         self._since = SYSTEM.now()
+        self._own = self._ledger.beside()
         self._clerk = Clerk(
-            self._ledger, self._kinds, name=self.name, threads=self._threads, tasks=self._tasks, lease=self._lease,
+            self._own, self._ledger, self._kinds, name=self.name, threads=self._threads, tasks=self._tasks, lease=self._lease,
             drain=self._drain, parking=self._parking, keep=self._keep, info=info, context=copy_context(),
         )  # fmt: skip
         if self._told:
@@ -114,6 +117,8 @@ class Worker:
             self._over.set()
             for thread in others:
                 thread.join(1)
+            if self._own is not self._ledger:
+                self._own.close()
 
     def stop(self, *, now: bool = False) -> None:
         """Take nothing more, end what runs, within `drain`. now: don't wait. Returns at once; safe in a signal handler."""
@@ -150,7 +155,7 @@ class Worker:
         """Tells the clerk that something was submitted."""
         while not self._over.is_set():
             try:
-                wake = self._ledger.wake()
+                wake = self._own.wake()
                 try:
                     clerk.poke()  # what came while nobody listened
                     while not self._over.is_set():

@@ -236,6 +236,20 @@ def test_a_function_that_blocks_does_not_lose_its_lease(ledger: Ledger) -> None:
     assert worker.status.late == 0
 
 
+def test_connections_that_the_work_keeps_are_not_missed_by_the_ledger_thread(shared: Ledger, url: str) -> None:
+    many = 1 if url.startswith("sqlite") else 10
+
+    def work(lease: Lease) -> None:
+        with shared.begin():
+            time.sleep(1.2)
+
+    ids = submit(shared, "mail", many)
+    with Worker(shared, [kind("mail", work)], threads=10, lease=0.8) as worker:
+        jobs = ended(shared, *ids)
+    assert {(job.state, job.fence) for job in jobs} == {("done", 1)}
+    assert worker.status.late == 0
+
+
 @pytest.mark.req("W-4")
 def test_effects_in_a_transaction_commit_with_the_end_of_their_job(ledger: Ledger) -> None:
     with ledger.begin() as tx:

@@ -49,7 +49,7 @@ def test_another_that_has_its_number_is_not_it() -> None:
 def test_of_another_machine_or_container_nothing_is_said(part: int) -> None:
     mine = identity()
     assert mine is not None
-    where, pid, began = mine.rsplit("/", 2)
+    where, _, began = mine.rsplit("/", 2)
     boot, _, space = where.partition("/")
     elsewhere = f"other/{space}" if part == 0 else f"{boot}/pid:[1]"
     assert not gone(f"{elsewhere}/999999999/{began}")
