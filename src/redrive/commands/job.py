@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..ledger.record import Job as Row
     from ..ledger.record import Submitted
     from ..ledger.state import Shown
-    from .envelope import Envelope
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -36,6 +35,13 @@ class Desk(Protocol):
         """Nobody works here unless the test says so: waiting would be for ever."""
 
 
+class Reads(Protocol):
+    """Knows what a stored result is."""
+
+    def loaded(self, result: bytes | None, /) -> Any:
+        """The result again."""
+
+
 class Job(Generic[R_co]):
     """One drive of one key, in the hands of who submitted it. Threads, event loops and forked children may share one.
 
@@ -44,7 +50,7 @@ class Job(Generic[R_co]):
 
     __slots__ = ("_desk", "_due", "_envelope", "created", "id", "key", "kind")
 
-    def __init__(self, desk: Desk, envelope: Envelope, submitted: Submitted, due: datetime) -> None:
+    def __init__(self, desk: Desk, envelope: Reads, submitted: Submitted, due: datetime) -> None:
         self._desk = desk
         self._envelope = envelope
         self._due = due

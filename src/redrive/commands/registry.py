@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from ..core.codec import from_bytes
 from ..ledger.aio import AsyncLedger
 from ..ledger.ledger import Ledger
 from ..ledger.record import Job as Row
@@ -16,6 +17,17 @@ from .command import Command, Work, made
 from .job import Job
 from .running import kind_of
 from .terms import Terms, terms
+
+
+class AsJson:
+    """Results of what is no command here."""
+
+    def loaded(self, result: bytes | None, /) -> Any:
+        """What JSON has, or the bytes where it has nothing."""
+        try:
+            return None if result is None else from_bytes(result)
+        except ValueError:
+            return result
 
 
 class Registry:
@@ -96,9 +108,10 @@ class Registry:
         return [terms for terms in self._terms.values() if terms.cron is not None]
 
     def job(self, row: Row, /) -> Job[Any]:
-        """The job of a row, as who submitted it holds it. KeyError where its command is not registered."""
+        """The job of a row, as who submitted it holds it; the result of one that is no command is what JSON has."""
         found = Submitted(row.id, row.kind, row.key, row.state, False, row.request_hash)
-        return Job(self, self._terms[row.kind].envelope, found, row.due_at)
+        terms = self._terms.get(row.kind)
+        return Job(self, AsJson() if terms is None else terms.envelope, found, row.due_at)
 
     def close(self) -> None:
         """End the thread for event loops, if there is one."""

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 
 from redrive import Again, App, Blocked, RetryPolicy, Stop, correlate, current, errors
 from redrive.core.context import IDS
+from redrive.messages import Event
 from redrive.testing import inject, sandbox
 
 
@@ -236,6 +237,17 @@ def test_faults_are_ordered_inside(app: App) -> None:
         assert job.result() == "rates"
     assert injected.calls == 3
     assert box.clock.slept == [0.5]
+
+
+def test_handlers_of_messages_are_among_the_dead_too(app: App) -> None:
+    @app.on("order.placed", name="mailer", retry=RetryPolicy.disabled())
+    def mail(event: Event[dict[str, str]]) -> None:
+        raise Stop("no such user")
+
+    with sandbox(app) as box:
+        app.receive(Event("order.placed", {"user": "ann"}, id="e-1"))
+        assert box.drain() == 1
+        assert [job.state for job in box.dead] == ["dlq"]
 
 
 def test_what_comes_back_for_ever_is_said(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
