@@ -55,12 +55,20 @@ class Call:
     def checked(self, report: object) -> Report:
         """The report of a pass, if it makes sense: those that were pending must be in it."""
         found = checked(report, by=self.work.operation, expected=self._expected, only=self._frozen and not self._course.passes)
-        for item in found.items if self._course.passes else ():
-            before = self._course.known.get(item.id)
-            if before is not None and before.status == "acknowledged" and item.status == "rejected":
-                wrong = f"{item.id!r} was acknowledged in an earlier pass, and is rejected now"
-                raise BadReport(f"the report of {self.work.operation} makes no sense, nothing was counted: {wrong}", report=found)
+        wrong = self._contradicts(found) if self._course.passes else None
+        if wrong is not None:
+            raise BadReport(f"the report of {self.work.operation} makes no sense, nothing was counted: {wrong}", report=found)
         return found
+
+    def _contradicts(self, report: Report) -> str | None:
+        """What a later pass says that the earlier ones do not let it say."""
+        for item in report.items:
+            before = self._course.known.get(item.id)
+            if before is None and self._frozen:
+                return f"{item.id!r} was not to be sent, and is in it"
+            if before is not None and before.status == "acknowledged" and item.status == "rejected":
+                return f"{item.id!r} was acknowledged in an earlier pass, and is rejected now"
+        return None
 
     def settle(self, report: Report) -> float | Report:
         """Write down what the pass means, before anything else is done: seconds until the next one, or the report of them all."""
@@ -100,7 +108,7 @@ class Call:
         if charge.spared:
             spared = (work.items if isinstance(work.items, SparingItems) else work.memory).spare_many(charge.spared)
             charged += decision.overdue(spared, work.terms)
-            seen = {"reason": reason, "items": len(charge.spared), "charged": len(charged)}
+            seen = {"reason": reason or ", ".join(sorted(course.outages)), "items": len(charge.spared), "charged": len(charged)}
             emit("batch_outage", {"operation": work.operation, **seen})
         if not charged:
             return

@@ -97,6 +97,13 @@ def test_a_later_pass_must_account_for_what_was_pending() -> None:
         retrying(Script(partial(a="", b="no"), partial(a="no", b="")), items=store).send_pending()
 
 
+def test_ids_that_are_known_beforehand_stay_all_there_are() -> None:
+    store = Store()
+    sender = retrying(Script(partial(a="", b="no"), success("b", "new")), items=store, ids=lambda: ["a", "b"])
+    with instant(), pytest.raises(BadReport, match="'new' was not to be sent, and is in it"):
+        sender.send_pending()
+
+
 def test_an_item_that_the_store_does_not_know() -> None:
     with instant(), pytest.raises(BadReport, match="names items that its store does not know: 'b'"):
         retrying(Script(partial(a="", b="no")), items=Store("a")).send_pending()
