@@ -1,9 +1,9 @@
 """Group commit: whatever was submitted while the last commit ran is written by the next one.
 
 A lone caller writes at once, and there is no thread of its own: of those who wait, one writes for all. Those whom one commit has
-answered are on their way back, most likely: the next one is given to the last of them, as long as they keep coming. And they
-wake each other, one by one: to wake a thread costs more than to write its job, and thirty who are woken at once and then wait
-for the interpreter cost twice that.
+answered are on their way back, most likely: the next one is given to the last of half of them, as long as they keep coming. So
+one half is in the database while the other is in the interpreter. And they wake each other, one by one: to wake a thread costs
+more than to write its job, and thirty who are woken at once and then wait for the interpreter cost twice that.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ MOST = 1000
 PAUSE = 0.0002
 """Seconds in which somebody has to come for the first in line to go on waiting for the rest."""
 UNTIL_WOKEN = -1.0
+FADING = 0.95
+"""How much of those who were around is still counted on after each commit: some are on their way just now, and in no list."""
 
 Write = Callable[[Sequence[NewJob]], list[Submitted]]
 
@@ -28,7 +30,20 @@ Write = Callable[[Sequence[NewJob]], list[Submitted]]
 class Entry:
     """One caller's jobs, and what became of them. Belongs to its caller, and to the gathering that it has joined."""
 
-    __slots__ = ("following", "found", "jobs", "leads", "passes_on", "patient", "problem", "seen", "settled", "taken", "wake")
+    __slots__ = (
+        "following",
+        "found",
+        "jobs",
+        "leads",
+        "overdue",
+        "passes_on",
+        "patient",
+        "problem",
+        "seen",
+        "settled",
+        "taken",
+        "wake",
+    )
 
     def __init__(
         self, jobs: Sequence[NewJob], wake: Callable[[], object], *, patient: bool = False, passes_on: bool = False
@@ -41,7 +56,7 @@ class Entry:
         """That thread wakes the following one, as soon as it has been woken itself."""
         self.leads = False
         """It is to write for all: whoever sees this calls `lead`."""
-        self.taken = self.settled = False
+        self.overdue = self.taken = self.settled = False
         self.seen = 0
         self.following: Entry | None = None
         self.found: list[Submitted] | None = None
@@ -63,6 +78,7 @@ class Gathering:
         self._lock = allocate_lock()
         self._waiting: list[Entry] = []
         self._busy = False
+        self._around = 1.0
         self._expected = 1
 
     def submit(self, jobs: Sequence[NewJob], /) -> list[Submitted]:
@@ -107,6 +123,7 @@ class Gathering:
             if entry.patient and len(waiting) > entry.seen:
                 entry.seen = len(waiting)
                 return PAUSE
+            entry.overdue = True
         self._busy = entry.leads = True
         return 0.0
 
@@ -121,7 +138,9 @@ class Gathering:
         finally:
             with self._lock:
                 self._busy = False
-                self._expected = len(together) + len(self._waiting)
+                around = len(together) + len(self._waiting)
+                self._around = around if leader.overdue else max(around, self._around * FADING)
+                self._expected = max(1, round(self._around / 2))
                 next_in_line = self._waiting[0] if self._waiting else None
                 following = None
                 for entry in reversed(together):

@@ -64,7 +64,7 @@ class Ledger:
 
     def _gather(self) -> None:
         self._pid = os.getpid()
-        self._gathering = Gathering(self._written, self.connections.lanes)
+        self._gathering = Gathering(self._written)
 
     @property
     def gathering(self) -> Gathering:
