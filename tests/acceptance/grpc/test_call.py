@@ -88,8 +88,8 @@ def test_not_tried_again(call: Call, code: str) -> None:
 
 @everywhere
 def test_a_deadline_that_expires_is_tried_again(call: Call) -> None:
-    with GrpcFaultServer(GrpcAnswer(delay=1), GrpcAnswer(message=b"in time")) as server:
-        assert call(server, retry(QUICK, behind=A), A, timeout=0.2) == b"in time"
+    with GrpcFaultServer(GrpcAnswer(delay=2), GrpcAnswer(message=b"in time")) as server:
+        assert call(server, retry(QUICK, behind=A), A, timeout=0.5) == b"in time"
         assert server.count == 2
 
 
