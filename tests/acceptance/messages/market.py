@@ -1,0 +1,96 @@
+"""A market: a stream with messages, consumers that read it, and what became of each message."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from redrive.ledger import open_ledger
+from tests.acceptance.crash.diary import read
+from tests.acceptance.crash.oracle import prepare, rows
+from tests.acceptance.crash.zygote import Zygote
+
+PROGRAM = "tests.acceptance.messages.program"
+PATIENCE = 60.0
+
+
+class Market:
+    """Consumers of one stream on one ledger."""
+
+    def __init__(self, zygote: Zygote, url: str, redis_url: str, folder: Path) -> None:
+        self.zygote, self.url, self.redis_url = zygote, url, redis_url
+        self.client = redis.Redis.from_url(redis_url)
+        self.stream = f"shop.{secrets.token_hex(4)}"
+        self.diary, self.output = folder / "diary", folder / "output"
+        self.hired = 0
+        prepare(url)
+        open_ledger(url, migrate=True).close()
+
+    def send(self, *ids: str, **payload: Any) -> None:
+        """Messages of these ids."""
+        pipeline = self.client.pipeline(transaction=False)
+        for each in ids:
+            pipeline.xadd(self.stream, {"type": "paid", "id": each, "payload": json.dumps({"id": each, **payload})})
+        pipeline.execute()
+
+    def hire(self, *options: str, crash_at: str = "") -> int:
+        """One consumer more; its process id."""
+        self.hired += 1
+        arguments = [self.url, self.redis_url, self.stream, str(self.diary), f"consumer{self.hired}", *options]
+        return self.zygote.fork(PROGRAM, arguments, output=self.output, crash_at=crash_at)
+
+    def wait(self, pid: int, seconds: float = PATIENCE) -> int:
+        """Until it has ended; its status."""
+        end = time.monotonic() + seconds
+        while (status := self.zygote.ended(pid)) is None:
+            if time.monotonic() > end:
+                os.kill(pid, signal.SIGUSR1)
+                time.sleep(0.3)
+                os.kill(pid, signal.SIGKILL)
+                raise AssertionError(f"it does not end: {self.tallies()}\n{self.story()}")
+            time.sleep(0.01)
+        return status
+
+    def until(self, met: Callable[[], bool], what: str, seconds: float = PATIENCE) -> float:
+        """Wait for it; how long that took."""
+        began = time.monotonic()
+        while not met():
+            assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}\n{self.tallies()}\n{self.story()}"
+            time.sleep(0.01)
+        return time.monotonic() - began
+
+    def booked(self) -> Counter[str]:
+        """How often each message was booked: an effect that no transaction covers."""
+        return Counter(line[2] for line in read(self.diary) if line[:2] == ["effect", "book"])
+
+    def scored(self) -> Counter[str]:
+        """How often each was scored: an effect in the transaction that settles."""
+        return Counter(key for (key,) in rows(self.url, "SELECT key FROM effect"))
+
+    def tallies(self) -> Any:
+        with open_ledger(self.url) as ledger:
+            return ledger.counts()
+
+    def story(self) -> str:
+        """What they said last."""
+        return self.output.read_text()[-6000:] if self.output.exists() else "nobody said anything"
+
+    def checked(self, *ids: str, crashes: int, reads: int = 1) -> None:
+        """Nothing is lost, nothing pends, and nothing is done twice that was not begun when somebody died."""
+        booked, scored = self.booked(), self.scored()
+        assert [one for one in ids if not booked[one]] == []
+        assert [one for one in ids if scored[one] != 1] == []
+        assert sum(booked.values()) <= len(ids) + crashes * 4, "at most what ran when somebody died"
+        found: Any = self.client.xpending(self.stream, "shop")
+        assert found["pending"] == 0
+        with open_ledger(self.url) as ledger:
+            assert ledger.imbalance() == []

@@ -1,0 +1,86 @@
+"""Consumers that die: at every step between read and acknowledgement, in the middle of everything, and of one message."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from redrive.ledger import open_ledger
+from redrive.ledger.crashpoint import MESSAGE_POINTS
+
+from .market import Market
+
+IDS = tuple(f"p-{n:03}" for n in range(30))
+
+
+@pytest.mark.req("M-1", "M-6")
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("point", [point for point in MESSAGE_POINTS if point != "tell.after"])
+def test_dying_there(market: Market, point: str, nth: int) -> None:
+    market.send(*IDS)
+    status = market.wait(market.hire("until=idle", crash_at=f"{point}:{nth}:kill"))
+    assert status == -signal.SIGKILL, market.story()
+    assert market.wait(market.hire("until=idle")) == 0, market.story()
+    market.checked(*IDS, crashes=1)
+
+
+@pytest.mark.req("M-3")
+def test_dying_after_a_dead_letter_was_told_of_tells_it_again(market: Market) -> None:
+    market.client.xadd(market.stream, {"nonsense": "1"})
+    assert market.wait(market.hire(crash_at="tell.after:1:kill")) == -signal.SIGKILL
+    second = market.hire()
+    told = f"{market.stream}.dead"
+    market.until(lambda: market.client.xlen(told) == 2, "it is told once more")
+    os.kill(second, signal.SIGTERM)
+    assert market.wait(second) == 0, market.story()
+    entries: Any = market.client.xrange(told)
+    assert [fields[b"id"] for _, fields in entries] == [b"1", b"1"]
+
+
+@pytest.mark.req("M-6", "M-7")
+def test_a_fresh_consumer_handles_what_a_killed_one_left(market: Market) -> None:
+    ids = [f"p-{n:03}" for n in range(200)]
+    market.send(*ids, takes=0.02)
+    first = market.hire("idle=60")
+    market.until(lambda: market.booked().total() >= 60, "the first one is at work")
+    os.kill(first, signal.SIGKILL)
+    second = market.hire("idle=60")
+    seconds = market.until(lambda: len(market.booked()) == 200, "a fresh one handles the rest")
+    assert seconds < 10
+    os.kill(second, signal.SIGTERM)
+    assert market.wait(second) == 0, market.story()
+    market.wait(first)
+    market.checked(*ids, crashes=1)
+
+
+@pytest.mark.req("M-6")
+def test_two_consumers_of_one_group_of_which_one_is_killed(market: Market) -> None:
+    market.send(*IDS, takes=0.02)
+    first, second = market.hire(), market.hire("until=idle")
+    market.until(lambda: market.booked().total() >= 8, "they are at work")
+    os.kill(first, signal.SIGKILL)
+    assert market.wait(second) == 0, market.story()
+    market.wait(first)
+    market.checked(*IDS, crashes=1)
+
+
+@pytest.mark.req("M-6")
+def test_a_message_that_kills_its_consumer_stops_nobody_else(market: Market) -> None:
+    market.send(*IDS[:10])
+    market.send("poison", poison=True)
+    market.send(*IDS[10:])
+    kills = 0
+    while (status := market.wait(market.hire("until=idle"))) != 0:
+        assert status == -signal.SIGKILL, market.story()
+        kills += 1
+        assert kills < 8, "it kills and kills"
+    assert kills == 3
+    found = market.tallies()["book"]
+    assert (found.done, found.dead) == (30, 1)
+    with open_ledger(market.url) as ledger:
+        (letter,) = ledger.dead_letters()
+    assert (letter.kind, letter.reason, letter.source) == ("book", "crashed_worker", market.stream)
+    assert [one for one in IDS if not market.booked()[one]] == []
