@@ -11,6 +11,7 @@ import pytest
 from redrive import App, RetryPolicy, journal
 from redrive.batch import BufferStats, SendBuffer
 from redrive.errors import BufferClosed, Refused
+from redrive.testing import sandbox
 from tests.unit.batch.buffer.world import Receiver, clean, rpc_error
 
 pytestmark = pytest.mark.req("G-9")
@@ -143,3 +144,16 @@ def test_closing_too_early_leaves_behind_what_was_not_sent(ledger: Ledger) -> No
 
     clean(run())
     assert ledger.jobs() == 2
+
+
+def test_a_worker_delivers_them_when_it_can(ledger: Ledger) -> None:
+    async def run() -> None:
+        receiver = Receiver(*[rpc_error("UNAVAILABLE")] * 2)
+        async with SendBuffer(receiver.send, max_batch_size=2, retry=ONCE, spill=ledger.command) as buffer:
+            await asyncio.gather(*tasks(buffer, "a", "b"))
+
+    with sandbox(ledger.app) as box:
+        asyncio.run(run())
+        assert box.drain() == 2
+        assert not box.dead
+    assert sorted(ledger.sent) == ["a", "b"]
