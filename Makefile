@@ -70,7 +70,7 @@ bench-clients: ## Measure the clients against bare libraries: HTTP, and the send
 	@.venv-bench-clients/bin/python benchmarks/clients
 
 bench-storage: ## Measure the storage backends against their clients and remote-store (in .venv-bench-storage)
-	@$(FIND); "$$found" scripts/environment.py .venv-bench-storage --extras s3-pyarrow,azure --requirements benchmarks/requirements-storage.txt
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-storage --extras s3-pyarrow,azure,sftp --requirements benchmarks/requirements-storage.txt
 	@.venv-bench-storage/bin/python benchmarks/storage.py
 
 constraints: install ## Resolve every version anew into constraints.txt, for 3.11 and up

@@ -13,12 +13,15 @@ if not __package__:
 from benchmarks.stored.subjects import HOME
 from tests.servers.azurite import azure_server
 from tests.servers.buckets import client
+from tests.servers.process import short_folder
 from tests.servers.seaweed import s3_server
+from tests.servers.sftp import openssh_server
 
 ROOT = Path(__file__).resolve().parent.parent
 WHO = ("ours", "native", "peer")
 NAMES = {"ours": "Redrive", "peer": "remote-store"}
-NATIVE = {"s3": "s3fs", "s3-pyarrow": "pyarrow", "azure": "azure-storage-blob"}
+NATIVE = {"local": "open()", "sftp": "asyncssh", "s3": "s3fs", "s3-pyarrow": "pyarrow", "azure": "azure-storage-blob"}
+ALL = ["local", "sftp", "s3", "s3-pyarrow", "azure"]
 TARGET = 0.9
 MIB = 1024 * 1024
 
@@ -34,6 +37,12 @@ def once(who: str, backend: str, act: str, path: str, size: int, address: str) -
 def filled(backend: str, address: str, count: int) -> None:
     """So many small objects, to be listed."""
     names = [f"list/{number % 100:02d}/{number:06d}" for number in range(count)]
+    if backend in ("local", "sftp"):
+        root = Path(address if backend == "local" else json.loads(address)["root"])
+        for name in names:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(b"x")
+        return
     if backend == "azure":
         from azure.storage.blob import ContainerClient
 
@@ -90,7 +99,7 @@ def missed(rows: list[dict[str, object]]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.storage", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="little data; the figures mean little")
-    parser.add_argument("--only", default="s3,s3-pyarrow,azure", help="backends, with commas between")
+    parser.add_argument("--only", default=",".join(ALL), help="backends, with commas between")
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -104,19 +113,27 @@ def main() -> int:
         who = WHO
     rows: list[dict[str, object]] = []
     wanted = options.only.split(",")
+    if "local" in wanted:
+        with short_folder() as folder:
+            rows += backend_rows("local", str(folder), size, count, rounds, who)
+    if "sftp" in wanted:
+        with openssh_server() as address:
+            rows += backend_rows("sftp", address, size, count, rounds, who)
     if "azure" in wanted:
         with azure_server() as address:
             from azure.storage.blob import ContainerClient
 
             ContainerClient.from_connection_string(address, HOME).create_container()
             rows += backend_rows("azure", address, size, count, rounds, who)
-    with s3_server() as address:
-        client(address).create_bucket(Bucket=HOME)
-        for backend in (each for each in wanted if each.startswith("s3")):
-            rows += backend_rows(backend, address, size, count, rounds, who)
+    on_s3 = [each for each in wanted if each.startswith("s3")]
+    if on_s3:
+        with s3_server() as address:
+            client(address).create_bucket(Bucket=HOME)
+            for backend in on_s3:
+                rows += backend_rows(backend, address, size, count, rounds, who)
     text = table(rows, size, count)
     print(text)
-    if not options.quick and wanted == ["s3", "s3-pyarrow", "azure"]:
+    if not options.quick and wanted == ALL:
         head = (
             f"# Storage\n\n{size // MIB:,} MiB streamed and {count:,} objects listed over loopback, the best of {rounds} rounds, "
             "each in a process of its own. *Against it* is how much longer it took than Redrive did.\n\n"

@@ -1,46 +1,12 @@
 """Subjects: three ways to the same server. Each reads, writes and lists; data comes and goes in pieces of 1 MiB."""
 
-import io
 import json
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-PIECE = 1024 * 1024
+from benchmarks.stored.folders import Folder, Ssh
+from benchmarks.stored.pieces import PIECE, Source, drained, pieces
+
 HOME = "bench-storage"
-BLOCK = bytes(index % 251 for index in range(PIECE))
-
-
-class Source(io.RawIOBase):
-    """So many bytes, made up as they are read. Cannot seek, as a pipe cannot."""
-
-    def __init__(self, size: int) -> None:
-        self.left = size
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        take = min(self.left, PIECE if size < 0 else size)
-        self.left -= take
-        return BLOCK[:take] if take <= PIECE else (BLOCK * (take // PIECE + 1))[:take]
-
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        piece = self.read(len(target))
-        target[: len(piece)] = piece
-        return len(piece)
-
-
-def pieces(size: int) -> Iterator[bytes]:
-    source = Source(size)
-    while piece := source.read(PIECE):
-        yield piece
-
-
-def drained(file: object) -> int:
-    total = 0
-    while piece := file.read(PIECE):  # type: ignore[attr-defined]
-        total += len(piece)
-    return total
 
 
 class Ours:
@@ -51,8 +17,8 @@ class Ours:
         from redrive.storage import Store
         from redrive.storage.kinds import kind
 
-        told = {"container": HOME, "connection_string": address} if backend == "azure" else {"bucket": HOME, **_s3(address)}
-        self.store = Store(kind(backend)(backend, **told, retry=RetryPolicy()))
+        policy = {} if backend == "local" else {"retry": RetryPolicy()}
+        self.store = Store(kind(backend)(backend, **_told(backend, address), **policy))
 
     def write(self, path: str, size: int) -> None:
         self.store.write(path, Source(size))
@@ -70,8 +36,14 @@ class Peer:
 
     def __init__(self, backend: str, address: str) -> None:
         from remote_store import Store
-        from remote_store.backends import _azure, _s3, _s3_pyarrow
+        from remote_store.backends import _azure, _local, _s3, _s3_pyarrow, _sftp
 
+        if backend == "local":
+            self.store = Store(_local.LocalBackend(address))
+            return
+        if backend == "sftp":
+            self.store = Store(_sftp.SFTPBackend(**_paramiko(address)))
+            return
         made = {"s3": _s3.S3Backend, "s3-pyarrow": _s3_pyarrow.S3PyArrowBackend, "azure": _azure.AzureBackend}[backend]
         if backend == "azure":
             told = {"connection_string": address, "hns": False}
@@ -168,13 +140,40 @@ class AzureBlob:
         return sum(1 for _ in self.container.list_blobs(f"{folder}/"))
 
 
-NATIVE = {"s3": S3fs, "s3-pyarrow": PyArrow, "azure": AzureBlob}
+NATIVE = {"s3": S3fs, "s3-pyarrow": PyArrow, "azure": AzureBlob, "local": Folder, "sftp": Ssh}
 
 
 def subject(who: str, backend: str, address: str) -> Ours:
     """One of ours, native, peer."""
     made = {"ours": Ours, "peer": Peer}.get(who) or NATIVE[backend]
     return made(backend, address)  # type: ignore[return-value]
+
+
+def _told(backend: str, address: str) -> dict[str, object]:
+    match backend:
+        case "azure":
+            return {"container": HOME, "connection_string": address}
+        case "local":
+            return {"root": address}
+        case "sftp":
+            return json.loads(address)
+        case _:
+            return {"bucket": HOME, **_s3(address)}
+
+
+def _paramiko(address: str) -> dict[str, object]:
+    import paramiko
+
+    told = json.loads(address)
+    key = {"pkey": paramiko.Ed25519Key(filename=told["private_key"])} if "private_key" in told else {"password": told["password"]}
+    return {
+        "host": told["host"],
+        "port": told["port"],
+        "username": told["username"],
+        "base_path": told["root"],
+        "host_key_policy": "auto",
+        **key,
+    }
 
 
 def _s3(address: str) -> dict[str, str]:
