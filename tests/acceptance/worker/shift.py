@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -173,6 +174,10 @@ def stopped(shift: Shift, *options: str, jobs: int = 40) -> Stopped:
     first = shift.hire("lease=1", *options)
     shift.until(lambda: shift.begun("work").total() >= 12, "the first worker is at work")
     os.kill(first, signal.SIGSTOP)
+    while not writable(shift.url):  # stopped in the middle of a write, it keeps all others out of a SQLite file: not our case
+        os.kill(first, signal.SIGCONT)
+        time.sleep(0.003)
+        os.kill(first, signal.SIGSTOP)
     second = shift.hire("lease=1", *options)
     shift.until(lambda: shift.settled(jobs), "the other worker finishes")
     os.kill(first, signal.SIGCONT)
@@ -185,6 +190,21 @@ def stopped(shift: Shift, *options: str, jobs: int = 40) -> Stopped:
     effects = shift.effects("work")
     shift.balanced()
     return Stopped(jobs, shift.states()[DONE], int(crashes), sum(many - 1 for many in effects.values()), late)
+
+
+def writable(url: str) -> bool:
+    """Whether anybody can write there now."""
+    if not url.startswith("sqlite"):
+        return True
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=0.2)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+        return True
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        connection.close()
 
 
 class Drained(NamedTuple):
