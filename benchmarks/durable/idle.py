@@ -27,6 +27,7 @@ def idle(url: str, polls: int) -> Idle:
         wake.wait(0.05)
         with ledger.connections.write.use() as session:
             counted = _Statements(session.raw)
+            session.run = session.raw if session.sqlite else session.raw.cursor()  # the one it had does not count
         cpu = time.process_time()
         began = time.perf_counter()
         for _ in range(polls):

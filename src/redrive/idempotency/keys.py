@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection
 
@@ -19,7 +18,6 @@ from ..errors import LeaseLost
 from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
 from ..ledger.limits import payload
-from ..ledger.session import Session
 from ..ledger.statement import Runner
 from . import upkeep
 from .keeper import Keeper
@@ -48,7 +46,6 @@ class Keys:
         self.on_sqlite = ledger.connections.on_sqlite
         self._on: On = OnSQLite() if self.on_sqlite else OnPostgres()
         self._new: dict[str, bool] = {}
-        self._cursors: WeakKeyDictionary[Session, Any] = WeakKeyDictionary()
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
         self.keeper = Keeper(self.renew, self.sweep, lease)
 
@@ -70,7 +67,7 @@ class Keys:
         crash_point("key.begin.before_commit")
         session = self._write.take()
         try:
-            begun = self._begin(self._on_session(session), ident, request_hash, keep, locked=False)
+            begun = self._begin(session.run, ident, request_hash, keep, locked=False)
         finally:
             self._write.give(session)
         if begun.outcome == "fresh":
@@ -110,18 +107,10 @@ class Keys:
         self._write.outside()  # a thread that could not begin is told so, also where there is nothing to begin
         session = self._read.take()  # `with` would cost a tenth of all this
         try:
-            stored = self._on.look(self._on_session(session), ident)
+            stored = self._on.look(session.run, ident)
         finally:
             self._read.give(session)
         return None if stored is None else standing(stored, request_hash, self.lease)
-
-    def _on_session(self, session: Session) -> Runner:
-        if self.on_sqlite:
-            return session.raw  # type: ignore[no-any-return]  # the driver's own
-        cursor = self._cursors.get(session)
-        if cursor is None:  # kept: psycopg takes a fifth of a whole look to make one
-            cursor = self._cursors[session] = session.raw.cursor()
-        return cursor  # type: ignore[no-any-return]  # likewise
 
     def likely_new(self, ident: Ident, /) -> bool:
         """Whether the last key of this domain was new. Then the next one is too, and to look first would cost a round trip."""
@@ -162,7 +151,7 @@ class Keys:
             crash_point(f"key.{verb}.before_commit")
             session = self._write.take()
             try:
-                kept = settle(self._on, self._on_session(session), ident)
+                kept = settle(self._on, session.run, ident)
             finally:
                 self._write.give(session)
             crash_point(f"key.{verb}.after_commit")
@@ -173,7 +162,7 @@ class Keys:
         """Hold these longer; those that are lost. (The keeper does this by itself for what `begin` handed out.)"""
         # On a session of its own: the ledger's may all be in use by the very work whose leases are to be renewed.
         with self.ledger.connections.apart() as session, session.transaction("key.renew"):
-            return self._on.renew(session.raw, held, self.lease)
+            return self._on.renew(session.run, held, self.lease)
 
     @property
     def threads(self) -> ThreadPoolExecutor:

@@ -77,7 +77,10 @@ class Ledger:
 
     def submit(self, job: NewJob, /, *, tx: Transaction | None = None) -> Submitted:
         """Write a job down, once for its key. In the caller's own open transaction, where one is given."""
-        return self.submit_many((job,), tx=tx)[0]
+        if tx is not None:
+            return self.submit_many((job,), tx=tx)[0]
+        self._write.outside()  # whoever writes for all would wait for this thread, and this thread for it
+        return self.gathering.submit((limits.checked(job, self.max_payload),))[0]
 
     def submit_many(self, jobs: Iterable[NewJob], /, *, tx: Transaction | None = None) -> list[Submitted]:
         """Many at once, all or none; what comes back is in their order."""
@@ -88,7 +91,7 @@ class Ledger:
             found = distinct(checked, lambda new: self._hot.submit_in(self.joined(tx), new))
             crash_point("submit.in_caller")
             return found
-        self._write.outside()  # whoever writes for all would wait for this thread, and this thread for it
+        self._write.outside()
         return self.gathering.submit(checked)
 
     def _written(self, jobs: Sequence[NewJob]) -> list[Submitted]:

@@ -288,7 +288,7 @@ def test_one_statement_for_a_turn_on_postgres(on_postgres: Ledger) -> None:
 
     for pool in (on_postgres.connections.write, on_postgres.connections.gathered):
         with pool.use() as held:
-            held.raw = Watched(held.raw)
+            held.run = Watched(held.run)
     leases = claim(on_postgres, 3)
     on_postgres.turn([lease.done() for lease in leases], {KIND: 3}, worker="w")
     on_postgres.submit_many([NewJob(KIND, "x"), NewJob(KIND, "y")])

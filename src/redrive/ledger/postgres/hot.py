@@ -23,7 +23,7 @@ class OnPostgres:
     def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
         """Jobs of different keys, sorted, in a transaction of ours."""
         crash_point("submit.before_commit")
-        found = submit.submit(session.raw, jobs)
+        found = submit.submit(session.run, jobs)
         crash_point("submit.after_commit")
         return found
 
@@ -41,15 +41,15 @@ class OnPostgres:
         leases, settled = self._claim(session, settlements if short else (), demand)
         crash_point("turn.after_commit")
         if short and len(settled) != len(settlements):
-            late = settle.counted_late(session.raw, [one for one in settlements if one.job_id not in settled])
+            late = settle.counted_late(session.run, [one for one in settlements if one.job_id not in settled])
         return Turn(leases, late)
 
     def _claim(self, session: Session, done: Sequence[Settlement], demand: Demand) -> tuple[list[Lease], set[int]]:
         everything = [EVERYTHING] * len(demand.kinds)
         if demand.alone:
-            return turn.turn(session.raw, done, demand, everything)
+            return turn.turn(session.run, done, demand, everything)
         since = self._marks.since(demand.kinds)
-        leases, settled = turn.turn(session.raw, done, demand, since)
+        leases, settled = turn.turn(session.run, done, demand, since)
         self._marks.seen(demand.kinds, leases, since)
         left = demand.total - len(leases)
         if left > 0 and since != everything:
@@ -57,17 +57,17 @@ class OnPostgres:
             kinds = {kind: most - taken[kind] for kind, most in demand.kinds.items() if most > taken[kind]}
             if kinds:
                 rest = demand._replace(kinds=kinds, total=left)
-                leases += turn.turn(session.raw, (), rest, [EVERYTHING] * len(kinds))[0]
+                leases += turn.turn(session.run, (), rest, [EVERYTHING] * len(kinds))[0]
         return leases, settled
 
     def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
         """Claim in the transaction that is open."""
-        return turn.turn(session.raw, (), demand, [EVERYTHING] * len(demand.kinds))[0]
+        return turn.turn(session.run, (), demand, [EVERYTHING] * len(demand.kinds))[0]
 
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
         """Settle; those that came too late."""
         crash_point("settle.before_commit")
-        late = settle.settle(session.raw, settlements)
+        late = settle.settle(session.run, settlements)
         crash_point("settle.after_commit")
         return late
 
@@ -78,13 +78,13 @@ class OnPostgres:
     def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:
         """Write that attempts begin; those that may."""
         crash_point("start.before_commit")
-        begun = turn.start(session.raw, leases)
+        begun = turn.start(session.run, leases)
         crash_point("start.after_commit")
         return begun
 
     def renew(self, session: Session, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
         """Hold leases longer; those that are lost."""
         crash_point("renew.before_commit")
-        lost = turn.renew(session.raw, leases, seconds)
+        lost = turn.renew(session.run, leases, seconds)
         crash_point("renew.after_commit")
         return lost
