@@ -13,10 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import asyncssh
-
 from tests.servers.process import ServerMissing, running, short_folder
-from tests.servers.sftp_program import PASSWORD, USER
 
 SSHD = """
 ListenAddress 127.0.0.1
@@ -35,6 +32,8 @@ MaxStartups 100
 @contextmanager
 def asyncssh_server() -> Iterator[str]:
     """The options of the backend `sftp`, as JSON: the server runs until the end of the block."""
+    from tests.servers.sftp_program import PASSWORD, USER  # noqa: PLC0415  # asyncssh, which the unit tests do without
+
     program = Path(__file__).with_name("sftp_program.py")
     with short_folder() as folder:
         _keys(folder)
@@ -65,6 +64,8 @@ def openssh_server() -> Iterator[str]:
 
 
 def _keys(folder: Path) -> None:
+    import asyncssh  # noqa: PLC0415  # likewise
+
     (folder / "files").mkdir()
     for name in ("host_key", "user_key"):
         key = asyncssh.generate_private_key("ssh-ed25519")
