@@ -32,7 +32,7 @@ MaxStartups 100
 @contextmanager
 def asyncssh_server() -> Iterator[str]:
     """The options of the backend `sftp`, as JSON: the server runs until the end of the block."""
-    from tests.servers.sftp_program import PASSWORD, USER  # noqa: PLC0415  # asyncssh, which the unit tests do without
+    from tests.servers.sftp_program import PASSWORD, USER  # asyncssh, which the unit tests do without
 
     program = Path(__file__).with_name("sftp_program.py")
     with short_folder() as folder:
@@ -64,7 +64,7 @@ def openssh_server() -> Iterator[str]:
 
 
 def _keys(folder: Path) -> None:
-    import asyncssh  # noqa: PLC0415  # likewise
+    import asyncssh  # likewise
 
     (folder / "files").mkdir()
     for name in ("host_key", "user_key"):
