@@ -59,9 +59,10 @@ def test_connecting_is_tried_as_often_as_the_policy_says(made: Callable[..., Sto
             store.read_bytes("file")
         assert relay.count == 3
         first, second = relay.waits
-        slack = 0.5 if step == "silent" else 0.0
-        assert first >= 0.05 + slack
-        assert second >= 0.1 + slack
+        silence = 0.5 if step == "silent" else 0.0
+        late = 0.03  # a busy machine sees the first connection later than it came
+        assert first >= 0.05 + silence - late
+        assert second >= 0.1 + silence - late
         found = outcome(caught.value)
         assert found is not None
         assert found.attempts == 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import stat
-from collections.abc import AsyncIterator
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
@@ -181,34 +180,3 @@ async def copy_there(session: asyncssh.SFTPClient, root: str, source: str, targe
         await remove(session, temporary, file)
         raise
     return True
-
-
-class Scan:
-    """The entries of a folder, page by page."""
-
-    def __init__(self, entries: AsyncIterator[asyncssh.SFTPName]) -> None:
-        self._entries = entries
-
-    async def page(self, most: int) -> list[tuple[str, asyncssh.SFTPAttrs]]:
-        found: list[tuple[str, asyncssh.SFTPAttrs]] = []
-        async for entry in self._entries:
-            name = str(entry.filename)
-            if name not in (".", ".."):
-                found.append((name, entry.attrs))
-            if len(found) == most:
-                break
-        return found
-
-
-async def scan(session: asyncssh.SFTPClient, root: str, folder: str) -> Scan:
-    """Read a folder; one that is missing is empty, unless it is the root."""
-    if not await session.isdir(folder):
-        await check_root(session, root)
-        return Scan(_none())
-    return Scan(session.scandir(folder))
-
-
-async def _none() -> AsyncIterator[asyncssh.SFTPName]:
-    nothing: tuple[asyncssh.SFTPName, ...] = ()
-    for entry in nothing:
-        yield entry

@@ -14,11 +14,11 @@ from ..backend import How
 from ..body import Body
 from ..carried import carried
 from ..info import Capabilities, FileInfo
-from ..path import listable
 from ..reading import reading
 from . import act
 from .connection import Address, Connection
 from .failure import from_ssh
+from .walk import Walk
 
 if TYPE_CHECKING:
     import asyncssh
@@ -80,21 +80,14 @@ class Sftp:
             raise
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
-        waiting = [folder]
-        while waiting:
-            here = waiting.pop()
-            for name, attrs in self._entries(here):
-                path = f"{here}/{name}" if here else name
-                if stat.S_ISDIR(attrs.permissions or 0):
-                    if recursive:
-                        waiting.append(path)
-                elif stat.S_ISREG(attrs.permissions or 0):
-                    yield _info(path, attrs)
+        for path, attrs in self._entries(folder, recursive=recursive):
+            if stat.S_ISREG(attrs.permissions or 0):
+                yield _info(path, attrs)
 
     def folders(self, folder: str, /) -> Iterator[str]:
-        for name, attrs in self._entries(folder):
+        for path, attrs in self._entries(folder, recursive=False):
             if stat.S_ISDIR(attrs.permissions or 0):
-                yield f"{folder}/{name}" if folder else name
+                yield path
 
     def info(self, path: str, /) -> FileInfo:
         return _info(path, self._run(path, lambda session: act.regular(session, self._whole(path))))
@@ -139,11 +132,11 @@ class Sftp:
                 raise
             raise carried(ours, error) from error
 
-    def _entries(self, folder: str) -> Iterator[tuple[str, asyncssh.SFTPAttrs]]:
-        where = self._whole(folder)
-        scan = self._run(folder, lambda session: act.scan(session, self.root, where))
-        while page := self._run(folder, lambda _session: scan.page(PAGE)):
-            yield from ((name, attrs) for name, attrs in page if listable(name))
+    def _entries(self, folder: str, *, recursive: bool) -> Iterator[tuple[str, asyncssh.SFTPAttrs]]:
+        self._whole(folder)
+        walk = self._run(folder, partial(_walk, self.root, folder, recursive))
+        while page := self._run(folder, lambda _session: walk.page(PAGE)):
+            yield from page
 
     def _remove(self, temporary: str, file: asyncssh.SFTPClientFile) -> None:
         try:
@@ -164,6 +157,10 @@ class _Remote:
 
     def close(self) -> None:
         self._run(lambda: act.close(self._file))
+
+
+async def _walk(root: str, folder: str, recursive: bool, session: asyncssh.SFTPClient) -> Walk:
+    return Walk(session, root, folder, recursive=recursive)
 
 
 def _info(path: str, attrs: asyncssh.SFTPAttrs) -> FileInfo:
