@@ -64,6 +64,8 @@ class LedgerItems:
         connections = self._ledger().connections
         with connections.read.use() as session:
             waiting = set(session.core.execute(_on(session).waiting, {"of_batch": self.name, "most": FEW + 1}).scalars())
+        if not waiting:
+            return 0
         arrived: Collection[str] = waiting.intersection(item_ids) if len(waiting) <= FEW else item_ids
         if not arrived:
             return 0
