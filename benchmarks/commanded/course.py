@@ -78,6 +78,7 @@ def run(places: Databases, effort: Effort, progress: Progress) -> Results:
                 kept.append(act())
             except RuntimeError as error:
                 results.absent[name] = str(error)
+                kept.clear()  # one that failed once is not measured: what it did before is no figure
     return results
 
 

@@ -31,10 +31,10 @@ def main() -> None:
     while worker.status.done < jobs and time.perf_counter() - began < 100:
         time.sleep(0.002)
     seconds = time.perf_counter() - began
-    done = worker.status.done
+    status = worker.status
     worker.close()
-    if done < jobs or app.ledger.imbalance():
-        raise RuntimeError(f"only {done} of {jobs}")
+    if status.done < jobs or app.ledger.imbalance():
+        raise RuntimeError(f"only {status.done} of {jobs}: {status}; {app.ledger.counts()}; {app.ledger.imbalance()}")
     tell(jobs / seconds)
 
 
