@@ -66,7 +66,7 @@ class Settings:
     fields: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     spill: Spill | None = None
     operation: str | None = None
-    overdue: type[Exception] = AttemptTimeout
+    overdue: Callable[[str], Exception] = AttemptTimeout
     """What an async attempt raises when its time is over: of a client of ours, the library's own time-out."""
     origins: tuple[object, ...] = ()
     """The `Retry` objects this was made from: what a test may order faults for."""

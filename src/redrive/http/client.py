@@ -21,8 +21,10 @@ from .network import left
 from .options import Asking, Sending
 from .outgoing import Call, Outgoing
 from .ready import looking, not_ready
+from .told import overdue
 
 T = TypeVar("T")
+OVERDUE = overdue(httpx2)
 
 
 class Client:
@@ -115,7 +117,7 @@ class Client:
         call = self._outgoing.call(
             self._connections, client, method, path, into, json, content, params, headers, idempotency_key, ok_statuses, operation
         )
-        return _run(self._layer.loop(call.operation, call.repeatable, call.key is not None, httpx2.ReadTimeout), call)
+        return _run(self._layer.loop(call.operation, call.repeatable, call.key is not None, OVERDUE), call)
 
     @overload
     def get(self, path: str, /, **options: Unpack[Asking]) -> httpx2.Response: ...

@@ -20,8 +20,10 @@ from .network import left, less
 from .options import Asking, AsyncSending
 from .outgoing import Call, Outgoing
 from .ready import looking, not_ready
+from .told import TOLD, overdue, put_back
 
 T = TypeVar("T")
+OVERDUE = overdue(httpx2)
 
 
 class AsyncClient:
@@ -114,7 +116,7 @@ class AsyncClient:
         call = self._outgoing.call(
             self._connections, client, method, path, into, json, content, params, headers, idempotency_key, ok_statuses, operation
         )
-        return await _run(self._layer.loop(call.operation, call.repeatable, call.key is not None, httpx2.ReadTimeout), call)
+        return await _run(self._layer.loop(call.operation, call.repeatable, call.key is not None, OVERDUE), call)
 
     @overload
     async def get(self, path: str, /, **options: Unpack[Asking]) -> httpx2.Response: ...
@@ -202,13 +204,15 @@ class AsyncClient:
 
 
 async def _run(loop: Callable[[Call], Awaitable[Any]], call: Call) -> Any:
+    token = TOLD.set(call.told)
     try:
         return await loop(call)
-    except httpx2.ReadTimeout as error:
+    except httpx2.TimeoutException as error:
         error.request = call.request  # the engine, which ended the attempt, knows of none
         raise
     finally:
         call.told.over()
+        put_back(token)
 
 
 def _attempts(connections: Connections[httpx2.AsyncClient], outgoing: Outgoing) -> Callable[[Call], Coroutine[Any, Any, Any]]:

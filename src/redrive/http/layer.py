@@ -30,12 +30,12 @@ class Layer:
         self.retry = retry
         self._make = make
         self._attempt = attempt
-        self._loops: dict[tuple[str, bool, bool, type[Exception]], Callable[..., Any]] = {}
+        self._loops: dict[tuple[str, bool, bool, Callable[[str], Exception]], Callable[..., Any]] = {}
 
-    def loop(self, operation: str, repeatable: bool, keyed: bool, overdue: type[Exception], /) -> Callable[..., Any]:
+    def loop(self, operation: str, repeatable: bool, keyed: bool, overdue: Callable[[str], Exception], /) -> Callable[..., Any]:
         """What makes all attempts of a call. repeatable: it may be sent twice; else only what was never sent is tried again.
 
-        keyed: it has a key, which is told to whoever looks from inside. overdue: the time-out of the library that sends.
+        keyed: it has a key, which is told to whoever looks from inside. overdue: makes the library's own time-out.
         """
         found = self._loops.get((operation, repeatable, keyed, overdue))
         if found is None:

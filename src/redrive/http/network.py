@@ -13,8 +13,9 @@ from typing import Any
 
 from ..core.clock import SYSTEM
 from ..core.context import CELL, WATCH, clock_around
+from .told import TOLD
 
-MARGIN = 0.005
+MARGIN = 0.05
 """Seconds, at most a fiftieth of the time: so much earlier does an async read end than the attempt, whose end is a cancellation.
 The library's own time-out says more: whether there was a connection at all."""
 
@@ -91,6 +92,9 @@ class AsyncStream:
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send, in the time that is left."""
         if buffer:
+            told = TOLD.get()
+            if told is not None:
+                told.sent = True
             await self._stream.write(buffer, timeout=earlier(timeout, self._stream, "WriteTimeout"))
 
     def get_extra_info(self, info: str) -> Any:
@@ -153,8 +157,13 @@ def shorter(timeout: float | None, of: object, name: str) -> float | None:
 
 def earlier(timeout: float | None, of: object, name: str) -> float | None:
     """The same for async code, which ends a little before the attempt does."""
-    found = shorter(timeout, of, name)
-    return found if found is None or found == timeout else less(found)
+    seconds = left()
+    if seconds == math.inf:
+        return timeout
+    if seconds <= 0:
+        raise _late(of, name)
+    seconds = less(seconds)
+    return seconds if timeout is None or seconds < timeout else timeout
 
 
 def _late(of: object, name: str) -> Exception:

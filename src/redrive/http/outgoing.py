@@ -137,7 +137,7 @@ class Outgoing:
             if own is not None:
                 request.headers[head.KEY] = sent[head.KEY] = own
         name = operation or f"{request.method} {self.address.netloc}"
-        story = Told(request.method, request.url, sent[head.REQUEST_ID])
+        story = Told(request.method, request.url, sent[head.REQUEST_ID], connections.bounded)
         return Call(request, name, sent.get(head.KEY), story, _statuses(ok), read)
 
 

@@ -14,6 +14,7 @@ from ..engine.nesting import outcome
 from ..engine.retry import DEFAULT, Retry
 from ..errors import NotReady
 from .layer import Layer
+from .told import overdue
 
 ONE = 5.0
 """Seconds for one look, at most."""
@@ -28,7 +29,7 @@ def looking(within: Seconds, make: Callable[..., Any], attempt: Callable[..., An
     limit = positive("within", within)
     policy = RetryPolicy(max_attempts=ENDLESS, backoff_base=0.1, backoff_max=2.0, jitter=0.1, timeout=limit)
     retry: Retry = DEFAULT.using(policy, on=httpx2.HTTPError, attempt_timeout=min(ONE, limit), operation=OPERATION)
-    return Layer(retry, make, attempt).loop(OPERATION, True, False, httpx2.ReadTimeout)
+    return Layer(retry, make, attempt).loop(OPERATION, True, False, overdue(httpx2))
 
 
 def not_ready(url: str, error: Exception, /) -> NotReady:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextvars import Token
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from functools import cache
 from time import monotonic
 from typing import Any
 
@@ -12,10 +14,12 @@ from ..core.context import IDS, WATCH
 class Told:
     """The ids of one call and the state of its attempt: request id, method, address, status, time. Belongs to that call."""
 
-    __slots__ = ("_method", "_request_id", "_started", "_token", "_url", "attempt", "status")
+    __slots__ = ("_method", "_request_id", "_started", "_token", "_url", "attempt", "bounded", "sent", "status")
 
-    def __init__(self, method: str, url: Any, request_id: str) -> None:
-        """url: the library's own."""
+    def __init__(self, method: str, url: Any, request_id: str, bounded: bool) -> None:
+        """url: the library's own. bounded: its connections are ours, and tell when something is sent."""
+        self.bounded = bounded
+        self.sent = False
         self._method = method
         self._url = url
         self._request_id = request_id
@@ -32,6 +36,7 @@ class Told:
     def begin(self) -> int:
         """Another attempt begins: its number."""
         self.status = None
+        self.sent = False
         self._started = monotonic()
         self.attempt += 1
         return self.attempt
@@ -60,7 +65,29 @@ class Told:
         """The call has ended: what was around it is around again."""
         token, self._token = self._token, None
         if token is not None:
-            try:
-                IDS.reset(token)
-            except ValueError:
-                pass  # closed by another context than the one it ran in, which has nothing of ours to undo
+            put_back(token)
+
+
+TOLD: ContextVar[Told | None] = ContextVar("redrive_http", default=None)
+"""The call that async code is in: its connections note here that something was sent."""
+
+
+def put_back(token: Token[Any], /) -> None:
+    """Put back what was there before."""
+    try:
+        token.var.reset(token)
+    except ValueError:
+        pass  # closed by another context than the one it ran in, which has nothing of ours to undo
+
+
+@cache
+def overdue(library: Any, /) -> Callable[[str], Exception]:
+    """Makes the time-out of an async attempt that was ended: the library's own, by whether anything had been sent."""
+
+    def made(message: str) -> Exception:
+        told = TOLD.get()
+        kind = library.ConnectTimeout if told is not None and told.bounded and not told.sent else library.ReadTimeout
+        error: Exception = kind(message)
+        return error
+
+    return made

@@ -17,7 +17,7 @@ from .key import REPEATABLE, derived
 from .layer import Layer, chosen
 from .network import bound, left, less
 from .timeouts import timeouts
-from .told import Told
+from .told import TOLD, Told, overdue, put_back
 
 if TYPE_CHECKING:
     import httpx
@@ -40,7 +40,7 @@ class Exchange:
 
     __slots__ = ("_extensions", "inner", "key", "library", "loop", "request", "told")
 
-    def __init__(self, request: Any, inner: Any, library: Any, layer: Layer) -> None:
+    def __init__(self, request: Any, inner: Any, library: Any, layer: Layer, bounded: bool) -> None:
         self.request = request
         self.inner = inner
         self.library = library
@@ -63,8 +63,8 @@ class Exchange:
                 headers[head.KEY] = self.key
         repeatable = whole and (method in REPEATABLE or self.key is not None)
         operation = f"{method} {url.netloc.decode('ascii')}"
-        self.loop = layer.loop(operation, repeatable, self.key is not None, library.ReadTimeout)
-        self.told = Told(method, url, request_id)
+        self.loop = layer.loop(operation, repeatable, self.key is not None, overdue(library))
+        self.told = Told(method, url, request_id, bounded)
 
     def begin(self, seconds: float) -> Any:
         """The request for the next attempt, which may take so long."""
@@ -116,8 +116,7 @@ class Transport(Both):
         self._later = Layer(self._retry, coroutine, _later_attempt)
         self._inner: Any = inner
         self._given = inner is not None
-        if self._given:
-            bound(inner)
+        self._bounded = self._given and bound(inner)
 
     @property
     def __redrive__(self) -> Retry:
@@ -137,21 +136,23 @@ class Transport(Both):
     async def handle_async_request(self, request: Any) -> Any:
         """The answer, after as many attempts as it takes."""
         exchange = self._exchange(request, "handle_async_request", "AsyncHTTPTransport", self._later)
+        token = TOLD.set(exchange.told)
         try:
             return await exchange.loop(exchange)
         except exchange.library.HTTPStatusError as error:
             return _given_up(error)
         finally:
             exchange.end()
+            put_back(token)
 
     def _exchange(self, request: Any, method: str, default: str, layer: Layer) -> Exchange:
         library: Any = sys.modules[type(request).__module__.partition(".")[0]]
         inner = self._inner
         if inner is None:
             inner = self._inner = getattr(library, default)()
-            bound(inner)
+            self._bounded = bound(inner)
         _check(inner, method)
-        return Exchange(request, inner, library, layer)
+        return Exchange(request, inner, library, layer, self._bounded)
 
     def close(self) -> None:
         """Close the inner transport."""

@@ -1,0 +1,93 @@
+"""Over TLS the same holds: the handshake too ends with the attempt, and a stranger gets nothing."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import httpx2
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from redrive import RetryPolicy, outcome, retry
+from redrive.testing import Answer, FaultServer
+from tests.acceptance.http.both import Colour, client
+
+ONCE = retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), attempt_timeout=1)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate for 127.0.0.1, signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "here")])
+    now = datetime.now(timezone.utc)
+    unsigned = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+    unsigned = unsigned.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    signed = unsigned.add_extension(here, critical=False).sign(key, hashes.SHA256())
+    file: Path = tmp_path_factory.mktemp("tls") / "both.pem"
+    own = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    file.write_bytes(own + signed.public_bytes(serialization.Encoding.PEM))
+    return file
+
+
+@pytest.fixture
+def secure(certificate: Path) -> Iterator[FaultServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with FaultServer(tls=context) as server:
+        yield server
+
+
+def trusting(colour: Colour, certificate: Path) -> httpx2.Client | httpx2.AsyncClient:
+    context = ssl.create_default_context(cafile=certificate)
+    return httpx2.Client(verify=context) if colour == "plain" else httpx2.AsyncClient(verify=context)
+
+
+@pytest.mark.req("H-1", "H-4")
+def test_a_client_of_yours_with_your_certificates(colour: Colour, secure: FaultServer, certificate: Path) -> None:
+    mine = trusting(colour, certificate)
+    secure.script(503, Answer(body=b"here"), Answer(body=b"x" * 2000, trouble="drip", pace=0.02))
+    with client(colour, secure.url, retry=ONCE, client=mine) as api:
+        assert api.get("/").text == "here"
+        began = time.monotonic()
+        with pytest.raises(httpx2.ReadTimeout):
+            api.get("/")
+        assert time.monotonic() - began < 6
+        if isinstance(mine, httpx2.Client):
+            mine.close()
+        else:
+            api.result(mine.aclose())
+
+
+@pytest.mark.req("C-10")
+def test_a_stranger_gets_nothing_and_is_not_asked_again(colour: Colour, secure: FaultServer) -> None:
+    with client(colour, secure.url, auth="t0ken", retry=ONCE) as api, pytest.raises(httpx2.ConnectError) as caught:
+        api.get("/")
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.attempts, ended.reason) == (1, "not_retryable")
+    assert secure.count == 0
+
+
+@pytest.mark.req("C-8", "C-10")
+def test_a_handshake_that_never_ends(colour: Colour) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"https://127.0.0.1:{deaf.getsockname()[1]}"
+        with client(colour, url, retry=ONCE) as api:
+            began = time.monotonic()
+            with pytest.raises(httpx2.ConnectTimeout) as caught:
+                api.post("/", json={})
+            assert 1.5 < time.monotonic() - began < 6
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.attempts, ended.reason) == (2, "attempts"), "nothing was sent: it may be tried again without a key"
