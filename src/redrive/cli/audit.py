@@ -85,6 +85,9 @@ def _what(what: Mapping[str, Any]) -> str:
         return ", ".join(map(str, list(acted)[:3])) + (f" and {len(acted) - 3} more" if len(acted) > 3 else "")
     if "sweep" in what:
         return f"sweep {what['sweep']}" + (f", {what['count']:,} letters" if "count" in what else "")
+    items = what.get("items")
+    if isinstance(items, list):
+        return f"{what.get('batch')}: " + ", ".join(map(str, items[:3])) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
     return str(what["key"]) if "key" in what else json.dumps(document(what), ensure_ascii=False)
 
 
