@@ -31,12 +31,11 @@ from .parking import Parking
 from .pool import Pool
 from .room import Room, Want
 from .scope import Around
+from .trouble import Trouble
 from .upkeep import Upkeep
 
 SOON = 0.05
 """Seconds between two looks for places that others leave in kinds with a limit, and at short jobs that wait for a thread."""
-TROUBLE = (0.05, 2.0)
-"""Seconds to wait when the ledger cannot be reached: at first, and at most."""
 GRACE = 1.0
 """Seconds that cancelled work has to end."""
 
@@ -61,12 +60,11 @@ class Clerk:
         """Groups that had nothing, until when they need not be asked again."""
         self._woken = True
         self._due = Due(self._until_due)
-        self._pause = TROUBLE[0]
         self._stopping: float | None = None
         """When what runs must have ended, on the monotonic clock."""
         self.stopped = threading.Event()
         """Set when it takes nothing more."""
-        self.trouble: str | None = None
+        self.trouble = Trouble(name)
         self.state = "starting"
         self.hand = Hand()
         self.upkeep = Upkeep(
@@ -126,14 +124,11 @@ class Clerk:
         try:
             act()
         except Exception as error:  # the database is away, or full: work goes on, and is told of when it is back
-            if self.trouble is None:
-                emit("ledger_trouble", {"worker": self._name, "error": str(error), "error_class": type(error).__name__})
-            self.trouble = f"{type(error).__name__}: {error}"
-            self._poke.wait(self._pause)
-            self._pause = min(self._pause * 2, TROUBLE[1])
+            self._poke.clear()
+            self._poke.wait(self.trouble.met(error))
         else:
             if act == self._turn:
-                self.trouble, self._pause = None, TROUBLE[0]
+                self.trouble.over()
 
     def _rest(self) -> None:
         """Until there is something to do."""
@@ -165,15 +160,20 @@ class Clerk:
         self._collect()
         if self._stopping is None:
             self._wake()
-            if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart):
-                self._claim_alone()
-            elif not self._alone.holds:
+            if not self._alone.holds:
                 self._room.next()
                 for group, members in self._room.groups(self._open()):
                     want = self._room.want(group, members)
                     if want.total > 0 and (group not in self._dry or self._settlements):
                         self._claim(want)
                 self._probe()
+            if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart):
+                self._claim_alone()
+        self._settle()
+        if self.state == "alone" and not self._alone.holds:
+            self.state = "working"
+
+    def _settle(self) -> None:
         if self._settlements:
             self._ended(self._ledger.turn(self._settlements, {}, worker=self._name, lease=self._lease).late)
 
@@ -216,6 +216,7 @@ class Clerk:
         return turn.leases
 
     def _claim_limited(self, want: Want, alone: bool) -> list[Lease]:
+        self._settle()  # what has ended has left its place
         demand = Demand(want.kinds, self._name, self._lease, want.total, True, alone)
         assert want.limits is not None
         with self._ledger.connections.write.use() as session:
@@ -300,7 +301,6 @@ class Clerk:
             self.state = "alone"
         else:
             self._alone.nothing(monotonic())
-            self.state = "working"
 
     def _reaped(self) -> None:
         self._woken = True

@@ -148,7 +148,7 @@ class Worker:
             late=counts["late"],
             overdue=0 if clerk is None else clerk.hand.overdue,
             parked={} if clerk is None else {name: one.reason for name, one in clerk.ends.parked.items()},
-            trouble=None if clerk is None else clerk.trouble,
+            trouble=None if clerk is None else clerk.trouble.says,
         )
 
     def _listen(self, clerk: Clerk) -> None:

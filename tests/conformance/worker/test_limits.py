@@ -48,6 +48,15 @@ def test_no_more_at_once_than_the_kind_allows(shared: Ledger, url: str) -> None:
     assert crowd.most >= 2, "there was room for more"
 
 
+def test_a_place_that_is_left_is_taken_at_once(shared: Ledger) -> None:
+    crowd = Crowd(0.005)
+    ids = submit(shared, "mail", 30)
+    with Worker(shared, [kind("mail", crowd, concurrency=1)]):
+        ended(shared, *ids)
+    gaps = sorted(later - earlier for earlier, later in zip(crowd.starts, crowd.starts[1:], strict=False))
+    assert gaps[len(gaps) // 2] < 0.15, "nobody waited to look again"
+
+
 @pytest.mark.req("W-6")
 def test_no_more_in_a_second_than_the_kind_allows(shared: Ledger, url: str) -> None:
     crowd = Crowd(0.0)
