@@ -178,6 +178,7 @@ def test_seqscan_is_off_for_our_sessions_only(postgres_ledger: str) -> None:
 
     with open_ledger(postgres_ledger) as ledger:
         assert rows(ledger, "SHOW enable_seqscan") == [("off",)]
+        assert rows(ledger, "SHOW jit") == [("off",)]
         with psycopg.connect(postgres_ledger) as caller:
             ledger.submit(NewJob("k", "a"), tx=caller)
             assert caller.execute("SHOW enable_seqscan").fetchone() == ("on",)
