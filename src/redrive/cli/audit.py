@@ -80,14 +80,12 @@ def _decisions(found: Sequence[Decision], now: datetime, width: int) -> Renderab
 
 
 def _what(what: Mapping[str, Any]) -> str:
-    acted = what.get("jobs") or what.get("letters")
+    acted = what.get("jobs") or what.get("letters") or what.get("items")
     if isinstance(acted, (dict, list)):
-        return ", ".join(map(str, list(acted)[:3])) + (f" and {len(acted) - 3} more" if len(acted) > 3 else "")
+        of = f"{what['batch']}: " if "batch" in what else ""
+        return of + ", ".join(map(str, list(acted)[:3])) + (f" and {len(acted) - 3} more" if len(acted) > 3 else "")
     if "sweep" in what:
         return f"sweep {what['sweep']}" + (f", {what['count']:,} letters" if "count" in what else "")
-    items = what.get("items")
-    if isinstance(items, list):
-        return f"{what.get('batch')}: " + ", ".join(map(str, items[:3])) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
     return str(what["key"]) if "key" in what else json.dumps(document(what), ensure_ascii=False)
 
 
