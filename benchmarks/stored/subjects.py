@@ -118,7 +118,7 @@ class PyArrow(S3fs):
             return drained(file)
 
     def list(self, folder: str) -> int:
-        found = self.files.get_file_info(self.fs.FileSelector(f"{HOME}/{folder}", recursive=True))
+        found = self.files.get_file_info(self.fs.FileSelector(f"{HOME}/{folder}", recursive=True, allow_not_found=True))
         return sum(1 for each in found if each.type == self.fs.FileType.File)
 
 
