@@ -76,6 +76,10 @@ class Market:
         """How often each was scored: an effect in the transaction that settles."""
         return Counter(key for (key,) in rows(self.url, "SELECT key FROM effect"))
 
+    def stored(self) -> set[str]:
+        """The ids of all events in the ledger."""
+        return {key for (key,) in rows(self.url, "SELECT event_id FROM redrive_event")}
+
     def tallies(self) -> Any:
         with open_ledger(self.url) as ledger:
             return ledger.counts()
@@ -84,7 +88,7 @@ class Market:
         """What they said last."""
         return self.output.read_text()[-6000:] if self.output.exists() else "nobody said anything"
 
-    def checked(self, *ids: str, crashes: int, reads: int = 1) -> None:
+    def checked(self, *ids: str, crashes: int) -> None:
         """Nothing is lost, nothing pends, and nothing is done twice that was not begun when somebody died."""
         booked, scored = self.booked(), self.scored()
         assert [one for one in ids if not booked[one]] == []

@@ -48,7 +48,7 @@ def test_a_fresh_consumer_handles_what_a_killed_one_left(market: Market) -> None
     market.until(lambda: market.booked().total() >= 60, "the first one is at work")
     os.kill(first, signal.SIGKILL)
     second = market.hire("idle=60")
-    seconds = market.until(lambda: len(market.booked()) == 200, "a fresh one handles the rest")
+    seconds = market.until(lambda: len(market.booked()) == len(market.scored()) == 200, "a fresh one handles the rest")
     assert seconds < 10
     os.kill(second, signal.SIGTERM)
     assert market.wait(second) == 0, market.story()
