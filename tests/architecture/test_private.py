@@ -13,7 +13,10 @@ ALLOWED = {
     ("redrive.engine.loop", "_tokens"): "of a Budget: a method call would be a tenth of a call that succeeds",
     ("redrive.engine.run", "_tokens"): "likewise",
     ("redrive.storage.s3_session", "_retry_connection"): "of aiohttp, which has no public switch; a test counts requests",
-    ("redrive.http.network", "_network_backend"): "of httpcore, which takes one; httpx, which makes the pool, does not hand it on",
+    (
+        "redrive.http.network",
+        "_network_backend",
+    ): "of httpcore, which takes one; httpx, which makes the pool, does not hand it on",
 }
 
 
