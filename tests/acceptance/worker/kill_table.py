@@ -67,7 +67,7 @@ TABLES: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, Scene], ...]], ...] =
         (("", poison),),
     ),
     (
-        "40 jobs, their worker SIGSTOPped past its leases, another finishes, SIGCONT",
+        "200 jobs of 20 ms, their worker SIGSTOPped past its leases, another finishes, SIGCONT",
         ("finished", "crashes", "done twice", "late"),
         (("", stop),),
     ),

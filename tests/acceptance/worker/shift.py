@@ -168,7 +168,7 @@ class Stopped(NamedTuple):
     late: int
 
 
-def stopped(shift: Shift, *options: str, jobs: int = 40) -> Stopped:
+def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
     """SIGSTOP in the middle of the work, past all leases; another worker finishes it; SIGCONT."""
     shift.submit("work", count=jobs)
     first = shift.hire("lease=1", *options)
