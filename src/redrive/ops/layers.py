@@ -19,7 +19,13 @@ __all__ = ["Advice", "LayersReport", "Unreadable", "WorstError", "WorstLayer", "
 POLICY = tuple(field.name for field in fields(RetryPolicy))
 OWN = ("name", "by", "on", "nested", "seen", "attempt_timeout", "backoff", "budget")
 WAITS = ("backoff_base", "backoff_max", "jitter")
-FORMS = {"steps": ("jitter",), "fixed": ("jitter",), "powers": ("cap", "jitter"), "doubling": ("cap", "jitter"), "full_jitter": ("cap",)}
+FORMS = {
+    "steps": ("jitter",),
+    "fixed": ("jitter",),
+    "powers": ("cap", "jitter"),
+    "doubling": ("cap", "jitter"),
+    "full_jitter": ("cap",),
+}
 """The backoffs of `redrive.backoff`, with what each takes beside its first value."""
 EXAMPLE = "[[layer]] tables, the outermost first, each with a name and what differs from the defaults"
 
