@@ -22,6 +22,8 @@ Act: TypeAlias = Literal["replay", "discard"]
 Standing: TypeAlias = Literal["running", "paused", "halted", "cancelled", "done"]
 STEP = 100
 """How many in one transaction."""
+LISTED = 100
+"""So many are named in the audit, one by one."""
 LOOK = 1.0
 """Seconds after which one looks again how the canary fares."""
 MOVES: Mapping[str, tuple[frozenset[Standing], Standing]] = {
@@ -275,4 +277,4 @@ def _act(session: Session, connection: Connection, found: Sweep, many: int) -> S
 
 def _digest(ids: Sequence[int]) -> Any:
     """The numbers themselves where they are few, else what they come to: the sweep's own rows have them all."""
-    return list(ids) if len(ids) <= STEP else hashlib.sha256(json.dumps(list(ids)).encode()).hexdigest()
+    return list(ids) if len(ids) <= LISTED else hashlib.sha256(json.dumps(list(ids)).encode()).hexdigest()

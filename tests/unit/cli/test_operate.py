@@ -83,7 +83,11 @@ def test_dead_letters_are_listed_and_narrowed_down() -> None:
 
 
 def test_empty_states_say_how_it_is(ledger: Ledger) -> None:
-    assert call("ledger", "status")[1].splitlines()[1:] == ["Nothing was submitted yet.", "", "No worker was seen yet."]
+    assert call("ledger", "status", width=300)[1].splitlines()[1:] == [
+        "Nothing was submitted yet.",
+        "",
+        "No worker was seen yet.",
+    ]
     assert call("keys", "list")[1].startswith("no keys: nothing was done under one yet")
     assert call("audit", "list")[1].startswith("nobody has decided anything yet")
     assert "The audit holds: 0 entries" in call("audit", "verify")[1]
@@ -273,14 +277,14 @@ def test_tables_are_made_and_brought_up(tmp_path: Path) -> None:
     assert call("doctor", "--ledger", url)[0] == 3
     assert not (tmp_path / "new.db").exists()
     assert call("ledger", "migrate", "--ledger", url, width=300)[1].startswith(f"Made the ledger {url}, revision ")
-    assert call("ledger", "migrate", "--ledger", url)[1].startswith("Nothing to do: ")
+    assert call("ledger", "migrate", "--ledger", url, width=300)[1].startswith("Nothing to do: ")
     from redrive.ledger import open_ledger
     from redrive.ledger.schema import migrate
 
     with open_ledger(url) as ledger, ledger.connections.write.use() as session:
         migrate(session, "0001")
-    status, printed = call("doctor", "--ledger", url)
-    assert (status, "→ redrive ledger migrate" in printed) == (4, True)
+    status, printed = call("doctor", "--ledger", url, width=300)
+    assert (status, "→ redrive ledger migrate" in printed) == (4, True), printed
     assert call("dead", "list", "--ledger", url)[0] == 3
     told = json.loads(call("ledger", "migrate", "--ledger", url, "--json")[1])
     assert (told["before"], told["changed"]) == ("0001", True)

@@ -30,7 +30,9 @@ def test_the_list_names_every_point_in_the_code() -> None:
                 assert isinstance(argument, ast.Constant)
                 assert isinstance(argument.value, str)
                 named |= {f"{argument.value}.before_commit", f"{argument.value}.after_commit"}
-    assert named == set(crashpoint.POINTS)
+    of_workers = {f"{verb}.{step}" for verb in crashpoint.WORKER_VERBS for step in ("before_commit", "after_commit")}
+    assert named == set(crashpoint.POINTS) | of_workers
+    assert of_workers <= set(crashpoint.WORKER_POINTS)
 
 
 def test_nothing_happens_without_the_variable() -> None:
