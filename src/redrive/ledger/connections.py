@@ -43,6 +43,8 @@ class Connections:
         self.read = Pool(self.session, 2) if on_sqlite and not address.in_memory else self.write
         # Who writes for all waits for none of those who wait for it.
         self.gathered = self.write if on_sqlite else Pool(self.session, 1)
+        if not on_sqlite:
+            self.write.beside, self.gathered.beside = (self.gathered,), (self.write,)
         self.address = address
         try:
             with self.write.use() as session:

@@ -113,6 +113,8 @@ class Pool:
         self._check = check
         self._size = size
         self._forks = forks
+        self.beside: tuple[Pool, ...] = ()
+        """Others on the same server."""
         self._start()
 
     def _start(self) -> None:
@@ -179,14 +181,15 @@ class Pool:
             return
         if session.broken or self.closed:
             session.close()
-            self._forget()
+            for pool in (self, *self.beside):
+                pool.forget()
             self._leave(None, session)
             return
         if session.in_transaction:
             session.undo()
         self._leave(session, session)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """One connection is gone: whatever ended it (a restart of the server) has ended the idle ones too, most likely."""
         with self._lock:
             free, self._free = self._free, []

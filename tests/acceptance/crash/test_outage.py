@@ -81,8 +81,8 @@ def test_the_server_is_restarted_in_the_middle(own_cluster: Cluster, zygote: Zyg
 def test_a_ledger_is_as_good_as_new_after_its_connections_were_cut(postgres_once: str) -> None:
     prepare(postgres_once)
     with open_ledger(postgres_once, migrate=True) as ledger, connection(postgres_once) as operator:
-        wake = ledger.wake()
         ledger.submit(NewJob("plain", "first"))  # by now every connection is there
+        wake = ledger.wake()
         for round_ in range(2):
             operator.execute(CUT)
             with pytest.raises(psycopg.OperationalError):
