@@ -20,7 +20,7 @@ RECORDS = ROOT / ".cache" / "requirements"
 LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
 
 # Side by side, file by file: most of the tests wait for a disk, a server or another process.
-TOGETHER = ("-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile")
+TOGETHER = ("-n", str(min(8, 3 * (os.cpu_count() or 1))), "--dist", "loadfile")
 
 Result = tuple[str, bool, float]
 

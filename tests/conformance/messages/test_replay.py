@@ -41,10 +41,10 @@ class Shop:
     def work(self, *, sweeps: bool = False) -> None:
         end = time.monotonic() + 15
         with self.app.worker(threads=2):
-            while (
-                any(tally.ready or tally.leased for tally in self.app.ledger.counts().values())
-                or (sweeps and self.app.ledger.sweeps.list(state="running"))
-            ):  # fmt: skip
+            # Sweeps first: what they make is counted then.
+            while (sweeps and self.app.ledger.sweeps.list(state="running")) or any(
+                tally.ready or tally.leased for tally in self.app.ledger.counts().values()
+            ):
                 assert time.monotonic() < end, self.app.ledger.counts()
                 time.sleep(0.01)
 
