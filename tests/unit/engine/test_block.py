@@ -441,6 +441,7 @@ def test_no_reference_cycle_is_left_by_an_async_block() -> None:
     async def main() -> int:
         await go()
         gc.collect()
+        gc.freeze()  # what others left behind is not this test's
         gc.disable()
         try:
             for _ in range(20):
@@ -448,6 +449,7 @@ def test_no_reference_cycle_is_left_by_an_async_block() -> None:
             return gc.collect()
         finally:
             gc.enable()
+            gc.unfreeze()
 
     assert asyncio.run(main()) == 0
 
@@ -456,6 +458,7 @@ def _garbage(go: object) -> int:
     assert callable(go)
     go()
     gc.collect()
+    gc.freeze()  # what others left behind is not this test's
     gc.disable()
     try:
         for _ in range(20):
@@ -463,3 +466,4 @@ def _garbage(go: object) -> int:
         return gc.collect()
     finally:
         gc.enable()
+        gc.unfreeze()

@@ -340,6 +340,7 @@ def test_no_reference_cycle_is_left_in_a_task(layer: Retry) -> None:
 
         await go()
         gc.collect()
+        gc.freeze()  # what others left behind is not this test's
         gc.disable()
         try:
             for _ in range(20):
@@ -347,6 +348,7 @@ def test_no_reference_cycle_is_left_in_a_task(layer: Retry) -> None:
             return gc.collect()
         finally:
             gc.enable()
+            gc.unfreeze()
 
     assert asyncio.run(main()) == 0
 
@@ -365,6 +367,7 @@ def test_no_reference_cycle_is_left_by_what_is_called_just_once() -> None:
 def garbage(go: Callable[[], None]) -> int:
     go()
     gc.collect()
+    gc.freeze()  # what others left behind is not this test's
     gc.disable()
     try:
         for _ in range(20):
@@ -372,6 +375,7 @@ def garbage(go: Callable[[], None]) -> int:
         return gc.collect()
     finally:
         gc.enable()
+        gc.unfreeze()
 
 
 # The world around
