@@ -26,8 +26,8 @@ NOTES = 50
 """How many notes an exception has at most before its oldest one of ours goes."""
 MOST = 256
 """How many errors are looked at, causes and members of groups: also the guard against a chain that bites its tail."""
-Place: TypeAlias = "tuple[int | None, Scope | None]"
-"""The task, and the scopes around."""
+Place: TypeAlias = "tuple[int | None, Scope | None, int]"
+"""The task, the scopes around, and the thread."""
 Trail: TypeAlias = "tuple[Trail | None, float, type[Exception]]"
 """Earlier attempts, the latest first: (the ones before, the wait, the kind of error)."""
 
@@ -99,11 +99,12 @@ def mark(error: BaseException, ended: Outcome, note: str | None) -> None:
 
 def add_note(error: BaseException, note: str) -> None:
     """A line below the exception in its traceback; like `error.add_note`, but past any `__setattr__`."""
-    notes = _dict_of(error).setdefault("__notes__", [])
-    if isinstance(notes, list):
-        if len(notes) >= NOTES:  # one object that a program raises again and again must not grow
-            notes.remove(next((old for old in notes if str(old).startswith("redrive: ")), notes[0]))
-        notes.append(note)
+    with LOCK:  # one error may be raised in several threads
+        notes = _dict_of(error).setdefault("__notes__", [])
+        if isinstance(notes, list):
+            if len(notes) >= NOTES:  # one object that a program raises again and again must not grow
+                notes.remove(next((old for old in notes if str(old).startswith("redrive: ")), notes[0]))
+            notes.append(note)
 
 
 class Left(NamedTuple):
@@ -118,20 +119,22 @@ class Left(NamedTuple):
 
 def leave(error: BaseException, settings: Settings, ended: Outcome, trail: Trail | None, key: KeyLike | None) -> None:
     """Leave it there; a list, since one error may be raised to several calls at once."""
-    if ended.reason in SPENT:
-        _dict_of(error).setdefault(LEFT, []).append(Left(settings, get_ident(), ended, trail, key))
+    if ended.reason in SPENT or ended.reason == "nested":
+        with LOCK:  # another thread may be taking the list away
+            _dict_of(error).setdefault(LEFT, []).append(Left(settings, get_ident(), ended, trail, key))
 
 
 def left_by(settings: Settings, error: BaseException) -> Left | None:
     """What this layer left on the error just now; taken off it. None where it gave up on nothing."""
     own = _dict_of(error)
-    there = own.get(LEFT, [])
-    for left in there:
-        if left.settings is settings and left.thread == get_ident():
-            there.remove(left)
-            if not there:
-                own.pop(LEFT, None)
-            return left  # type: ignore[no-any-return]  # an exception's attributes have no types
+    with LOCK:
+        there: list[Left] = own.get(LEFT, [])
+        for at, left in enumerate(there):
+            if left.settings is settings and left.thread == get_ident():
+                del there[at]  # by its place: equal values may be another call's
+                if not there:
+                    own.pop(LEFT, None)
+                return left
     return None
 
 
@@ -155,9 +158,17 @@ def spent_inside(error: BaseException, seen: int, layer: Settings) -> Outcome | 
     return None
 
 
+def left_inside(error: BaseException) -> bool:
+    """Whether a layer inside this call has left the work behind already; the mark may also be that of a call beside it."""
+    found = outcome(error)
+    if found is None or found.job_id is None:
+        return False
+    return found.made is None or (found.made[0] == _task() and found.made[2] == get_ident())
+
+
 def place(around: Scope | None) -> Place:
     """Where a layer is that has these scopes around it."""
-    return _task(), around
+    return _task(), around, get_ident()
 
 
 def _elsewhere(found: Outcome, layer: Settings) -> bool:

@@ -17,7 +17,7 @@ from ..errors import BreakerOpen, Final
 from ..journal import log
 from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
 from ..journal.log import INFO, level_of
-from .nesting import GIVEUPS, Outcome, Trail, add_note, leave, mark, outcome, place, spent_inside
+from .nesting import GIVEUPS, Outcome, Trail, add_note, leave, left_inside, mark, outcome, place, spent_inside
 from .settings import Settings
 
 inf = math.inf
@@ -131,22 +131,28 @@ class Run:
         if reason == "attempts" and settings.max_attempts == 1 and settings.spill is None:
             return  # switched off: nothing was spent, and a layer around it may have its say
         retry_at = None if math.isnan(wait) else self.clock.now() + timedelta(seconds=min(wait, 1e9))
+        around, key = self.around, None
+        if around is not None and around[2] is settings:
+            key, around = around[3], around[4]  # its own key, not a layer around it
+        ended = Outcome(self.attempt, now - self.began, reason, retry_at, settings.operation, GIVEUPS.next(), place(around))
+        spills = settings.spill is not None
         if reason == "nested":
             add_note(error, f"redrive: {settings.operation} did not try again: {WORDS['nested']}")
+            spills = spills and not left_inside(error) and self._may_come_back(fault)
             if outcome(error) is None:  # the mark is on its cause, or a foreign layer's: the error itself says nothing yet
-                mark(error, Outcome(self.attempt, now - self.began, reason, None, settings.operation, GIVEUPS.next()), None)
+                mark(error, ended, None)
         else:
-            elapsed = now - self.began
-            around, key = self.around, None
-            if around is not None and around[2] is settings:
-                key, around = around[3], around[4]  # its own key, not a layer around it
-            ended = Outcome(self.attempt, elapsed, reason, retry_at, settings.operation, GIVEUPS.next(), place(around))
             quiet = self.attempt == 1 and reason in ("not_retryable", "stopped")
             mark(error, ended, None if quiet else self._story(ended))
-            if settings.spill is not None:
-                leave(error, settings, ended, self.trail, key)
+        if spills:
+            leave(error, settings, ended, self.trail, key)
         if wanted(level_of("giveup", reason)):
             self._record("giveup", error, fault, now, started, reason=reason, retry_at=retry_at)
+
+    def _may_come_back(self, fault: Fault) -> bool:
+        """Whether somebody with more time may try what this layer met, although it may not itself."""
+        reason, _ = decide(fault, 1, 2, self.settings.idempotent, 0.0, inf)
+        return reason is None or bool(fault.spent)
 
     def succeeded(self, started: float | None = None) -> None:
         """The last attempt worked: give back what its retry had cost, and say so."""

@@ -15,7 +15,7 @@ from typing import Any
 from ..journal.bus import emit, wanted
 from ..journal.log import INFO
 from ..journal.redaction import redacted_text
-from .nesting import Left, add_note, left_by, mark
+from .nesting import Left, add_note, left_by, mark, outcome
 from .settings import Settings
 from .spilled import Spill, Spilled, SpillOver
 
@@ -88,7 +88,10 @@ def _told(error: Exception, left: Left, spill: Callable[[], str | int | None]) -
         emit("spill_failed", {"operation": left.ended.layer, "error": _said(problem), "error_class": type(problem).__name__})
         return
     if job is not None:
-        mark(error, replace(left.ended, job_id=str(job)), f"redrive: left behind as job {job}")
+        ended = left.ended
+        if ended.reason == "nested":  # whose retries were spent stays said
+            ended = outcome(error) or ended
+        mark(error, replace(ended, job_id=str(job)), f"redrive: left behind as job {job}")
     if wanted(INFO):
         key = None if left.key is None else str(left.key)
         emit("spilled", {"operation": left.ended.layer, "reason": left.ended.reason, "job_id": job, "idempotency_key": key})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import tenacity
 
 from redrive import Breaker, Key, RetryPolicy, correlate, deadline, journal, outcome, retry
 from redrive.core.context import IDS
@@ -139,17 +141,31 @@ def test_success_and_what_is_not_spent_are_not_spilled() -> None:
     assert kept.spilled == []
 
 
-def test_an_error_that_an_inner_layer_spent_is_not_spilled_by_the_outer() -> None:
+@pytest.mark.parametrize(
+    ("spills_inside", "idempotent", "expected"), [(False, True, (1, 0)), (True, True, (0, 1)), (False, False, (0, 0))]
+)
+def test_an_error_that_an_inner_layer_spent_is_spilled_by_the_outer_unless_it_was_already(
+    spills_inside: bool, idempotent: bool, expected: tuple[int, int]
+) -> None:
     outer, inner = Kept(), Kept()
-    around = retry(max_attempts=2, backoff_base=0, jitter=0, operation="same", spill=outer)
-    for spill, expected in ((None, 0), (inner, 1)):
-        inside = retry(max_attempts=2, backoff_base=0, jitter=0, operation="same", spill=spill)(failing(TimeoutError()))
-        with pytest.raises(TimeoutError) as caught:
-            around(lambda: inside())()  # noqa: B023, PLW0108
-        assert (len(outer.spilled), len(inner.spilled)) == (0, expected)
-        ended = outcome(caught.value)
-        assert ended is not None
-        assert ended.job_id == ("1" if expected else None)
+    around = retry(max_attempts=2, backoff_base=0, jitter=0, operation="outer", spill=outer, idempotent=idempotent)
+    spill = inner if spills_inside else None
+    inside = retry(max_attempts=2, backoff_base=0, jitter=0, operation="inner", spill=spill)(failing(TimeoutError()))
+    further_out = retry(max_attempts=5, backoff_base=0, jitter=0)
+    with pytest.raises(TimeoutError) as caught:
+        further_out(lambda: around(lambda: inside())())()  # noqa: PLW0108
+    assert (len(outer.spilled), len(inner.spilled)) == expected
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.layer, ended.reason, ended.job_id) == ("inner", "attempts", "1" if sum(expected) else None)
+
+
+def test_what_a_foreign_library_spent_is_spilled() -> None:
+    kept = Kept()
+    spent = tenacity.RetryError(tenacity.Future.construct(2, ConnectionError("refused"), has_exception=True))
+    for _ in both(spent, spill=kept):
+        pass
+    assert [spilled.reason for spilled in kept.spilled] == ["nested", "nested"]
 
 
 def test_a_function_that_calls_itself_is_spilled_once() -> None:
@@ -314,11 +330,16 @@ def test_one_error_raised_to_many_calls_is_spilled_for_each() -> None:
         with pytest.raises(ConnectionError):
             plain(each)
 
-    threads = [threading.Thread(target=call, args=(each,)) for each in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that threads meet in the middle of everything
+    try:
+        threads = [threading.Thread(target=call, args=(each,)) for each in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(often)
     assert sorted(spilled.args[0] for spilled in kept.spilled) == list(range(20))
     assert "__redrive_left__" not in vars(lost)
 
