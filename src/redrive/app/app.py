@@ -45,7 +45,7 @@ class App(Listening, Idempotent):
         sources: where events come from: [RedisStream("redis://localhost", "shop.events", group="shop")]; read by workers.
         secrets: names of fields that never reach journal, stored errors or console (added to the standard list).
         parking: when its workers take failures for an outage (default: 10 jobs, 9 in 10; off: `Parking.disabled()`).
-        keep: how long its workers keep done jobs before they are pruned (default: 30 days; for ever: `math.inf`).
+        keep: how long its workers keep done jobs and events before they are pruned (default: 30 days; for ever: `math.inf`).
         """
         super().__init__(ledger, migrate)
         if isinstance(include, str):
@@ -106,12 +106,18 @@ class App(Listening, Idempotent):
         """What its workers do beside jobs: schedules of these kinds, sources, and what operators have begun."""
         from ..commands.schedule import Schedule  # noqa: PLC0415  # brings SQLAlchemy
         from ..worker.sweeping import Sweeping  # noqa: PLC0415
+        from ..worker.upkeep import FOREVER  # noqa: PLC0415
+        from ..worker.worker import kept  # noqa: PLC0415
 
         found: list[Chore] = [*Schedule.of(self.ledger, self.commands.scheduled, kinds), Sweeping(self.ledger)]
         names = {kind.name for kind in kinds}
         for source in self._sources:
             if {kind.name for kind in source.kinds(self.inbox)} <= names:  # `only=` may have left it out
                 found += source.chores(self.inbox)
+        if self._inbox is not None and kept(self._keep) != FOREVER:
+            from ..messages.forgetting import Forgetting  # noqa: PLC0415
+
+            found.append(Forgetting(self._inbox, kept(self._keep)))
         return found
 
     def worker(

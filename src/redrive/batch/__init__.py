@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..core.lazy import lazily
+
 TYPE_CHECKING = False  # as in the root: typing's own would cost 10 ms
 if TYPE_CHECKING:
-    from typing import Any
-
     from .bars import bar as bar
     from .buffer.send_buffer import SendBuffer as SendBuffer
     from .buffer.stats import BufferStats as BufferStats
@@ -35,16 +35,8 @@ __all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
 
 
 if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
-
-    def __getattr__(name: str) -> Any:
-        # Loaded when first asked for: `TableItems` needs SQLAlchemy, `bar` needs Rich, the rest needs neither.
-        from importlib import import_module  # noqa: PLC0415
-
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-        globals()[name] = found
-        return found
+    # Loaded when first asked for: `TableItems` needs SQLAlchemy, `bar` needs Rich, the rest needs neither.
+    __getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

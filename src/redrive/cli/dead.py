@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ..ops.dead import Drive, Letter, LetterReport
@@ -34,6 +31,7 @@ from .options import (
     since_of,
 )
 from .output import complain, console, heading, pairs, print_json, show
+from .shown import fields, indented, payload, tries
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: list them, look at one, replay or discard.")
 
@@ -155,16 +153,11 @@ def _report(report: LetterReport) -> Group:
     first.add_row("last tried", both(letter.last_attempt_at, now))
     if letter.source:
         first.add_row("source", f"{letter.source} {letter.source_id or ''}".rstrip())
-    shown: list[RenderableType] = [heading(f"Dead letter {letter.id}"), Padding(first, (0, 0, 0, 2), expand=False)]
-    for title, fields in (("Headers", report.headers), ("Correlation ids", report.ids)):
-        if fields:
-            made = pairs()
-            for name, value in fields.items():
-                made.add_row(name, str(value))
-            shown += ["", heading(title), Padding(made, (0, 0, 0, 2), expand=False)]
-    shown += ["", heading(f"Payload, {report.payload_bytes:,} bytes"), Padding(_payload(report), (0, 0, 0, 2), expand=False)]
+    shown: list[RenderableType] = [heading(f"Dead letter {letter.id}"), indented(first)]
+    shown += fields("Headers", report.headers) + fields("Correlation ids", report.ids)
+    shown += payload(f"Payload, {report.payload_bytes:,} bytes", report.payload, report.payload_bytes)
     for job in report.jobs:
-        shown += ["", heading(_job(job)), Padding(_tries(job, report), (0, 0, 0, 2), expand=False)]
+        shown += ["", heading(_job(job)), indented(_tries(job, report))]
     if letter.status == "pending":
         what = f'redrive dead replay {letter.id} --because "..."'
         shown += ["", Text(f"→ {what}\n→ {what.replace('replay', 'discard')}", style="dim")]
@@ -173,12 +166,6 @@ def _report(report: LetterReport) -> Group:
 
 def _replays(count: int) -> str:
     return "" if not count else ", replayed once" if count == 1 else f", replayed {count} times"
-
-
-def _payload(report: LetterReport) -> Text:
-    if report.payload is None:
-        return Text("(neither JSON nor text)" if report.payload_bytes else "(empty)", style="dim")
-    return Text(report.payload if isinstance(report.payload, str) else json.dumps(report.payload, indent=2, ensure_ascii=False))
 
 
 def _job(job: Drive) -> str:
@@ -191,17 +178,7 @@ def _tries(job: Drive, report: LetterReport) -> RenderableType:
     if not job.tries:
         waits = f"due {both(job.due_at, report.now)}" if job.ended_at is None else f"ended {both(job.ended_at, report.now)}"
         return Text(f"no failed attempt; {waits}", style="dim")
-    made = Table.grid(padding=(0, 2, 0, 0))
-    for _ in range(2):
-        made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
-    for one in job.tries:
-        by = f" by {one.worker}" if one.worker else ""
-        made.add_row(str(one.number), one.outcome, Text(f"{both(one.ended_at, report.now)}{by}"))
-        said = ": ".join(part for part in (one.reason, one.error) if part)
-        if said:
-            made.add_row("", "", Text(said, style="red"))
-    return made
+    return tries(job.tries, report.now)
 
 
 @app.command()

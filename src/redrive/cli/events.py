@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from ..ops.document import document
@@ -18,6 +16,7 @@ from .fit import Column, fitted
 from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Because, Error, Reason, Since, Where, operator, option, since_of
 from .output import BAD_INPUT, complain, console, heading, pairs, print_json, show
+from .shown import indented, payload
 
 app = typer.Typer(no_args_is_help=True, help="Events: list them, look at one, have them handled once more.")
 Source = Annotated[str | None, option("--source", "NAME", "Only of this source.")]
@@ -84,9 +83,8 @@ def _report(report: EventReport, width: int) -> Group:
     first.add_row("received", both(event.received_at, now))
     for name, value in {**report.headers, **report.ids}.items():
         first.add_row(name, str(value))
-    text = report.payload if isinstance(report.payload, str) else json.dumps(report.payload, indent=2, ensure_ascii=False)
-    shown: list[RenderableType] = [heading(f"Event {event.id}"), Padding(first, (0, 0, 0, 2), expand=False), ""]
-    shown += [heading(f"Payload, {report.payload_bytes:,} bytes"), Padding(Text(text), (0, 0, 0, 2), expand=False), ""]
+    shown: list[RenderableType] = [heading(f"Event {event.id}"), indented(first)]
+    shown += [*payload(f"Payload, {report.payload_bytes:,} bytes", report.payload, report.payload_bytes), ""]
     columns = [
         Column("handler", least=8), Column("state"), Column("tries", number=True), Column("job", number=True),
         Column("error", least=12, cut=True),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ..ops.document import document
@@ -19,6 +16,7 @@ from .fit import Column, fitted
 from .moments import ago, both
 from .options import NOT_DONE, AsJson, Kind, Where, operator
 from .output import complain, console, heading, pairs, print_json, show
+from .shown import fields, indented, payload, tries
 
 app = typer.Typer(no_args_is_help=True, help="Jobs: list them, look at one.")
 
@@ -128,40 +126,11 @@ def _report(report: JobReport) -> Group:
         first.add_row("dead letter", str(job.dead_id))
     if job.error:
         first.add_row("error", job.error)
-    shown: list[RenderableType] = [heading(f"Job {job.id}"), _in(first)]
-    for title, fields in (("Headers", report.headers), ("Correlation ids", report.ids)):
-        if fields:
-            made = pairs()
-            for name, value in fields.items():
-                made.add_row(name, str(value))
-            shown += ["", heading(title), _in(made)]
-    shown += ["", heading(f"Payload, {report.payload_bytes:,} bytes"), _in(_readable(report.payload, report.payload_bytes))]
+    shown: list[RenderableType] = [heading(f"Job {job.id}"), indented(first)]
+    shown += fields("Headers", report.headers) + fields("Correlation ids", report.ids)
+    shown += payload(f"Payload, {report.payload_bytes:,} bytes", report.payload, report.payload_bytes)
     if report.result is not None:
-        shown += ["", heading("Result"), _in(_readable(report.result, 1))]
+        shown += payload("Result", report.result, 1)
     if report.tries:
-        shown += ["", heading("Attempts that did not end well"), _in(_tries(report))]
+        shown += ["", heading("Attempts that did not end well"), indented(tries(report.tries, report.now))]
     return Group(*shown)
-
-
-def _readable(value: Any, size: int) -> Text:
-    if value is None:
-        return Text("(neither JSON nor text)" if size else "(empty)", style="dim")
-    return Text(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _tries(report: JobReport) -> Table:
-    made = Table.grid(padding=(0, 2, 0, 0))
-    for _ in range(2):
-        made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
-    for one in report.tries:
-        by = f" by {one.worker}" if one.worker else ""
-        made.add_row(str(one.number), one.outcome, Text(f"{both(one.ended_at, report.now)}{by}"))
-        said = ": ".join(part for part in (one.reason, one.error) if part)
-        if said:
-            made.add_row("", "", Text(said, style="red"))
-    return made
-
-
-def _in(body: RenderableType) -> Padding:
-    return Padding(body, (0, 0, 0, 2), expand=False)

@@ -8,24 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ..backoff import steps
 from ..core.context import clock_around
 from ..core.key import Key, KeyOf
-from ..core.policy import RetryPolicy
 from ..core.seconds import real, whole
-from ..engine.retry import Retry, RetryLike
+from ..engine.retry import RetryLike
 from ..engine.settings import Settings
 from ..ledger.limits import MAX_KIND
 from ..ledger.limits import name as printable
 from ..ledger.record import NewJob
+from ..worker.durable import colour_of, place_of, settings_of
 from ..worker.kind import Colour
 from .cron import Cron
 from .envelope import VERSION, Envelope
 from .options import Options, urgency
-
-PLAIN = Settings().using(None, {"attempt_timeout": None})
-DURABLE = PLAIN.using(RetryPolicy(max_attempts=5), {"backoff": steps(5, 30, 120, 600)})
-"""Where `retry=` is not given: five attempts, 5 s, 30 s, 2 min and 10 min apart (± 10 %), as long as each takes."""
 
 Spent = Literal["dead", "blocked"]
 
@@ -88,13 +83,13 @@ def terms(
         name=name,
         envelope=Envelope(name, fn, key, skip=skip),
         colour=colour,
-        settings=_settings(name, retry),
+        settings=settings_of(name, retry),
         concurrency=None if concurrency is None else whole("concurrency", concurrency),
         rate=None if rate is None else _rate(rate),
         priority=urgency(priority),
         spent=spent,
         cron=_cron(name, fn, cron, timezone, key, skip),
-        place=_place(fn),
+        place=place_of(fn),
     )
 
 
@@ -106,35 +101,14 @@ def _named(name: object) -> None:
 
 
 def _colour(name: str, fn: Callable[..., Any], in_transaction: bool) -> Colour:
-    if isinstance(fn, (classmethod, staticmethod, type)) or not callable(fn):
-        raise TypeError(f"a command is a function; {fn!r} is none")
-    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TypeError(f"{name}: {_place(fn)} is a generator: there is no one result to store")
-    if not in_transaction:
-        return "async" if inspect.iscoroutinefunction(fn) else "plain"
-    if inspect.iscoroutinefunction(fn):
-        raise TypeError(
-            f"{name}: {_place(fn)} is async: a transaction would stay open while others run. in_transaction=True is for "
-            f"plain functions"
-        )
-    first = next(iter(inspect.signature(fn).parameters.values()), None)
-    if first is None or first.kind > first.POSITIONAL_OR_KEYWORD:
-        raise TypeError(f"{name}: with in_transaction=True the first parameter of {_place(fn)} is the connection; it has none")
-    return "transaction"
-
-
-def _settings(name: str, retry: object) -> Settings:
-    if retry is None:
-        return DURABLE
-    if isinstance(retry, RetryPolicy):
-        return PLAIN.using(retry, {})
-    if not isinstance(retry, Retry):
-        raise TypeError(f"{name}: retry= is a RetryPolicy, a Retry (what `retry(...)` gives) or None, not {retry!r}")
-    settings = retry.settings
-    for option, own in (("key", "the command's own key="), ("spill", "nothing: a command is durable already")):
-        if getattr(settings, option) is not None:
-            raise TypeError(f"{name}: retry= has {option}=, which is for calls in process; here it is {own}")
-    return settings
+    colour = colour_of(name, fn, in_transaction=in_transaction)
+    if colour == "transaction":
+        first = next(iter(inspect.signature(fn).parameters.values()), None)
+        if first is None or first.kind > first.POSITIONAL_OR_KEYWORD:
+            raise TypeError(
+                f"{name}: with in_transaction=True the first parameter of {place_of(fn)} is the connection; it has none"
+            )
+    return colour
 
 
 def _rate(rate: object) -> float:
@@ -161,7 +135,3 @@ def _cron(name: str, fn: Callable[..., Any], line: str | None, zone: str, key: o
     if needs:
         raise TypeError(f"{name}: nobody would give a scheduled command its arguments: {', '.join(needs)}")
     return Cron(line, zone)
-
-
-def _place(fn: Any) -> str:
-    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..core.lazy import lazily
 from .bus import dropped, flush, subscribe
 
 if TYPE_CHECKING:
@@ -17,12 +18,6 @@ _HOMES = {"Record": "record", "Sink": "record", "hide": "redaction", "Ring": "ri
 __all__ = ["Record", "Ring", "Sink", "dropped", "flush", "hide", "ring", "subscribe"]
 
 
-def __getattr__(name: str) -> Any:
+if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
     # Every program that retries loads this package; few need more of it than the bus.
-    from importlib import import_module  # noqa: PLC0415
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = found
-    return found
+    __getattr__ = lazily(__name__, _HOMES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..core.lazy import lazily
 from .open import open_ledger
 
 if TYPE_CHECKING:
@@ -32,12 +33,6 @@ _HOMES = {
 __all__ = ["open_ledger", *_HOMES]  # noqa: PLE0604  # the names are listed once, above
 
 
-def __getattr__(name: str) -> Any:
+if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
     # `open_ledger` alone can say what is missing where the extra is not installed.
-    from importlib import import_module  # noqa: PLC0415
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = found
-    return found
+    __getattr__ = lazily(__name__, _HOMES)

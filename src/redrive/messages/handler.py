@@ -8,17 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..backoff import steps
 from ..core.codec import Codec, codec
 from ..core.key import Key
-from ..core.policy import RetryPolicy
 from ..core.seconds import whole
-from ..engine.retry import Retry
 from ..engine.settings import Settings
 from ..journal.redaction import redacted_text
 from ..ledger.limits import MAX_KIND
 from ..ledger.limits import name as printable
 from ..ledger.record import Lease
+from ..worker.durable import colour_of, place_of, settings_of
 from ..worker.kind import Colour, Kind, Undecodable
 from .event import Event
 from .stored import event_of, loaded
@@ -26,9 +24,6 @@ from .stored import event_of, loaded
 if TYPE_CHECKING:
     import sqlalchemy
 
-PLAIN = Settings().using(None, {"attempt_timeout": None})
-DURABLE = PLAIN.using(RetryPolicy(max_attempts=5), {"backoff": steps(5, 30, 120, 600)})
-"""Where `retry=` is not given: five attempts, 5 s, 30 s, 2 min and 10 min apart (± 10 %), as commands have it."""
 EVERYTHING = "*"
 SHOWN = 300
 
@@ -80,7 +75,7 @@ def handler(
     in_transaction: bool,
 ) -> Handler:  # fmt: skip
     """Everything that was told, checked; TypeError or ValueError says what is wrong with it."""
-    place = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"
+    place = place_of(fn)
     if not types or any(not isinstance(one, str) for one in types):
         raise TypeError(
             f'a handler says which events it handles: @app.on("session.completed"), or "*" for all; {place} has {types!r}'
@@ -90,27 +85,13 @@ def handler(
     called = getattr(fn, "__name__", "") if name is None else name
     printable("a handler's name", called, MAX_KIND)
     Key("event", "x", "x", called)  # it is part of the keys of its jobs
-    colour = _colour(fn, place, in_transaction)
+    colour = colour_of(called, fn, in_transaction=in_transaction)
     parameter = _parameter(fn, place, int(in_transaction))
     return Handler(
         name=called, types=types, fn=fn, colour=colour, payload=_payload(fn, parameter, place),
-        settings=_settings(called, retry), concurrency=None if concurrency is None else whole("concurrency", concurrency),
+        settings=settings_of(called, retry), concurrency=None if concurrency is None else whole("concurrency", concurrency),
         place=place,
     )  # fmt: skip
-
-
-def _colour(fn: Callable[..., Any], place: str, in_transaction: bool) -> Colour:
-    if not callable(fn) or isinstance(fn, type):
-        raise TypeError(f"a handler is a function; {fn!r} is none")
-    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TypeError(f"{place} is a generator: nobody would run it to its end")
-    if not in_transaction:
-        return "async" if inspect.iscoroutinefunction(fn) else "plain"
-    if inspect.iscoroutinefunction(fn):
-        raise TypeError(
-            f"{place} is async: a transaction would stay open while others run. in_transaction=True is for plain ones"
-        )
-    return "transaction"
 
 
 def _parameter(fn: Callable[..., Any], place: str, skip: int) -> inspect.Parameter:
@@ -135,18 +116,6 @@ def _payload(fn: Callable[..., Any], parameter: inspect.Parameter, place: str) -
         return codec(inside)
     except TypeError as refused:
         raise TypeError(f"{place}: the payload of its events: {refused}") from None
-
-
-def _settings(name: str, retry: object) -> Settings:
-    if retry is None:
-        return DURABLE
-    if isinstance(retry, RetryPolicy):
-        return PLAIN.using(retry, {})
-    if not isinstance(retry, Retry):
-        raise TypeError(f"{name}: retry= is a RetryPolicy, a Retry (what `retry(...)` gives) or None, not {retry!r}")
-    if retry.settings.key is not None or retry.settings.spill is not None:
-        raise TypeError(f"{name}: retry= has key= or spill=, which are for calls in process; a handler's work is durable already")
-    return retry.settings
 
 
 def _nothing(of: Handler, result: object) -> None:

@@ -48,7 +48,7 @@ class Stored(NamedTuple):
                     found.setdefault("trace_id", parts[1])
         return found
 
-    def job(self, handler: str, max_attempts: int, /) -> NewJob:
+    def job(self, handler: str, max_attempts: int | None, /) -> NewJob:
         """What this handler has to do."""
         own = {SOURCE: self.source, ID: self.event_id, TYPE: self.type}
         if self.source_id is not None:

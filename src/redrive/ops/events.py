@@ -111,7 +111,7 @@ def _begun(ledger: Ledger, one: Found, handler: str, *, actor: str, because: str
 
     headers = json.loads(one.headers) if one.headers else {}
     stored = Stored(one.source, one.event_id, one.type, one.payload, headers, one.at, one.source_id)
-    made = ledger.submit(stored.job(handler, 5)._replace(max_attempts=None))
+    made = ledger.submit(stored.job(handler, None))
     ledger.record(actor=actor, action="event.replay", because=because, what={"jobs": {"new": made.id}, "event": one.event_id})
     return f"job {made.id}"
 

@@ -29,8 +29,13 @@ LEASE = 7.0
 """Seconds, renewed four times in that: long enough for a pause of all Python, short enough for who waits for a dead worker."""
 DRAIN = 30.0
 KEEP = 30 * DAY
-CHORE_PAUSE = 60.0
-"""Seconds; the longest wait of a chore that fails."""
+CHORE_PAUSE = 5.0
+"""Seconds; the longest wait of a chore that fails: a stream is read soon after its server is back."""
+
+
+def kept(keep: Seconds | None, /) -> float:
+    """Seconds for which what has ended is kept; infinite: for ever."""
+    return KEEP if keep is None else FOREVER if keep == FOREVER else positive("keep", keep)
 
 
 class Worker:
@@ -57,7 +62,7 @@ class Worker:
         self._threads, self._tasks = whole("threads", threads), whole("tasks", tasks)
         self._drain = seconds("drain", drain)
         self._lease = positive("lease", lease)
-        self._keep = KEEP if keep is None else FOREVER if keep == FOREVER else positive("keep", keep)
+        self._keep = kept(keep)
         self._parking = Parking() if parking is None else parking
         self._chores = tuple(chores)
         # Never the name of another process, not even of one before this: its leases would seem to be held by one that lives.

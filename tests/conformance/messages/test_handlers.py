@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from redrive import App, Event, RetryPolicy, Stop, current
 from redrive.engine.attempt import correlate
 from redrive.ledger import Ledger
 from redrive.ops import Operator
+from tests.conformance.ledger.world import pass_time
 
 AT_ONCE = RetryPolicy(max_attempts=2, backoff_base=0, backoff_max=0, jitter=0)
 NOON = datetime(2026, 11, 16, 12, tzinfo=timezone.utc)
@@ -222,6 +224,29 @@ def test_bytes_are_handed_on_as_they_came(app: App) -> None:
     app.receive(Event("x", b"\x00\xff", id="1"))
     work(app)
     assert seen == [b"\x00\xff"]
+
+
+def test_old_events_are_forgotten_but_not_what_was_done(app: App, ledger: Ledger) -> None:
+    seen: list[str] = []
+
+    @app.on("paid", name="book")
+    def book(event: Event[Any]) -> None:
+        seen.append(event.id)
+
+    app.receive(Event("paid", 1, id="old"))
+    work(app)
+    pass_time(ledger, 40 * 86_400)
+    app.receive(Event("paid", 1, id="new"))
+    for chore in app.chores(app.kinds()):
+        if chore.name == "forget events":
+            chore.do(ledger.now())
+    assert [one.id for one in Operator(app, actor="ann").events()] == ["new"]
+    assert app.receive(Event("paid", 1, id="old")), "the event is stored anew"
+    work(app)
+    assert seen == ["old", "new"], "and its handler knows that it has done it"
+    keeps = App(ledger, keep=math.inf)
+    keeps.on("paid", name="book")(nothing)
+    assert "forget events" not in [chore.name for chore in keeps.chores(keeps.kinds())]
 
 
 def nothing(event: Event[Any]) -> None: ...

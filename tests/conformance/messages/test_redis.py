@@ -224,6 +224,33 @@ def test_acknowledged_entries_are_trimmed_but_not_what_another_group_needs(
     assert read[250].id in {entry_id.decode() for entry_id, _ in left}
 
 
+def test_consumers_that_are_gone_are_forgotten_unless_something_is_pending(
+    redis_url: str, client: redis.Redis, stream: str
+) -> None:
+    paid(client, stream, "p-1", "p-2")
+    gone, holds = (Group(redis.Redis.from_url(redis_url), stream, "shop", name) for name in ("gone", "holds"))
+    gone.acknowledge([entry.id for entry in gone.read(1, 0.01)])
+    holds.read(1, 0.01)
+    time.sleep(0.05)
+    ours = Group(redis.Redis.from_url(redis_url), stream, "shop", "ours")
+    ours.read(1, 0.001)
+    assert ours.forget(0.03) == ["gone"]
+    assert pending(client, stream) == 1
+
+
+def test_while_too_much_waits_nothing_more_is_read(
+    shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.messages.redis.reading.ENOUGH", 2)
+    reading = shop.reading()
+    paid(client, stream, "p-1", "p-2")
+    reading.do(NOW)
+    paid(client, stream, "p-3")
+    reading.do(NOW)
+    assert shop.app.ledger.counts()["book"].ready == 2
+    shop.work(lambda: len(shop.seen) == 3)
+
+
 @contextmanager
 def refused(says: str) -> Iterator[None]:
     with pytest.raises((TypeError, ValueError), match=says):

@@ -76,14 +76,14 @@ class Shop:
         (nothing, {"in_transaction": True}, TypeError, "the first parameter of .*nothing is the connection; it has none"),
         (in_tx, {"in_transaction": True, "cron": "0 2 * * *"}, TypeError, "opens its own transaction"),
         (async_tx, {"in_transaction": True}, TypeError, "is async: a transaction would stay open"),
-        (generator, {}, TypeError, "is a generator: there is no one result to store"),
+        (generator, {}, TypeError, "is a generator: nobody would run it to its end"),
         (unstorable, {}, TypeError, "unstorable: the parameter 'callback': .* cannot be stored"),
         (unannotated, {}, TypeError, "the parameter 'order_id' has no annotation"),
         (bad_result, {}, TypeError, "bad_result: its result cannot be stored"),
         (Shop.send, {}, TypeError, "self cannot be stored: take a function"),
-        (Shop, {}, TypeError, "a command is a function"),
-        (staticmethod(plain), {}, TypeError, "a command is a function"),
-        (5, {}, TypeError, "a command is a function"),
+        (Shop, {}, TypeError, "a function is wanted"),
+        (staticmethod(plain), {}, TypeError, "a function is wanted"),
+        (5, {}, TypeError, "a function is wanted"),
     ],
 )  # fmt: skip
 def test_what_is_refused(app: App, fn: Any, options: dict[str, Any], error: type[Exception], says: str) -> None:

@@ -271,4 +271,4 @@ def test_the_package_loads_its_names_when_asked() -> None:
     assert [name.__name__ for name in names] == ["Record", "Ring", "hide", "ring"]
     assert set(journal.__all__) == {"Record", "Ring", "Sink", "dropped", "flush", "hide", "ring", "subscribe"}
     with pytest.raises(AttributeError, match="module 'redrive.journal' has no attribute 'rung'"):
-        journal.rung  # noqa: B018
+        journal.rung  # type: ignore[attr-defined]  # noqa: B018

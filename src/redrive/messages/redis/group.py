@@ -65,18 +65,14 @@ class Group:
         left, right = _numbers(delivered)
         return left, right + 1
 
-    def leave(self) -> None:
-        """Take this consumer's name off the group; not while it has entries pending: they would be gone with it."""
-        pending: Any = self.client.xpending_range(self.stream, self.group, "-", "+", 1, consumername=self.consumer)
-        if not pending:
-            self.client.xgroup_delconsumer(self.stream, self.group, self.consumer)
-
-    def lag(self) -> tuple[int, int | None]:
-        """How many entries are pending, and how many nobody has read yet (where the server knows)."""
-        for one in self._there(lambda: self.client.xinfo_groups(self.stream)):
-            if _words(one["name"]) == self.group:
-                return int(one["pending"]), None if one.get("lag") is None else int(one["lag"])
-        return 0, None
+    def forget(self, idle: float, /) -> list[str]:
+        """Take consumers off the group that were not seen for so long and have nothing pending, which would be gone with them."""
+        found: Any = self.client.xinfo_consumers(self.stream, self.group)
+        names = {_words(one["name"]) for one in found if not one["pending"] and one["idle"] > idle * 1000}
+        gone = sorted(names - {self.consumer})
+        for name in gone:
+            self.client.xgroup_delconsumer(self.stream, self.group, name)
+        return gone
 
     def _there(self, act: Callable[[], T]) -> T:
         """Do it; where the group is gone, or the stream, make it and do it again."""

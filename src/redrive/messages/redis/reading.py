@@ -20,6 +20,9 @@ BLOCK = 0.5
 ENOUGH = 5_000
 """Jobs that wait in the ledger: then no more is read, and the stream keeps it."""
 TRIM = 30.0
+TIDY = 3600.0
+GONE = 86_400.0
+"""Seconds; a consumer that was not seen for so long is another process's, which has ended."""
 LOOK = 1.0
 """Seconds between two looks at how much waits."""
 FULL = 0.05
@@ -38,7 +41,7 @@ class Reading:
         self._inbox, self._group = inbox, group
         self._source, self._kind, self._batch, self._idle, self._decode = source, kind, batch, idle, decode
         self._trim = TRIM if trim else None
-        self._trimmed = self._looked = self._taken = 0.0
+        self._trimmed = self._looked = self._taken = self._tidied = 0.0
         self._full = False
         self._unseen = 0
         """Read since the last look."""
@@ -58,6 +61,9 @@ class Reading:
         if self._trim is not None and now - self._trimmed >= self._trim:
             self._trimmed = now
             self._group.trim()
+        if now - self._tidied >= TIDY:
+            self._tidied = now
+            self._group.forget(GONE)
 
     def _take_over(self, now: float) -> list[Entry]:
         """What a dead consumer left, also on a quiet stream: until there is nothing more, then again after a while."""

@@ -1,0 +1,56 @@
+"""Shown: parts of what is shown of one job, one dead letter, one event: fields, payloads, attempts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..ops.dead import Try
+from .moments import both
+from .output import heading, pairs
+
+
+def indented(body: RenderableType, /) -> Padding:
+    """Under its heading."""
+    return Padding(body, (0, 0, 0, 2), expand=False)
+
+
+def fields(title: str, given: Mapping[str, Any], /) -> list[RenderableType]:
+    """Names and what they stand for, under a title; nothing at all where there are none."""
+    if not given:
+        return []
+    made = pairs()
+    for name, value in given.items():
+        made.add_row(name, str(value))
+    return ["", heading(title), indented(made)]
+
+
+def payload(title: str, value: Any, size: int, /) -> list[RenderableType]:
+    """What is in a payload or a result: JSON or text; None where it is neither."""
+    if value is None:
+        text = Text("(neither JSON nor text)" if size else "(empty)", style="dim")
+    else:
+        text = Text(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
+    return ["", heading(title), indented(text)]
+
+
+def tries(made_: Sequence[Try], now: datetime, /) -> Table:
+    """Attempts that did not end well: which, how, when, by whom, and why."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(2):
+        made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    for one in made_:
+        by = f" by {one.worker}" if one.worker else ""
+        made.add_row(str(one.number), one.outcome, Text(f"{both(one.ended_at, now)}{by}"))
+        said = ": ".join(part for part in (one.reason, one.error) if part)
+        if said:
+            made.add_row("", "", Text(said, style="red"))
+    return made

@@ -1,0 +1,54 @@
+"""Durable: what a function is told that workers run: its attempts, and how it is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..backoff import steps
+from ..core.policy import RetryPolicy
+from ..engine.retry import Retry
+from ..engine.settings import Settings
+from .kind import Colour
+
+PLAIN = Settings().using(None, {"attempt_timeout": None})
+DURABLE = PLAIN.using(RetryPolicy(max_attempts=5), {"backoff": steps(5, 30, 120, 600)})
+"""Where `retry=` is not given: five attempts, 5 s, 30 s, 2 min and 10 min apart (± 10 %), as long as each takes."""
+OF_CALLS = {"key": "the work's own key", "spill": "nothing: the work is durable already"}
+"""What `retry(...)` may be told for calls in process, and what stands for it here."""
+
+
+def settings_of(name: str, retry: object, /) -> Settings:
+    """What `retry=` says of durable attempts, checked."""
+    if retry is None:
+        return DURABLE
+    if isinstance(retry, RetryPolicy):
+        return PLAIN.using(retry, {})
+    if not isinstance(retry, Retry):
+        raise TypeError(f"{name}: retry= is a RetryPolicy, a Retry (what `retry(...)` gives) or None, not {retry!r}")
+    for option, own in OF_CALLS.items():
+        if getattr(retry.settings, option) is not None:
+            raise TypeError(f"{name}: retry= has {option}=, which is for calls in process; here it is {own}")
+    return retry.settings
+
+
+def colour_of(name: str, fn: Callable[..., Any], /, *, in_transaction: bool) -> Colour:
+    """How a function is run; TypeError where it cannot be run so."""
+    if isinstance(fn, (classmethod, staticmethod, type)) or not callable(fn):
+        raise TypeError(f"{name}: a function is wanted; {fn!r} is none")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TypeError(f"{name}: {place_of(fn)} is a generator: nobody would run it to its end, and it has no one result")
+    if not in_transaction:
+        return "async" if inspect.iscoroutinefunction(fn) else "plain"
+    if inspect.iscoroutinefunction(fn):
+        raise TypeError(
+            f"{name}: {place_of(fn)} is async: a transaction would stay open while others run. in_transaction=True is for "
+            f"plain functions"
+        )
+    return "transaction"
+
+
+def place_of(fn: Callable[..., Any], /) -> str:
+    """Where a function stands, for messages."""
+    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"
