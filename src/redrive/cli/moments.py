@@ -1,48 +1,7 @@
-"""Moments as people read them: how long ago, and when, in UTC."""
+"""Moments, as both skins say and read them."""
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timedelta, timezone
+from ..ops.moments import ago, both, moment, utc
 
-UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
-SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)")
-
-
-def ago(moment: datetime | None, now: datetime, /) -> str:
-    """12 s ago, 5 min ago, in 3 h."""
-    if moment is None:
-        return "–"
-    seconds = (now - moment).total_seconds()
-    size, name = next((step for step in STEPS if abs(seconds) >= 2 * step[0]), (1.0, "s"))
-    said = round(abs(seconds) / size)
-    if said == 0:
-        return "now"
-    return f"{said:,} {name} ago" if seconds > 0 else f"in {said:,} {name}"
-
-
-def utc(moment: datetime | None, /) -> str:
-    """2026-01-31 12:30:05."""
-    return "–" if moment is None else f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}"
-
-
-def both(moment: datetime | None, now: datetime, /) -> str:
-    """5 min ago, 2026-01-31 12:30:05 UTC."""
-    return "–" if moment is None else f"{ago(moment, now)}, {utc(moment)} UTC"
-
-
-def moment(text: str, /) -> datetime:
-    """What somebody wrote as a moment: 90s, 30min, 12h, 7d ago; or ISO 8601, UTC unless it says otherwise."""
-    span = SPAN.fullmatch(text.strip())
-    now = datetime.now(timezone.utc)
-    if span is not None:
-        try:
-            return now - timedelta(seconds=float(span[1]) * UNITS[span[2]])
-        except OverflowError:
-            raise ValueError(f"{text!r} is longer ago than there are dates for") from None
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ValueError(f"{text!r} is no moment: write 90s, 30min, 12h or 7d for so long ago, or 2026-01-31T12:30") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+__all__ = ["ago", "both", "moment", "utc"]

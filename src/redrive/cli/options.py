@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import LedgerError, NotAllowed
+from ..ops.actor import user
 from ..ops.imported import Unreadable
 from ..ops.operator import Operator
 from ..ops.source import opened
@@ -49,14 +48,6 @@ def since_of(text: str | None) -> datetime | None:
         return moment(text)
     except ValueError as wrong:
         raise typer.BadParameter(str(wrong), param_hint="--since") from None
-
-
-def user() -> str:
-    """Who is at the terminal, as the operating system has it."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no such user in this container
-        return f"uid {os.getuid()}"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..app import DEFAULT, VARIABLE, App
 from ..errors import LedgerError
@@ -15,6 +15,9 @@ from .imported import Unreadable, imported
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
+
+Operated: TypeAlias = "App | Ledger"
+"""What an operator looks after."""
 
 DATABASES = frozenset(("sqlalchemy", "sqlite3", "psycopg", "alembic"))
 """Packages whose errors are about the database, not about our code."""
