@@ -7,7 +7,7 @@ from __future__ import annotations
 CORE = frozenset(("errors", "backoff", "core"))
 LAYERS: tuple[frozenset[str], ...] = (
     CORE,
-    frozenset(("journal",)),
+    frozenset(("journal", "settings")),
     frozenset(("engine",)),
     frozenset(("native", "ledger")),
     frozenset(("worker",)),
@@ -15,13 +15,14 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(("partitions",)),
     frozenset(("app",)),
     frozenset(("ops",)),
-    frozenset(("cli", "console", "demo")),
+    frozenset(("console", "demo")),
+    frozenset(("cli",)),
     frozenset(("__main__",)),
 )
 PLACE = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 
-# Skins show what `ops` does, and do nothing themselves.
-SKINS = {"cli": CORE | {"ops"}, "console": CORE | {"ops"}, "__main__": frozenset(("cli",))}
+# Skins show what `ops` does, and do nothing themselves. `redrive serve` starts the console.
+SKINS = {"cli": CORE | {"ops", "console"}, "console": CORE | {"ops"}, "__main__": frozenset(("cli",))}
 
 # `testing` is the users' and may know everything below `ops`; nobody but users knows it.
 TESTING = frozenset(part for part, height in PLACE.items() if height < PLACE["ops"])
@@ -70,9 +71,10 @@ FOREIGN: dict[str, frozenset[str]] = {
     "demo.incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),
     "testing.grpc_server": frozenset(("grpc",)),
-    "journal.otel": frozenset(("opentelemetry",)),
-    "journal.prometheus": frozenset(("prometheus_client",)),
-    "journal.structlog": frozenset(("structlog",)),
+    "journal.spans": frozenset(("opentelemetry",)),
+    "journal.meters": frozenset(("opentelemetry",)),
+    "journal.scraped": frozenset(("prometheus_client",)),
+    "journal.structured": frozenset(("structlog",)),
 }
 
 # `core` decides and does nothing: what gives it a clock, chance, a file, a socket or a process is not for it.

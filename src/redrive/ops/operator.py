@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from . import audit, dead, doctor, events, jobs, keys, ledger, plan, sweep
+from . import pulse as changes
 from . import batch as items_of
 from .audit import Chain, Decision
 from .batch import Batch, GivenUp, Reopened, Reopening
@@ -232,6 +233,10 @@ class Operator:
     def doctor(self, *, quiet: float = doctor.QUIET) -> Health:
         """What is wrong with it."""
         return doctor.diagnosed(self.ledger, quiet=quiet)
+
+    def pulse(self) -> str:
+        """Another text whenever anything has changed that an operator might look at."""
+        return changes.pulse(self.ledger)
 
     def reap(self) -> list[int]:
         """Take back leases that ran out; the ids of their jobs. Any worker does this too."""

@@ -1,0 +1,33 @@
+"""Command: the line for a terminal that does the same as a button."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+
+def command(*words: object, **options: Any) -> str:
+    """`redrive dead replay 7 --because "…"`: what is None or False is left out, True is a flag, `_` in a name is `-`.
+
+    Quoted for a shell, whatever is in it: a kind or an error's words may hold anything.
+    """
+    said = ["redrive", *(shlex.quote(_word(word)) for word in words)]
+    for name, value in options.items():
+        flag = f"--{name.rstrip('_').replace('_', '-')}"
+        if value is True:
+            said.append(flag)
+        elif value is not None and value is not False:
+            said.append(f"{flag} {shlex.quote(_word(value))}")
+    return " ".join(said)
+
+
+def because(options: Mapping[str, Any], /) -> dict[str, Any]:
+    """The same options, with a reason to be filled in."""
+    return {**options, "because": "..."}
+
+
+def _word(value: object) -> str:
+    """As one writes it: 50, not 50.0; and in one line."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -1,0 +1,190 @@
+"""Gate: what every request passes before a page sees it: whose it is, whether it is meant, and what browsers are told."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from ..ops.actor import user
+from .access import Access, Who
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+ASGI: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "redrive_session"
+MOST = 1_000_000
+"""Bytes of a body. Forms are small."""
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+OPEN = ("/login", "/health", "/ready", "/static/")
+"""For everybody: without these nobody could come in."""
+STRANGE = (
+    "This did not come from a page of this console, or from one that is too old: go back, load it anew, and try again."
+)
+SECURITY = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Gate:
+    """Stands before the whole console, so that no page can forget to ask. Event loops may share one."""
+
+    def __init__(self, app: ASGI, access: Access) -> None:
+        self._app = app
+        self._access = access
+        self._here = access.here(user())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = path_of(scope)
+
+        async def guarded(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY.items():
+                    headers.setdefault(name, value)
+                if not path.startswith("/static/"):
+                    headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        refused, receive = await self._refused(scope, receive, path)
+        await (self._app if refused is None else refused)(scope, receive, guarded)
+
+    async def _refused(self, scope: Scope, receive: Receive, path: str) -> tuple[Response | None, Receive]:
+        """Why it may not go on; None: it may. And the body, which was read where it had to be."""
+        headers = Headers(scope=scope)
+        if not self._access.guarded and not _local(scope, headers):
+            said = "This console has no password or token, so it answers to its own machine only, as 127.0.0.1 or localhost."
+            return refusal(path, 403, said), receive
+        who = self._who(headers)
+        state = scope.setdefault("state", {})
+        state["who"], state["form"] = who, {}
+        open_ = path.startswith(OPEN)
+        if who is None and not open_:
+            return self._unknown(scope, path), receive
+        if scope["method"] in SAFE:
+            return None, receive
+        if who is not None and not who.may_act and path not in ("/logout", "/login"):
+            return refusal(path, 403, f"{who.name} may look, and not act: this console is read-only for them."), receive
+        body = await _body(receive)
+        if body is None:
+            return refusal(path, 413, f"That is more than {MOST:,} bytes."), receive
+        if headers.get("content-type", "").partition(";")[0].strip() == "application/x-www-form-urlencoded":
+            state["form"] = _fields(body)
+        if not self._meant(who, headers, state["form"]):
+            return refusal(path, 403, STRANGE), receive
+        return None, _replayed(body)
+
+    def _who(self, headers: Headers) -> Who | None:
+        if not self._access.guarded:
+            return self._here
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and token:
+            return self._access.by_token(token.strip(), headers.get("redrive-actor", ""))
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        return None if not cookie else self._access.session(cookie)
+
+    def _unknown(self, scope: Scope, path: str) -> Response:
+        if not api(path) and self._access.by_password and scope["method"] in SAFE and path != "/live":
+            asked = path + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+            to = f"{scope.get('root_path', '')}/login"
+            return RedirectResponse(to if path == "/" else f"{to}?next={quote(asked, safe='')}", 303)
+        said = "Say who you are: a token as `Authorization: Bearer …`" + (", or sign in." if self._access.by_password else ".")
+        answer = refusal(path, 401, said)
+        answer.headers["www-authenticate"] = 'Bearer realm="redrive"'
+        return answer
+
+    def _meant(self, who: Who | None, headers: Headers, form: dict[str, str]) -> bool:
+        """Whether it was sent by a page of ours, and not by another site in the same browser. A token cannot be."""
+        if who is not None and who.by == "token":
+            return True
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+            return False
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return False
+        return self._access.is_csrf(who.session if who else "login", headers.get("x-csrf-token") or form.get("csrf", ""))
+
+
+def path_of(scope: Scope, /) -> str:
+    """The path within the console, wherever it is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", "")) or "/"
+
+
+def api(path: str, /) -> bool:
+    """Whether a program is asking, not a person."""
+    return path.startswith("/api/")
+
+
+def refusal(path: str, status: int, said: str, /) -> Response:
+    """A short answer; for programs as application/problem+json."""
+    if api(path):
+        return JSONResponse({"title": said, "status": status}, status, media_type="application/problem+json")
+    return PlainTextResponse(f"{said}\n", status)
+
+
+def _local(scope: Scope, headers: Headers) -> bool:
+    """From this machine, and meant for it: a name of somebody else's that leads here is not (DNS rebinding)."""
+    host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    client = scope.get("client")
+    return _loopback(host) and (client is None or _loopback(client[0]))
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """All of it; None: it is too much."""
+    found = bytearray()
+    while True:
+        message = await receive()
+        found += message.get("body", b"")
+        if len(found) > MOST:
+            return None
+        if not message.get("more_body"):
+            return bytes(found)
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    """The fields of a form; of one that comes twice, the values with a space between: those are numbers of rows."""
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=20_000):
+        found[name] = f"{found[name]} {value}" if name in found else value
+    return found
+
+
+def _replayed(body: bytes) -> Receive:
+    sent = False
+
+    async def receive() -> MutableMapping[str, Any]:
+        nonlocal sent
+        if sent:
+            return {"type": "http.disconnect"}
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive

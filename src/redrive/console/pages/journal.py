@@ -1,0 +1,15 @@
+"""Journal: not written yet."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from ..view import Here
+
+router = APIRouter()
+
+
+@router.get("/journal")
+def journal(view: Here) -> Response:
+    """The page."""
+    return view.page("journal.html")

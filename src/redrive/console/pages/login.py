@@ -1,0 +1,57 @@
+"""Login: a name for the audit, and the password."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from fastapi.responses import RedirectResponse
+
+from ..access import SESSION, name_of
+from ..gate import COOKIE
+from ..patience import Patience
+from ..view import Here, View
+
+router = APIRouter()
+
+
+@router.get("/login")
+def asked(view: Here) -> Response:
+    """The form."""
+    return view.to("/") if view.who is not None else _form(view, view.query.get("next", ""))
+
+
+@router.post("/login")
+def signed_in(view: Here) -> Response:
+    """Let them in, or say no; after a few wrong ones, not before a while."""
+    patience: Patience = view.request.app.state.patience
+    client = view.request.client
+    address = client.host if client else "here"
+    to, name = view.form.get("next", ""), name_of(view.form.get("name", ""))
+    wait = patience.wait(address)
+    if wait:
+        answer = _form(view, to, name, f"Too many wrong passwords: wait {wait:.0f} s.", 429)
+        answer.headers["retry-after"] = f"{wait:.0f}"
+        return answer
+    role = view.access.role_of(view.form.get("password", "")) if name else None
+    if role is None:
+        patience.failed(address)
+        said = "That password is not right." if name else "Say your name: the audit will have it."
+        return _form(view, to, name, said, 403)
+    inside = to if to.startswith("/") and not to.startswith(("//", "/\\")) else "/"
+    answer = RedirectResponse(view.root + inside, 303)
+    answer.set_cookie(
+        COOKIE, view.access.opened(name, role), max_age=int(SESSION), path=view.root or "/", httponly=True, samesite="strict",
+        secure=view.request.url.scheme == "https",
+    )  # fmt: skip
+    return answer
+
+
+@router.post("/logout")
+def signed_out(view: Here) -> Response:
+    """The browser forgets the session."""
+    answer = view.to("/login")
+    answer.delete_cookie(COOKIE, path=view.root or "/", httponly=True, samesite="strict")
+    return answer
+
+
+def _form(view: View, to: str, name: str = "", said: str = "", status: int = 200) -> Response:
+    return view.page("login.html", status=status, to=to, name=name, said=said)

@@ -1,0 +1,15 @@
+"""Overview: not written yet."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from ..view import Here
+
+router = APIRouter()
+
+
+@router.get("/")
+def overview(view: Here) -> Response:
+    """The page."""
+    return view.page("overview.html")

@@ -1,0 +1,15 @@
+"""Partitions: not written yet."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from ..view import Here
+
+router = APIRouter()
+
+
+@router.get("/partitions")
+def partitions(view: Here) -> Response:
+    """The page."""
+    return view.page("partitions.html")

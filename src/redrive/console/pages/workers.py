@@ -1,0 +1,15 @@
+"""Workers: not written yet."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from ..view import Here
+
+router = APIRouter()
+
+
+@router.get("/workers")
+def workers(view: Here) -> Response:
+    """The page."""
+    return view.page("workers.html")

@@ -1,0 +1,69 @@
+"""Problem: what went wrong, for a person as a page, for a program as application/problem+json. Never a traceback."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from ..errors import LedgerError, NotAllowed
+from ..ops.source import DATABASES
+from .gate import api, path_of
+from .view import view
+
+LOG = logging.getLogger("redrive.console")
+TITLES = {
+    400: "That cannot be", 403: "Not allowed", 404: "Not found", 405: "Not so", 409: "Refused", 422: "That cannot be",
+    429: "Too many", 503: "The ledger cannot be reached",
+}  # fmt: skip
+
+
+def problem(request: Request, status: int, said: str, /) -> Response:
+    """The answer."""
+    title = TITLES.get(status, "Something went wrong")
+    if api(path_of(request.scope)):
+        return JSONResponse({"title": title, "status": status, "detail": said}, status, media_type="application/problem+json")
+    return view(request).page("problem.html", status=status, title=title, said=said)
+
+
+def missing(what: str, /) -> HTTPException:
+    """There is no such thing."""
+    return HTTPException(404, what)
+
+
+def told(app: FastAPI, /) -> None:
+    """Have the application answer so."""
+
+    def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return problem(request, error.status_code, str(error.detail))
+
+    def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        return problem(request, 422, said)
+
+    def refused(request: Request, error: Exception) -> Response:
+        return problem(request, 409, str(error))
+
+    def wrong(request: Request, error: Exception) -> Response:
+        return problem(request, 422, str(error))
+
+    def unreachable(request: Request, error: Exception) -> Response:
+        return problem(request, 503, str(error))
+
+    def unexpected(request: Request, error: Exception) -> Response:
+        LOG.error("a page failed: %s %s", request.method, path_of(request.scope), exc_info=error)
+        if type(error).__module__.partition(".")[0] in DATABASES:
+            return problem(request, 503, "The database failed. The console's log says how.")
+        return problem(request, 500, "The console has met an error that it does not know. Its log says more.")
+
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(NotAllowed, refused)
+    app.add_exception_handler(ValueError, wrong)
+    app.add_exception_handler(LedgerError, unreachable)
+    app.add_exception_handler(Exception, unexpected)

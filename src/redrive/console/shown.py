@@ -1,0 +1,100 @@
+"""Shown: how values are shown on pages: moments, numbers, states with their sign, sparklines. Everything is escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ..core.span import span
+from ..ops.moments import ago, utc
+from .command import command
+
+HERE = Path(__file__).parent
+SIGNS = {
+    "queued": ("○", "calm"), "retry_wait": ("↻", "warn"), "replaying": ("↺", "info"), "running": ("▸", "info"),
+    "blocked": ("‖", "warn"), "parked": ("‖", "warn"), "dlq": ("✕", "bad"), "done": ("✓", "good"), "discarded": ("–", "calm"),
+    "pending": ("✕", "bad"), "replayed": ("✓", "good"), "paused": ("‖", "warn"), "halted": ("!", "bad"),
+    "cancelled": ("–", "calm"), "waiting": ("○", "calm"), "skipped": ("–", "warn"), "failed": ("✕", "bad"),
+    "lost": ("!", "bad"), "returned": ("↩", "calm"), "completed": ("✓", "good"), "processing": ("▸", "info"),
+    "abandoned": ("!", "bad"), "idle": ("○", "calm"), "healthy": ("✓", "good"), "warning": ("!", "warn"),
+    "critical": ("✕", "bad"), "silent": ("!", "bad"), "gone": ("–", "calm"), "open": ("○", "calm"), "giveup": ("✕", "bad"),
+    "acknowledged": ("✓", "good"),
+}  # fmt: skip
+"""Of every state: a sign and a tone. The word stands beside them, always: colour alone says nothing to some."""
+
+
+def sign(state: str, /) -> str:
+    """The sign that stands before a state's name."""
+    return SIGNS.get(state, ("·", "calm"))[0]
+
+
+def tone(state: str, /) -> str:
+    """good, info, calm, warn or bad."""
+    return SIGNS.get(state, ("·", "calm"))[1]
+
+
+def iso(moment: datetime | None, /) -> str:
+    """For the attribute `datetime`."""
+    return "" if moment is None else moment.astimezone(timezone.utc).isoformat()
+
+
+def number(value: float | None, /) -> str:
+    """12,345; – where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+
+
+def took(start: datetime | None, end: datetime | None, /) -> str:
+    """How long from one moment to the other."""
+    return "–" if start is None or end is None else span(max(0.0, (end - start).total_seconds()))
+
+
+def seconds(value: float | timedelta | None, /) -> str:
+    """0.25 s, 5 min, 7.5 h."""
+    return "–" if value is None else span(value.total_seconds() if isinstance(value, timedelta) else value)
+
+
+def readable(value: Any, /) -> str:
+    """A payload as text: JSON is laid out."""
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def first_line(text: str | None, /) -> str:
+    """Of an error."""
+    return "–" if not text else text.strip().partition("\n")[0]
+
+
+def points(values: Sequence[float], width: float = 100.0, height: float = 20.0, /) -> str:
+    """A sparkline's points, for `<polyline points=…>`: from 0 at the bottom to the largest at the top."""
+    if not values:
+        return ""
+    top = max(*values, 1) if len(values) > 1 else max(values[0], 1)
+    step = width / max(1, len(values) - 1)
+    return " ".join(f"{at * step:.1f},{height - 1 - (height - 2) * value / top:.1f}" for at, value in enumerate(values))
+
+
+def percent(part: float, whole: float, /) -> str:
+    """Of a bar's width: 37.5%."""
+    return f"{100.0 * part / whole:.2f}%" if whole else "0%"
+
+
+def _environment() -> Environment:
+    # Escaping is on for every template, whatever its name; a name that is missing is an error, not an empty place.
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= {
+        "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign, "tone": tone,
+        "first_line": first_line, "points": points, "span": span,
+    }  # fmt: skip
+    made.globals |= {"took": took, "percent": percent, "command": command}
+    return made
+
+
+TEMPLATES = _environment()

@@ -1,0 +1,168 @@
+// The console's own JavaScript: live regions, keys, copying, countdowns. Every page works without it.
+"use strict";
+
+const body = document.body;
+const one = (selector, root = document) => root.querySelector(selector);
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+// ---- what only works with JavaScript is shown by it ----
+for (const element of all("[data-copy], [data-theme-toggle], [data-help], [data-select-all]")) element.hidden = false;
+
+// ---- dark, light, or as the system has it: a cookie, so that the server renders it at once ----
+const toggle = one("[data-theme-toggle]");
+const themed = (name) => {
+  if (name === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  one("[data-theme-word]").textContent = name;
+};
+themed(document.documentElement.dataset.theme || "auto");
+toggle.addEventListener("click", () => {
+  const next = { auto: "dark", dark: "light", light: "auto" }[document.documentElement.dataset.theme || "auto"];
+  document.cookie = `redrive_theme=${next}; path=${body.dataset.root || "/"}; max-age=31536000; samesite=strict`;
+  themed(next);
+});
+
+// ---- copying a command ----
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const line = button.dataset.copy;
+  try {
+    await navigator.clipboard.writeText(line);
+  } catch {
+    const area = document.createElement("textarea"); // http on another address has no clipboard
+    area.value = line;
+    body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = "Copy"), 1500);
+});
+
+// ---- times: how long ago, and countdowns; the server's words, kept true ----
+const STEPS = [[86400, "d"], [3600, "h"], [60, "min"]];
+const said = (seconds) => {
+  const [size, name] = STEPS.find(([step]) => Math.abs(seconds) >= 2 * step) || [1, "s"];
+  const many = Math.round(Math.abs(seconds) / size);
+  if (!many) return "now";
+  return seconds > 0 ? `${many.toLocaleString("en")} ${name} ago` : `in ${many.toLocaleString("en")} ${name}`;
+};
+const ahead = Date.now() - Date.parse(body.dataset.now); // of this clock, before the server's
+const tick = () => {
+  for (const time of all("time[data-ago], time[data-countdown]")) {
+    const seconds = (Date.now() - ahead - Date.parse(time.dateTime)) / 1000;
+    if ("countdown" in time.dataset && seconds < 0 && seconds > -3600) {
+      const left = Math.ceil(-seconds);
+      time.textContent = `in ${left >= 60 ? `${Math.floor(left / 60)} min ` : ""}${left % 60} s`;
+    } else time.textContent = said(seconds);
+  }
+};
+setInterval(tick, 1000);
+
+// ---- live: the server says that something changed; the page is fetched anew, and its live regions take the place of the old ----
+const sign = one("[data-live-sign]");
+let busy = false;
+let again = false;
+const refresh = async () => {
+  if (busy) return void (again = true);
+  busy = true;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (answer.ok && !answer.redirected) {
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const region of all("[data-live][id]")) {
+        const other = fresh.getElementById(region.id);
+        if (other && other.innerHTML !== region.innerHTML) replace(region, other);
+      }
+    }
+  } catch {
+    // away for a moment: the stream says so, and comes back by itself
+  }
+  busy = false;
+  if (again) (again = false), refresh();
+};
+const replace = (region, other) => {
+  const chosen = new Set(all("input:checked", region).map((box) => box.value));
+  const open = new Set(all("details[open][id]", region).map((each) => each.id));
+  const focused = region.contains(document.activeElement) ? document.activeElement : null;
+  const place = focused && (focused.id ? `#${CSS.escape(focused.id)}` : focused.getAttribute("href") && `a[href="${CSS.escape(focused.getAttribute("href"))}"]`);
+  const at = all("tbody tr", region).findIndex((row) => row.classList.contains("at"));
+  region.replaceChildren(...[...other.childNodes].map((node) => document.importNode(node, true)));
+  for (const box of all("input[type=checkbox]", region)) if (chosen.has(box.value)) box.checked = true;
+  for (const each of all("details[id]", region)) if (open.has(each.id)) each.open = true;
+  for (const button of all("[data-copy], [data-select-all]", region)) button.hidden = false;
+  if (at >= 0) all("tbody tr", region)[at]?.classList.add("at");
+  if (place) one(place, region)?.focus({ preventScroll: true });
+  tick();
+};
+const heard = (well) => {
+  sign.hidden = false;
+  sign.classList.toggle("off", !well);
+  one("[data-live-word]").textContent = well ? "live" : "reconnecting";
+};
+if (body.dataset.liveAt && one("[data-live]")) {
+  let stream = null;
+  const listen = () => {
+    stream = new EventSource(body.dataset.liveAt);
+    stream.addEventListener("open", () => heard(true));
+    stream.addEventListener("error", () => heard(false));
+    stream.addEventListener("change", refresh);
+  };
+  // Nobody looks at a hidden page: it neither listens nor fetches, and is brought up to date when it is shown again.
+  const shown = () => {
+    if (document.hidden) stream?.close(), (stream = null);
+    else if (!stream) listen(), refresh();
+  };
+  document.addEventListener("visibilitychange", shown);
+  if (!document.hidden) listen();
+  addEventListener("pagehide", () => stream?.close());
+}
+
+// ---- choosing rows ----
+document.addEventListener("change", (event) => {
+  const box = event.target;
+  if (box.matches("[data-select-all]")) for (const each of all("tbody input[type=checkbox]", box.closest("table"))) each.checked = box.checked;
+  if (box.type === "checkbox") for (const word of all("[data-chosen]")) word.textContent = all("tbody input:checked").length;
+});
+
+// ---- a number to be typed before something is done to many ----
+for (const field of all("[data-type]")) {
+  const button = one("[data-when-typed]", field.form);
+  const check = () => (button.disabled = field.value.trim().replaceAll(",", "") !== field.dataset.type);
+  field.addEventListener("input", check);
+  check();
+}
+
+// ---- keys ----
+const help = one("#help");
+one("[data-help]").addEventListener("click", () => help.showModal());
+let waiting = false;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input, select, textarea")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (waiting) {
+    waiting = false;
+    const link = one(`[data-go="${CSS.escape(event.key)}"]`);
+    if (link) location.assign(link.href);
+    return;
+  }
+  const rows = all("main tbody tr").filter((row) => one("a", row));
+  const at = rows.findIndex((row) => row.classList.contains("at"));
+  const go = (index) => {
+    rows[at]?.classList.remove("at");
+    rows[index].classList.add("at");
+    rows[index].scrollIntoView({ block: "nearest" });
+    one("a", rows[index]).focus({ preventScroll: true });
+  };
+  if (event.key === "?") help.showModal();
+  else if (event.key === "g") (waiting = true), setTimeout(() => (waiting = false), 1500);
+  else if (event.key === "/") one(".filter input, .filter select")?.focus(), event.preventDefault();
+  else if (event.key === "j" && rows.length) go(Math.min(at + 1, rows.length - 1));
+  else if (event.key === "k" && rows.length) go(Math.max(at - 1, 0));
+  else if (event.key === "x" && at >= 0) one("input[type=checkbox]", rows[at])?.click();
+});

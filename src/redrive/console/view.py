@@ -1,0 +1,99 @@
+"""View: what a page gets: who asks, the operator that does it in their name, the form they sent; and how it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Depends, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from ..core.clock import SYSTEM
+from ..ops.moments import moment
+from ..ops.operator import Operator
+from ..ops.source import Operated
+from .access import Access, Who
+from .gate import path_of
+from .nav import NAV
+from .shown import TEMPLATES
+
+THEME = "redrive_theme"
+
+
+class View:
+    """One request to a page. Belongs to that request."""
+
+    def __init__(self, request: Request, app: Operated, access: Access) -> None:
+        self.request = request
+        self.app = app
+        self.access = access
+        self.who: Who | None = request.state.who
+        self.form: Mapping[str, str] = request.state.form
+        self.query: Mapping[str, str] = request.query_params
+        self.root: str = request.scope.get("root_path", "")
+        self.path = path_of(request.scope)
+        self.now = SYSTEM.now()
+
+    @cached_property
+    def ops(self) -> Operator:
+        """Acts in the name of whoever asks."""
+        assert self.who is not None  # the gate lets nobody else in
+        return Operator(self.app, actor=self.who.name)
+
+    @property
+    def may_act(self) -> bool:
+        """Whether buttons are shown; that they are pressed is for the gate to refuse."""
+        return self.who is not None and self.who.may_act
+
+    # ---- what was asked ----
+
+    def text(self, name: str, /) -> str | None:
+        """A word of the query; None where it is missing or empty."""
+        return self.query.get(name, "").strip() or None
+
+    def number(self, name: str, default: int, /, *, least: int = 1, most: int = 1_000_000) -> int:
+        """A number of the query, within its bounds; the default where it is none."""
+        text = self.query.get(name, "").strip().replace(",", "")
+        return min(max(int(text), least), most) if text.isdecimal() and text.isascii() else default
+
+    def since(self, name: str = "since", /) -> datetime | None:
+        """A moment of the query, written as on the command line: 30min, 12h, 7d, 2026-01-31T12:30. ValueError says how."""
+        text = self.text(name)
+        return None if text is None else moment(text)
+
+    # ---- what is answered ----
+
+    def url(self, path: str, /, **query: Any) -> str:
+        """The address of a page of ours, wherever the console is mounted; what is None or empty is left out."""
+        given = [(name, value) for name, value in query.items() if value not in (None, "", ())]
+        return f"{self.root}{path}" + (f"?{urlencode(given, doseq=True)}" if given else "")
+
+    def with_(self, **changed: Any) -> str:
+        """The address of this page with some of its query changed."""
+        return self.url(self.path, **{**self.query, **changed})
+
+    def page(self, template: str, /, *, status: int = 200, **facts: Any) -> HTMLResponse:
+        """The page, rendered."""
+        session = self.who.session if self.who else "login"
+        known = {
+            "view": self, "url": self.url, "nav": NAV, "csrf": self.access.csrf(session), "who": self.who,
+            "may_act": self.may_act, "theme": self.request.cookies.get(THEME),
+        }  # fmt: skip
+        return HTMLResponse(TEMPLATES.get_template(template).render(known | facts), status)
+
+    def to(self, path: str, /, **query: Any) -> RedirectResponse:
+        """Go there next, after something was done."""
+        return RedirectResponse(self.url(path, **query), 303)
+
+
+def view(request: Request) -> View:
+    """The view of a request, for `Here`."""
+    state = request.app.state
+    return View(request, state.operated, state.access)
+
+
+Here = Annotated[View, Depends(view)]
+"""What a page declares as its parameter: `def dead(view: Here) -> Response`."""
