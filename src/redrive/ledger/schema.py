@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, literal_column, select, table
 
 from ..errors import SchemaMismatch
+from . import partition_tables as _partitions  # noqa: F401  # so that METADATA has all tables
 from .crashpoint import crash_point
 from .session import Session
 from .tables import HEAD, METADATA, VERSION_TABLE

@@ -12,7 +12,8 @@ from .partition import Partition
 Status: TypeAlias = Literal["pending", "success", "failed"]
 Shade: TypeAlias = Literal["pending", "success", "refresh_failed", "failed", "terminal"]
 """A status as people see it: success with a newer run that was rejected, and failed for good, are told apart."""
-SHADES: tuple[Shade, ...] = ("pending", "success", "refresh_failed", "failed", "terminal")
+SHADES: tuple[Shade, ...] = ("success", "pending", "refresh_failed", "failed", "terminal")
+"""As they are stored, by place: from the third on somebody may want to look."""
 Lane: TypeAlias = Literal["fresh", "retry", "backfill"]
 LANES: tuple[Lane, ...] = ("fresh", "retry", "backfill")
 Kind: TypeAlias = Literal["initial", "retry", "reprocess", "revalidate", "backfill"]
