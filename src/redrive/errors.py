@@ -13,6 +13,7 @@ RedriveError
 ├── Refused                              the receiver of a batch said no to it, or to one item
 ├── BufferClosed                         a send buffer is closed; says whether the item may have been sent
 ├── NotReady                             wait_until_ready: unavailable in time, or failed (`.unavailable`)
+├── Incomplete                           data of some days is not there; carries what is missing
 ├── LeaseLost                            somebody else owns this job now
 ├── NotAllowed                           an operator's act was refused
 │   └── Drift                            what is to be applied is not what was planned
@@ -23,6 +24,7 @@ RedriveError
     ├── AlreadyExists                    it is there already, and was to be created
     ├── Denied                           the backend says no: permission, a token, a lock
     ├── Unavailable                      the backend cannot be reached, or is not well; may pass
+    ├── Damaged                          what a run wrote is gone, or is not what it was
     └── PathInvalid                      no file can have this path
 
 Raised by your own handlers, to say what they mean (not under RedriveError, so that `except RedriveError` never eats one):
@@ -140,6 +142,14 @@ class NotReady(RedriveError):
         self.unavailable = unavailable
 
 
+class Incomplete(RedriveError):
+    """Data of some days is not there; `gaps` says which, and why."""
+
+    def __init__(self, message: str, /, *, gaps: list[Any]) -> None:
+        super().__init__(message)
+        self.gaps = gaps
+
+
 class LeaseLost(RedriveError):
     """Somebody else owns this job now: stop, and settle nothing."""
 
@@ -190,6 +200,10 @@ class Denied(StorageError):
 
 class Unavailable(StorageError):
     """The backend cannot be reached, or is not well. It may pass; what the backend itself was told to retry is spent."""
+
+
+class Damaged(StorageError):
+    """What a run wrote is gone, or its bytes are not those that were written."""
 
 
 class PathInvalid(StorageError):

@@ -33,6 +33,7 @@ KNOWN: dict[str, Entry] = {
             "redrive.BreakerOpen",
             "redrive.KeyRefused",
             "redrive.Dead",
+            "redrive.Incomplete",
             "redrive.NotReady",
             "redrive.LeaseLost",
             "redrive.NotAllowed",
@@ -46,7 +47,7 @@ KNOWN: dict[str, Entry] = {
     "redrive.Unavailable": wrapping(TRANSIENT, "__cause__"),
     "redrive.StorageError": wrapping(PERMANENT, "__cause__"),
     **dict.fromkeys(
-        ("redrive.NotFound", "redrive.AlreadyExists", "redrive.Denied", "redrive.PathInvalid"),
+        ("redrive.NotFound", "redrive.AlreadyExists", "redrive.Denied", "redrive.Damaged", "redrive.PathInvalid"),
         PERMANENT,
     ),
 }
