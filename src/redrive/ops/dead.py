@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ..journal.redaction import redacted, redacted_text
 
 if TYPE_CHECKING:
+    from ..ledger.glance import LetterLine
     from ..ledger.ledger import Ledger
     from ..ledger.record import Attempt, DeadLetter, Job
     from ..ledger.state import Status
 
-PAGE = 200
+PAGE = 1000
+GROUPED = 1000
+"""So many are looked at for groups: enough to see what goes on, and as quick with a million of them."""
 LONGEST_CHAIN = 100
 """Jobs of one dead letter that are shown: it and its replays."""
 
@@ -34,18 +37,20 @@ class Selection:
     limit: int | None = None
     source: str | None = None
     """Of messages of this source; "*": of any."""
+    upto: int | None = None
+    """The last one's number: those that died since somebody looked are not meant."""
 
     @classmethod
     def of(
         cls, *, ids: Collection[int | str] = (), kind: str | None = None, reason: str | None = None, error: str | None = None,
-        since: datetime | None = None, limit: int | None = None, source: str | None = None,
+        since: datetime | None = None, limit: int | None = None, source: str | None = None, upto: int | None = None,
     ) -> Selection:  # fmt: skip
         """Checked."""
         if limit is not None and (isinstance(limit, bool) or limit < 1):
             raise ValueError(f"limit must be at least 1: {limit!r}")
         if since is not None and since.tzinfo is None:
             raise ValueError(f"a moment needs a time zone: {since!r}")
-        return cls(tuple(int(one) for one in ids), kind, reason, error, since, limit, source)
+        return cls(tuple(int(one) for one in ids), kind, reason, error, since, limit, source, upto)
 
     @property
     def everything(self) -> bool:
@@ -75,6 +80,21 @@ class Letter:
     last_attempt_at: datetime | None
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Dead letters of one kind that died of one cause."""
+
+    kind: str
+    signature: str
+    error: str | None
+    """Of the newest."""
+    count: int
+    first: datetime
+    last: datetime
+    letter_id: int
+    """The newest of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,28 +143,47 @@ class LetterReport:
     now: datetime
 
 
-def listed(ledger: Ledger, selection: Selection, status: Status | None, /) -> list[Letter]:
-    """The newest first."""
-    found = ledger.dead_letters(
-        ids=selection.ids or None, status=status, kind=selection.kind, reason=selection.reason, error=selection.error,
-        since=selection.since, source=selection.source, limit=100 if selection.limit is None else selection.limit, newest=True,
-    )  # fmt: skip
-    return [_letter(one) for one in found]
+def listed(ledger: Ledger, selection: Selection, status: Status | None, /, *, before: int | None = None) -> list[Letter]:
+    """The newest first. before: older ones than this."""
+    most = 100 if selection.limit is None else selection.limit
+    return _some(ledger, selection, status, before=before, limit=most, newest=True)
 
 
-def pending(ledger: Ledger, selection: Selection, /) -> Iterator[Letter]:
-    """Those that may be acted on, the oldest first, page by page: payloads may be large."""
-    after, left = 0, selection.limit
+def pending(ledger: Ledger, selection: Selection, /, *, after: int = 0) -> Iterator[Letter]:
+    """Those that may be acted on, the oldest first, page by page. after: those behind this number."""
+    left = selection.limit
+    before = None if selection.upto is None else selection.upto + 1
     while left is None or left > 0:
-        page = ledger.dead_letters(
-            ids=selection.ids or None, status="pending", kind=selection.kind, reason=selection.reason, error=selection.error,
-            since=selection.since, source=selection.source, after=after, limit=PAGE if left is None else min(PAGE, left),
-        )  # fmt: skip
-        if not page:
+        most = PAGE if left is None else min(PAGE, left)
+        page = _some(ledger, selection, "pending", after=after, before=before, limit=most)
+        yield from page
+        if len(page) < most:
             return
-        yield from map(_letter, page)
         after = page[-1].id
         left = None if left is None else left - len(page)
+
+
+def grouped(ledger: Ledger, selection: Selection, status: Status | None, /) -> list[Group]:
+    """The newest GROUPED of them, put together by kind and signature; the largest group first."""
+    groups: dict[tuple[str, str], list[Letter]] = {}
+    for one in _some(ledger, selection, status, limit=GROUPED, newest=True):
+        groups.setdefault((one.kind, one.signature or one.reason), []).append(one)
+    made = [
+        Group(kind, signature, of[0].error, len(of), of[-1].created_at, of[0].created_at, of[0].id)
+        for (kind, signature), of in groups.items()
+    ]
+    return sorted(made, key=lambda group: (-group.count, group.kind, group.signature))
+
+
+def _some(ledger: Ledger, selection: Selection, status: Status | None, /, **page: Any) -> list[Letter]:
+    from ..ledger import glance  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    with ledger.reading() as connection:
+        found = glance.letters(
+            connection, ids=selection.ids or None, status=status, kind=selection.kind, reason=selection.reason,
+            error=selection.error, since=selection.since, source=selection.source, **page,
+        )  # fmt: skip
+    return [_letter(one) for one in found]
 
 
 def shown(ledger: Ledger, letter_id: int, /) -> LetterReport | None:
@@ -189,7 +228,7 @@ def _jobs(ledger: Ledger, letter: DeadLetter) -> list[Job]:
     return chain[::-1]
 
 
-def _letter(one: DeadLetter) -> Letter:
+def _letter(one: DeadLetter | LetterLine) -> Letter:
     return Letter(**{name: getattr(one, name) for name in Letter.__slots__})
 
 

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ..errors import Drift
 from . import audit, dead, doctor, events, jobs, keys, ledger, plan, sweep
 from . import pulse as changes
 from . import batch as items_of
 from .audit import Chain, Decision
 from .batch import Batch, GivenUp, Reopened, Reopening
-from .dead import Letter, LetterReport, Selection
+from .dead import Group, Letter, LetterReport, Selection
 from .events import EventReport, ReceivedEvent
 from .finding import Health
 from .jobs import JobLine, JobReport
@@ -48,10 +49,18 @@ class Operator:
 
     def dead(
         self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
-        status: LetterStatus | None = "pending", since: datetime | None = None, limit: int = 100,
+        status: LetterStatus | None = "pending", since: datetime | None = None, limit: int = 100, before: int | None = None,
     ) -> list[Letter]:  # fmt: skip
-        """Dead letters, the newest first. status: None for those that were dealt with too."""
-        return dead.listed(self.ledger, Selection.of(kind=kind, error=error, reason=reason, since=since, limit=limit), status)
+        """Dead letters, the newest first. status: None for those that were dealt with too. before: older ones than this."""
+        some = Selection.of(kind=kind, error=error, reason=reason, since=since, limit=limit)
+        return dead.listed(self.ledger, some, status, before=before)
+
+    def dead_groups(
+        self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
+        status: LetterStatus | None = "pending", since: datetime | None = None,
+    ) -> list[Group]:  # fmt: skip
+        """The newest thousand of them, put together by kind and cause; the largest group first."""
+        return dead.grouped(self.ledger, Selection.of(kind=kind, error=error, reason=reason, since=since), status)
 
     def letter(self, letter_id: int, /) -> LetterReport | None:
         """All that is known of one; None: there is none of that number."""
@@ -59,27 +68,31 @@ class Operator:
 
     def replay(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        since: datetime | None = None, source: str | None = None, limit: int | None = None,
+        since: datetime | None = None, source: str | None = None, limit: int | None = None, upto: int | None = None,
     ) -> Plan:  # fmt: skip
         """Plan to give dead letters a new job each. Nothing is changed and nothing is recorded before `apply`."""
-        return plan.planned(self.ledger, "replay", self._some(ids, kind, error, reason, since, source, limit))
+        return plan.planned(self.ledger, "replay", self._some(ids, kind, error, reason, since, source, limit, upto))
 
     def discard(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        since: datetime | None = None, source: str | None = None, limit: int | None = None,
+        since: datetime | None = None, source: str | None = None, limit: int | None = None, upto: int | None = None,
     ) -> Plan:  # fmt: skip
         """Plan to drop dead letters for good. Nothing is changed and nothing is recorded before `apply`."""
-        return plan.planned(self.ledger, "discard", self._some(ids, kind, error, reason, since, source, limit))
+        return plan.planned(self.ledger, "discard", self._some(ids, kind, error, reason, since, source, limit, upto))
 
     def begin(
-        self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS
-    ) -> Sweep:
+        self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS,
+        seen: str | None = None,
+    ) -> Sweep:  # fmt: skip
         """Write down that this shall be done: a sweep, that any worker carries out, and that outlives you.
 
         rate: at most so many in a second. canary: so many first, and the rest only when all of them have ended well.
-        max_replays: leave alone what was replayed so often already; None: never mind.
+        max_replays: leave alone what was replayed so often already; None: never mind. seen: the digest of the plan that
+        somebody has looked at; Drift where this is another.
         """
         self._say(because)
+        if seen is not None and seen != what.digest:
+            raise Drift(f"they are no longer what you looked at, but {what.count:,}: look again. Nothing was done")
         return sweep.begun(
             self.ledger, what, actor=self.actor, because=because, rate=rate, canary=canary, max_replays=max_replays
         )
@@ -138,9 +151,11 @@ class Operator:
     @staticmethod
     def _some(
         ids: Collection[int | str], kind: str | None, error: str | None, reason: str | None, since: datetime | None,
-        source: str | None, limit: int | None,
+        source: str | None, limit: int | None, upto: int | None,
     ) -> Selection:  # fmt: skip
-        selection = Selection.of(ids=ids, kind=kind, error=error, reason=reason, since=since, source=source, limit=limit)
+        selection = Selection.of(
+            ids=ids, kind=kind, error=error, reason=reason, since=since, source=source, limit=limit, upto=upto
+        )
         if selection.everything:
             raise ValueError("say which: by number, or by kind, error, reason or since; nothing at all would mean everything")
         return selection

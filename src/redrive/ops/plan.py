@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .dead import Selection, pending
@@ -27,11 +29,23 @@ class Plan:
     more: bool
     """Others would match too, beyond the limit."""
     selection: Selection
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """By their signatures; of those that have none, by what they died of."""
 
     @property
     def count(self) -> int:
         """How many dead letters."""
         return len(self.ids)
+
+    @property
+    def digest(self) -> str:
+        """Stands for exactly these dead letters and this act: what was looked at can be told from what is there now."""
+        return hashlib.sha256(json.dumps([self.act, self.ids]).encode()).hexdigest()[:32]
+
+
+def agreed(plan: Plan, typed: str, /) -> bool:
+    """Whether somebody has typed how many they are, as is asked before many are acted on."""
+    return typed.strip().replace(",", "") == str(plan.count)
 
 
 def planned(ledger: Ledger, act: Act, selection: Selection, /) -> Plan:
@@ -39,17 +53,20 @@ def planned(ledger: Ledger, act: Act, selection: Selection, /) -> Plan:
     ids: list[int] = []
     kinds: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
     for letter in pending(ledger, selection):
         ids.append(letter.id)
         kinds[letter.kind] += 1
         reasons[letter.reason] += 1
+        errors[letter.signature or letter.reason] += 1
     skipped: dict[int, str] = {}
     if selection.ids:
         there = {one.id: str(one.status) for one in ledger.dead_letters(ids=selection.ids, limit=len(selection.ids))}
         named = [one for one in dict.fromkeys(selection.ids) if one not in ids]
         skipped = {one: _why_not(one, there) for one in named[: None if selection.limit is None else selection.limit]}
     more = selection.limit is not None and len(ids) == selection.limit and _behind(ledger, selection, ids[-1])
-    return Plan(act, tuple(ids), dict(kinds.most_common()), dict(reasons.most_common()), skipped, more, selection)
+    counted = [dict(each.most_common()) for each in (kinds, reasons, errors)]
+    return Plan(act, tuple(ids), counted[0], counted[1], skipped, more, selection, counted[2])
 
 
 def _why_not(letter_id: int, there: Mapping[int, str]) -> str:
@@ -60,8 +77,5 @@ def _why_not(letter_id: int, there: Mapping[int, str]) -> str:
 
 
 def _behind(ledger: Ledger, selection: Selection, last: int) -> bool:
-    rest = ledger.dead_letters(
-        ids=selection.ids or None, status="pending", kind=selection.kind, reason=selection.reason, error=selection.error,
-        since=selection.since, source=selection.source, after=last, limit=1,
-    )  # fmt: skip
-    return bool(rest)
+    one = pending(ledger, replace(selection, limit=1), after=last)
+    return next(one, None) is not None
