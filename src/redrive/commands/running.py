@@ -17,7 +17,7 @@ def kind_of(terms: Terms, fn: Callable[..., Any], /) -> Kind:
     """What a worker knows of it."""
     return Kind(
         name=terms.name, run=_RUNS[terms.colour](fn, terms), colour=terms.colour, settings=terms.settings,
-        concurrency=terms.concurrency, rate=terms.rate, spent=terms.spent,
+        concurrency=terms.concurrency, rate=terms.rate, spent=terms.spent, fn=fn,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    LargeBinary,
     Select,
     SmallInteger,
     Text,
@@ -16,6 +17,8 @@ from sqlalchemy import (
     case,
     false,
     func,
+    literal,
+    null,
     or_,
     select,
     true,
@@ -40,6 +43,14 @@ _named: dict[str, ColumnElement[Any]] = {
 }
 _JOB: Select[Any] = select(*((_named[name] if name in _named else job.c[name]).label(name) for name in Job._fields))
 
+_bare: dict[str, ColumnElement[Any]] = {
+    **_named,
+    **dict.fromkeys(("ids_stored", "headers_stored", "request_hash", "result"), null()),
+    "payload": literal(b"", LargeBinary),
+}
+_LINE: Select[Any] = select(*((_bare[name] if name in _bare else job.c[name]).label(name) for name in Job._fields))
+"""Without what is in it: for lists."""
+
 
 def by_id(connection: Connection, ids: Sequence[int], /) -> dict[int, Job]:
     """Jobs by their ids; those that are gone are missing."""
@@ -50,6 +61,14 @@ def by_key(connection: Connection, kind: str, key: str, /) -> Job | None:
     """The job that a key has now."""
     row = connection.execute(_JOB.where(job.c.kind == kind, job.c.key == key, CURRENT)).first()
     return None if row is None else Job._make(row)
+
+
+def by_keys(connection: Connection, keys: Sequence[tuple[str, str]], /) -> list[Job]:
+    """The jobs that these keys have now, each a kind and a key; without what is in them."""
+    if not keys:
+        return []
+    any_of = or_(*(and_(job.c.kind == kind, job.c.key == key) for kind, key in keys))
+    return [Job._make(row) for row in connection.execute(_LINE.where(any_of, CURRENT))]
 
 
 def attempts(connection: Connection, job_id: int, /) -> list[Attempt]:
@@ -74,8 +93,8 @@ def page(connection: Connection, state: State, /, *, kind: str | None, limit: in
 
 def named(connection: Connection, name: Shown | None, /, *, kind: str | None, limit: int) -> list[Job]:
     """Some jobs by the name that people have for their state: those that wait in the order they are due, ended ones the last
-    first; all of them, the newest first."""
-    query = _JOB.limit(limit)
+    first; all of them, the newest first. Without what is in them."""
+    query = _LINE.limit(limit)
     if kind is not None:
         query = query.where(job.c.kind == kind)
     where, order = ((CURRENT,), (job.c.id.desc(),)) if name is None else (_NAMED[name], _ORDER[name])

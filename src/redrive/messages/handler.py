@@ -49,7 +49,7 @@ class Handler:
             "plain": self._plain, "async": self._async, "transaction": self._transaction,
         }  # fmt: skip
         run = runs[self.colour]
-        return Kind(name=self.name, run=run, colour=self.colour, settings=self.settings, concurrency=self.concurrency)
+        return Kind(self.name, run, self.colour, self.settings, concurrency=self.concurrency, fn=self.fn)
 
     def _plain(self, lease: Lease) -> None:
         _nothing(self, self.fn(self.opened(lease)))

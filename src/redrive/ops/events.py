@@ -136,12 +136,24 @@ def _event(one: Found) -> ReceivedEvent:
 
 
 def _handled(ledger: Ledger, one: Found) -> list[Handled]:
-    found = []
-    for kind in ledger.counts():
-        try:
-            job = ledger.find(kind, str(Key("event", one.source, one.event_id, kind)))
-        except ValueError:  # the name of a kind that is no handler's
-            continue
-        if job is not None:
-            found.append(Handled(kind, job.id, job.shown, job.attempts, job.error, job.started_at, job.ended_at))
-    return found
+    from ..ledger import counts, find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    with ledger.reading() as connection:
+        keys = []
+        for kind in counts.counts(connection):
+            try:
+                keys.append((kind, str(Key("event", one.source, one.event_id, kind))))
+            except ValueError:  # the name of a kind that is no handler's
+                continue
+        jobs = find.by_keys(connection, keys)
+    found = [Handled(job.kind, job.id, job.shown, job.attempts, job.error, job.started_at, job.ended_at) for job in jobs]
+    return sorted(found, key=lambda handled: handled.handler)
+
+
+def event_of(key: str, /) -> tuple[str, str] | None:
+    """The source and the id of the event that a handler's job is about; None: the key is no handler's."""
+    try:
+        found = Key.parse(key)
+    except ValueError:
+        return None
+    return (found.user, found.entity) if found.domain == "event" and found.entity else None

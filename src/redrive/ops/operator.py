@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..errors import Drift
-from . import audit, dead, doctor, events, jobs, keys, ledger, plan, sweep
-from . import pulse as changes
+from . import audit, dead, doctor, events, jobs, keys, ledger, plan, reveal, stacks, sweep
 from . import batch as items_of
+from . import pulse as changes
 from .audit import Chain, Decision
 from .batch import Batch, GivenUp, Reopened, Reopening
 from .dead import Group, Letter, LetterReport, Selection
@@ -19,8 +19,11 @@ from .jobs import JobLine, JobReport
 from .keys import HeldKey, KeyReport
 from .ledger import Status
 from .plan import Plan
+from .reveal import Of, Revealed
 from .source import ledger_of
+from .stacks import Stack
 from .sweep import MAX_REPLAYS, Applied, Sweep, SweepReport
+from .watching import Watching
 
 if TYPE_CHECKING:
     from ..app import App
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from ..ledger.state import Status as LetterStatus
 
 
-class Operator:
+class Operator(Watching):
     """Somebody who looks after a ledger. First a plan, then apply it, with a reason. Threads may share one."""
 
     def __init__(self, app: App | Ledger, /, *, actor: str) -> None:
@@ -169,6 +172,15 @@ class Operator:
     def job(self, job_id: int, /) -> JobReport | None:
         """All that is known of one; None: there is none of that number."""
         return jobs.shown(self.ledger, job_id)
+
+    def reveal(self, of: Of, number: int, /, *, because: str) -> Revealed:
+        """A payload with its secrets in it, of a job or a dead letter. That it was shown, to whom and why, is in the audit."""
+        self._say(because)
+        return reveal.revealed(self.ledger, of, number, actor=self.actor, because=because)
+
+    def stacks(self) -> list[Stack]:
+        """What tries again in the app, kind by kind; of a bare ledger nothing is known."""
+        return stacks.stacks(self._app)
 
     # ---- events ----
 

@@ -33,6 +33,8 @@ class Kind:
     """What a job becomes when its attempts are spent."""
     parks: bool = True
     """An outage parks the kind instead of being charged to its jobs."""
+    fn: Callable[..., Any] | None = None
+    """The function itself, for those who look at what it is made of."""
 
 
 class Undecodable(Exception):
