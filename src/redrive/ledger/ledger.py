@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from ..core.seconds import Seconds, positive, seconds
 from ..errors import LeaseLost
-from . import audit, counts, find, letters, limits, prune, reap, recount, schema, workers
+from . import audit, counts, failures, find, letters, limits, prune, reap, recount, schema, workers
 from .address import Address, parse
 from .caller import Driven, Transaction, runner, same_database
 from .connections import Connections
@@ -274,7 +274,7 @@ class Ledger:
     def imbalance(self) -> list[str]:
         """What does not add up; empty where all is well. Reads every row."""
         with self.reading() as connection:
-            return counts.imbalance(connection)
+            return counts.imbalance(connection) + failures.imbalance(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -319,7 +319,7 @@ class Ledger:
     def fold(self) -> int:
         """Sum up what changes left behind (on Postgres); how many rows. Any worker does this now and then."""
         with self._write.use() as session:
-            return counts.fold(session)
+            return counts.fold(session) + failures.fold(session)
 
     def recount(self, *, actor: str, because: str) -> dict[str, dict[str, int]]:
         """Set the counts right by the rows, where somebody changed rows by hand; what was added. Reads every row."""

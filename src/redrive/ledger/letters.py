@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, null, select, update
 
-from . import audit
+from . import audit, failures
 from .counts import add
+from .failed import Alike, Failed, dealt_with
 from .now import now_on
 from .record import DeadLetter
 from .session import Session
@@ -97,6 +98,7 @@ def replayed(
         if not session.sqlite:
             connection.exec_driver_sql(f"NOTIFY {CHANNEL}")  # workers are told, as of anything that was submitted
         add(session, changes)
+        failures.add(session, _over(found, done), now)
     if done and audited:
         audit.write(session, actor=actor, action="dead.replay", because=because, what=_jobs(done))
     return Sorted(done, skipped)
@@ -126,6 +128,7 @@ def discarded(
         changes[old.kind].update({"dead": -1, "dropped": 1})
     if done:
         add(session, changes)
+        failures.add(session, _over(found, done), now)
     if done and audited:
         audit.write(session, actor=actor, action="dead.discard", because=because, what=_jobs(done))
     return Sorted(done, skipped)
@@ -149,6 +152,11 @@ def unblock(session: Session, limit: int, /) -> Sorted:
 
 def _jobs(done: dict[int, int]) -> dict[str, dict[str, int]]:
     return {"jobs": {str(letter): job_id for letter, job_id in done.items()}}
+
+
+def _over(found: Sequence[tuple[Any, Any]], done: dict[int, int]) -> Mapping[Alike, Failed]:
+    """What was done is pending no more."""
+    return dealt_with((letter.kind, letter.signature, letter.blocked) for letter, _old in found if letter.id in done)
 
 
 def _pending(connection: Connection, ids: Sequence[int]) -> tuple[list[tuple[Any, Any]], dict[int, str]]:

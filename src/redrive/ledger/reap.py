@@ -7,7 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, null, select, update
 
+from . import failures
 from .counts import add
+from .failed import Alike, Failed, gathered
 from .loss import Loss, after_loss
 from .now import now_on
 from .origin import origin
@@ -41,7 +43,8 @@ _RETURNED = (
     .where(dead.c.id == bindparam("of_id"))
     .values(
         status="pending", job_id=bindparam("died"), reason=bindparam("why"), blocked=False, blocked_until=null(),
-        error=bindparam("fault"), attempts=bindparam("made"), last_attempt_at=bindparam("last"), updated_at=bindparam("moment"),
+        error=bindparam("fault"), signature=bindparam("why"), attempts=bindparam("made"), last_attempt_at=bindparam("last"),
+        updated_at=bindparam("moment"),
     )
 )  # fmt: skip
 
@@ -66,6 +69,7 @@ def reap(session: Session, limit: int, /) -> list[int]:
 
 def _record(session: Session, connection: Connection, lost: Any, now: Any) -> None:
     changes: dict[str, Counter[str]] = defaultdict(Counter)
+    failed: list[tuple[Alike, Failed]] = []
     backs, attempts, letters, returned = [], [], [], []
     for row in lost:
         after = after_loss(
@@ -87,6 +91,9 @@ def _record(session: Session, connection: Connection, lost: Any, now: Any) -> No
             }
         )  # fmt: skip
         changes[row.kind].update({"leased": -1, "dead" if is_dead else "ready": 1})
+        if after.attempt or is_dead:
+            died = int(is_dead)
+            failed.append(((row.kind, after.reason or ""), Failed(int(after.attempt), died, died, 0, row.id, error)))
         if after.attempt:
             attempts.append(
                 {
@@ -115,6 +122,7 @@ def _record(session: Session, connection: Connection, lost: Any, now: Any) -> No
         if rows:
             connection.execute(statement, rows)
     add(session, changes)
+    failures.add(session, gathered(failed), now)
 
 
 def _words(row: Any, after: Loss) -> str | None:

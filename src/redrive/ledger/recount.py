@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, func, select
 
-from . import audit
+from . import audit, failures
 from .counts import add, counts
+from .now import now_on
 from .record import Tally
 from .session import Session
 from .state import PRUNED
@@ -42,10 +43,20 @@ def _set_right(session: Session, connection: Connection, actor: str, because: st
         rows.setdefault(kind, {})[state] = many
     changes = {kind: _lacks(counted.get(kind, Tally()), rows.get(kind, {})) for kind in sorted(counted.keys() | rows.keys())}
     changes = {kind: change for kind, change in changes.items() if change}
+    grouped = failures.lacking(connection)
+    if grouped:
+        failures.add(session, grouped, now_on(session))
+    for (kind, _signature), change in grouped.items():
+        of_kind = changes.setdefault(kind, {})
+        of_kind["pending"] = of_kind.get("pending", 0) + change.pending
     if changes:
-        add(session, changes)
+        add(session, {kind: _buckets(change) for kind, change in changes.items()})
         audit.write(session, actor=actor, action="ledger.recount", because=because, what={"added": changes})
     return changes
+
+
+def _buckets(change: Mapping[str, int]) -> dict[str, int]:
+    return {bucket: many for bucket, many in change.items() if bucket != "pending"}
 
 
 def _lacks(counted: Tally, rows: Mapping[int, int]) -> dict[str, int]:

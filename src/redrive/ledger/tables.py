@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0006"
+HEAD = "0008"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -98,6 +98,9 @@ _done = text("state = 2")
 Index("redrive_job_done", job.c.ended_at, job.c.id, postgresql_where=_done, sqlite_where=_done)
 _pruned = text("state = 5")
 Index("redrive_job_pruned", job.c.expires_at, postgresql_where=_pruned, sqlite_where=_pruned)
+TRIED = text("state = 0 AND (attempts > 0 OR reason IS NOT NULL)")
+"""What waits for another attempt."""
+Index("redrive_job_tried", job.c.kind, postgresql_where=TRIED, sqlite_where=TRIED)
 
 attempt = Table(
     "redrive_attempt",
@@ -112,6 +115,7 @@ attempt = Table(
     Column("started_at", Moment),
     Column("ended_at", Moment, nullable=False),
 )
+Index("redrive_attempt_ended", attempt.c.ended_at, attempt.c.job_id, attempt.c.fence)
 
 dead = Table(
     "redrive_dead",
@@ -148,6 +152,8 @@ Index("redrive_dead_untold", dead.c.id, postgresql_where=_untold, sqlite_where=_
 Index("redrive_dead_job", dead.c.job_id)
 _waiting = text("blocked_until IS NOT NULL AND status = 'pending'")
 Index("redrive_dead_blocked", dead.c.blocked_until, postgresql_where=_waiting, sqlite_where=_waiting)
+_pending = text("status = 'pending'")
+Index("redrive_dead_group", dead.c.kind, dead.c.signature, dead.c.id, postgresql_where=_pending, sqlite_where=_pending)
 
 audit = Table(
     "redrive_audit",

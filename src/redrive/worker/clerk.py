@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from datetime import datetime
+from importlib.metadata import version
 from random import random
 from time import monotonic
 from typing import Any
@@ -49,7 +50,7 @@ class Clerk:
     ) -> None:  # fmt: skip
         """theirs: the ledger for transactions of the work, which may have all of its connections in use for long."""
         self._ledger, self._known, self._name = ledger, known, name
-        self._lease, self._drain, self._info = lease, drain, info
+        self._lease, self._drain, self._info = lease, drain, {**info, "version": version("redrive")}
         self._inbox: deque[Finished] = deque()
         self._poke = threading.Event()
         self._settlements: list[Settlement] = []

@@ -69,7 +69,7 @@ def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, 
     reason = _final(kind, lease, fault, error, now, wait)
     if reason is None:
         again = lease.again(wait, error=told(error), reason="again" if isinstance(error, Again) else "failed")
-        return Outcome(again, "retry", None, fault, wait, systemic)
+        return Outcome(again._replace(signature=systemic), "retry", None, fault, wait, systemic)
     if reason == "attempts" and kind.spent == "blocked":
         end = lease.blocked(reason, error=told(error))._replace(signature=name)
         return Outcome(end, "blocked", reason, fault, None, systemic)
@@ -86,6 +86,7 @@ def forgiven(kind: Kind, lease: Lease, found: Outcome, /, *, draw: float) -> Out
     """The same failure, where it is an outage's: not charged, and not the end of its job."""
     wait = found.wait if found.wait is not None else _backoff(kind, lease.attempt, draw)
     free = lease.again(wait, error=found.settlement.error, reason="parked", free=True)
+    free = free._replace(signature=found.signature)
     return found._replace(settlement=free, record="again", reason="parked", wait=wait)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.clock import SYSTEM
 from ..journal.bus import emit
-from ..ledger import kinds, pardon, workers
+from ..ledger import failures, kinds, pardon, workers
 from ..ledger.bury import bury
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
@@ -106,3 +106,4 @@ class Upkeep:
     def _forget(self) -> None:
         with self._ledger.connections.write.use() as session:
             workers.forget(session)
+            failures.forget(session)

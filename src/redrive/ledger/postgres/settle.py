@@ -20,12 +20,15 @@ from sqlalchemy import (
     cast,
     func,
     insert,
+    literal_column,
     null,
     or_,
     select,
     update,
 )
 
+from ..failed import LONGEST, alike
+from ..failure_tables import failure_delta
 from ..limits import words
 from ..origin import SOURCE, SOURCE_ID
 from ..record import Settlement
@@ -126,7 +129,28 @@ _counted = (
     )
     .cte("counted")
 )
-SETTLE = postgres(select(_it.id, _it.fence).add_cte(_attempts, _letters, _replayed, _counted)).text
+_is_blocked = _died & _it.blocked
+_failed = (
+    insert(failure_delta)
+    .from_select(
+        ["kind", "signature", "tries", "died", "pending", "blocked", "at", "job_id", "error"],
+        select(
+            _it.kind,
+            func.coalesce(_it.signature, word("")),
+            func.count(_it.signature),
+            func.count().filter(_died),
+            func.count().filter(_died),
+            func.count().filter(_is_blocked),
+            func.now(),
+            func.max(_it.id),
+            func.max(func.left(func.split_part(_it.error, literal_column("E'\\n'"), number(1)), number(LONGEST))),
+        )
+        .where(_it.state != number(DONE), or_(_died, _it.signature.is_not(None)))
+        .group_by(_it.kind, func.coalesce(_it.signature, word(""))),
+    )
+    .cte("failed")
+)
+SETTLE = postgres(select(_it.id, _it.fence).add_cte(_attempts, _letters, _replayed, _counted, _failed)).text
 
 
 def settle(run: Runner, settlements: Sequence[Settlement], /) -> list[Settlement]:
@@ -155,7 +179,7 @@ def _arrays(settlements: Sequence[Settlement]) -> dict[str, str]:
         "one_result": blobs(one.result for one in settlements),
         "one_reason": texts(words(one.reason) for one in settlements),
         "one_error": texts(words(one.error) for one in settlements),
-        "one_signature": texts(words(one.signature) for one in settlements),
+        "one_signature": texts(alike(one.signature) for one in settlements),
         "one_blocked": plain(one.outcome == "blocked" for one in settlements),
         "one_until": moments(one.until for one in settlements),
     }

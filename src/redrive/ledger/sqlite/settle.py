@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import bindparam, case, func, insert, null, update
 
+from ..failed import Alike, Failed, alike, gathered, sample
 from ..limits import words
 from ..moment import MICROSECONDS, micros
 from ..origin import origin
@@ -15,6 +16,7 @@ from ..state import DEAD, DONE, FAILED, LEASED, READY
 from ..statement import Many, number, sqlite
 from ..statement import words as word
 from ..tables import attempt, dead, job
+from . import failure
 from .tally import add, add_all
 
 _held = (job.c.id == bindparam("of_id"), job.c.fence == bindparam("of_fence"), job.c.state == number(LEASED))
@@ -97,7 +99,19 @@ def settle(run: Many, settlements: Sequence[Settlement], now: int, /) -> list[Se
             late.append(one)
             changes[one.kind]["late"] += 1
     add_all(run, changes)
+    if any(one.outcome != "done" for one in settlements):
+        refused = set(map(id, late))
+        failure.add(run, gathered(_failed(one) for one in settlements if id(one) not in refused), now)
     return late
+
+
+def _failed(one: Settlement) -> tuple[Alike, Failed]:
+    died, blocked = int(one.outcome in ("dead", "blocked")), int(one.outcome == "blocked")
+    name = alike(one.signature)
+    tried = int(one.outcome != "done" and name is not None)
+    if not died and not tried:
+        return (one.kind, ""), Failed()
+    return (one.kind, name or ""), Failed(tried, died, died, blocked, one.job_id, sample(words(one.error)))
 
 
 def _settled(run: Many, one: Settlement, now: int) -> bool:
@@ -122,12 +136,12 @@ def _settled(run: Many, one: Settlement, now: int) -> bool:
         if dead_id is not None:
             run.execute(
                 RETURNED.text,
-                (job_id, reason, blocked, until, error, words(one.signature), attempts, started, now, dead_id),
+                (job_id, reason, blocked, until, error, alike(one.signature), attempts, started, now, dead_id),
             )
         else:
             run.execute(
                 LETTER.text,
-                (kind, key, job_id, reason, blocked, until, error, words(one.signature), attempts, version, payload, headers, ids,
+                (kind, key, job_id, reason, blocked, until, error, alike(one.signature), attempts, version, payload, headers, ids,
                  *origin(headers), started, now, now),
             )  # fmt: skip
     return True

@@ -1,0 +1,88 @@
+"""Failures, grouped by kind and by what their errors are alike in: one problem or many, since when, growing; show me one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from .dead import Letter
+from .trend import HOURS, Trend, trend
+
+if TYPE_CHECKING:
+    from ..ledger.failures import Counted, Group
+    from ..ledger.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Failures that are alike."""
+
+    kind: str
+    signature: str
+    """Of the error: its type and what it says, without what differs from one job to the next; may be empty."""
+    pending: int
+    """Dead letters that wait for somebody, blocked ones included."""
+    blocked: int
+    tries: int
+    """Attempts that failed so, since they were first seen."""
+    died: int
+    """Of these, the last ones of their jobs."""
+    first_at: datetime
+    last_at: datetime
+    trend: Trend
+    """Attempts that failed so."""
+    job_id: int | None
+    """The last one, as a sample."""
+    error: str | None
+    """Of that one, the first line."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReport:
+    """One of these, with the last of its dead letters."""
+
+    failure: Failure
+    letters: tuple[Letter, ...]
+    now: datetime
+
+
+def failures(ledger: Ledger, /, *, kind: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Failure]:
+    """What fails most now first; then what has most dead letters. since: only what was seen since then."""
+    from ..ledger import failures as stored  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.failed import slot_of  # noqa: PLC0415  # the same
+
+    now = slot_of(ledger.now())
+    with ledger.reading() as connection:
+        groups = stored.groups(connection, kind=kind, since=since, limit=limit)
+        groups = [one for one in groups if since is None or one.last_at >= since]
+        counted = stored.by_group(connection, now - 6 * HOURS, [(one.kind, one.signature) for one in groups])
+    found = [_failure(one, counted.get((one.kind, one.signature), []), now) for one in groups]
+    found.sort(key=lambda one: (-one.trend.hour, -one.pending, -one.last_at.timestamp()))
+    return found[:limit]
+
+
+def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) -> FailureReport | None:
+    """One of them; None: nothing failed like this, as far as anybody remembers."""
+    from ..ledger import failures as stored  # noqa: PLC0415  # likewise
+    from ..ledger import glance  # noqa: PLC0415  # likewise
+    from ..ledger.failed import slot_of  # noqa: PLC0415  # likewise
+
+    moment = ledger.now()
+    now = slot_of(moment)
+    with ledger.reading() as connection:
+        found = stored.group(connection, kind, signature)
+        if found is None:
+            return None
+        counted = stored.by_group(connection, now - 6 * HOURS, [(kind, signature)])
+        lines = glance.letters(connection, status="pending", kind=kind, signature=signature, limit=limit, newest=True)
+    letters = tuple(Letter(**{name: getattr(one, name) for name in Letter.__slots__}) for one in lines)
+    return FailureReport(_failure(found, counted.get((kind, signature), []), now), letters, moment)
+
+
+def _failure(one: Group, counted: list[Counted], now: int) -> Failure:
+    return Failure(
+        kind=one.kind, signature=one.signature, pending=one.pending, blocked=one.blocked, tries=one.tries, died=one.died,
+        first_at=one.first_at, last_at=one.last_at, trend=trend([(each.slot, each.tries or each.died) for each in counted], now),
+        job_id=one.job_id, error=one.error,
+    )  # fmt: skip

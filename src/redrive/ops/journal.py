@@ -1,0 +1,100 @@
+"""The journal, as the ledger's own rows have it: what happened last, to any job; and on from there."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..journal.redaction import redacted, redacted_text
+from .imported import meant
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from ..ledger.tail import Happened
+
+OVERLAP = timedelta(seconds=5)
+"""What was written in a transaction that ended later than another's may be older than what was read already."""
+KNOWN = 10_000
+"""What was read is remembered so far back."""
+MOST = 500
+"""In one look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened to a job, or that somebody decided; without secrets."""
+
+    id: str
+    at: datetime
+    event: str
+    """submitted, failed, lost, returned, done, dead; or what was decided, such as dead.replay."""
+    kind: str | None
+    key: str | None
+    job_id: int | None
+    attempt: int | None
+    worker: str | None
+    seconds: float | None
+    """How long the attempt took."""
+    reason: str | None
+    error: str | None
+    ids: Mapping[str, str]
+    """Correlation ids."""
+    dead_id: int | None
+    actor: str | None
+
+
+def journal(
+    ledger: Ledger, /, *, kind: str | None = None, events: Collection[str] = (), since: datetime | None = None, limit: int = 100
+) -> list[Happening]:
+    """The last so many, the newest first."""
+    from ..ledger.tail import EVENTS, tail  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    for name in events:
+        if name not in EVENTS:
+            raise ValueError(f"no event {name!r}: {', '.join(sorted(EVENTS))}{meant(name, sorted(EVENTS))}")
+    with ledger.reading() as connection:
+        found = tail(connection, since=since, kind=kind, events=frozenset(events) or None, limit=min(limit, MOST))
+    return [_happening(one) for one in found]
+
+
+class Tail:
+    """Reads on: each look gives what has come since the one before, the oldest first. Belongs to one thread."""
+
+    def __init__(self, ledger: Ledger, /, *, kind: str | None = None, events: Collection[str] = (), limit: int = 20) -> None:
+        """limit: how many of those before now the first look gives."""
+        self._ledger, self._kind, self._events, self._limit = ledger, kind, events, limit
+        self._known: deque[str] = deque(maxlen=KNOWN)
+        self._since: datetime | None = None
+
+    def look(self) -> list[Happening]:
+        """What is new."""
+        first = self._since is None
+        found = journal(
+            self._ledger, kind=self._kind, events=self._events, since=self._since, limit=self._limit if first else MOST
+        )
+        if first:
+            self._since = self._ledger.now() - OVERLAP
+        known = set(self._known)
+        fresh = [one for one in reversed(found) if one.id not in known]
+        self._known.extend(one.id for one in fresh)
+        if found:
+            self._since = max(self._since or found[0].at, found[0].at - OVERLAP)
+        return fresh
+
+    def __iter__(self) -> Iterator[list[Happening]]:
+        while True:
+            yield self.look()
+
+
+def _happening(one: Happened) -> Happening:
+    took = None if one.started_at is None else max(0.0, (one.at - one.started_at).total_seconds())
+    return Happening(
+        id=one.id, at=one.at, event=one.event, kind=one.kind, key=one.key, job_id=one.job_id, attempt=one.attempt,
+        worker=one.worker, seconds=took, reason=None if one.reason is None else redacted_text(one.reason),
+        error=None if one.error is None else redacted_text(one.error), ids=redacted(json.loads(one.ids) if one.ids else {}),
+        dead_id=one.dead_id, actor=one.actor,
+    )  # fmt: skip

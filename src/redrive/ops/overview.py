@@ -1,0 +1,169 @@
+"""Overview: what an operator sees first. Is anything wrong, since when, is it growing; at a cost that does not grow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..core.span import span
+from ..journal.redaction import redacted_text
+from .finding import Finding, Severity
+from .trend import HOURS, Trend, trend
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from ..ledger.record import Tally
+
+QUIET = 60.0
+"""Seconds after which a worker that gives no sign of life is taken for gone: several of its beats."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindLine:
+    """The jobs of one kind: of a command, or of a handler of events."""
+
+    name: str
+    waiting: int
+    due_since: datetime | None
+    """Since when the oldest one is due; None: none is."""
+    next_due: datetime | None
+    """When the first falls due, where none is yet."""
+    running: int
+    retry_wait: int
+    """Of those that wait, for another attempt; where `retry_more`, that many at least."""
+    retry_more: bool
+    dead: int
+    """Pending dead letters, blocked ones included."""
+    blocked: int
+    failed: Trend
+    """Attempts that failed."""
+    died: Trend
+    """Dead letters that came."""
+    parked: str | None
+    """Why it is not handed out for now; None: it is."""
+    parked_since: datetime | None
+    workers: int
+    """Living ones that take it."""
+    done: int
+    submitted: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """Where events come from."""
+
+    name: str
+    received_at: datetime
+    """When the last one came."""
+    lag: float | None
+    """Seconds from when it happened to when it came; None: it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The whole ledger at one moment."""
+
+    url: str
+    now: datetime
+    """By the database's clock."""
+    alive: int
+    """Workers."""
+    seen_at: datetime | None
+    """When any worker was last seen."""
+    kinds: tuple[KindLine, ...]
+    """Those with something wrong first."""
+    sources: tuple[SourceLine, ...]
+    findings: tuple[Finding, ...]
+    sentence: str
+    """The balance in one line."""
+
+    @property
+    def severity(self) -> Severity | None:
+        """The worst of all findings; None: nothing is wrong."""
+        return min((one.severity for one in self.findings), default=None)  # critical before warning, by their letters
+
+    @property
+    def says(self) -> str:
+        """How it stands in a sentence: well, told apart from nobody being there to say so."""
+        if self.alive:
+            running = sum(kind.running for kind in self.kinds)
+            who = "1 worker is" if self.alive == 1 else f"{self.alive:,} workers are"
+            at = f"{who} at it, {running:,} running" if running else f"{who} there, nothing is running"
+            return f"All is well: {at}" if not self.findings else at[0].upper() + at[1:]
+        if self.seen_at is None:
+            return "No worker was ever seen here"
+        return f"No worker has been seen for {span(round((self.now - self.seen_at).total_seconds()))}"
+
+
+def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
+    """How it stands now. Reads counts that are kept and ends of indexes, never the jobs themselves."""
+    from ..ledger import counts, failures, look, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger import overview as stored  # noqa: PLC0415  # the same
+    from ..ledger.failed import slot_of  # noqa: PLC0415  # the same
+    from ..messages.latest import latest  # noqa: PLC0415  # the same
+    from . import trouble  # noqa: PLC0415  # it reads what is made here
+
+    now = ledger.now()
+    slot = slot_of(now)
+    with ledger.reading() as connection:
+        tallies = counts.counts(connection)
+        waits = look.waiting(connection, [kind for kind, tally in tallies.items() if tally.ready])
+        failed = failures.by_kind(connection, slot - 6 * HOURS)
+        blocked = failures.blocked(connection)
+        parked = look.parked(connection)
+        seen = workers.workers(connection)
+        expired = stored.expired(connection, now - timedelta(seconds=trouble.GRACE))
+        sources = latest(connection)
+    alive = [one for one in seen if one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet)]
+    registered = {kind for one in alive for kind in one.info.get("kinds", ())}
+    lines = []
+    for name in sorted(tallies.keys() | failed.keys()):
+        wait, (why, since) = waits.get(name), parked.get(name, (None, None))
+        first = None if wait is None else wait.oldest_due
+        counted = failed.get(name, [])
+        tally = tallies.get(name)
+        lines.append(
+            KindLine(
+                name=name,
+                waiting=0 if tally is None else tally.ready,
+                due_since=first if first is not None and first <= now else None,
+                next_due=first if first is not None and first > now else None,
+                running=0 if tally is None else tally.leased,
+                retry_wait=0 if wait is None else min(wait.tried, look.ENOUGH),
+                retry_more=wait is not None and wait.tried > look.ENOUGH,
+                dead=0 if tally is None else tally.dead,
+                blocked=blocked.get(name, 0),
+                failed=trend([(one.slot, one.tries) for one in counted], slot),
+                died=trend([(one.slot, one.died) for one in counted], slot),
+                parked=why,
+                parked_since=since,
+                workers=sum(name in one.info.get("kinds", (name,)) for one in alive),
+                done=0 if tally is None else tally.done + tally.pruned,
+                submitted=0 if tally is None else tally.submitted,
+            )
+        )
+    last = max((one.seen_at for one in seen), default=None)
+    facts = trouble.Facts(now, len(alive), last, tuple(lines), expired, all("kinds" in one.info for one in alive), registered)
+    found = tuple(trouble.found(facts))
+    wrong = {one.kind for one in found if one.kind is not None}
+    lines.sort(key=lambda line: (line.name not in wrong, not (line.failed.hour or line.dead), line.name))
+    return Overview(
+        url=redacted_text(ledger.url), now=now, alive=len(alive), seen_at=last, kinds=tuple(lines),
+        sources=tuple(SourceLine(one.source, one.received_at, _lag(one.at, one.received_at)) for one in sources),
+        findings=tuple(one.finding for one in found), sentence=_sentence(tallies),
+    )  # fmt: skip
+
+
+def _lag(at: datetime | None, received_at: datetime) -> float | None:
+    return None if at is None else max(0.0, (received_at - at).total_seconds())
+
+
+def _sentence(tallies: Mapping[str, Tally]) -> str:
+    def of(*names: str) -> int:
+        return sum(getattr(tally, name) for tally in tallies.values() for name in names)
+
+    parts = {"done": of("done", "pruned"), "waiting": of("ready"), "running": of("leased"), "dead": of("dead")}
+    parts["discarded or replayed"] = of("dropped")
+    return f"{of('submitted'):,} submitted = " + " + ".join(f"{count:,} {name}" for name, count in parts.items())

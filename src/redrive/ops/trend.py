@@ -1,0 +1,69 @@
+"""Trend: how many of something there were, hour by hour, and whether it grows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+HOURS = 24
+"""How far back."""
+SLOTS = 6
+"""Ten minutes each, in an hour."""
+SLOT = timedelta(minutes=10)
+PAUSE = 3
+"""Slots without any, after which it is another time."""
+MANY = 10
+"""In the last hour, that are worth a word if there were half as many in an hour before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How many there were. Immutable."""
+
+    hours: tuple[int, ...]
+    """In each of the last 24 hours, the last one up to now."""
+    hour: int
+    """In the last hour, to ten minutes."""
+    day: int
+    since: datetime | None
+    """Since when it has come without a pause of half an hour; None: nothing comes now."""
+
+    @property
+    def before(self) -> float:
+        """In an hour of the day before."""
+        return sum(self.hours[:-1]) / (len(self.hours) - 1)
+
+    @property
+    def growing(self) -> bool:
+        """Whether there are many by now, and twice as many as there were."""
+        return self.hour >= MANY and self.hour > 2 * self.before
+
+
+NONE = Trend((0,) * HOURS, 0, 0, None)
+
+
+def trend(counted: Sequence[tuple[int, int]], now: int, /) -> Trend:
+    """Of what was counted in slots (which, how many); now: the slot that it is."""
+    if not any(many for _slot, many in counted):
+        return NONE
+    hours = [0] * HOURS
+    slots: set[int] = set()
+    for slot, many in counted:
+        ago = (now - slot) // SLOTS
+        if many and 0 <= ago < HOURS:
+            hours[HOURS - 1 - ago] += many
+            slots.add(slot)
+    return Trend(tuple(hours), hours[-1], sum(hours), _since(slots, now))
+
+
+def _since(slots: set[int], now: int) -> datetime | None:
+    last = max(slots, default=None)
+    if last is None or now - last > PAUSE:
+        return None
+    first = last
+    for slot in sorted(slots, reverse=True):
+        if first - slot > PAUSE:
+            break
+        first = slot
+    return datetime.fromtimestamp(0, timezone.utc) + first * SLOT

@@ -1,0 +1,125 @@
+"""Trouble: what is wrong, by what an overview shows. Pure; `redrive doctor` looks further, and reads every row for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..core.span import span
+from .doctor import GRACE
+from .finding import Finding
+
+if TYPE_CHECKING:
+    from ..ledger.overview import Some
+    from .overview import KindLine
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is looked at."""
+
+    now: datetime
+    alive: int
+    seen_at: datetime | None
+    kinds: tuple[KindLine, ...]
+    expired: Some
+    """Leases that ran out a while ago."""
+    all_say: bool
+    """Every living worker says which kinds it takes."""
+    registered: Set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something that is wrong; kind: with which, where it is one."""
+
+    finding: Finding
+    kind: str | None = None
+
+
+def found(facts: Facts, /) -> list[Found]:
+    """The worst first; of these, what concerns most."""
+    everything = [*_nobody(facts), *_leases(facts)]
+    for line in facts.kinds:
+        everything += [*_parked(facts, line), *_late(facts, line), *_failing(line)]
+    return sorted(everything, key=lambda one: (one.finding.severity, -one.finding.count))  # critical before warning
+
+
+def _nobody(facts: Facts) -> Iterator[Found]:
+    due = [line for line in facts.kinds if line.due_since is not None and _age(facts, line.due_since) >= GRACE]
+    if facts.alive or not due:
+        return
+    waiting = sum(line.waiting for line in due)
+    gone = "no worker was ever seen" if facts.seen_at is None else f"no worker has been seen for {_span(facts, facts.seen_at)}"
+    oldest = min(line.due_since for line in due if line.due_since is not None)
+    says = f"{gone}, and {waiting:,} {'job waits' if waiting == 1 else 'jobs wait'} ({_named(due)})"
+    since = oldest if facts.seen_at is None else facts.seen_at
+    yield Found(Finding("no workers", "critical", says, waiting, since, "redrive work module:app"))
+
+
+def _leases(facts: Facts) -> Iterator[Found]:
+    many = facts.expired.many
+    if many:
+        says = f"{many:,} {'lease' if many == 1 else 'leases'} ran out and nobody took {'it' if many == 1 else 'them'} back"
+        yield Found(Finding("dangling leases", "critical", says, many, facts.expired.since, "redrive ledger reap"))
+
+
+def _parked(facts: Facts, line: KindLine) -> Iterator[Found]:
+    if line.parked is None:
+        return
+    says = (
+        f"{line.name} is parked, with {line.waiting:,} waiting: all of it fails alike ({line.parked}); probed until it goes well"
+    )
+    mend = "mend what the jobs of this kind call"
+    yield Found(Finding("parked", "critical", says, line.waiting, line.parked_since, mend, False), line.name)
+
+
+def _late(facts: Facts, line: KindLine) -> Iterator[Found]:
+    if not facts.alive or line.parked is not None or line.due_since is None or _age(facts, line.due_since) < GRACE:
+        return
+    waits = f"{line.waiting:,} {'job' if line.waiting == 1 else 'jobs'} of {line.name}"
+    if facts.all_say and line.name not in facts.registered:
+        says = f"{waits} {'is' if line.waiting == 1 else 'are'} of a kind that no living worker has registered: kept, and not run"
+        mend = "start a worker whose app has that command, or give the command its old name back"
+        yield Found(Finding("unregistered", "warning", says, line.waiting, line.due_since, mend, False), line.name)
+        return
+    says = f"{waits} wait, the oldest for {_span(facts, line.due_since)}: more comes than is done"
+    yield Found(Finding("late", "warning", says, line.waiting, line.due_since, "redrive work module:app"), line.name)
+
+
+def _failing(line: KindLine) -> Iterator[Found]:
+    if line.died.growing:
+        says = (
+            f"{line.died.hour:,} dead letters of {line.name} in the last hour, and growing: in the day before "
+            f"{line.died.before:.3g} an hour; {line.dead:,} are pending"
+        )
+        yield Found(
+            Finding(
+                "dead letters growing", "warning", says, line.died.hour, line.died.since, f"redrive failures --kind {line.name}"
+            ),
+            line.name,
+        )
+    elif line.failed.growing:
+        says = (
+            f"{line.failed.hour:,} attempts of {line.name} failed in the last hour, and growing: in the day before "
+            f"{line.failed.before:.3g} an hour"
+        )
+        yield Found(
+            Finding("failing", "warning", says, line.failed.hour, line.failed.since, f"redrive failures --kind {line.name}"),
+            line.name,
+        )
+
+
+def _age(facts: Facts, moment: datetime) -> float:
+    return (facts.now - moment) / timedelta(seconds=1)
+
+
+def _span(facts: Facts, moment: datetime) -> str:
+    return span(round(_age(facts, moment)))
+
+
+def _named(lines: list[KindLine]) -> str:
+    most = sorted(lines, key=lambda line: -line.waiting)
+    return ", ".join(f"{line.waiting:,} {line.name}" for line in most[:3]) + (", …" if len(most) > 3 else "")

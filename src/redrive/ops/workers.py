@@ -1,0 +1,94 @@
+"""Workers: who is there, who has gone without a word, and what each has in its hands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from .overview import QUIET
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from ..ledger.workers import Worker
+
+MOST = 500
+"""Jobs in hands that are looked at."""
+Presence: TypeAlias = Literal["alive", "silent", "ended"]
+"""Silent: it has not ended in order, and gives no sign of life."""
+
+
+@dataclass(frozen=True, slots=True)
+class InHand:
+    """A job that a worker has."""
+
+    id: int
+    kind: str
+    key: str
+    attempt: int
+    started_at: datetime | None
+    """None: it was only taken, and waits in the worker."""
+    lease_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLine:
+    """A worker, as it was last seen."""
+
+    name: str
+    presence: Presence
+    host: str | None
+    pid: int | None
+    version: str | None
+    """Of redrive."""
+    state: str | None
+    """As it last said: working, draining."""
+    threads: int | None
+    kinds: tuple[str, ...]
+    started_at: datetime
+    seen_at: datetime
+    ended_at: datetime | None
+    jobs: tuple[InHand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """All workers that are remembered: for a week."""
+
+    now: datetime
+    quiet: float
+    """Seconds after which one counts as silent."""
+    workers: tuple[WorkerLine, ...]
+    """Those alive first, then those that went silent."""
+
+    @property
+    def alive(self) -> int:
+        """How many are."""
+        return sum(one.presence == "alive" for one in self.workers)
+
+
+def workers(ledger: Ledger, /, *, quiet: float = QUIET) -> Workers:
+    """Who works, or did."""
+    from ..ledger import look  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger import workers as stored  # noqa: PLC0415  # the same
+
+    now = ledger.now()
+    with ledger.reading() as connection:
+        seen = stored.workers(connection)
+        held = look.held(connection, MOST)
+    hands: dict[str, list[InHand]] = {}
+    for one in held:
+        hands.setdefault(one.worker, []).append(InHand(one.id, one.kind, one.key, one.attempts, one.started_at, one.lease_until))
+    silent = now - timedelta(seconds=quiet)
+    lines = [_line(one, hands.get(one.name, []), silent) for one in seen]
+    lines.sort(key=lambda one: ("alive", "silent", "ended").index(one.presence))
+    return Workers(now, quiet, tuple(lines))
+
+
+def _line(one: Worker, jobs: list[InHand], silent: datetime) -> WorkerLine:
+    presence: Presence = "ended" if one.ended_at is not None else "silent" if one.seen_at < silent else "alive"
+    return WorkerLine(
+        name=one.name, presence=presence, host=one.host, pid=one.pid, version=one.info.get("version"),
+        state=one.info.get("state"), threads=one.info.get("threads"), kinds=tuple(one.info.get("kinds", ())),
+        started_at=one.started_at, seen_at=one.seen_at, ended_at=one.ended_at, jobs=tuple(jobs),
+    )  # fmt: skip
