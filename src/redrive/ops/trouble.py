@@ -69,9 +69,7 @@ def _leases(facts: Facts) -> Iterator[Found]:
 def _parked(facts: Facts, line: KindLine) -> Iterator[Found]:
     if line.parked is None:
         return
-    says = (
-        f"{line.name} is parked, with {line.waiting:,} waiting: all of it fails alike ({line.parked}); probed until it goes well"
-    )
+    says = f"work on {line.name} is parked, with {line.waiting:,} waiting: all of it fails alike ({line.parked}); probed until it goes well"
     mend = "mend what the jobs of this kind call"
     yield Found(Finding("parked", "critical", says, line.waiting, line.parked_since, mend, False), line.name)
 
@@ -79,13 +77,13 @@ def _parked(facts: Facts, line: KindLine) -> Iterator[Found]:
 def _late(facts: Facts, line: KindLine) -> Iterator[Found]:
     if not facts.alive or line.parked is not None or line.due_since is None or _age(facts, line.due_since) < GRACE:
         return
-    waits = f"{line.waiting:,} {'job' if line.waiting == 1 else 'jobs'} of {line.name}"
     if facts.all_say and line.name not in facts.registered:
-        says = f"{waits} {'is' if line.waiting == 1 else 'are'} of a kind that no living worker has registered: kept, and not run"
+        jobs = f"{line.waiting:,} {'job waits' if line.waiting == 1 else 'jobs wait'}"
+        says = f"no living worker has registered {line.name}: {jobs}, kept and not run"
         mend = "start a worker whose app has that command, or give the command its old name back"
         yield Found(Finding("unregistered", "warning", says, line.waiting, line.due_since, mend, False), line.name)
         return
-    says = f"{waits} wait, the oldest for {_span(facts, line.due_since)}: more comes than is done"
+    says = f"work on {line.name} is late: the oldest of {line.waiting:,} that wait was due {_span(facts, line.due_since)} ago"
     yield Found(Finding("late", "warning", says, line.waiting, line.due_since, "redrive work module:app"), line.name)
 
 

@@ -1,0 +1,137 @@
+"""`redrive failures`: one problem or many: what fails, by kind and by what the errors are alike in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..ops.document import document
+from ..ops.failures import Failure, FailureReport
+from ..ops.moments import ago, both
+from .fit import Column, fitted
+from .options import NOT_DONE, AsJson, Kind, Since, Where, operator, since_of
+from .output import complain, console, heading, pairs, print_json, show
+from .shown import indented
+from .spark import spark, twos
+
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
+Alike = Annotated[
+    str | None, typer.Argument(metavar="[WORDS]", help="Show the one whose error has these words in it.", show_default=False)
+]
+
+
+def failures(
+    words: Alike = None, kind: Kind = None, since: Since = None, limit: Limit = 25, where: Where = None, as_json: AsJson = False
+) -> None:
+    """Show what fails, grouped by kind and by what the errors are alike in: how many, since when, growing; one as a sample.
+
+    How many dead letters wait, how many attempts failed in the last hour and hour by hour, when it was last seen, and one job.
+    With words of an error: that group, and its last dead letters.
+
+    Exit status: 0, shown, also where nothing fails; 1, none or several have these words in them; 2, a wrong option; 3, the ledger
+    cannot be reached or has another schema.
+    """
+    with operator(where) as ops:
+        found = ops.failures(kind=kind, since=since_of(since), limit=limit if words is None else 500)
+        now = ops.ledger.now()
+        if words is not None:
+            one = _chosen(found, words)
+            report = ops.failure(one.kind, one.signature)
+            assert report is not None  # it was there a moment ago, and is forgotten after a month
+    if words is not None:
+        if as_json:
+            print_json(document(report))
+        else:
+            out = console()
+            show(out, _report(report, out.width))
+        return
+    if as_json:
+        print_json(document(found))
+        return
+    out = console()
+    if not found:
+        show(out, Text("nothing that failed matches" if kind or since else "nothing has failed, as far as anybody remembers"))
+        return
+    show(out, _groups(found, now, out.width, full=len(found) == limit))
+
+
+def _chosen(found: Sequence[Failure], words: str) -> Failure:
+    exact = [one for one in found if one.signature == words]
+    alike = exact or [one for one in found if words.casefold() in f"{one.signature}\n{one.error or ''}".casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    named = [f"{one.kind}: {one.signature or 'no signature'}" for one in alike[:5]]
+    what = (
+        f"{len(alike):,} of them have {words!r} in them; say --kind, or more of the words"
+        if alike
+        else f"none has {words!r} in it"
+    )
+    complain(what, *named)
+    raise typer.Exit(NOT_DONE)
+
+
+def _groups(found: Sequence[Failure], now: datetime, width: int, *, full: bool) -> Group:
+    columns = [
+        Column("dead", number=True),
+        Column("failed 1h", number=True),
+        Column("24 h", leave=1),
+        Column("last", leave=2),
+        Column("kind", least=12),
+        Column("job", number=True, leave=3),
+        Column("error", least=20, wants=28, cut=True),
+    ]
+    rows: list[dict[str, str | Text]] = [
+        {
+            "dead": Text(f"{one.pending:,}" if one.pending else "–", style="red" if one.pending else ""),
+            "failed 1h": Text(f"{one.trend.hour:,}" if one.trend.hour else "–", style="yellow" if one.trend.growing else ""),
+            "24 h": Text(spark(twos(one.trend.hours)), style="yellow" if one.trend.hour else "dim"),
+            "last": ago(one.last_at, now),
+            "kind": one.kind,
+            "job": str(one.job_id or "–"),
+            "error": one.signature or one.error or "–",
+        }
+        for one in found
+    ]
+    hint = (
+        "More may match: raise --limit, or narrow it down."
+        if full
+        else '`redrive failures "words of the error"` for one of them.'
+    )
+    return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
+
+
+def _report(report: FailureReport, width: int) -> Group:
+    one, now = report.failure, report.now
+    first = pairs()
+    first.add_row("kind", one.kind)
+    if one.error and one.error != one.signature:
+        first.add_row("such as", one.error)
+    first.add_row("pending", f"{one.pending:,} dead letters" + (f", {one.blocked:,} of them blocked" if one.blocked else ""))
+    first.add_row("failed", f"{one.tries:,} attempts, {one.died:,} of them the last of their jobs")
+    first.add_row("first seen", both(one.first_at, now))
+    first.add_row("last seen", both(one.last_at, now))
+    growing = ", growing" if one.trend.growing else ""
+    first.add_row("24 h", f"{spark(one.trend.hours)}  {one.trend.hour:,} in the last hour{growing}")
+    if one.job_id is not None:
+        first.add_row("sample", f"redrive jobs show {one.job_id}")
+    shown: list[RenderableType] = [heading(one.signature or "(an error without words)"), indented(first)]
+    if report.letters:
+        columns = [
+            Column("id", number=True),
+            Column("died"),
+            Column("tries", number=True, leave=1),
+            Column("key", least=12, cut=True),
+        ]
+        rows = [
+            {"id": str(each.id), "died": ago(each.created_at, now), "tries": str(each.attempts), "key": each.key}
+            for each in report.letters[:20]
+        ]
+        shown += ["", heading("Dead letters, the newest first"), indented(fitted(columns, rows, width - 2))]
+        replay = f'redrive dead replay --kind {one.kind} --error "{one.signature}" --canary 5 --because "..."'
+        shown += ["", Text(f"Mended? → {replay}", style="dim")]
+    return Group(*shown)

@@ -1,0 +1,90 @@
+"""`redrive journal`: what happened last, and what happens."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ..core.span import span
+from ..ops.document import document
+from ..ops.journal import Happening
+from ..ops.moments import utc
+from .options import AsJson, Kind, Where, operator
+from .output import COMMANDS, console, show
+
+app = typer.Typer(no_args_is_help=True, help="The journal: what happened to jobs, and what was decided.")
+LOOK = 1.0
+"""Seconds between two looks."""
+STYLES = {"failed": "yellow", "lost": "red", "dead": "bold red", "done": "green", "submitted": "dim", "returned": "dim"}
+Event = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--event", metavar="NAME", show_default=False,
+        help="Only submitted, failed, lost, returned, done, dead or decided; may be given again.",
+    ),
+]  # fmt: skip
+
+
+@app.command()
+def tail(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on, until Ctrl+C.")] = False,
+    event: Event = None,
+    kind: Kind = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, metavar="N", help="So many of those before now.")] = 20,
+    where: Where = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what happened last, the newest at the end: attempts that failed or were lost, jobs that were submitted, done or died,
+    and what people and automations decided. Read from the ledger's own rows; first-try successes are in it as `done`.
+
+    With --json one document a line.
+
+    Exit status: 0, shown, also after Ctrl+C; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    """
+    out = console()
+    with operator(where) as ops:
+        reader = ops.tail(kind=kind, events=event or (), limit=limit)
+        try:
+            for some in reader:
+                for one in some:
+                    _print(one, out, as_json=as_json)
+                if not follow:
+                    break
+                time.sleep(LOOK)
+        except KeyboardInterrupt:
+            return
+    if not follow and not as_json and not some:
+        show(out, Text("nothing has happened that matches" if kind or event else "nothing has happened here yet"))
+
+
+def _print(one: Happening, out: Console, *, as_json: bool) -> None:
+    if as_json:
+        text = json.dumps(document(one), ensure_ascii=False, allow_nan=False)
+        print(COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text), flush=True)
+        return
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{utc(one.at)[11:]}  ", style="dim")
+    line.append(f"{one.event:<9} ", style=STYLES.get(one.event, "bold" if one.actor else ""))
+    line.append(" ".join(said(one).split()))
+    show(out, line)
+
+
+def said(one: Happening) -> str:
+    """What happened, after the moment and the event."""
+    if one.actor is not None:
+        return f"{one.kind + ' ' if one.kind else ''}by {one.actor}: {one.reason or ''}"
+    parts = [f"{one.kind or '?'} job {one.job_id}"]
+    if one.attempt and one.event in ("failed", "lost", "returned", "done"):
+        parts.append(f"attempt {one.attempt}")
+    if one.seconds is not None:
+        parts.append(span(round(one.seconds, 2 if one.seconds < 10 else 0)))
+    if one.event == "dead" and one.reason:
+        parts.append(f"{one.reason}, dead letter {one.dead_id}")
+    text = ", ".join(parts)
+    first = (one.error or "").partition("\n")[0]
+    return f"{text}: {first}" if first else text if one.event == "dead" else f"{text}  {one.key or ''}"
