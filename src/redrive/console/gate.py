@@ -170,10 +170,10 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _fields(body: bytes) -> dict[str, str]:
-    """The fields of a form; of one that comes twice, the values with a space between: those are numbers of rows."""
+    """The fields of a form; of one that comes twice, the values in lines."""
     found: dict[str, str] = {}
     for name, value in parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=20_000):
-        found[name] = f"{found[name]} {value}" if name in found else value
+        found[name] = f"{found[name]}\n{value}" if name in found else value
     return found
 
 

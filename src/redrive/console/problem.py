@@ -26,7 +26,7 @@ def problem(request: Request, status: int, said: str, /) -> Response:
     title = TITLES.get(status, "Something went wrong")
     if api(path_of(request.scope)):
         return JSONResponse({"title": title, "status": status, "detail": said}, status, media_type="application/problem+json")
-    return view(request).page("problem.html", status=status, title=title, said=said)
+    return view(request).page("problem.html", code=status, title=title, said=said)
 
 
 def missing(what: str, /) -> HTTPException:

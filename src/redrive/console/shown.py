@@ -14,6 +14,7 @@ from ..core.span import span
 from ..ops.moments import ago, utc
 from .command import command
 
+SHORT = 80
 HERE = Path(__file__).parent
 SIGNS = {
     "queued": ("○", "calm"), "retry_wait": ("↻", "warn"), "replaying": ("↺", "info"), "running": ("▸", "info"),
@@ -70,6 +71,12 @@ def first_line(text: str | None, /) -> str:
     return "–" if not text else text.strip().partition("\n")[0]
 
 
+def short(value: Any, /) -> str:
+    """A value of the audit in a few words."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= SHORT else text[: SHORT - 1] + "…"
+
+
 def points(values: Sequence[float], width: float = 100.0, height: float = 20.0, /) -> str:
     """A sparkline's points, for `<polyline points=…>`: from 0 at the bottom to the largest at the top."""
     if not values:
@@ -91,7 +98,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign, "tone": tone,
-        "first_line": first_line, "points": points, "span": span,
+        "first_line": first_line, "short": short, "points": points, "span": span,
     }  # fmt: skip
     made.globals |= {"took": took, "percent": percent, "command": command}
     return made

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from ..core.clock import SYSTEM
@@ -64,6 +64,11 @@ class View:
         text = self.text(name)
         return None if text is None else moment(text)
 
+    @staticmethod
+    def moment(text: str, /) -> datetime:
+        """What somebody wrote as a moment. ValueError says how to write one."""
+        return moment(text)
+
     # ---- what is answered ----
 
     def url(self, path: str, /, **query: Any) -> str:
@@ -75,14 +80,14 @@ class View:
         """The address of this page with some of its query changed."""
         return self.url(self.path, **{**self.query, **changed})
 
-    def page(self, template: str, /, *, status: int = 200, **facts: Any) -> HTMLResponse:
+    def page(self, template: str, /, *, code: int = 200, **facts: Any) -> HTMLResponse:
         """The page, rendered."""
         session = self.who.session if self.who else "login"
         known = {
             "view": self, "url": self.url, "nav": NAV, "csrf": self.access.csrf(session), "who": self.who,
             "may_act": self.may_act, "theme": self.request.cookies.get(THEME),
         }  # fmt: skip
-        return HTMLResponse(TEMPLATES.get_template(template).render(known | facts), status)
+        return HTMLResponse(TEMPLATES.get_template(template).render(known | facts), code)
 
     def to(self, path: str, /, **query: Any) -> RedirectResponse:
         """Go there next, after something was done."""
@@ -95,5 +100,7 @@ def view(request: Request) -> View:
     return View(request, state.operated, state.access)
 
 
+Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
+"""The number of a job, a dead letter, a sweep, in a path."""
 Here = Annotated[View, Depends(view)]
 """What a page declares as its parameter: `def dead(view: Here) -> Response`."""

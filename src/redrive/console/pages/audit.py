@@ -1,4 +1,4 @@
-"""Audit."""
+"""Audit: who decided what, when and why; and whether anybody changed it since."""
 
 from __future__ import annotations
 
@@ -11,5 +11,17 @@ router = APIRouter()
 
 @router.get("/audit")
 def audit(view: Here) -> Response:
-    """The page."""
-    return view.page("audit.html")
+    """The newest first; with ?verify=1 the whole chain is followed."""
+    actor, action, limit = view.text("by"), view.text("action"), view.number("limit", 50, most=500)
+    wrong, since, chain = None, None, None
+    anchor = view.text("anchor")
+    try:
+        since = view.since()
+        chain = view.ops.verify(anchor) if view.text("verify") else None
+    except ValueError as said:
+        wrong = str(said)
+    found = view.ops.audit(actor=actor, action=action, since=since, limit=limit)
+    return view.page(
+        "audit.html", found=found, actor=actor, action=action, limit=limit, wrong=wrong, chain=chain, anchor=anchor,
+        now=view.ops.ledger.now(),
+    )  # fmt: skip

@@ -1,15 +1,173 @@
-"""Dead letters."""
+"""Dead letters: found, put together, looked at; planned on by filter, and acted on once the plan is confirmed."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, get_args
+
 from fastapi import APIRouter, Response
 
-from ..view import Here
+from ...ops.dead import GROUPED
+from ...ops.plan import Plan, agreed
+from ...ops.sweep import MAX_REPLAYS
+from ..command import command
+from ..problem import missing
+from ..view import Here, Id, View
 
 router = APIRouter()
+Status = Literal["pending", "replaying", "replayed", "discarded", "all"]
+ACTS = ("replay", "discard")
+LIMIT = 1000
+"""The most that a plan takes, where nobody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which dead letters, as the address of a page says it."""
+
+    kind: str | None
+    error: str | None
+    reason: str | None
+    since: datetime | None
+    status: Status
+    wrong: str | None
+    """What is the matter with it."""
+
+    @classmethod
+    def of(cls, view: View, /) -> Filter:
+        """From the query."""
+        wrong, since = None, None
+        try:
+            since = view.since()
+        except ValueError as said:
+            wrong = str(said)
+        status = view.text("status")
+        known: Status = status if status in get_args(Status) else "pending"  # type: ignore[assignment]  # mypy misses `in`
+        return cls(view.text("kind"), view.text("error"), view.text("reason"), since, known, wrong)
+
+    @property
+    def selects(self) -> dict[str, Any]:
+        """For the operator."""
+        return {"kind": self.kind, "error": self.error, "reason": self.reason, "since": self.since}
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether it leaves anything out: only then there is a plan."""
+        return any(value is not None for value in self.selects.values())
 
 
 @router.get("/dead")
 def dead(view: Here) -> Response:
-    """The page."""
-    return view.page("dead.html")
+    """The list, or its groups."""
+    chosen, by_cause = Filter.of(view), view.text("by") == "cause"
+    status = None if chosen.status == "all" else chosen.status
+    limit = view.number("limit", 50, most=500)
+    groups = view.ops.dead_groups(**chosen.selects, status=status) if by_cause else []
+    before = view.number("before", 0) or None
+    letters = [] if by_cause else view.ops.dead(**chosen.selects, status=status, limit=limit + 1, before=before)
+    return view.page(
+        "dead.html", chosen=chosen, by_cause=by_cause, groups=groups, letters=letters[:limit], more=len(letters) > limit,
+        before=before, counts=view.ops.ledger.counts(), now=view.ops.ledger.now(), most=GROUPED,
+    )  # fmt: skip
+
+
+@router.get("/dead/plan")
+def plan(view: Here) -> Response:
+    """What would be done, to how many, of what; and the form that does it."""
+    return _plan(view, view.query)
+
+
+@router.post("/dead/apply")
+def apply(view: Here) -> Response:
+    """Do what was planned, if it still is what was looked at and the number was typed."""
+    form = view.form
+    made = _made(view, form)
+    named = bool(made.selection.ids)
+    try:
+        if not form.get("because", "").strip():
+            raise ValueError("say why: the audit will have it. Nothing was done")
+        if not named and not agreed(made, form.get("typed", "")):
+            raise ValueError(f"type {made.count} to {made.act} {'it' if made.count == 1 else 'them'}: nothing was done")
+        sweep = view.ops.begin(made, because=form.get("because", ""), seen=form.get("seen", ""), **_how(form, made.act))
+    except ValueError as wrong:
+        return _plan(view, form, said=str(wrong), status=422)
+    # A first step here: what is small is done at once, and workers go on with what is large.
+    next(iter(view.ops.carry_out(sweep.id)), None)
+    return view.to(f"/sweeps/{sweep.id}")
+
+
+@router.get("/dead/{number}")
+def letter(view: Here, number: Id) -> Response:
+    """One of them."""
+    report = view.ops.letter(number)
+    if report is None:
+        raise missing(f"There is no dead letter {number}.")
+    return view.page("letter.html", report=report, one=report.letter, revealed=None)
+
+
+@router.post("/dead/{number}/reveal")
+def reveal(view: Here, number: Id) -> Response:
+    """Its payload with secrets, once; in the audit."""
+    revealed = view.ops.reveal("dead", number, because=view.form.get("because", ""))
+    report = view.ops.letter(number)
+    if report is None:
+        raise missing(f"There is no dead letter {number}.")
+    return view.page("letter.html", report=report, one=report.letter, revealed=revealed)
+
+
+def _made(view: View, given: Any) -> Plan:
+    """The plan that a query or a form asks for. ValueError: it says too little, or makes no sense."""
+    act = given.get("act", "")
+    if act not in ACTS:
+        raise ValueError(f"{act!r} is nothing that can be done to dead letters: replay or discard")
+    words = {name: given.get(name, "").strip() or None for name in ("kind", "error", "reason")}
+    ids = numbers(" ".join(given.getlist("ids")) if hasattr(given, "getlist") else given.get("ids", ""))
+    since = given.get("since", "").strip()
+    limit = max(_number(given.get("limit", ""), LIMIT), len(ids))
+    upto = _number(given.get("upto", ""), 0) or None
+    planned = view.ops.replay if act == "replay" else view.ops.discard
+    return planned(ids=ids, since=view.moment(since) if since else None, limit=limit, upto=upto, **words)
+
+
+def _plan(view: View, given: Any, said: str | None = None, status: int = 200) -> Response:
+    made = _made(view, given)
+    of = made.selection
+    told = {"kind": of.kind, "error": of.error, "reason": of.reason, "since": of.since and of.since.isoformat()}
+    limit = None if of.ids else of.limit
+    line = command("dead", made.act, *of.ids, **told, limit=limit, because=given.get("because") or "...", detach=True)
+    return view.page(
+        "plan.html", code=status, plan=made, told=told, limit=limit, line=line, said=said, given=given,
+        upto=of.upto or (made.ids[-1] if made.ids else None), max_replays=MAX_REPLAYS,
+    )  # fmt: skip
+
+
+def _how(form: Any, act: str) -> dict[str, Any]:
+    """Rate, canary and the most replays, as they were typed. ValueError names the one that is no number."""
+    found: dict[str, Any] = {}
+    for name, read in (("rate", float), ("canary", int), ("max_replays", int)):
+        text = form.get(name, "").strip()
+        if not text or (act == "discard" and name != "rate"):
+            continue
+        try:
+            found[name] = read(text)
+        except ValueError:
+            raise ValueError(f"{name.replace('_', ' ')} is a number, not {text!r}: nothing was done") from None
+    if found.get("max_replays") == 0:
+        found["max_replays"] = None
+    return found
+
+
+def numbers(text: str, /) -> tuple[int, ...]:
+    """Numbers with spaces or commas between. ValueError names what is none."""
+    words = text.replace(",", " ").split()
+    for word in words:
+        if not (word.isdecimal() and word.isascii() and len(word) < 19):
+            raise ValueError(f"{word!r} is no number of a dead letter")
+    return tuple(map(int, words))
+
+
+def _number(text: str, default: int) -> int:
+    text = text.strip().replace(",", "")
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else default
+

@@ -1,15 +1,49 @@
-"""Events."""
+"""Events: what was received, what each handler has made of it; and handling it once more."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ..view import Here
+from ..command import command
+from ..problem import missing
+from ..view import Here, View
 
 router = APIRouter()
 
 
 @router.get("/events")
 def events(view: Here) -> Response:
-    """The page."""
-    return view.page("events.html")
+    """The list, the newest first."""
+    source, of_type, limit = view.text("source"), view.text("type"), view.number("limit", 50, most=500)
+    found = view.ops.events(source=source, of_type=of_type, limit=limit)
+    return view.page("events.html", found=found, source=source, of_type=of_type, limit=limit, now=view.ops.ledger.now())
+
+
+@router.get("/events/show")
+def event(view: Here) -> Response:
+    """One of them. By query, not by path: an id may have anything in it."""
+    return _shown(view, view.query.get("id", ""), view.text("source"))
+
+
+@router.post("/events/replay")
+def replay(view: Here) -> Response:
+    """Have it handled once more."""
+    event_id, source = view.form.get("id", ""), view.form.get("source") or None
+    handlers = view.form.get("handlers", "").splitlines()
+    try:
+        done = view.ops.replay_event(event_id, because=view.form.get("because", ""), source=source, handlers=handlers)
+    except ValueError:
+        return _shown(view, event_id, source, "Say why: the audit will have it. Nothing was done.", 422)
+    said = "; ".join(f"{handler}: {became}" for handler, became in done.items()) or "no handler had it"
+    return view.to("/events/show", id=event_id, source=source, said=said)
+
+
+def _shown(view: View, event_id: str, source: str | None, said: str | None = None, status: int = 200) -> Response:
+    report = view.ops.event(event_id, source=source)
+    if report is None:
+        raise missing(f"There is no event {event_id!r}" + (f" of {source}." if source else "."))
+    line = command("events", "replay", event_id=event_id, source=report.event.source, because="...")
+    return view.page(
+        "event.html", code=status, report=report, one=report.event, now=report.now, handlers=report.handlers, said=said,
+        line=line, revealed=None, reveals=False,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Layers."""
+"""Layers: what tries again in this app, how often and how long at worst, and whether anything multiplies."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ router = APIRouter()
 
 @router.get("/layers")
 def layers(view: Here) -> Response:
-    """The page."""
-    return view.page("layers.html")
+    """Kind by kind."""
+    return view.page("layers.html", stacks=view.ops.stacks())

@@ -54,4 +54,4 @@ def signed_out(view: Here) -> Response:
 
 
 def _form(view: View, to: str, name: str = "", said: str = "", status: int = 200) -> Response:
-    return view.page("login.html", status=status, to=to, name=name, said=said)
+    return view.page("login.html", code=status, to=to, name=name, said=said)

@@ -1,15 +1,53 @@
-"""Sweeps."""
+"""Sweeps: what was done to many dead letters at once, and what is being done: how far, what became of each; pause, resume, cancel."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ..view import Here
+from ...errors import NotAllowed
+from ..problem import missing
+from ..view import Here, Id, View
 
 router = APIRouter()
+MOVES = {"running": ("pause", "cancel"), "paused": ("resume", "cancel"), "halted": ("resume", "cancel")}
+"""What may be done to one, by its state."""
+PAGE = 100
 
 
 @router.get("/sweeps")
 def sweeps(view: Here) -> Response:
-    """The page."""
-    return view.page("sweeps.html")
+    """The list."""
+    limit = view.number("limit", 50, most=500)
+    return view.page("sweeps.html", found=view.ops.sweeps(limit=limit), limit=limit, now=view.ops.ledger.now())
+
+
+@router.get("/sweeps/{number}")
+def sweep(view: Here, number: Id) -> Response:
+    """One of them."""
+    return _shown(view, number)
+
+
+@router.post("/sweeps/{number}/{verb}")
+def move(view: Here, number: Id, verb: str) -> Response:
+    """Pause, resume or cancel it."""
+    moves = {"pause": view.ops.pause, "resume": view.ops.resume, "cancel": view.ops.cancel}
+    if verb not in moves:
+        raise missing(f"A sweep can be paused, resumed or cancelled; there is no {verb}.")
+    try:
+        moves[verb](number, because=view.form.get("because", ""))
+    except NotAllowed as refused:
+        return _shown(view, number, str(refused), 409)
+    except ValueError:
+        return _shown(view, number, "Say why: the audit will have it. Nothing was done.", 422)
+    return view.to(f"/sweeps/{number}")
+
+
+def _shown(view: View, number: int, said: str | None = None, status: int = 200) -> Response:
+    after = view.number("after", 0) - 1
+    report = view.ops.sweep(number, after=after, limit=PAGE)
+    if report is None:
+        raise missing(f"There is no sweep {number}.")
+    return view.page(
+        "sweep.html", code=status, report=report, one=report.sweep, now=report.now, said=said, after=after, page=PAGE,
+        moves=MOVES.get(report.sweep.state, ()),
+    )  # fmt: skip
