@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ..core.span import span
 from ..ops.moments import ago, utc
 from .command import command
+from .drawn import bars
 
 SHORT = 80
 HERE = Path(__file__).parent
@@ -24,7 +25,8 @@ SIGNS = {
     "lost": ("!", "bad"), "returned": ("↩", "calm"), "completed": ("✓", "good"), "processing": ("▸", "info"),
     "abandoned": ("!", "bad"), "idle": ("○", "calm"), "healthy": ("✓", "good"), "warning": ("!", "warn"),
     "critical": ("✕", "bad"), "silent": ("!", "bad"), "gone": ("–", "calm"), "open": ("○", "calm"), "giveup": ("✕", "bad"),
-    "acknowledged": ("✓", "good"),
+    "acknowledged": ("✓", "good"), "alive": ("●", "good"), "ended": ("○", "calm"), "submitted": ("＋", "calm"),
+    "dead": ("✕", "bad"), "decided": ("◆", "info"),
 }  # fmt: skip
 """Of every state: a sign and a tone. The word stands beside them, always: colour alone says nothing to some."""
 
@@ -94,11 +96,15 @@ def percent(part: float, whole: float, /) -> str:
 def _environment() -> Environment:
     # Escaping is on for every template, whatever its name; a name that is missing is an error, not an empty place.
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters |= {
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign, "tone": tone,
-        "first_line": first_line, "short": short, "points": points, "span": span,
+        "first_line": first_line, "short": short, "points": points, "span": span, "bars": bars,
     }  # fmt: skip
     made.globals |= {"took": took, "percent": percent, "command": command}
     return made

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from ..core.span import span
 from ..journal.redaction import redacted_text
-from .finding import Finding, Severity
+from . import trouble
+from .finding import Severity
 from .trend import HOURS, Trend, trend
+from .trouble import Trouble
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -75,7 +77,7 @@ class Overview:
     kinds: tuple[KindLine, ...]
     """Those with something wrong first."""
     sources: tuple[SourceLine, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Trouble, ...]
     sentence: str
     """The balance in one line."""
 
@@ -103,7 +105,6 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
     from ..ledger import overview as stored  # noqa: PLC0415  # the same
     from ..ledger.failed import slot_of  # noqa: PLC0415  # the same
     from ..messages.latest import latest  # noqa: PLC0415  # the same
-    from . import trouble  # noqa: PLC0415  # it reads what is made here
 
     now = ledger.now()
     slot = slot_of(now)
@@ -152,7 +153,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
     return Overview(
         url=redacted_text(ledger.url), now=now, alive=len(alive), seen_at=last, kinds=tuple(lines),
         sources=tuple(SourceLine(one.source, one.received_at, _lag(one.at, one.received_at)) for one in sources),
-        findings=tuple(one.finding for one in found), sentence=_sentence(tallies),
+        findings=found, sentence=_sentence(tallies),
     )  # fmt: skip
 
 

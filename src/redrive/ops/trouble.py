@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -32,22 +33,22 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Something that is wrong; kind: with which, where it is one."""
+class Trouble(Finding):
+    """Something that is wrong."""
 
-    finding: Finding
     kind: str | None = None
+    """With which, where it is one."""
 
 
-def found(facts: Facts, /) -> list[Found]:
+def found(facts: Facts, /) -> list[Trouble]:
     """The worst first; of these, what concerns most."""
     everything = [*_nobody(facts), *_leases(facts)]
     for line in facts.kinds:
-        everything += [*_parked(facts, line), *_late(facts, line), *_failing(line)]
-    return sorted(everything, key=lambda one: (one.finding.severity, -one.finding.count))  # critical before warning
+        everything += [*_parked(line), *_late(facts, line), *_failing(line)]
+    return sorted(everything, key=lambda one: (one.severity, -one.count))  # critical before warning
 
 
-def _nobody(facts: Facts) -> Iterator[Found]:
+def _nobody(facts: Facts) -> Iterator[Trouble]:
     due = [line for line in facts.kinds if line.due_since is not None and _age(facts, line.due_since) >= GRACE]
     if facts.alive or not due:
         return
@@ -56,58 +57,54 @@ def _nobody(facts: Facts) -> Iterator[Found]:
     oldest = min(line.due_since for line in due if line.due_since is not None)
     says = f"{gone}, and {waiting:,} {'job waits' if waiting == 1 else 'jobs wait'} ({_named(due)})"
     since = oldest if facts.seen_at is None else facts.seen_at
-    yield Found(Finding("no workers", "critical", says, waiting, since, "redrive work module:app"))
+    yield Trouble("no workers", "critical", says, waiting, since, "redrive work module:app")
 
 
-def _leases(facts: Facts) -> Iterator[Found]:
+def _leases(facts: Facts) -> Iterator[Trouble]:
     many = facts.expired.many
     if many:
         says = f"{many:,} {'lease' if many == 1 else 'leases'} ran out and nobody took {'it' if many == 1 else 'them'} back"
-        yield Found(Finding("dangling leases", "critical", says, many, facts.expired.since, "redrive ledger reap"))
+        yield Trouble("dangling leases", "critical", says, many, facts.expired.since, "redrive ledger reap")
 
 
-def _parked(facts: Facts, line: KindLine) -> Iterator[Found]:
+def _parked(line: KindLine) -> Iterator[Trouble]:
     if line.parked is None:
         return
-    says = f"work on {line.name} is parked, with {line.waiting:,} waiting: all of it fails alike ({line.parked}); probed until it goes well"
+    says = (
+        f"work on {line.name} is parked, with {line.waiting:,} waiting: all of it fails alike ({line.parked}); one is tried now "
+        "and then, until one goes well"
+    )
     mend = "mend what the jobs of this kind call"
-    yield Found(Finding("parked", "critical", says, line.waiting, line.parked_since, mend, False), line.name)
+    yield Trouble("parked", "critical", says, line.waiting, line.parked_since, mend, False, line.name)
 
 
-def _late(facts: Facts, line: KindLine) -> Iterator[Found]:
+def _late(facts: Facts, line: KindLine) -> Iterator[Trouble]:
     if not facts.alive or line.parked is not None or line.due_since is None or _age(facts, line.due_since) < GRACE:
         return
     if facts.all_say and line.name not in facts.registered:
         jobs = f"{line.waiting:,} {'job waits' if line.waiting == 1 else 'jobs wait'}"
         says = f"no living worker has registered {line.name}: {jobs}, kept and not run"
         mend = "start a worker whose app has that command, or give the command its old name back"
-        yield Found(Finding("unregistered", "warning", says, line.waiting, line.due_since, mend, False), line.name)
+        yield Trouble("unregistered", "warning", says, line.waiting, line.due_since, mend, False, line.name)
         return
     says = f"work on {line.name} is late: the oldest of {line.waiting:,} that wait was due {_span(facts, line.due_since)} ago"
-    yield Found(Finding("late", "warning", says, line.waiting, line.due_since, "redrive work module:app"), line.name)
+    yield Trouble("late", "warning", says, line.waiting, line.due_since, "redrive work module:app", True, line.name)
 
 
-def _failing(line: KindLine) -> Iterator[Found]:
+def _failing(line: KindLine) -> Iterator[Trouble]:
+    mend = f"redrive failures --kind {shlex.quote(line.name)}"
     if line.died.growing:
         says = (
             f"{line.died.hour:,} dead letters of {line.name} in the last hour, and growing: in the day before "
             f"{line.died.before:.3g} an hour; {line.dead:,} are pending"
         )
-        yield Found(
-            Finding(
-                "dead letters growing", "warning", says, line.died.hour, line.died.since, f"redrive failures --kind {line.name}"
-            ),
-            line.name,
-        )
+        yield Trouble("dead letters growing", "warning", says, line.died.hour, line.died.since, mend, True, line.name)
     elif line.failed.growing:
         says = (
             f"{line.failed.hour:,} attempts of {line.name} failed in the last hour, and growing: in the day before "
             f"{line.failed.before:.3g} an hour"
         )
-        yield Found(
-            Finding("failing", "warning", says, line.failed.hour, line.failed.since, f"redrive failures --kind {line.name}"),
-            line.name,
-        )
+        yield Trouble("failing", "warning", says, line.failed.hour, line.failed.since, mend, True, line.name)
 
 
 def _age(facts: Facts, moment: datetime) -> float:

@@ -1,4 +1,4 @@
-"""Batches: not written yet."""
+"""Batches: how their items stand, which were given up and why; opened again by a person."""
 
 from __future__ import annotations
 
@@ -11,5 +11,36 @@ router = APIRouter()
 
 @router.get("/batches")
 def batches(view: Here) -> Response:
-    """The page."""
-    return view.page("batches.html")
+    """How the items of every batch stand; with batch= those of one that were given up."""
+    batch, reason = view.text("batch"), view.text("reason")
+    limit = view.number("limit", 100, most=200)
+    given_up = view.ops.giveups(batch=batch, reason=reason, since=view.since(), limit=limit)
+    return view.page(
+        "batches.html", found=view.ops.batches(), given_up=given_up, batch=batch, reason=reason, limit=limit,
+        now=view.ops.ledger.now(),
+    )  # fmt: skip
+
+
+@router.get("/batches/reopen")
+def plan(view: Here) -> Response:
+    """What would be opened again; nothing is changed by looking."""
+    batch = _named(view.text("batch"))
+    limit = view.number("limit", 1000, most=10_000)
+    found = view.ops.reopen(batch, reason=view.text("reason"), since=view.since(), limit=limit)
+    return view.page("reopen.html", plan=found, batch=batch)
+
+
+@router.post("/batches/reopen")
+def reopen(view: Here) -> Response:
+    """Open again what was planned: by the names of the items, so that what came since is not meant."""
+    batch = _named(view.form.get("batch"))
+    items = view.form.get("items", "").splitlines()
+    found = view.ops.reopen(batch, items=[item for item in items if item], limit=len(items) or 1)
+    done = sum(len(step.done) for step in view.ops.reopening(found, because=view.form.get("because", "")))
+    return view.to("/batches", batch=batch, said=f"{done:,} {'item' if done == 1 else 'items'} reopened")
+
+
+def _named(batch: str | None) -> str:
+    if not batch:
+        raise ValueError("say which batch")
+    return batch

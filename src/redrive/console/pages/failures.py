@@ -1,9 +1,10 @@
-"""Failures: not written yet."""
+"""Failures: one problem or many; show me one."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from ..problem import missing
 from ..view import Here
 
 router = APIRouter()
@@ -11,5 +12,17 @@ router = APIRouter()
 
 @router.get("/failures")
 def failures(view: Here) -> Response:
-    """The page."""
-    return view.page("failures.html")
+    """Groups of what fails; with kind= and signature= one of them."""
+    kind = view.text("kind")
+    if kind is not None and "signature" in view.query:
+        return _one(view, kind, view.query["signature"])
+    limit = view.number("limit", 50, most=200)
+    found = view.ops.failures(kind=kind, since=view.since(), limit=limit)
+    return view.page("failures.html", found=found, limit=limit, now=view.ops.ledger.now())
+
+
+def _one(view: Here, kind: str, signature: str) -> Response:
+    report = view.ops.failure(kind, signature)
+    if report is None:
+        raise missing(f"nothing of {kind} failed like this, as far as anybody remembers: {signature}")
+    return view.page("failure.html", report=report, one=report.failure, now=report.now)

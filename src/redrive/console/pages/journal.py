@@ -1,4 +1,4 @@
-"""Journal: not written yet."""
+"""Journal: what happened last, and what happens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from ..view import Here
 
 router = APIRouter()
 
+EVENTS = ("", "submitted", "failed", "lost", "returned", "done", "dead", "decided")
+
 
 @router.get("/journal")
 def journal(view: Here) -> Response:
-    """The page."""
-    return view.page("journal.html")
+    """The page: the newest first, and live."""
+    kind, event = view.text("kind"), view.text("event")
+    limit = view.number("limit", 100, most=200)
+    found = view.ops.journal(kind=kind, events=() if event is None else (event,), since=view.since(), limit=limit)
+    return view.page("journal.html", found=found, events=EVENTS, limit=limit, now=view.ops.ledger.now())

@@ -1,15 +1,37 @@
-"""Overview: not written yet."""
+"""Overview: is anything wrong, since when, is it growing."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from ...ops.trouble import Trouble
 from ..view import Here
 
 router = APIRouter()
+
+MOST = 100
+"""Kinds on the page; what is wrong comes first."""
 
 
 @router.get("/")
 def overview(view: Here) -> Response:
     """The page."""
-    return view.page("overview.html")
+    found = view.ops.overview()
+    summed = {
+        name: sum(getattr(kind, name) for kind in found.kinds) for name in ("waiting", "running", "retry_wait", "dead", "blocked")
+    }
+    summed["failed"] = sum(kind.failed.hour for kind in found.kinds)
+    more = any(kind.retry_more for kind in found.kinds)
+    return view.page(
+        "overview.html", found=found, summed=summed, more=more, kinds=found.kinds[:MOST],
+        findings=[(one, _where(view, one)) for one in found.findings],
+    )  # fmt: skip
+
+
+def _where(view: Here, one: Trouble) -> str:
+    """The page that shows more of it."""
+    if one.name in ("no workers", "dangling leases"):
+        return view.url("/workers")
+    if one.name in ("late", "unregistered"):
+        return view.url("/jobs", kind=one.kind, state="queued")
+    return view.url("/failures", kind=one.kind)

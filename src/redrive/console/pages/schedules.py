@@ -1,4 +1,4 @@
-"""Schedules: not written yet."""
+"""Schedules: what fires by itself."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ router = APIRouter()
 @router.get("/schedules")
 def schedules(view: Here) -> Response:
     """The page."""
-    return view.page("schedules.html")
+    return view.page("schedules.html", found=view.ops.schedules(), now=view.ops.ledger.now())
