@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from redrive import App, Event, retry
-from redrive.ledger import Ledger, Lease, NewJob
+from redrive.ledger import Lease, Ledger, NewJob
 
 SECRET = "hunter2-s3cret"
 NASTY = """"><script>alert('xss')</script><img src=x onerror="alert(1)"> javascript:alert(2) {{ 7*7 }} ${7*7} </pre></title>"""
@@ -46,7 +46,15 @@ def in_trouble(app: App) -> None:
     ledger.beat("web-1:41", {"threads": 8, "kinds": ["receipts.send", "crm.sync", "qscore", "badges"]})
     _dead(ledger, "crm.sync", 14, "attempts", TIMEOUT, "TimeoutError: read timed out after # s")
     _dead(ledger, "crm.sync", 3, "permanent", REFUSED, "CrmRejected: # Unprocessable")
-    _dead(ledger, "receipts.send", 2, "permanent", f"ValueError: {NASTY}", "ValueError: nasty", payload={"note": NASTY, "password": SECRET})
+    _dead(
+        ledger,
+        "receipts.send",
+        2,
+        "permanent",
+        f"ValueError: {NASTY}",
+        "ValueError: nasty",
+        payload={"note": NASTY, "password": SECRET},
+    )
     _blocked(ledger)
     _waiting(ledger)
     _done(ledger)

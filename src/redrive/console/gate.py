@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -25,9 +26,7 @@ MOST = 1_000_000
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 OPEN = ("/login", "/health", "/ready", "/static/")
 """For everybody: without these nobody could come in."""
-STRANGE = (
-    "This did not come from a page of this console, or from one that is too old: go back, load it anew, and try again."
-)
+STRANGE = "This did not come from a page of this console, or from one that is too old: go back, load it anew, and try again."
 SECURITY = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -137,7 +136,8 @@ def api(path: str, /) -> bool:
 def refusal(path: str, status: int, said: str, /) -> Response:
     """A short answer; for programs as application/problem+json."""
     if api(path):
-        return JSONResponse({"title": said, "status": status}, status, media_type="application/problem+json")
+        told = {"title": HTTPStatus(status).phrase, "status": status, "detail": said}
+        return JSONResponse(told, status, media_type="application/problem+json")
     return PlainTextResponse(f"{said}\n", status)
 
 

@@ -35,7 +35,7 @@ class Live:
                 try:
                     told = await asyncio.wait_for(ear.get(), SIGN_OF_LIFE)
                     yield f"event: change\ndata: {told}\n\n"
-                except asyncio.TimeoutError:
+                except TimeoutError:
                     yield ": here\n\n"
         finally:
             self._ears.discard(ear)

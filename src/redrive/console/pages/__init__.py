@@ -14,6 +14,7 @@ from . import (
     keys,
     layers,
     login,
+    metrics,
     overview,
     partitions,
     schedules,
@@ -24,7 +25,7 @@ from . import (
 PAGES = tuple(
     page.router
     for page in (
-        health, login, overview, failures, journal, dead, sweeps, keys, jobs, events, batches, partitions, schedules, workers,
+        health, metrics, login, overview, failures, journal, dead, sweeps, keys, jobs, events, batches, partitions, schedules, workers,
         audit, layers,
     )
 )  # fmt: skip

@@ -170,4 +170,3 @@ def numbers(text: str, /) -> tuple[int, ...]:
 def _number(text: str, default: int) -> int:
     text = text.strip().replace(",", "")
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else default
-

@@ -1,0 +1,90 @@
+"""`redrive serve`: the web console."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, NoReturn
+
+import typer
+from rich.text import Text
+
+from ..errors import LedgerError
+from ..ops.imported import Unreadable
+from ..ops.operated import operated
+from ..ops.settings import known
+from ..ops.source import ledger_of
+from .options import NO_LEDGER, Where, option
+from .output import BAD_INPUT, complain, console, show
+
+EXTRA = frozenset(("fastapi", "jinja2", "uvicorn", "starlette"))
+
+
+def serve(
+    app: Annotated[
+        str | None,
+        typer.Argument(metavar="MODULE:APP", help="The App in your code, or its ledger's address.", show_default=False),
+    ] = None,
+    host: Annotated[str | None, option("--host", "ADDRESS", "At this address. Default: 127.0.0.1.")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=0, max=65535, metavar="N", help="At this port; 0: any. Default: 8321.", show_default=False),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may act, only look.")] = False,
+    where: Where = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document when it is there.")] = False,
+) -> None:  # fmt: skip
+    """Serve the web console: all that these commands do, in a browser, and a REST API under /api.
+
+    On 127.0.0.1 it asks for nothing; any other address needs a password or a token: REDRIVE_CONSOLE_PASSWORD and
+    REDRIVE_CONSOLE_TOKEN for those who may act, REDRIVE_CONSOLE_VIEWER_PASSWORD and REDRIVE_CONSOLE_VIEWER_TOKEN for those who
+    may look; or redrive.toml. Never as an option: others could see it in the list of processes.
+
+    Exit status: 0, stopped by SIGTERM or Ctrl+C; 2, a wrong option, no such app, no extra, or an address that is not to be had;
+    3, the ledger cannot be reached or has another schema.
+    """
+    try:
+        from ..console.access import Access  # noqa: PLC0415  # the extra may be missing
+        from ..console.server import Exposed, address_of, bound, checked  # noqa: PLC0415  # likewise
+        from ..console.server import serve as run  # noqa: PLC0415  # likewise
+    except ModuleNotFoundError as missing:
+        if missing.name not in EXTRA:
+            raise
+        _leave('the console needs its extra: pip install "redrive[console]"')
+    try:
+        told = known().console
+        access = Access(
+            password=told.password, token=told.token, viewer_password=told.viewer_password, viewer_token=told.viewer_token,
+            read_only=read_only or told.read_only,
+        )  # fmt: skip
+        at = host or told.host
+        checked(at, access)
+        with operated(app or where) as found, bound(at, told.port if port is None else port) as listening:
+            ledger = ledger_of(found)
+            facts = {
+                "event": "started", "url": address_of(listening), "ledger": ledger.url, "guarded": access.guarded,
+                "read_only": access.read_only,
+            }  # fmt: skip
+            run(found, access, listening, begun=lambda: _said(facts, as_json))
+    except Exposed as refused:
+        _leave(str(refused), "REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN sets one")
+    except LedgerError as problem:
+        complain(str(problem), *getattr(problem, "__notes__", ()))
+        raise typer.Exit(NO_LEDGER) from None
+    except OSError as taken:
+        _leave(f"the console cannot be served there: {taken.strerror or taken}", "--port 0 takes any port that is free")
+    except (Unreadable, ValueError) as wrong:
+        _leave(str(wrong))
+
+
+def _leave(message: str, *hints: str) -> NoReturn:
+    complain(message, *hints)
+    raise typer.Exit(BAD_INPUT) from None
+
+
+def _said(facts: dict[str, object], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(facts), flush=True)
+        return
+    asks = "asks for a password or a token" if facts["guarded"] else "answers to this machine only"
+    only = "; nobody may act" if facts["read_only"] else ""
+    show(console(), Text(f"The console of {facts['ledger']} is at {facts['url']} and {asks}{only}. Ctrl+C ends it."))

@@ -1,0 +1,7 @@
+"""The REST API, one file for each noun, over the same functions as the pages. Its description is at /api/openapi.json."""
+
+from __future__ import annotations
+
+from . import audit, dead, events, jobs, keys, layers, status, sweeps
+
+API = tuple(noun.router for noun in (status, jobs, dead, sweeps, events, keys, audit, layers))
