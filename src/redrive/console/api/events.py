@@ -19,7 +19,7 @@ class Again(Because):
 
     id: Said
     source: Said | None = None
-    handlers: Annotated[list[Said], Field(max_length=100)] = []
+    handlers: Annotated[list[Said], Field(max_length=100)] = Field(default_factory=list)
 
 
 @router.get("", responses=problems(422))

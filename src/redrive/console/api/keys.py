@@ -24,7 +24,8 @@ class Release(Because):
 
 @router.get("", responses=problems(422))
 def keys(
-    view: Here, domain: Text = None, user: Text = None, status: KeyStatus | None = None, abandoned: bool = False, limit: Limit = 100
+    view: Here, domain: Text = None, user: Text = None, status: KeyStatus | None = None, abandoned: bool = False,
+    limit: Limit = 100,
 ) -> list[HeldKey]:  # fmt: skip
     """By domain, user and key."""
     return view.ops.keys(domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)

@@ -25,7 +25,7 @@ from . import (
 PAGES = tuple(
     page.router
     for page in (
-        health, metrics, login, overview, failures, journal, dead, sweeps, keys, jobs, events, batches, partitions, schedules, workers,
-        audit, layers,
+        health, metrics, login, overview, failures, journal, dead, sweeps, keys, jobs, events, batches, partitions, schedules,
+        workers, audit, layers,
     )
 )  # fmt: skip

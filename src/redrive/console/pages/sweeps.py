@@ -1,4 +1,4 @@
-"""Sweeps: what was done to many dead letters at once, and what is being done: how far, what became of each; pause, resume, cancel."""
+"""Sweeps: what is done to many dead letters at once: how far it is, what became of each; pause, resume, cancel."""
 
 from __future__ import annotations
 
