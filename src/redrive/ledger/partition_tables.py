@@ -205,8 +205,6 @@ range_ = Table(
     Column("again", Boolean, nullable=False, server_default=false(), comment="what is accepted already too"),
     Column("amount", Integer, comment="new attempts that each is granted"),
     Column("clear", Boolean, nullable=False, server_default=false(), comment="what is terminal too"),
-    Column("made", BigInteger, nullable=False, server_default=ZERO),
-    Column("skipped", BigInteger, nullable=False, server_default=ZERO),
     Column("skips", Text, nullable=False, server_default=text("'{}'"), comment="JSON: how many for which reason"),
     Column("ok", BigInteger, nullable=False, server_default=ZERO, comment="ended accepted"),
     Column("failed", BigInteger, nullable=False, server_default=ZERO, comment="ended without"),

@@ -14,11 +14,14 @@ from ..errors import NotAllowed
 from . import audit
 from .letters import Sorted, discarded, replayed
 from .now import now_on
+from .partition_tables import range_
 from .session import Session
 from .state import DEAD, DONE, DROPPED, PRUNED
 from .tables import job, sweep, sweep_item
 
 Act: TypeAlias = Literal["replay", "discard"]
+LETTERS: tuple[Act, ...] = ("replay", "discard")
+"""Acts on dead letters. Those on partitions are sweeps too, and are carried out by their own control plane."""
 Standing: TypeAlias = Literal["running", "paused", "halted", "cancelled", "done"]
 STEP = 100
 """How many in one transaction."""
@@ -38,7 +41,7 @@ class Sweep(NamedTuple):
     """How far an act on many is. Immutable: anything may share it."""
 
     id: int
-    act: Act
+    act: str
     state: Standing
     actor: str
     because: str
@@ -143,6 +146,8 @@ def step(session: Session, sweep_id: int, /) -> Step:
     with session.transaction("sweep") as connection:
         now = now_on(session)
         found = _one(connection, sweep_id, lock=True)
+        if found.act not in LETTERS:
+            raise NotAllowed(f"sweep {sweep_id} is a {found.act} of partitions: their control plane carries it out")
         if found.state != "running":
             return Step(found, {}, {}, 0.0)
         well, badly = _canary(connection, found)
@@ -182,17 +187,23 @@ def move(session: Session, sweep_id: int, verb: str, /, *, actor: str, because: 
         # Who resumes a halted one has seen the canary die, and wants the rest all the same.
         change: dict[str, Any] = {"passed": True, "reason": None} if found.state == "halted" and verb == "resume" else {}
         _set(connection, sweep_id, now, state=after, **change, **({"ended_at": now} if after == "cancelled" else {}))
+        if verb == "resume":
+            seen = {"pardoned": range_.c.accepted + range_.c.rejected, "pardoned_rejected": range_.c.rejected}
+            connection.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(seen))
         audit.write(session, actor=actor, action=f"sweep.{verb}", because=because, what={"sweep": sweep_id, "left": found.left})
         return _one(connection, sweep_id)
 
 
 def sweeps(
-    connection: Connection, /, *, state: Standing | None = None, before: int | None = None, limit: int = 100
-) -> list[Sweep]:
-    """Sweeps, the newest first."""
+    connection: Connection, /, *, state: Standing | None = None, acts: Sequence[str] = (), before: int | None = None,
+    limit: int = 100,
+) -> list[Sweep]:  # fmt: skip
+    """Sweeps, the newest first. acts: those only."""
     query = select(*(sweep.c[name] for name in Sweep._fields)).order_by(sweep.c.id.desc()).limit(limit)
     if state is not None:
         query = query.where(sweep.c.state == state)
+    if acts:
+        query = query.where(sweep.c.act.in_(acts))
     if before is not None:
         query = query.where(sweep.c.id < before)
     return [Sweep._make(row) for row in connection.execute(query)]

@@ -11,7 +11,7 @@ from .sweep import Act, Item, Standing, Step, Sweep
 
 
 class Sweeps:
-    """What operators do to many dead letters at once. Threads may share one, and so may forked children."""
+    """What operators do to many dead letters, or partitions, at once. Threads may share one, and so may forked children."""
 
     def __init__(self, write: Pool, read: Pool, ring: Callable[[], object]) -> None:
         self._write = write
@@ -51,10 +51,12 @@ class Sweeps:
         with self._read.use() as session:
             return sweep.get(session.core, sweep_id)
 
-    def list(self, *, state: Standing | None = None, before: int | None = None, limit: int = 100) -> list[Sweep]:
-        """The newest first."""
+    def list(
+        self, *, state: Standing | None = None, acts: Sequence[str] = (), before: int | None = None, limit: int = 100
+    ) -> list[Sweep]:
+        """The newest first. acts: those only."""
         with self._read.use() as session:
-            return sweep.sweeps(session.core, state=state, before=before, limit=limit)
+            return sweep.sweeps(session.core, state=state, acts=acts, before=before, limit=limit)
 
     def items(self, sweep_id: int, /, *, outcome: str | None = None, after: int = -1, limit: int = 100) -> Sequence[Item]:
         """What became of each, in their order."""

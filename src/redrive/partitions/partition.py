@@ -41,7 +41,8 @@ class Partition:
         parts = text.split("/")
         if len(parts) != 4:
             raise ValueError(
-                f"a partition is written source/customer/query/date, such as crm/acme/orders/2026-01-31; a / inside a name is %2F: {text!r}"
+                f"a partition is written source/customer/query/date, such as crm/acme/orders/2026-01-31 "
+                f"(a / inside a name is %2F), not {text!r}"
             )
         source, customer, query = (unquote(part, errors="strict") for part in parts[:3])
         return cls(source, customer, query, day("the date", parts[3]))
@@ -65,7 +66,9 @@ def named(what: str, value: object, /) -> str:
 def day(what: str, value: object, /) -> date:
     """A date that exists, given as one or as "2026-01-31"."""
     if isinstance(value, datetime):
-        raise TypeError(f"{what} is a day, not a moment: give {value.date().isoformat()!r}, or the day that you mean by {value!r}")
+        raise TypeError(
+            f"{what} is a day, not a moment: give {value.date().isoformat()!r}, or the day that you mean by {value!r}"
+        )
     if isinstance(value, date):
         return value
     if not isinstance(value, str):

@@ -37,7 +37,9 @@ class Policy:
         if self.max_age is not None and self.max_age <= timedelta(0):
             raise ValueError(f"max_age must be above 0: {self.max_age!r}")
         if not callable(self.backoff):
-            raise TypeError(f"backoff= is a function of (attempt, draw), such as backoff.steps(300, 1800, 7200): {self.backoff!r}")
+            raise TypeError(
+                f"backoff= is a function of (attempt, draw), such as backoff.steps(300, 1800, 7200): {self.backoff!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..ledger.ledger import Ledger
+from ..ledger.sweep import LETTERS
 
 ROUND = 20
 """Steps of one sweep before the next has its turn."""
 
 
 class Sweeping:
-    """Carries out the steps of every sweep that is running. A chore of the worker; any number of workers may do it at once."""
+    """Carries out the steps of every sweep over dead letters that is running. A chore of the worker; any number of workers may do it at once."""
 
     name = "sweeps"
     every = 1.0
@@ -21,7 +22,7 @@ class Sweeping:
 
     def do(self, _now: datetime, /) -> None:
         """The next steps of each."""
-        for sweep in self._ledger.sweeps.list(state="running"):
+        for sweep in self._ledger.sweeps.list(state="running", acts=LETTERS):
             for _ in range(ROUND):
                 step = self._ledger.sweeps.step(sweep.id)
                 if step.sweep.state != "running" or step.wait:

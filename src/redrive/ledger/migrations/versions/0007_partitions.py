@@ -206,8 +206,6 @@ def upgrade() -> None:
         sa.Column("again", sa.Boolean, nullable=False, server_default=sa.false(), comment="what is accepted already too"),
         sa.Column("amount", sa.Integer, comment="new attempts that each is granted"),
         sa.Column("clear", sa.Boolean, nullable=False, server_default=sa.false(), comment="what is terminal too"),
-        sa.Column("made", sa.BigInteger, nullable=False, server_default=ZERO),
-        sa.Column("skipped", sa.BigInteger, nullable=False, server_default=ZERO),
         sa.Column("skips", sa.Text, nullable=False, server_default=sa.text("'{}'"), comment="JSON: how many for which reason"),
         sa.Column("ok", sa.BigInteger, nullable=False, server_default=ZERO, comment="ended accepted"),
         sa.Column("failed", sa.BigInteger, nullable=False, server_default=ZERO, comment="ended without"),

@@ -1,0 +1,195 @@
+"""Claim: due work becomes leases, lane by lane, in one transaction with the runs that they begin."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+
+from ..ledger import audit
+from ..ledger.now import now_on
+from ..ledger.partition_tables import work
+from ..ledger.session import Session
+from . import ranges, sources
+from .grid import Grid
+from .lanes import SHARE, Stream, Turns
+from .materialise import Taken, materialised
+from .outcome import requeued
+from .pace import too_old
+from .policy import Terms
+from .ranges import Range
+from .record import LANES, Lease
+from .rows import POLICY, Changes, Mark, hold_sources, locked, marks, works
+from .streams import Due, due
+
+LISTED = 100
+"""So many partitions are named in the audit, one by one."""
+
+
+@dataclass
+class Desk:
+    """What a control plane remembers between claims. Belongs to one control plane, and one thread at a time."""
+
+    terms: Mapping[tuple[str, str], Terms]
+    turns: Turns
+    draw: Callable[[], float]
+    grids: dict[int, Grid] = field(default_factory=dict)
+    """Grids do not change: their customers, which may be many, are read once."""
+
+
+class Offer(NamedTuple):
+    """A stream, and what it is of: rows that wait, or a grid from its cursor on."""
+
+    stream: Stream
+    ids: Sequence[int]
+    of: Range | None
+
+
+def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float, /) -> list[Lease]:
+    """Lease up to so many."""
+    # A look without a lock: an idle tick holds nobody up.
+    if most < 1 or not desk.terms or not any(one.stream.dues for one in _offers(session, desk, most, now_on(session))):
+        return []
+    with session.transaction("partition.claim"):
+        now = now_on(session)
+        held = hold_sources(session, {name for name, _ in desk.terms}, now)
+        offers = _offers(session, desk, most, now, hold=True)
+        active = _active(session)
+        of_dataset = {one.dataset: one.concurrency - active.get(one.dataset, 0) for one in desk.terms.values()}
+        at_source, probes = _sources(desk, active, held, now)
+        counts = desk.turns.choose([one.stream for one in offers], most, of_dataset, at_source, now)
+        return _leased(session, desk, list(zip(offers, counts, strict=True)), probes, worker, timedelta(seconds=seconds), now)
+
+
+def _offers(session: Session, desk: Desk, most: int, now: datetime, *, hold: bool = False) -> list[Offer]:
+    swept = ranges.running(session, desk.terms, hold=hold)
+    wanted = [Due(*dataset, lane, 0) for dataset in desk.terms for lane in range(len(LANES))]
+    shares = {0: SHARE} | {one.id: one.share for one in swept}
+    wanted += [Due(*dataset, one.lane, one.id) for one in swept for dataset in one.of if dataset in desk.terms]
+    found = [
+        Offer(Stream(at.source, at.query_name, LANES[at.lane], at.sweep_id, dues, shares[at.sweep_id]), ids, None)
+        for at, dues, ids in due(session, wanted, most, now)
+    ]
+    for one in swept:
+        may = ranges.allowed(one, most, now)
+        if may.halt is not None:
+            if hold:
+                ranges.halt(session, one, may.halt, now)
+            found = [offer for offer in found if offer.stream.sweep != one.id]
+        elif one.a_grid and may.many:
+            stream = Stream(*one.of[0], one.in_lane, one.id, [one.created_at] * may.many, one.share)
+            found.append(Offer(stream, (), one))
+    return found
+
+
+def _active(session: Session) -> dict[tuple[str, str], int]:
+    held = select(work.c.source, work.c.query_name, func.count()).where(work.c.lease_until.is_not(None))
+    return {(row[0], row[1]): row[2] for row in session.core.execute(held.group_by(work.c.source, work.c.query_name))}
+
+
+def _sources(
+    desk: Desk, active: Mapping[tuple[str, str], int], held: Mapping[str, sources.Held], now: datetime
+) -> tuple[dict[str, int], set[str]]:
+    """How many more of each source may run, and which of them are probed."""
+    room: dict[str, int] = {}
+    for name in held:
+        limits = [one.source_concurrency for one in desk.terms.values() if one.source == name and one.source_concurrency]
+        busy = sum(many for (of, _), many in active.items() if of == name)
+        room[name] = min(limits) - busy if limits else 2**31
+    probes = set()
+    for name, row in held.items():
+        may = sources.room(row, now)
+        if may is not None:
+            room[name] = min(room[name], may)
+            if may:
+                probes.add(name)
+    return room, probes
+
+
+def _leased(
+    session: Session,
+    desk: Desk,
+    chosen: Sequence[tuple[Offer, int]],
+    probes: set[str],
+    worker: str,
+    lease: timedelta,
+    now: datetime,
+) -> list[Lease]:
+    ids = [id_ for offer, many in chosen if offer.of is None for id_ in offer.ids[:many]]
+    was = locked(session.core, ids)
+    waiting, marked = works(session.core, ids), marks(session.core, ids)
+    taken = [Taken(was[id_], waiting[id_], marked.get(id_, {}), made=False) for id_ in ids if id_ in was and id_ in waiting]
+    for offer, many in chosen:
+        if offer.of is not None and many:
+            taken += _from_grid(session, desk, offer.of, many, now)
+    if not taken:
+        return []
+    changes = Changes({one.row.id: one.row for one in taken}, [one.row.id for one in taken if one.born])
+    leases = []
+    tried_again = []
+    for one in taken:
+        if _too_old(desk, changes, one, now):
+            continue
+        if one.row.status == "failed" and not one.work.sweep_id:
+            tried_again.append(str(one.row.partition))
+        leases.append(_lease(changes, one, worker, now + lease, now))
+    changes.write(session, begun=[_run(one, worker, now) for one in leases])
+    if tried_again:
+        what = {"count": len(tried_again), "partitions": tried_again[:LISTED]}
+        audit.write(session, actor=POLICY, action="partition.retry", because="the wait after a rejection is over", what=what)
+    for name in sorted(probes.intersection(one.partition.source for one in leases)):
+        sources.probing(session, name, now + lease, now)
+    return leases
+
+
+def _from_grid(session: Session, desk: Desk, one: Range, many: int, now: datetime) -> list[Taken]:
+    grid = desk.grids.get(one.id)
+    if grid is None:
+        grid = desk.grids[one.id] = ranges.grid_of(session.core, one)
+    scanned, taken, skips = materialised(session, grid, one, many, desk.draw, now)
+    may = ranges.allowed(one, many, now)
+    ranges.advance(session, one, now, scanned=scanned, made=len(taken), skips=skips, passed=may.passed)
+    return taken
+
+
+def _too_old(desk: Desk, changes: Changes, one: Taken, now: datetime) -> bool:
+    """Past its age nothing is tried by itself any more; what somebody asked for is."""
+    ends = too_old(desk.terms[one.row.dataset].policy, one.row.logical_date)
+    if one.work.sweep_id or one.work.lane == 2 or ends is None or now < ends:
+        return False
+    because = f"too old: not tried after {ends:%Y-%m-%d %H:%M}Z"
+    changes.idle.add(one.row.id)
+    if one.row.current_run_id is None:
+        changes.mark(Mark(one.row.id, "terminal", "age", POLICY, because, now, one.row.attempt_count, None))
+        changes.rows[one.row.id] = one.row._replace(updated_at=now).shaded(True)
+    return True
+
+
+def _lease(changes: Changes, one: Taken, worker: str, until: datetime, now: datetime) -> Lease:
+    number = one.row.dispatch_count + 1
+    run_id = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(5)}"
+    row = one.row._replace(status=requeued(one.row.status), dispatch_count=number, updated_at=now)
+    changes.rows[row.id] = row.shaded("terminal" in one.marks and not one.cleared)
+    held = one.work._replace(attempt_no=number, run_id=run_id, worker=worker, lease_until=until)
+    (changes.new_work if one.made else changes.work)[row.id] = held
+    for mark in one.granted:
+        changes.mark(mark)
+    if one.cleared:
+        changes.unmark(row.id, "terminal")
+    grant = changes.marked.get((row.id, "grant")) or one.marks.get("grant")
+    return Lease(
+        row.id, row.partition, number, run_id, held.kind, held.in_lane, row.attempt_count - (grant.attempts if grant else 0),
+        row.current_run_id, row.current_raw_id, held.raw_run_id, held.sweep_id or None, held.lost, until,
+    )  # fmt: skip
+
+
+def _run(lease: Lease, worker: str, now: datetime) -> dict[str, object]:
+    return {
+        "partition_id": lease.partition_id, "attempt_no": lease.attempt_no, "run_id": lease.run_id,
+        "raw_run_id": lease.raw_run_id or lease.run_id, "kind": lease.kind, "state": "leased", "lane": LANES.index(lease.lane),
+        "sweep_id": lease.sweep_id or 0, "worker": worker, "leased_at": now,
+    }  # fmt: skip

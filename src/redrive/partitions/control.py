@@ -1,0 +1,184 @@
+"""Control: decides which partitions are tried, and when. The only one that can have a failed one tried again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from threading import Lock
+from typing import Any
+
+from ..core.seconds import Seconds, positive, whole
+from ..ledger import limits
+from ..ledger.now import now_on
+from ..ledger.session import Session
+from . import backfill, marking, ranges, requeue, returning, sources
+from .claim import Desk, claimed
+from .grid import Grid
+from .lanes import Turns
+from .partition import Partition
+from .picked import Picked
+from .policy import Terms
+from .ranges import Range
+from .record import Act, Lease, Return, Source
+from .requeue import Order, Step
+from .rows import Opened, opened
+
+LEASE = 300.0
+ROUND = 20
+"""Steps of one sweep in a tick."""
+
+
+class Control:
+    """The control plane of some datasets. Several at once, in any number of processes, are safe. Threads may share one; a
+    forked child makes its own. Its methods block."""
+
+    def __init__(self, ledger: Opened, terms: Iterable[Terms], /, *, draw: Callable[[], float] = random.random) -> None:
+        """draw: where chance comes from."""
+        self._ledger = opened(ledger)
+        self._desk = Desk({one.dataset: one for one in terms}, Turns(draw), draw)
+        self._lock = Lock()
+
+    @contextmanager
+    def _do(self, verb: str) -> Iterator[Session]:
+        with self._ledger().connections.write.use() as session, session.transaction(f"partition.{verb}"):
+            yield session
+
+    # ---- for a worker ----
+
+    def claim(self, most: int, /, *, worker: str, lease: Seconds = LEASE) -> list[Lease]:
+        """Lease what is due, at most so many, each lane by its share; nobody else gets them for so many seconds."""
+        limits.name("worker", worker, limits.MAX_KIND)
+        seconds = positive("lease", lease)
+        with self._lock, self._ledger().connections.write.use() as session:
+            return claimed(session, self._desk, most, worker, seconds)
+
+    def renew(self, leases: Sequence[Lease], /, *, lease: Seconds = LEASE) -> list[Lease]:
+        """Hold these longer; those that are lost, and must not be worked on any more."""
+        seconds = positive("lease", lease)
+        if not leases:
+            return []
+        with self._do("renew") as session:
+            return returning.renewed(session, leases, seconds)
+
+    def give_back(self, returns: Sequence[Return], /) -> int:
+        """Back in the queue without a verdict, uncharged; how many were still theirs. A source that is not well rests."""
+        if not returns:
+            return 0
+        with self._do("return") as session:
+            return returning.given_back(session, returns, self._desk.terms)
+
+    def reap(self, *, limit: int = 1000) -> list[Partition]:
+        """Take back leases that ran out with their workers."""
+        with self._do("reap") as session:
+            return returning.reaped(session, self._desk.terms, limit)
+
+    def tick(self) -> None:
+        """What is to be done now and then: leases that ran out, sweeps that go on, end, or were cancelled."""
+        ledger = self._ledger()
+        self.reap()
+        with ledger.connections.read.use() as session:
+            under_way = ranges.running(session, self._desk.terms)
+            over = ranges.cancelled(session.core)
+        for one in under_way:
+            if not one.a_grid:
+                self._steps(one.id)
+        for one in over:
+            self._withdrawn(one.id)
+        if any(one.cursor >= one.total for one in under_way):
+            with self._do("sweep") as session:
+                ranges.finish(session, now_on(session))
+
+    def _steps(self, sweep_id: int) -> None:
+        for _ in range(ROUND):
+            done = self.step(sweep_id)
+            if done.wait or done.sweep.state != "running":
+                return
+
+    def _withdrawn(self, sweep_id: int) -> None:
+        for _ in range(ROUND):
+            with self._do("withdraw") as session:
+                if not requeue.withdrawn(session, sweep_id, self._desk.terms):
+                    return
+
+    # ---- fresh work ----
+
+    def fire(
+        self, source: str, query_name: str, moment: datetime, customers: Collection[str], days: Sequence[date], /, *, cron: str
+    ) -> list[Range] | None:
+        """The work of one firing of a dataset's cron, once for its moment, whoever asks. None: somebody was first.
+
+        Without days, or customers, it says from when on firings count: for a dataset that is new.
+        """
+        grids = [Grid.of(source, query_name, customers, day) for day in days] if customers else []
+        with self._do("fire") as session:
+            return backfill.fire(session, (source, query_name), grids, moment, cron)
+
+    def fired(self, source: str, query_name: str, /) -> datetime | None:
+        """The last moment of a dataset's cron whose work is written down."""
+        with self._ledger().connections.read.use() as session:
+            return backfill.fired(session, source, query_name)
+
+    # ---- for an operator ----
+
+    def begin(self, picked: Picked, /, *, actor: str, because: str, **order: Any) -> Range:
+        """Have what was picked tried again: written down as a sweep. Drift: it is not as it was planned. See `Order`."""
+        with self._do("sweep") as session:
+            return requeue.begin(session, picked, Order(**order), actor, because)
+
+    def step(self, sweep_id: int, /) -> Step:
+        """The next of a retry, reprocessing or revalidation. Any number of processes may do this at once."""
+        with self._do("sweep") as session:
+            return requeue.step(session, sweep_id, self._desk.draw)
+
+    def backfill(self, grid: Grid, /, *, actor: str, because: str, **options: Any) -> Range:
+        """Have a range extracted. NotAllowed: another one under way has some of the same. See `backfill.begin`."""
+        with self._do("sweep") as session:
+            return backfill.begin(session, grid, actor, because, **options)
+
+    def set_share(self, sweep_id: int, share: float, /, *, actor: str, because: str) -> Range:
+        """Give a sweep another part of the slots, from the next claim on."""
+        with self._do("sweep") as session:
+            return backfill.set_share(session, sweep_id, share, actor, because)
+
+    def move(self, sweep_id: int, verb: str, /, *, actor: str, because: str) -> Range:
+        """Pause, resume or cancel one. When this returns no lease of it begins. NotAllowed where it does not stand so."""
+        ledger = self._ledger()
+        ledger.sweeps.move(sweep_id, verb, actor=actor, because=because)
+        with ledger.connections.read.use() as session:
+            found = ranges.get(session.core, sweep_id)
+        assert found is not None
+        return found
+
+    def mark_terminal(self, ids: Collection[int], /, *, actor: str, because: str) -> Act:
+        """Not tried any more, until somebody clears it."""
+        with self._do("mark") as session:
+            return marking.mark_terminal(session, ids, actor, because)
+
+    def clear_terminal(self, ids: Collection[int], /, *, actor: str, because: str, grant: int | None = None) -> Act:
+        """Tried again, now. grant: so many new attempts; None: as many as the policy has."""
+        if grant is not None:
+            whole("grant", grant)
+        with self._do("mark") as session:
+            return marking.clear_terminal(session, ids, actor, because, grant, self._desk.draw)
+
+    def pause(self, ids: Collection[int], /, *, actor: str, because: str) -> Act:
+        """Put aside: not tried until somebody says so."""
+        with self._do("mark") as session:
+            return marking.pause(session, ids, actor, because)
+
+    def unpause(self, ids: Collection[int], /, *, actor: str, because: str) -> Act:
+        """Let them be tried again."""
+        with self._do("mark") as session:
+            return marking.unpause(session, ids, actor, because, self._desk.draw)
+
+    def pause_source(self, source: str, /, *, actor: str, because: str, until: datetime | None = None) -> Source:
+        """Start nothing of this source, until then, or until somebody says so."""
+        with self._do("source") as session:
+            return sources.pause(session, source, until, actor, because)
+
+    def unpause_source(self, source: str, /, *, actor: str, because: str) -> Source:
+        """Let its work go on."""
+        with self._do("source") as session:
+            return sources.unpause(session, source, actor, because)

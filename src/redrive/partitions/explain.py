@@ -1,0 +1,138 @@
+"""Explain: why a partition is not running now, when it will, and what else stands in its way."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import func, select, tuple_
+
+from ..ledger.now import now_on
+from ..ledger.partition_tables import source as source_table
+from ..ledger.partition_tables import work
+from ..ledger.session import Session
+from ..ledger.tables import sweep
+from . import ranges, sources
+from .find import facts, known
+from .partition import Partition
+from .policy import Policy, Terms
+from .ranges import ACTS, Range
+from .record import Explanation, Facts
+from .rows import HELD, Held, Mark, Work, marks, works
+
+COUNTED = 100_000
+"""A longer queue is not counted to its end."""
+
+
+def explained(session: Session, key: Partition, terms: Terms | None, /) -> Explanation:
+    """What there is to say of it."""
+    connection = session.core
+    now = now_on(session)
+    row = known(connection, key)
+    found = None if row is None else next(iter(facts(connection, [row.id])), None)
+    mine = None if row is None else works(connection, [row.id]).get(row.id)
+    held = connection.execute(select(*HELD).where(source_table.c.source == key.source)).first()
+    why: list[str] = []
+    position = queued = None
+    inside = None
+    if mine is None:
+        inside = _waiting_in(session, key) if found is None or found.terminal is None else None
+        why += _idle(found, inside)
+    elif mine.leased:
+        why.append(f"it is running: run {mine.run_id} by {mine.worker}, its lease lasts until {_at(mine.lease_until)}")
+        if mine.lease_until is not None and mine.lease_until < now:
+            why.append("its lease has run out: its worker is gone, and it is taken back with the next tick")
+    else:
+        if mine.due_at > now:
+            why.append(f"it waits until {_at(mine.due_at)}: {mine.strategy}")
+        why += _swept(session, mine)
+        position, queued = _place(session, mine)
+    if inside is not None or (mine is not None and not mine.leased):
+        why += _in_the_way(session, key, Held._make(held) if held else None, terms, now)
+    marked = {} if row is None else marks(connection, [row.id]).get(row.id, {})
+    budget = None if found is None else _budget(found, marked.get("grant"), terms)
+    return Explanation(found, now, tuple(why), position, queued, budget, inside.id if inside else None)
+
+
+def _idle(found: Facts | None, inside: Range | None) -> list[str]:
+    if found is not None:
+        if found.terminal is not None:
+            return [f"it is terminal ({found.terminal}): `redrive state clear-terminal` has it tried again"]
+        if found.paused is not None:
+            return [f"it is paused ({found.paused})"]
+    if inside is not None:
+        turn = f"{inside.cursor} of {inside.total} had theirs"
+        return [f"its turn in sweep {inside.id} ({inside.act}, {inside.state}) has not come: {turn}"]
+    if found is None:
+        return ["nothing is stored of it: nobody has asked for it yet (cron, or `redrive backfill`)"]
+    if found.status == "success":
+        if found.last_verdict == "rejected":
+            return ["it was accepted and is readable; its refresh was rejected, and nobody has asked for another"]
+        return ["it is accepted: nothing is to be done"]
+    return ["nobody has asked for it to be tried again: `redrive state retry`"]
+
+
+def _swept(session: Session, mine: Work) -> list[str]:
+    if not mine.sweep_id:
+        return []
+    state = session.core.execute(select(sweep.c.state).where(sweep.c.id == mine.sweep_id)).scalar()
+    return [] if state == "running" else [f"its sweep {mine.sweep_id} is {state}"]
+
+
+def _place(session: Session, mine: Work) -> tuple[int, int]:
+    """How many of its stream are due before it, and how many wait in all."""
+    at = work.c
+    here = (
+        at.lease_until.is_(None), at.source == mine.source, at.query_name == mine.query_name, at.lane == mine.lane,
+        at.sweep_id == mine.sweep_id,
+    )  # fmt: skip
+    before = tuple_(at.due_at, at.partition_id) < tuple_(mine.due_at, mine.partition_id)
+    first = select(at.partition_id).where(*here, before).limit(COUNTED).subquery()
+    all_ = select(at.partition_id).where(*here).limit(COUNTED).subquery()
+    many = session.core.execute(
+        select(
+            select(func.count()).select_from(first).scalar_subquery(), select(func.count()).select_from(all_).scalar_subquery()
+        )
+    ).one()
+    return many[0] + 1, many[1]
+
+
+def _in_the_way(session: Session, key: Partition, held: Held | None, terms: Terms | None, now: datetime) -> list[str]:
+    said = []
+    if held is not None and sources.room(held, now) is not None:
+        until = f"until {_at(held.paused_until)}" if held.paused_until else "until somebody says so"
+        said.append(f"source {key.source} is paused {until} by {held.actor}: {held.because}")
+    if terms is None:
+        said.append(f"no worker's control plane is known here to have {key.source}/{key.query_name}")
+        return said
+    busy = select(work.c.query_name, func.count()).where(work.c.source == key.source, work.c.lease_until.is_not(None))
+    active = {row[0]: row[1] for row in session.core.execute(busy.group_by(work.c.query_name))}
+    if active.get(key.query_name, 0) >= terms.concurrency:
+        said.append(f"{key.source}/{key.query_name} has {active[key.query_name]} of {terms.concurrency} leases in use")
+    if terms.source_concurrency is not None and sum(active.values()) >= terms.source_concurrency:
+        said.append(f"source {key.source} has {sum(active.values())} of {terms.source_concurrency} leases in use")
+    return said
+
+
+def _waiting_in(session: Session, key: Partition) -> Range | None:
+    """The sweep under way in whose range it stands, and whose cursor has not come to it."""
+    query = select(*ranges.COLUMNS).join(ranges.range_, ranges.range_.c.sweep_id == sweep.c.id)
+    under_way = query.where(sweep.c.state.in_(("running", "paused", "halted")), sweep.c.act.in_(ACTS))
+    for one in map(Range._make, session.core.execute(under_way.order_by(sweep.c.id))):
+        if one.a_grid and one.of[0] == (key.source, key.query_name):
+            place = ranges.grid_of(session.core, one).place(key)
+            if place is not None and place >= one.cursor:
+                return one
+    return None
+
+
+def _budget(found: Facts, grant: Mark | None, terms: Terms | None) -> str | None:
+    policy = Policy() if terms is None else terms.policy
+    limit = grant.amount if grant is not None and grant.amount is not None else policy.max_attempts
+    used = found.attempt_count - (grant.attempts if grant else 0)
+    since = f" since the grant by {grant.actor}" if grant else ""
+    ever = f"{found.attempt_count} verdicts and {found.dispatch_count} runs in all"
+    return f"{max(0, limit - used)} of {limit} attempts left{since}; {ever}"
+
+
+def _at(moment: datetime | None) -> str:
+    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}Z"

@@ -1,0 +1,127 @@
+"""Pace: what an extraction's error means, and when a partition is tried again. Pure: the clock and the seed are given."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import date, datetime, time, timedelta, timezone
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..core.classify import classify
+from ..core.seconds import seconds
+from ..errors import Again, Blocked, Denied, Stop, Unavailable
+from ..journal.redaction import redacted_text
+from .policy import Policy
+from .record import TerminalCause
+
+MeaningKind: TypeAlias = Literal["ordinary", "rate_limited", "systemic", "final", "not_ready"]
+EVERYBODY = frozenset((401, 402, 403))
+"""HTTP: who says so to one says so to all: a key that is wrong, a bill that is not paid."""
+LONGEST_PAUSE = 3600.0
+DAY = timedelta(days=1)
+
+
+class Meaning(NamedTuple):
+    """What an extraction's error means for its partition."""
+
+    kind: MeaningKind
+    """ordinary: rejected, charged, tried again. final: rejected, and terminal at once. The others are given back, uncharged."""
+    reason: str
+    """In a word: equal for errors of one cause."""
+    message: str
+    after: float | None = None
+    """Not before so many seconds."""
+
+
+def meaning(error: Exception, now: datetime, /) -> Meaning:
+    """What this error means. `Again(free=True)` is not ready; `Stop` final; `Blocked`, and what storage refuses, everybody's."""
+    reason, message = type(error).__name__, redacted_text(f"{type(error).__name__}: {error}")
+    if isinstance(error, Again):
+        after = None if error.after is None else seconds("after", error.after)
+        return Meaning("not_ready" if error.free else "ordinary", "not_ready" if error.free else "again", message, after)
+    if isinstance(error, Stop):
+        return Meaning("final", "stopped", message)
+    if isinstance(error, Blocked):
+        after = None if error.until is None else max(0.0, (error.until - now).total_seconds())
+        return Meaning("systemic", "blocked", message, after)
+    if isinstance(error, (Denied, Unavailable)):
+        return Meaning("systemic", reason, message)
+    fault = classify(error, now=now)
+    if fault.kind == "throttled":
+        return Meaning("rate_limited", reason, message, fault.after)
+    if fault.status in EVERYBODY:
+        return Meaning("systemic", f"{reason} {fault.status}", message, fault.after)
+    return Meaning("ordinary", reason, message, fault.after)
+
+
+class Next(NamedTuple):
+    """When a partition is tried again: at a moment, or never because."""
+
+    due: datetime | None
+    strategy: str
+    terminal: TerminalCause | None = None
+
+
+def after_rejection(
+    policy: Policy, attempts: int, limit: int, seed: float, now: datetime, ends: datetime | None, /, *,
+    after: float | None = None, final: bool = False,
+) -> Next:  # fmt: skip
+    """After a rejection, the nth (attempts) of at most `limit`. ends: when the partition is too old to be tried; none: never."""
+    if final:
+        return Next(None, "no use trying again", "error")
+    if attempts >= limit:
+        return Next(None, f"{attempts} of {limit} attempts", "attempts")
+    wait = policy.backoff(attempts, draw(seed, attempts))
+    how = f"backoff after attempt {attempts} of {limit}"
+    if after is not None and after > wait:
+        wait, how = after, f"the source's own words after attempt {attempts} of {limit}"
+    due = now + timedelta(seconds=max(0.0, wait))
+    if ends is not None and due >= ends:
+        return Next(None, f"too old: not tried after {ends:%Y-%m-%d %H:%M}Z", "age")
+    return Next(due, f"{how}: {_spoken(wait)}")
+
+
+def after_loss(policy: Policy, lost: int, seed: float, now: datetime, ends: datetime | None, /) -> Next:
+    """After a run that nobody heard of again, the nth in a row."""
+    if lost >= policy.max_lost:
+        return Next(None, f"{lost} runs in a row vanished with their worker", "lost")
+    if ends is not None and now >= ends:
+        return Next(None, f"too old: not tried after {ends:%Y-%m-%d %H:%M}Z", "age")
+    wait = 0.0 if lost == 1 else policy.backoff(lost - 1, draw(seed, -lost))
+    return Next(now + timedelta(seconds=wait), f"the run before was lost ({lost} of {policy.max_lost}): {_spoken(wait)}")
+
+
+def after_return(policy: Policy, cause: str, after: float | None, seed: float, attempt_no: int, now: datetime, /) -> Next:
+    """After a run that was given back without a verdict."""
+    if cause == "stopped":
+        return Next(now, "its worker stopped")
+    wait = after if after is not None else {"not_ready": policy.poll}.get(cause, policy.pause)
+    # Those that were turned away together come back spread, and never before the source said.
+    wait += min(wait, 60.0) * 0.1 * draw(seed, attempt_no)
+    how = {"not_ready": "not ready yet", "rate_limited": "rate limited", "systemic": "the source is not well"}[cause]
+    return Next(now + timedelta(seconds=wait), f"{how}, not charged: {_spoken(wait)}")
+
+
+def pause_of(policy: Policy, probes: int, after: float | None, /) -> float:
+    """Seconds for which a source rests, after so many probes that failed."""
+    return max(after or 0.0, min(LONGEST_PAUSE, policy.pause * 2.0 ** min(probes, 20)))
+
+
+def too_old(policy: Policy, logical_date: date, /) -> datetime | None:
+    """When a partition of this date is not tried any more; None: never."""
+    if policy.max_age is None:
+        return None
+    return datetime.combine(logical_date, time(), timezone.utc) + DAY + policy.max_age
+
+
+def draw(seed: float, turn: int, /) -> float:
+    """A number from [0, 1) that is the same each time: what was shown is what is used."""
+    found = hashlib.blake2b(f"{seed!r}:{turn}".encode(), digest_size=7).digest()
+    return int.from_bytes(found, "big") / 2**56
+
+
+def _spoken(wait: float) -> str:
+    if wait < 1:
+        return "at once"
+    if wait < 120:
+        return f"{wait:.0f} s"
+    return f"{wait / 60:.0f} min" if wait < 7200 else f"{wait / 3600:.1f} h"

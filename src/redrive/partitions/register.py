@@ -1,0 +1,176 @@
+"""Register: what is known of partitions. It only reads: for readers, operators and the console."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import date
+from typing import Any
+
+from sqlalchemy import func, select
+
+from ..ledger.now import now_on
+from ..ledger.partition_tables import partition, rollup, work
+from . import backfill, explain, find, picked, progress, ranges, runs, sources
+from .find import known
+from .grid import Grid
+from .partition import Day, Partition, span
+from .picked import Picked, Verb
+from .policy import Terms
+from .progress import GridPlan, Progress
+from .record import LANES, SHADES, Cell, Explanation, Facts, Lane, Marker, Run, Selection, Shade, Source
+from .rows import Opened, marks, opened
+
+
+class Register:
+    """What is known of partitions. Threads may share one, and so may forked children. Its methods block."""
+
+    def __init__(self, ledger: Opened, /) -> None:
+        self._ledger = opened(ledger)
+
+    def _reading(self) -> Any:
+        return self._ledger().connections.read.use()
+
+    # ---- one ----
+
+    def get(self, partition: Partition, /) -> Facts | None:
+        """All that is known of one; None: nothing is stored of it."""
+        with self._reading() as session:
+            row = known(session.core, partition)
+            return None if row is None else next(iter(find.facts(session.core, [row.id])), None)
+
+    def days(self, source: str, query_name: str, customer: str, since: Day, until: Day | None = None, /) -> dict[date, Facts]:
+        """One customer's days, both ends in it; those of which nothing is stored are left out."""
+        with self._reading() as session:
+            return find.of_days(session.core, source, query_name, customer, *span(since, until))
+
+    def history(self, partition: Partition, /, *, before: int | None = None, limit: int = 100) -> list[Run]:
+        """Its runs with their verdicts, the newest first. before: an attempt_no."""
+        with self._reading() as session:
+            row = known(session.core, partition)
+            return [] if row is None else runs.history(session.core, row.id, before=before, limit=limit)
+
+    def run(self, run_id: str, /) -> Run | None:
+        """One run with its verdict; None: there is none of that name."""
+        with self._reading() as session:
+            return runs.whole(session.core, run_id)
+
+    def markers(self, partition: Partition, /) -> list[Marker]:
+        """What was decided about it beside its outcomes."""
+        with self._reading() as session:
+            row = known(session.core, partition)
+            found = {} if row is None else marks(session.core, [row.id]).get(row.id, {})
+            return [Marker(*mark[1:]) for _, mark in sorted(found.items())]  # type: ignore[arg-type]  # its kinds are checked
+
+    def explain(self, partition: Partition, terms: Terms | None = None, /) -> Explanation:
+        """Why it is not running now, when it will, and what else stands in its way. terms: of its dataset, where known."""
+        with self._reading() as session:
+            return explain.explained(session, partition, terms)
+
+    # ---- many ----
+
+    def find(self, selection: Selection, /, *, after: int = 0, limit: int = 100) -> list[Facts]:
+        """Those that are asked for, in the order of their ids. after: the id of the last one of the page before."""
+        with self._reading() as session:
+            return find.selected(session.core, selection, after=after, limit=limit)
+
+    def counts(
+        self, *, source: str | None = None, query_name: str | None = None, since: date | None = None, until: date | None = None
+    ) -> dict[tuple[str, str], dict[Shade, int]]:
+        """How many of each dataset stand how. From the rollup: as fast at ten million."""
+        found: dict[tuple[str, str], dict[Shade, int]] = {}
+        for of, query, shade, many in self._rolled((), source, query_name, since, until):
+            if many:
+                found.setdefault((of, query), {})[SHADES[shade]] = int(many)
+        return found
+
+    def calendar(
+        self, since: Day, until: Day | None = None, /, *, source: str | None = None, query_name: str | None = None
+    ) -> list[Cell]:
+        """Day by day, how many of each dataset stand how. From the rollup."""
+        cells: dict[tuple[str, str, date], dict[Shade, int]] = {}
+        for of, query, shade, many, on in self._rolled((rollup.c.logical_date,), source, query_name, *span(since, until)):
+            if many:
+                cells.setdefault((of, query, on), {})[SHADES[shade]] = int(many)
+        return [Cell(*key, shades) for key, shades in sorted(cells.items())]
+
+    def _rolled(
+        self, by: Iterable[Any], source: str | None, query_name: str | None, since: date | None, until: date | None
+    ) -> list[Any]:
+        at = rollup.c
+        query = select(at.source, at.query_name, at.shade, func.sum(at.n), *by).group_by(at.source, at.query_name, at.shade, *by)
+        for column, value in ((at.source, source), (at.query_name, query_name)):
+            query = query if value is None else query.where(column == value)
+        query = query if since is None else query.where(at.logical_date >= since)
+        query = query if until is None else query.where(at.logical_date <= until)
+        with self._reading() as session:
+            return list(session.core.execute(query.order_by(at.source, at.query_name)))
+
+    def reasons(self, *, source: str | None = None, query_name: str | None = None) -> dict[str, int]:
+        """How many failed, or could not be refreshed, for what; the most first. Reads those alone."""
+        at = partition.c
+        query = select(at.reason, func.count()).where(find.TROUBLE).group_by(at.reason)
+        for column, value in ((at.source, source), (at.query_name, query_name)):
+            query = query if value is None else query.where(column == value)
+        with self._reading() as session:
+            found = {row[0] or "no verdict": row[1] for row in session.core.execute(query)}
+        return dict(sorted(found.items(), key=lambda one: -one[1]))
+
+    def lanes(self) -> dict[tuple[str, str, Lane], tuple[int, int]]:
+        """Of each dataset and lane: how many wait, due or not, and how many are running. Reads all that is queued."""
+        busy = work.c.lease_until.is_not(None)
+        query = select(work.c.source, work.c.query_name, work.c.lane, busy, func.count())
+        found: dict[tuple[str, str, Lane], tuple[int, int]] = {}
+        with self._reading() as session:
+            for of, name, lane, leased, many in session.core.execute(
+                query.group_by(work.c.source, work.c.query_name, work.c.lane, busy)
+            ):
+                ready, running = found.get((of, name, LANES[lane]), (0, 0))
+                found[of, name, LANES[lane]] = (ready, running + many) if leased else (ready + many, running)
+        return found
+
+    def sources(self) -> list[Source]:
+        """The sources, and which of them are paused."""
+        with self._reading() as session:
+            return sources.listed(session.core)
+
+    # ---- plans ----
+
+    def pick(self, act: Verb, selection: Selection, /, *, clear_terminal: bool = False) -> Picked:
+        """The partitions that an act would be for. Nothing is changed. ValueError: nothing at all was asked for."""
+        if selection.everything:
+            raise ValueError(
+                "say which: by source, query, customers, dates, status or error; nothing at all would mean everything"
+            )
+        with self._reading() as session, session.snapshot():
+            return picked.pick(session.core, act, selection, clear_terminal=clear_terminal)
+
+    def grid_counts(self, grid: Grid, /) -> GridPlan:
+        """What a backfill of this range would find."""
+        with self._reading() as session, session.snapshot():
+            return progress.planned(session, grid, [one.sweep_id for one in backfill.overlaps(session, grid)])
+
+    def progress(self, sweep_id: int, /) -> Progress | None:
+        """How far a sweep over partitions is; None: there is none of that number."""
+        with self._reading() as session:
+            one = ranges.get(session.core, sweep_id)
+            return None if one is None else progress.of(session, one, now_on(session))
+
+    # ---- health ----
+
+    def imbalance(self) -> list[str]:
+        """Where the rollup and the rows differ, in words. Reads every row: for `redrive doctor` and for tests."""
+        at = partition.c
+        with self._reading() as session, session.snapshot():
+            rows = select(at.source, at.query_name, at.logical_date, at.shade, func.count())
+            stood = session.core.execute(rows.group_by(at.source, at.query_name, at.logical_date, at.shade))
+            counted = Counter({tuple(row[:4]): row[4] for row in stood})
+            for row in session.core.execute(
+                select(*(rollup.c[name] for name in ("source", "query_name", "logical_date", "shade", "n")))
+            ):
+                counted[tuple(row[:4])] -= row[4]
+        return [
+            f"{source}/{query} of {on}: {SHADES[shade]} is counted {abs(many)} too {'few' if many > 0 else 'many'}"
+            for (source, query, on, shade), many in sorted(counted.items())
+            if many
+        ]

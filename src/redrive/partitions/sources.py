@@ -1,0 +1,118 @@
+"""Sources: paused when a fault is everybody's, so that nobody is charged for it; then one probe goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, select, update
+
+from ..ledger import audit
+from ..ledger.limits import words
+from ..ledger.now import now_on
+from ..ledger.partition_tables import partition, source
+from ..ledger.session import Session
+from .pace import pause_of
+from .policy import Policy
+from .record import Judged, Return, Run, Source
+from .rows import HELD, POLICY, Held, hold_sources
+
+OPEN = {"paused_at": None, "paused_until": None, "because": None, "actor": None, "signature": None, "probes": 0}
+
+
+def resting(connection: Connection, ids: Collection[int], /) -> list[str]:
+    """Those sources of these partitions that the policy has paused."""
+    paused = (
+        connection.execute(select(source.c.source).where(source.c.paused_at.is_not(None), source.c.actor == POLICY))
+        .scalars()
+        .all()
+    )
+    if not paused:  # nearly always
+        return []
+    mine = set(connection.execute(select(partition.c.source).where(partition.c.id.in_(ids)).distinct()).scalars())
+    return sorted(mine.intersection(paused))
+
+
+def answered(session: Session, held: Mapping[str, Held], told: Sequence[tuple[Judged, Run]], now: datetime, /) -> None:
+    """A source from which something came again is well: an acceptance says so, and whatever a probe brought."""
+    for judged, run in told:
+        name = judged.partition.source if judged.partition else ""
+        was = held.get(name)
+        if was is None or was.paused_at is None or was.actor != POLICY:
+            continue
+        if judged.outcome == "accepted" or run.leased_at > was.paused_at:
+            opened_again(session, name, now)
+            held = {other: row for other, row in held.items() if other != name}
+
+
+def opened_again(session: Session, name: str, now: datetime, /) -> None:
+    """It answers: work goes on."""
+    session.core.execute(update(source).where(source.c.source == name).values(**OPEN, updated_at=now))
+
+
+def rest(session: Session, held: Held, one: Return, policy: Policy, now: datetime, /) -> None:
+    """A fault that is everybody's: pause the source, each time for longer. One that a person paused stays as it is."""
+    if held.paused_at is not None and held.actor != POLICY:
+        return
+    if held.paused_until is not None and held.paused_until > now and held.probes == 0:
+        return  # it rests already, and this one had begun before
+    seconds = pause_of(policy, held.probes, one.after)
+    what = {"source": held.source, "seconds": round(seconds), "signature": one.signature, "partition": str(one.lease.partition)}
+    because = words(one.error) or "a fault that is everybody's"
+    _set(session, held.source, now, now + timedelta(seconds=seconds), because, POLICY, one.signature)
+    audit.write(session, actor=POLICY, action="source.pause", because=because, what=what)
+
+
+def probing(session: Session, name: str, until: datetime, now: datetime, /) -> None:
+    """A probe goes out: nobody else before it is back, or lost."""
+    values = {"paused_until": until, "probes": source.c.probes + 1, "updated_at": now}
+    session.core.execute(update(source).where(source.c.source == name).values(values))
+
+
+def room(held: Held, now: datetime, /) -> int | None:
+    """How many may start because of a pause; None: any number."""
+    if held.paused_at is None:
+        return None
+    if held.paused_until is None or held.paused_until > now:
+        return 0
+    return 1 if held.actor == POLICY else None  # a person said when, and needs no probe
+
+
+def pause(session: Session, name: str, until: datetime | None, actor: str, because: str, /) -> Source:
+    """Start nothing of this source. until: by itself after that, with one probe; None: until somebody says so."""
+    audit.said(actor, because)
+    now = now_on(session)
+    hold_sources(session, [name], now)
+    _set(session, name, now, until, because, actor, None)
+    what = {"source": name, "until": audit.stamp(until)}
+    audit.write(session, actor=actor, action="source.pause", because=because, what=what)
+    return listed(session.core, name)[0]
+
+
+def unpause(session: Session, name: str, actor: str, because: str, /) -> Source:
+    """Let its work go on."""
+    audit.said(actor, because)
+    now = now_on(session)
+    hold_sources(session, [name], now)
+    opened_again(session, name, now)
+    audit.write(session, actor=actor, action="source.unpause", because=because, what={"source": name})
+    return listed(session.core, name)[0]
+
+
+def listed(connection: Connection, name: str | None = None, /) -> list[Source]:
+    """All that are known, or one."""
+    query = select(*HELD).order_by(source.c.source)
+    if name is not None:
+        query = query.where(source.c.source == name)
+    rows = [Held._make(row) for row in connection.execute(query)]
+    return [
+        Source(row.source, row.paused_at is not None, row.paused_until, row.because, row.actor, row.probes, row.probes > 0)
+        for row in rows
+    ]
+
+
+def _set(
+    session: Session, name: str, now: datetime, until: datetime | None, because: str, actor: str, signature: str | None
+) -> None:
+    values = {"paused_at": now, "paused_until": until, "because": because, "actor": actor, "signature": signature}
+    session.core.execute(update(source).where(source.c.source == name).values(**values, updated_at=now))
