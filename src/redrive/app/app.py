@@ -36,7 +36,7 @@ class App(Listening, Idempotent):
         stores: Stores | Mapping[str, Any] | None = None, sources: Sequence[Source] = (), secrets: Collection[str] = (),
         parking: Parking | None = None, keep: Seconds | None = None,
     ) -> None:  # fmt: skip
-        """ledger: a URL, or an open one (default: REDRIVE_LEDGER, else sqlite:///redrive.db).
+        """ledger: a URL, or an open one (default: REDRIVE_LEDGER, else what redrive.toml says, else sqlite:///redrive.db).
 
         migrate: make the tables, or bring them up to this code, at first use. Default: on SQLite yes, since the file is the
         program's own; on Postgres no: a schema that is missing or old is refused, with the command that makes it.

@@ -40,7 +40,11 @@ class Ledgered:
         return parse(self._url()).shown if isinstance(self._given, str | None) else self._given.url
 
     def _url(self) -> str:
-        return self._given if isinstance(self._given, str) else os.environ.get(VARIABLE) or DEFAULT
+        if isinstance(self._given, str):
+            return self._given
+        from ..settings import ledger_address  # noqa: PLC0415  # not needed where an address was given
+
+        return ledger_address() or DEFAULT
 
     @property
     def ledger(self) -> Ledger:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from . import audit, batch, dead, doctor, events, jobs, keys, layers, ledger, storage, sweeps, work
-from .output import complain
+from .lazy import Lazy, LazyGroup
 
 UNEXPECTED = 70
 """EX_SOFTWARE of sysexits.h: an error of ours."""
@@ -19,24 +17,52 @@ UNEXPECTED = 70
 PIPE = 141
 """What a shell makes of SIGPIPE."""
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-app.command()(layers.layers)
-app.command()(doctor.doctor)
-app.command()(work.work)
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(dead.app, name="dead")
-app.add_typer(dead.app, name="dlq", help="The same as dead.")
-app.add_typer(sweeps.app, name="sweeps")
-app.add_typer(events.app, name="events")
-app.add_typer(keys.app, name="keys")
-app.add_typer(batch.app, name="batch")
-app.add_typer(audit.app, name="audit")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(storage.app, name="storage")
+COMMANDS = {
+    "init": Lazy("init", "Begin: write a commented redrive.toml and a small app that works, here or in FOLDER."),
+    "work": Lazy("work", "Work: take jobs of the app's commands from its ledger and run them, until SIGTERM or Ctrl+C."),
+    "serve": Lazy("serve", "Serve the web console: all that these commands do, in a browser, and a REST API under /api."),
+    "overview": Lazy("overview", "Show what is going on, and what is wrong: since when, and whether it grows."),
+    "failures": Lazy(
+        "failures",
+        "Show what fails, grouped by kind and by what the errors are alike in: how many, since when, growing; one as a sample.",
+    ),
+    "journal": Lazy("journal", "The journal: what happened to jobs, and what was decided."),
+    "jobs": Lazy("jobs", "Jobs: list them, look at one."),
+    "dead": Lazy("dead", "Dead letters: list them, look at one, replay or discard."),
+    "dlq": Lazy("dead", "The same as dead."),
+    "sweeps": Lazy("sweeps", "Replays and discards of many: how far they are; pause, resume, cancel."),
+    "events": Lazy("events", "Events: list them, look at one, have them handled once more."),
+    "batch": Lazy("batch", "Items of batches: how they stand, which were given up; open those again."),
+    "workers": Lazy("workers", "Workers: who is there, and what each has in its hands."),
+    "schedules": Lazy("schedules", "Schedules: what fires by itself, when, and what was missed."),
+    "keys": Lazy("keys", "Idempotency keys: list them, look at one, release one."),
+    "audit": Lazy("audit", "The audit: who decided what, when and why."),
+    "ledger": Lazy("ledger", "The ledger: make or bring up its tables, see how it stands."),
+    "storage": Lazy("storage", "Files of the configured stores: list, read, write, copy; see whether all is well."),
+    "doctor": Lazy(
+        "doctor",
+        "Look for what is wrong with a ledger: each finding says since when, how many, and what mends it. Changes nothing.",
+    ),
+    "layers": Lazy("layers", "Show what a stack of retrying layers can do in the worst case, and which layer owns which error."),
+    "erase": Lazy("erase", "Erase what the ledger knows of one user: payloads, results, errors, headers and keys of theirs."),
+    "config": Lazy("config", "Show what redrive.toml and the environment say, and which of them said it."),
+}
+"""Every command: the module of its noun, which is loaded when it is run, and what it says of itself (a test compares)."""
+
+
+class Root(LazyGroup):
+    """The root's own commands."""
+
+    table = COMMANDS
+
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, cls=Root)
 
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version  # noqa: PLC0415  # 50 ms that nobody else need wait for
+
         typer.echo(f"redrive {version('redrive')}")
         raise typer.Exit
 
@@ -65,5 +91,7 @@ def run() -> None:
     except Exception as problem:
         if os.environ.get("REDRIVE_DEBUG"):
             raise
+        from .output import complain  # noqa: PLC0415  # Rich: 40 ms that `--help` need not wait for
+
         complain(f"unexpected {type(problem).__name__}: {problem} (REDRIVE_DEBUG=1 shows where)")
         sys.exit(UNEXPECTED)

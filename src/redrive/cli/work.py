@@ -17,8 +17,8 @@ from rich.text import Text
 from ..errors import LedgerError
 from ..ops.document import document
 from ..ops.imported import Unreadable
-from ..ops.work import Shift, Work, hired
-from .options import NO_LEDGER
+from ..ops.work import Shift, Terms, Work, hired
+from .options import NO_LEDGER, option
 from .output import BAD_INPUT, COMMANDS, complain, console
 
 EVERY = 10.0
@@ -27,31 +27,51 @@ PLACES = 4
 
 
 def work(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The App in your code; the directory you are in is searched.")],
-    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Plain functions at once.")] = 8,
+    app: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODULE:APP", show_default=False,
+            help="The App in your code; the directory you are in is searched. Default: $REDRIVE_APP, else as redrive.toml says.",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, metavar="N", help="Plain functions at once. Default: 8.", show_default=False)
+    ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option("--only", metavar="NAME", help="Only this command; may be given again.", show_default=False),
     ] = None,
     drain: Annotated[
-        float, typer.Option("--drain", min=0, metavar="SECONDS", help="How long what runs may take to end, when told to stop.")
-    ] = 30.0,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="As others see it. Default: host and process.", show_default=False),
+        float | None,
+        typer.Option(
+            "--drain", min=0, metavar="SECONDS", show_default=False,
+            help="How long what runs may take to end, when told to stop. Default: 30.",
+        ),
+    ] = None,
+    name: Annotated[str | None, option("--name", "NAME", "As others see it. Default: host and process.")] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port", min=0, max=65535, metavar="PORT", show_default=False,
+            help="Serve /metrics for Prometheus and /health here. Default: not at all.",
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str | None, option("--metrics-host", "ADDRESS", "At this address. Default: 127.0.0.1.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line.")] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Work: take jobs of the app's commands from its ledger and run them, until SIGTERM or Ctrl+C.
 
     The first signal drains: nothing more is taken, what runs may end; what has not ended in time goes back, uncharged. The second
     one stops at once. On a terminal a line shows how it goes; elsewhere there is one every ten seconds, if something happened.
+    What no option says is as the environment or redrive.toml has it.
 
     Exit status: 0, drained; 2, a wrong option, no such app, or nothing is registered; 3, the ledger cannot be reached or has
     another schema; 130 or 143, stopped at once by a second SIGINT or SIGTERM.
     """
     try:
-        hand = hired(app, threads=threads, only=only or (), drain=drain, name=name)
+        hand = hired(app, Terms(threads, only, drain, name, metrics_port, metrics_host))
     except LedgerError as problem:
         complain(str(problem), *getattr(problem, "__notes__", ()))
         raise typer.Exit(NO_LEDGER) from None
@@ -134,6 +154,8 @@ def opening(shift: Shift) -> list[str]:
     said = [
         f"{shift.name} works on {shift.url}: {many} {'command' if many == 1 else 'commands'}, {named}; {shift.threads} threads."
     ]
+    if shift.metrics is not None:
+        said.append(f"Metrics at {shift.metrics}.")
     said += [f"{kind} fires by `{line}`." for kind, line in shift.scheduled.items()]
     said += [
         f"Not registered here, and kept for whoever has it: {kind}, {count:,} waiting." for kind, count in shift.unknown.items()

@@ -51,6 +51,9 @@ class Cell:
 
 CELL: ContextVar[Cell | None] = ContextVar("redrive_cell", default=None)
 IDS: ContextVar[Mapping[str, str]] = ContextVar("redrive_ids", default={})  # noqa: B039  # never changed, only replaced
+Carrier: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
+CARRIERS: list[Carrier] = []
+"""Who adds to the ids around: a tracer, which knows the span that is open. From ids to ids; none of them raises or waits."""
 
 
 Faults: TypeAlias = Callable[[Layer, Callable[..., Any]], Callable[..., Any]]
@@ -75,6 +78,14 @@ class Stage:
 STAGE: ContextVar[Stage | None] = ContextVar("redrive_stage", default=None)
 WATCH: list[object] = []
 """Not empty while anybody anywhere in the process needs calls to take the long way: a stage, or a sink for successes."""
+
+
+def ids_around() -> Mapping[str, str]:
+    """The correlation ids of this context, with what others know of it."""
+    ids = IDS.get()
+    for carrier in CARRIERS:
+        ids = carrier(ids)
+    return ids
 
 
 def scope_around() -> Scope | None:

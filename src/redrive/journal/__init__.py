@@ -13,9 +13,21 @@ if TYPE_CHECKING:
     from .redaction import hide as hide
     from .rings import Ring as Ring
     from .rings import ring as ring
+    from .scraped import prometheus as prometheus
+    from .spans import otel as otel
+    from .structured import structlog as structlog
 
-_HOMES = {"Record": "record", "Sink": "record", "hide": "redaction", "Ring": "rings", "ring": "rings"}
-__all__ = ["Record", "Ring", "Sink", "dropped", "flush", "hide", "ring", "subscribe"]
+_HOMES = {
+    "Record": "record",
+    "Ring": "rings",
+    "Sink": "record",
+    "hide": "redaction",
+    "otel": "spans",
+    "prometheus": "scraped",
+    "ring": "rings",
+    "structlog": "structured",
+}
+__all__ = ["Record", "Ring", "Sink", "dropped", "flush", "hide", "otel", "prometheus", "ring", "structlog", "subscribe"]
 
 
 if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.clock import SYSTEM
-from ..core.context import IDS, WATCH, clock_around
+from ..core.context import WATCH, clock_around, ids_around
 from ..core.lock import LOCK, before_fork
 from . import log
 
@@ -42,22 +42,31 @@ class Losses:
 
 LOSSES = Losses()
 
+Wrap: TypeAlias = "Callable[[str, str, Callable[..., Any]], Callable[..., Any]]"
+WRAPS: list[Wrap] = []
+"""What goes around the work of each durable attempt: from a kind's name, its colour and its function to another function. Asked
+when a worker starts."""
+
 SUBSCRIPTIONS: list[Subscription] = []
 """Changed under the lock, read without: whoever goes through it takes a copy."""
 _logging = Subscription(log.log, every=False)
 
 
-def subscribe(sink: Sink, /, *, every: bool = False, inline: bool = False) -> Callable[[], None]:
+def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False) -> Callable[[], None]:
     """Hear everything in this process; returns the unsubscriber.
 
-    every: also calls that succeed at once (they are not recorded otherwise).
+    every: also calls that succeed at once (default: where the sink has `every = True`; they are not recorded otherwise).
     inline: call the sink where the work happens. Only for sinks that never wait: others hear from a thread of their own, through
     a queue that drops and counts when the sink is too slow. Any thread may subscribe; a forked child starts with its own threads.
+    A sink that has a method `attached` is told, and returns what is to be called when it is unsubscribed.
     """
     if not callable(sink):
         raise TypeError(f"a sink is a function of one Record, not {type(sink).__name__}: {sink!r}")
     from .background import Background  # noqa: PLC0415  # threads and queues: not before somebody wants them
 
+    every = bool(getattr(sink, "every", False)) if every is None else every
+    attached = getattr(sink, "attached", None)
+    detach = attached() if callable(attached) else None
     heard = _telling(sink)
     background = None if inline else Background(heard, LOSSES.add)
     subscription = Subscription(background or heard, every, background)
@@ -75,6 +84,8 @@ def subscribe(sink: Sink, /, *, every: bool = False, inline: bool = False) -> Ca
                 WATCH.remove(subscription)
         if background is not None:
             background.close()
+        if detach is not None:
+            detach()
 
     return unsubscribe
 
@@ -126,7 +137,7 @@ def emit(kind: str, fields: Mapping[str, Any], /) -> None:
     from .redaction import redacted  # noqa: PLC0415
 
     try:
-        named = {**IDS.get(), **{name: value for name, value in fields.items() if value is not None}}
+        named = {**ids_around(), **{name: value for name, value in fields.items() if value is not None}}
         record = Record(kind, clock_around().now(), redacted(named))
     except Exception:  # a value of the user's, or a clock of a test, that raises
         LOSSES.add()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from ..core.context import IDS
+from ..core.context import ids_around
 from ..core.seconds import number
 from ..journal.redaction import redacted_text
 from .moment import micros
@@ -41,7 +41,7 @@ def checked(job: NewJob, max_payload: int, /) -> NewJob:
         if moment is not None:
             micros(moment)
     # Here, since this is the caller's own context; whoever writes may be another thread, for many.
-    return job._replace(ids=around) if job.ids is None and (around := IDS.get()) else job
+    return job._replace(ids=around) if job.ids is None and (around := ids_around()) else job
 
 
 def settlements(given: Sequence[Settlement], max_payload: int, /) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from ..core.codec import codec, from_bytes, to_bytes
-from ..core.context import IDS as AROUND
+from ..core.context import ids_around
 from ..core.key import Key
 from ..ledger.origin import SOURCE, SOURCE_ID
 from ..ledger.record import Lease, NewJob
@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 
     def ids(self) -> dict[str, str]:
         """Correlation ids: those around who received it, those that its headers have, and its own."""
-        found = {**AROUND.get(), "event_id": self.event_id, "event_type": self.type, "source": self.source}
+        found = {**ids_around(), "event_id": self.event_id, "event_type": self.type, "source": self.source}
         for name, value in self.headers.items():
             plain = name.lower().replace("-", "_").removeprefix("x_")
             if plain in IDS:

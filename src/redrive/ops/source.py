@@ -12,6 +12,7 @@ from ..errors import LedgerError
 from ..journal.redaction import redacted_text
 from ..ledger.open import open_ledger
 from .imported import Unreadable, imported
+from .settings import known
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -24,8 +25,11 @@ DATABASES = frozenset(("sqlalchemy", "sqlite3", "psycopg", "alembic"))
 
 
 def source_of(given: str | None, /) -> str:
-    """What was given, or what the environment says, or the default."""
-    return given or os.environ.get(VARIABLE) or DEFAULT
+    """What was given; or the ledger that the environment or redrive.toml names, or the app that they name; or the default."""
+    if given or os.environ.get(VARIABLE):
+        return given or os.environ[VARIABLE]
+    found = known()
+    return found.ledger or found.app or DEFAULT
 
 
 @contextmanager
@@ -40,8 +44,8 @@ def opened(given: str | None = None, /, *, migrate: bool = False) -> Iterator[Le
         with _found(source, migrate) as ledger:
             yield ledger
     except LedgerError as problem:
-        if given is None and VARIABLE not in os.environ:
-            problem.add_note(f"say where the ledger is by --ledger, or by {VARIABLE}; without either it is {DEFAULT}")
+        if given is None and source == DEFAULT:
+            problem.add_note(f"say where the ledger is by --ledger, by {VARIABLE}, or in redrive.toml; else it is {DEFAULT}")
         raise
     except Exception as problem:
         if type(problem).__module__.partition(".")[0] in DATABASES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from ..app import App
 from ..errors import StorageError
 from .imported import Unreadable, imported, meant
+from .settings import known as known_settings
 
 if TYPE_CHECKING:
     from ..storage import FileInfo, Registry, Store
@@ -68,7 +68,7 @@ def stores(source: str | None = None, /) -> Iterator[Registry]:
     """The stores of a TOML file, or of `module:app`, for the block. Unreadable says what is wrong with it."""
     from ..storage import Registry, RegistryConfig  # noqa: PLC0415  # not before files are wanted
 
-    found = source or os.environ.get(VARIABLE) or DEFAULT
+    found = source or known_settings().storage or DEFAULT
     module, colon, name = found.partition(":")
     if colon and name.isidentifier() and not Path(found).exists():
         app = imported(module, name)

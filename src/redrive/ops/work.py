@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,13 @@ from ..app import App
 from ..errors import LedgerError
 from ..journal.redaction import redacted_text
 from .imported import Unreadable, imported
+from .settings import known
 from .source import DATABASES
 
 if TYPE_CHECKING:
     from ..worker.status import Status
     from ..worker.worker import Worker
+    from .exposure import Exposure
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +35,28 @@ class Shift:
     """Commands that fire by themselves, and by which line."""
     unknown: Mapping[str, int]
     """Kinds that wait in the ledger and that are not registered here, with how many there are: kept, for whoever has them."""
+    metrics: str | None = None
+    """Where /metrics and /health are served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a worker is to work; None: as the environment or redrive.toml says, else the default."""
+
+    threads: int | None = None
+    only: Sequence[str] | None = None
+    drain: float | None = None
+    name: str | None = None
+    metrics_port: int | None = None
+    metrics_host: str | None = None
 
 
 class Work:
     """A worker, ready to begin. Belongs to the main thread."""
 
-    def __init__(self, worker: Worker, shift: Shift) -> None:
+    def __init__(self, worker: Worker, shift: Shift, exposure: Exposure | None) -> None:
         self._worker = worker
+        self._exposure = exposure
         self.shift = shift
 
     @property
@@ -50,16 +68,29 @@ class Work:
         """Until a signal comes, then drain. The second signal's number, where there was one: then nothing was waited for."""
         from ..worker.signals import until_told  # noqa: PLC0415  # SQLAlchemy: not before a ledger is wanted
 
-        return until_told(self._worker)
+        with nullcontext() if self._exposure is None else self._exposure:
+            return until_told(self._worker)
 
 
-def hired(source: str, /, *, threads: int, only: Sequence[str], drain: float, name: str | None) -> Work:
-    """The worker of `module:app`. Unreadable: that is no app, or nothing is registered. LedgerError: it cannot be reached."""
+def hired(given: str | None, terms: Terms, /) -> Work:
+    """The worker of `module:app`, by default the one that is set. Unreadable: that is no app, nothing is registered, or its
+    metrics cannot be served. LedgerError: the ledger cannot be reached."""
+    found = known()
+    source = given or found.app
+    if source is None:
+        raise Unreadable("which app? Say `redrive work module:app`, set REDRIVE_APP, or name it in redrive.toml")
+    terms = Terms(
+        threads=terms.threads or found.worker.threads,
+        only=terms.only or found.worker.only,
+        drain=found.worker.drain if terms.drain is None else terms.drain,
+        name=terms.name or found.worker.name,
+        metrics_port=found.metrics.port if terms.metrics_port is None else terms.metrics_port,
+        metrics_host=terms.metrics_host or found.metrics.host,
+    )
     app = _app(source)
     try:
-        worker = app.worker(threads=threads, only=only or None, drain=drain, name=name)
-        return Work(worker, _shift(app, worker.name, threads, only))
-    except LedgerError:
+        return _hired(app, terms)
+    except (LedgerError, Unreadable):
         raise
     except (ValueError, ModuleNotFoundError) as wrong:
         raise Unreadable(f"{source}: {wrong}") from wrong
@@ -68,6 +99,25 @@ def hired(source: str, /, *, threads: int, only: Sequence[str], drain: float, na
             first = str(problem).strip().partition("\n")[0]
             raise LedgerError(f"the database failed: {redacted_text(first)}") from problem
         raise Unreadable(f"{source}: {type(problem).__name__}: {problem}") from problem
+
+
+def _hired(app: App, terms: Terms) -> Work:
+    threads, only = terms.threads or 1, terms.only or ()
+    worker = app.worker(threads=threads, only=only or None, drain=terms.drain or 0, name=terms.name)
+    shift = _shift(app, worker.name, threads, only)
+    if terms.metrics_port is None:
+        return Work(worker, shift, None)
+    from .exposure import Exposure  # noqa: PLC0415  # an HTTP server: not before one is wanted
+    from .metrics import exposed  # noqa: PLC0415  # likewise
+
+    try:
+        shown = exposed(app)
+    except ImportError as missing:
+        raise Unreadable(str(missing)) from missing
+    exposure = Exposure(
+        shown, lambda: worker.status.trouble is None, host=terms.metrics_host or "127.0.0.1", port=terms.metrics_port
+    )
+    return Work(worker, replace(shift, metrics=f"http://{exposure.address}/metrics"), exposure)
 
 
 def _app(source: str) -> App:

@@ -9,13 +9,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import copy_context
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from ..core.clock import SYSTEM
 from ..core.seconds import Seconds, positive, seconds, whole
-from ..journal.bus import emit
+from ..journal.bus import WRAPS, emit
 from ..ledger.ledger import DAY, Ledger
 from .chore import Chore
 from .clerk import Clerk
@@ -99,7 +100,7 @@ class Worker:
         self._since = SYSTEM.now()
         self._own = self._ledger.beside()
         self._clerk = Clerk(
-            self._own, self._ledger, self._kinds, name=self.name, threads=self._threads, tasks=self._tasks, lease=self._lease,
+            self._own, self._ledger, _wrapped(self._kinds), name=self.name, threads=self._threads, tasks=self._tasks, lease=self._lease,
             drain=self._drain, parking=self._parking, keep=self._keep, info=info, context=copy_context(),
         )  # fmt: skip
         if self._told:
@@ -187,3 +188,10 @@ class Worker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
         self.close()
+
+
+def _wrapped(kinds: dict[str, Kind]) -> dict[str, Kind]:
+    """With what the journal puts around every attempt: a span, where there is a tracer."""
+    for wrap in list(WRAPS):
+        kinds = {name: replace(kind, run=wrap(name, kind.colour, kind.run)) for name, kind in kinds.items()}
+    return kinds

@@ -1,0 +1,114 @@
+"""Metrics: how the ledger stands, as numbers for Prometheus and OpenTelemetry; and the text of a scrape."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from ..journal import metrics as named
+from ..journal.metrics import Bounded, Measure, Metric
+from .source import Operated, ledger_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ..journal.scraped import Exposed, Exposition
+    from ..ledger.ledger import Ledger
+    from ..ledger.workers import Worker
+
+SILENT = timedelta(seconds=60)
+"""A worker that was not seen for so long is counted as silent."""
+FRESH = 1.0
+"""Seconds for which one reading answers several questions: OpenTelemetry asks for each metric by itself."""
+
+
+class Standing:
+    """How a ledger stands, read when somebody asks. Never raises: a ledger that is away is a number too. Threads may share it."""
+
+    def __init__(self, app: Operated, /) -> None:
+        self._app = app
+        self._bounded = Bounded()
+        self._lock = threading.Lock()
+        self._read: tuple[float, list[Measure]] = (-FRESH, [])
+
+    def __call__(self) -> list[Measure]:
+        """All that is known now."""
+        with self._lock:
+            at, found = self._read
+            if monotonic() - at >= FRESH:
+                try:
+                    found = [Measure(named.UP, 1), *folded(readings(ledger_of(self._app)), self._bounded)]
+                except Exception:  # the database is away: that is what is told
+                    found = [Measure(named.UP, 0)]
+                self._read = (monotonic(), found)
+            return found
+
+
+def readings(ledger: Ledger, /) -> Iterator[Measure]:
+    """What the counts say, kind by kind, and who works. Reads a few rows for each kind, however many jobs there are."""
+    from ..ledger import counts, find, overview, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.state import PRIORITIES, QUARANTINE  # noqa: PLC0415  # likewise
+
+    now = ledger.now()
+    with ledger.reading() as connection:
+        parked = overview.parked(connection)
+        for kind, tally in counts.counts(connection).items():
+            for state, many in (("waiting", tally.ready), ("running", tally.leased), ("dead", tally.dead)):
+                yield Measure(named.JOBS, many, (kind, state))
+            for metric, many in (
+                (named.SUBMITTED, tally.submitted),
+                (named.DONE, tally.done + tally.pruned),
+                (named.DISCARDED, tally.dropped),
+                (named.LATE, tally.late),
+                (named.PARKED, int(kind in parked)),
+            ):
+                yield Measure(metric, many, (kind,))
+            due = find.next_due(connection, [kind], (*PRIORITIES, QUARANTINE)) if tally.ready else None
+            waited = 0.0 if due is None else max(0.0, (now - due).total_seconds())
+            yield Measure(named.OLDEST, waited, (kind,))
+        yield from _workers(workers.present(connection), now)
+
+
+def _workers(present: list[Worker], now: datetime) -> Iterator[Measure]:
+    alive = sum(now - one.seen_at <= SILENT for one in present)
+    yield Measure(named.WORKERS, alive, ("alive",))
+    yield Measure(named.WORKERS, len(present) - alive, ("silent",))
+
+
+def folded(found: Iterator[Measure], bounded: Bounded, /) -> list[Measure]:
+    """Kinds beyond the bound as one: counts added up, ages and flags by the greatest."""
+    summed: dict[tuple[Metric, tuple[str, ...]], float] = {}
+    for metric, value, labels in map(bounded.measure, found):
+        before = summed.get((metric, labels))
+        together = value if before is None else max(before, value) if metric in (named.OLDEST, named.PARKED) else before + value
+        summed[metric, labels] = together
+    return [Measure(metric, value, labels) for (metric, labels), value in summed.items()]
+
+
+def exposed(app: Operated, /) -> Exposed:
+    """The metrics of this process and of the ledger, for a scrape: `exposed(app).text(accept)`. ImportError names the extra.
+
+    From now on the journal's records are counted too, if they were not before.
+    """
+    from ..journal.bus import subscribe  # noqa: PLC0415
+    from ..journal.scraped import Exposed, prometheus  # noqa: PLC0415  # the extra may be missing
+
+    sink = prometheus()
+    if not sink.subscribed:
+        subscribe(sink)
+    return Exposed(Standing(app))
+
+
+def exposition(app: Operated, accept: str | None = None, /) -> Exposition:
+    """One scrape, as body and content type: for `/metrics` of a server of yours."""
+    return exposed(app).text(accept)
+
+
+def observe(app: Operated, /, *, meter_provider: Any = None) -> None:
+    """Let OpenTelemetry read how the ledger stands whenever it collects, under the same names."""
+    from ..journal.meters import observed  # noqa: PLC0415  # the extra may be missing
+
+    observed(Standing(app), meter_provider)

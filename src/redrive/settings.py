@@ -1,0 +1,230 @@
+"""Settings: what `redrive.toml` and the environment say, in one place. A flag goes before a variable, that before the file."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+FILE = "redrive.toml"
+VARIABLE = "REDRIVE_CONFIG"
+PREFIX = "REDRIVE_"
+TABLES = ("worker", "metrics", "console")
+SECRET = frozenset(("console.password", "console.token", "console.viewer_password", "console.viewer_token"))
+"""Never shown, in no message."""
+HIDDEN = "(set)"
+LINK = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_|=(tcp|udp|sctp)://")
+"""Variables that Kubernetes makes up for a service named redrive-console: not ours."""
+YES, NO = frozenset(("1", "true", "yes", "on")), frozenset(("0", "false", "no", "off"))
+
+T = TypeVar("T")
+
+
+def _key(says: str, default: Any = None) -> Any:
+    return field(default=default, metadata={"says": says})
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """How `redrive work` works. Immutable."""
+
+    threads: int = _key("Plain functions at once.", 8)
+    only: tuple[str, ...] = _key("Only these commands and handlers; none: all.", ())
+    drain: float = _key("Seconds that what runs may take to end, when told to stop.", 30.0)
+    name: str | None = _key("What its name begins with, as others see it; without: the host's.")
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where a worker tells its numbers to Prometheus. Immutable."""
+
+    port: int | None = _key("Serve /metrics and /health of a worker here; without: not at all.")
+    host: str = _key("At this address: 0.0.0.0 for a container.", "127.0.0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """The web console. Immutable."""
+
+    host: str = _key("At this address; any but loopback needs a password or a token.", "127.0.0.1")
+    port: int = _key("At this port.", 8321)
+    password: str | None = _key("For people who may act.")
+    token: str | None = _key("For programs that may act.")
+    viewer_password: str | None = _key("For people who may look.")
+    viewer_token: str | None = _key("For programs that may look.")
+    read_only: bool = _key("Nobody may act.", False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All that is set, and the defaults of what is not. Immutable."""
+
+    app: str | None = _key("The App in your code, module:name.")
+    ledger: str | None = _key("Where the ledger is: sqlite:///file.db or postgresql://user@host/database.")
+    storage: str | None = _key("The file that names the stores.")
+    worker: Worker = field(default_factory=Worker)
+    metrics: Metrics = field(default_factory=Metrics)
+    console: Console = field(default_factory=Console)
+    file: Path | None = None
+    """Which file was read."""
+    said_by: Mapping[str, str] = field(default_factory=dict)
+    """Where each value that is no default comes from: a variable, or the file."""
+
+    def told(self) -> dict[str, Any]:
+        """Every key with its value, secrets hidden."""
+        found = {key.name: key.of(self) for key in KEYS}
+        return {name: HIDDEN if name in SECRET and value is not None else value for name, value in found.items()}
+
+
+class Key(NamedTuple):
+    """One thing that can be set."""
+
+    name: str
+    """As the file has it; `worker.threads` is `threads` in the table `[worker]`."""
+    variable: str
+    kind: str
+    """Its annotation: `int`, `str | None`, …"""
+    default: Any
+    says: str
+
+    def of(self, settings: Settings, /) -> Any:
+        """Its value."""
+        table, _, name = self.name.rpartition(".")
+        return getattr(getattr(settings, table) if table else settings, name)
+
+
+def _keys() -> Iterator[Key]:
+    for table, of in (("", Settings), ("worker", Worker), ("metrics", Metrics), ("console", Console)):
+        each: Field[Any]
+        for each in fields(of):
+            if "says" in each.metadata:
+                name = f"{table}.{each.name}" if table else each.name
+                default = None if each.default is MISSING else each.default
+                yield Key(name, PREFIX + name.replace(".", "_").upper(), str(each.type), default, each.metadata["says"])
+
+
+KEYS = tuple(_keys())
+"""All that can be set, in the order of the file."""
+_BY_NAME = {key.name: key for key in KEYS}
+_BY_VARIABLE = {key.variable: key for key in KEYS}
+
+
+def settings(environ: Mapping[str, str] | None = None, /) -> Settings:
+    """What is set. ValueError names what is wrong, and the nearest name where one is unknown. Reads the file anew
+    each time."""
+    environment = os.environ if environ is None else environ
+    path = _file(environment)
+    given: dict[str, tuple[Any, str]] = {}
+    if path is not None:
+        given |= {name: (value, str(path)) for name, value in _of_file(path)}
+    given |= {name: (value, variable) for name, value, variable in _of_environment(environment)}
+    values = {name: value for name, (value, _) in given.items()}
+    return Settings(
+        **{name: value for name, value in values.items() if "." not in name},
+        worker=Worker(**_of(values, "worker")), metrics=Metrics(**_of(values, "metrics")),
+        console=Console(**_of(values, "console")), file=path, said_by={name: source for name, (_, source) in given.items()},
+    )  # fmt: skip
+
+
+def ledger_address() -> str | None:
+    """Where the ledger is, by the environment or the file."""
+    return os.environ.get("REDRIVE_LEDGER") or settings().ledger
+
+
+def _of(values: Mapping[str, Any], table: str) -> dict[str, Any]:
+    return {name.partition(".")[2]: value for name, value in values.items() if name.startswith(f"{table}.")}
+
+
+def _file(environ: Mapping[str, str]) -> Path | None:
+    named = environ.get(VARIABLE)
+    if named:
+        if not Path(named).is_file():
+            raise ValueError(f"{VARIABLE} says {named}, and there is no such file")
+        return Path(named)
+    here = Path(FILE)
+    return here if here.is_file() else None
+
+
+def _of_file(path: Path) -> Iterator[tuple[str, Any]]:
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+        raise ValueError(f"{path} is no TOML: {wrong}") from None
+    except OSError as problem:
+        raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
+    for name, value in found.items():
+        if name in TABLES:
+            if not isinstance(value, dict):
+                raise ValueError(f"{path}: {name} is a table, [{name}]")
+            inner = {f"{name}.{key}": one for key, one in value.items()}
+        else:
+            inner = {name: value}
+        for whole, one in inner.items():
+            key = _BY_NAME.get(whole)
+            if key is None:
+                raise ValueError(f"{path}: unknown key {whole!r}{_nearest(whole, (*_BY_NAME, *TABLES))}")
+            yield whole, _checked(key, one, f"{path}: {whole}")
+
+
+def _of_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
+    tables = tuple(f"{PREFIX}{table.upper()}_" for table in TABLES)
+    for variable, text in environ.items():
+        if variable.startswith(PREFIX) and LINK.search(f"{variable}={text}"):
+            continue
+        key = _BY_VARIABLE.get(variable)
+        if key is not None and text:
+            yield key.name, _checked(key, _parsed(key, text, variable), variable), variable
+        elif key is None and variable.startswith(tables):
+            raise ValueError(f"unknown variable {variable}{_nearest(variable, _BY_VARIABLE)}")
+
+
+def _nearest(name: str, known: Any) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f": did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+
+
+def _parsed(key: Key, text: str, variable: str) -> Any:
+    if key.kind.startswith("tuple"):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if key.kind == "bool":
+        if text.lower() not in YES | NO:
+            raise ValueError(f"{variable} must be true or false, not {text!r}")
+        return text.lower() in YES
+    if key.kind.startswith(("int", "float")):
+        try:
+            return int(text) if key.kind.startswith("int") else float(text)
+        except ValueError:
+            raise ValueError(f"{variable} must be a number, not {text!r}") from None
+    return text
+
+
+def _checked(key: Key, value: Any, where: str) -> Any:
+    """The value, if it is what the key wants."""
+    if key.kind.startswith("tuple"):
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            return tuple(value)
+        raise ValueError(f"{where} must be a list of texts")
+    if key.kind == "bool":
+        return _is(value, bool, where, "true or false")
+    if key.kind.startswith(("int", "float")):
+        least, most = (0, 65535) if key.name.endswith("port") else (1, 10_000) if key.kind.startswith("int") else (0, 10**9)
+        if isinstance(value, bool) or not isinstance(value, int if key.kind.startswith("int") else (int, float)):
+            raise ValueError(f"{where} must be a number, not {value!r}")
+        if not least <= value <= most:
+            raise ValueError(f"{where} must be from {least} to {most}, not {value!r}")
+        return value
+    text = _is(value, str, where, "text")
+    if not text:
+        raise ValueError(f"{where} must not be empty: leave it out instead")
+    return text
+
+
+def _is(value: Any, kind: type[T], where: str, what: str) -> T:
+    if not isinstance(value, kind):
+        raise ValueError(f"{where} must be {what}, not {type(value).__name__}")
+    return value
