@@ -1,0 +1,122 @@
+"""Erase: what the ledger knows of one user, taken out of it. Counts still balance; what was decided stays in the audit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, delete, null, or_, select, update
+
+from . import audit, letters
+from .counts import add
+from .failure_tables import failure, failure_delta
+from .now import now_on
+from .session import Session
+from .state import DEAD, DONE, LEASED, PRUNED, READY
+from .tables import attempt, dead, event, job, key
+
+STEP = 500
+"""Jobs that are erased in one transaction."""
+
+
+class Known(NamedTuple):
+    """What the ledger knows of a user: numbers of rows. Immutable."""
+
+    jobs: tuple[int, ...] = ()
+    """That have ended, or are dead."""
+    letters: tuple[int, ...] = ()
+    events: tuple[int, ...] = ()
+    keys: int = 0
+    busy: tuple[int, ...] = ()
+    """Jobs that wait or run: what they need cannot be taken from them."""
+    held: int = 0
+    """Idempotency keys that somebody is at right now."""
+
+    @property
+    def count(self) -> int:
+        """How many rows are to be erased."""
+        return len(self.jobs) + len(self.letters) + len(self.events) + self.keys
+
+
+def known(connection: Connection, session: Session, user: str, /) -> Known:
+    """Whatever has this user in its key, or as its correlation id `user_id`. Reads every key: for rare use."""
+    jobs, busy = [], []
+    for row in _of(connection, user, job.c.key, job.c.ids, job.c.id, job.c.state):
+        (busy if row.state in (READY, LEASED) else jobs).append(row.id)
+    unended = set(busy)
+    found = list(_of(connection, user, dead.c.key, dead.c.ids, dead.c.id, dead.c.job_id, dead.c.replay_job_id))
+    free = [row.id for row in found if not {row.job_id, row.replay_job_id} & unended]
+    events = [row.id for row in _of(connection, user, None, event.c.ids, event.c.id)]
+    at_it = (key.c.user_id == user) & (key.c.status == "processing") & (key.c.lease_until >= now_on(session))
+    keys = connection.execute(select(key.c.key).where(key.c.user_id == user)).all()
+    held = connection.execute(select(key.c.key).where(at_it)).all()
+    return Known(tuple(jobs), tuple(free), tuple(events), len(keys) - len(held), tuple(busy), len(held))
+
+
+def erase(session: Session, found: Known, user: str, /, *, actor: str, because: str) -> None:
+    """Take it out, some at a time, each in one transaction with its entry in the audit. Pending dead letters are discarded."""
+    audit.said(actor, because)
+    name = hashlib.sha256(user.encode()).hexdigest()[:16]  # the audit cannot forget: it gets no name
+    for letter_ids, job_ids in _steps(found):
+        with session.transaction("discard") as connection:
+            letters.discarded(session, connection, letter_ids, actor=actor, because=because, audited=False)
+            _jobs(session, connection, job_ids)
+            emptied = {"payload": b"", "headers": null(), "ids": null(), "error": null(), "signature": null()}
+            _rows(connection, dead, letter_ids, {**emptied, "updated_at": now_on(session)}, named=True)
+            what = {"user_hash": name, "jobs": len(job_ids), "letters": len(letter_ids)}
+            audit.write(session, actor=actor, action="user.erase", because=because, what=what)
+    with session.transaction("discard") as connection:
+        _rows(connection, event, found.events, {"payload": b"", "headers": null(), "ids": null()}, named=False)
+        over = (key.c.status != "processing") | (key.c.lease_until < now_on(session))
+        gone = connection.execute(delete(key).where(key.c.user_id == user, over)).rowcount
+        what = {"user_hash": name, "events": len(found.events), "keys": gone}
+        audit.write(session, actor=actor, action="user.erase", because=because, what=what)
+
+
+def _jobs(session: Session, connection: Connection, ids: Sequence[int]) -> None:
+    """Emptied as pruned ones are, and without their keys."""
+    rows = connection.execute(select(job.c.id, job.c.kind, job.c.state).where(job.c.id.in_(ids)).with_for_update()).all()
+    ended = [row for row in rows if row.state not in (READY, LEASED, DEAD)]
+    emptied = {"payload": b"", "result": null(), "error": null(), "ids": null(), "headers": null(), "request_hash": null()}
+    for row in ended:
+        state = {"state": PRUNED, "expires_at": now_on(session)} if row.state == DONE else {}
+        connection.execute(update(job).where(job.c.id == row.id).values(key=f"erased:{row.id}", **emptied, **state))
+    these = [row.id for row in ended]
+    connection.execute(delete(attempt).where(attempt.c.job_id.in_(these)))
+    for table in (failure, failure_delta):
+        connection.execute(update(table).where(table.c.job_id.in_(these)).values(error=null()))
+    done = Counter(row.kind for row in ended if row.state == DONE)
+    add(session, {kind: {"done": -many, "pruned": many} for kind, many in done.items()})
+
+
+def _rows(connection: Connection, table: Any, ids: Sequence[int], values: dict[str, Any], *, named: bool) -> None:
+    for one in ids:
+        more = {"key": f"erased:{one}"} if named else {}
+        connection.execute(update(table).where(table.c.id == one).values(**values, **more))
+
+
+def _steps(found: Known) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """Letters first: their jobs are dead until these are discarded."""
+    for start in range(0, len(found.letters), STEP):
+        yield found.letters[start : start + STEP], ()
+    for start in range(0, len(found.jobs), STEP):
+        yield (), found.jobs[start : start + STEP]
+
+
+def _of(
+    connection: Connection, user: str, keyed: ColumnElement[Any] | None, ids: ColumnElement[Any], *columns: ColumnElement[Any]
+) -> Iterable[Any]:
+    """Rows of this user: found by text, then looked at."""
+    safe = user.replace("%", "%25").replace(":", "%3A")
+    written = {json.dumps(user)[1:-1], json.dumps(user, ensure_ascii=False)[1:-1]}
+    alike = [ids.contains(text, autoescape=True) for text in written]
+    if keyed is not None:
+        alike.append(keyed.contains(f":{safe}:", autoescape=True))
+    shown = (*columns, ids.label("ids_"), *(() if keyed is None else (keyed.label("key_"),)))
+    for row in connection.execute(select(*shown).where(or_(*alike)).order_by(columns[0])):
+        parts = [] if keyed is None else row.key_.split(":")
+        if (len(parts) >= 5 and parts[1] == safe) or (row.ids_ and json.loads(row.ids_).get("user_id") == user):
+            yield row
