@@ -11,6 +11,7 @@ from ..core.key import Key, KeyOf
 from ..core.seconds import Seconds
 from ..storage.registry import Registry as Stores
 from ..storage.registry import registry
+from .extracting import Extracting
 from .idempotent import Idempotent
 from .listening import Listening
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ..worker.worker import Worker
 
 
-class App(Listening, Idempotent):
+class App(Listening, Idempotent, Extracting):
     """Holds the ledger, the registrations and the settings. Making one opens nothing: no file, socket or thread. Context manager.
 
     Threads and event loops may share it. A forked child may go on using it, and gets connections of its own.
@@ -94,13 +95,17 @@ class App(Listening, Idempotent):
             import_module(module)
 
     def kinds(self, only: Collection[str] | None = None, /) -> list[Kind]:
-        """What its workers know: every kind of job that is registered, or only these. ValueError names one that is not."""
+        """What its workers know: every kind of job that is registered, or only these. ValueError names one that is not.
+
+        Datasets are no kinds of jobs; `only` may name them too.
+        """
         self.load()
+        datasets = () if self._datasets is None else tuple(one.name for one in self._datasets)
         if self._inbox is None and not self._sources:
-            return self.commands.chosen(only)
+            return self.commands.chosen(only, beside=datasets)
         inbox = self.inbox
         others = [*inbox.kinds, *(kind for source in self._sources for kind in source.kinds(inbox))]
-        return self.commands.chosen(only, others)
+        return self.commands.chosen(only, others, beside=datasets)
 
     def chores(self, kinds: Sequence[Kind], /) -> list[Chore]:
         """What its workers do beside jobs: schedules of these kinds, sources, and what operators have begun."""
@@ -131,10 +136,10 @@ class App(Listening, Idempotent):
         from ..worker.worker import Worker  # noqa: PLC0415  # brings SQLAlchemy
 
         kinds = self.kinds(only)
+        chores = [*self.chores(kinds), *self.extractions(only, threads, name)]
         return Worker(
-            self.ledger, kinds, threads=threads, drain=drain, chores=self.chores(kinds), name=name, parking=self._parking,
-            keep=self._keep,
-        )  # fmt: skip
+            self.ledger, kinds, threads=threads, drain=drain, chores=chores, name=name, parking=self._parking, keep=self._keep
+        )
 
     def work(
         self, *, threads: int = 8, only: Collection[str] | None = None, drain: Seconds = 30, name: str | None = None

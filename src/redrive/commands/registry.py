@@ -88,15 +88,21 @@ class Registry:
         found = self._terms.get(name)
         return None if found is None else f"the command {found.place}"
 
-    def chosen(self, only: Collection[str] | None, others: Sequence[Kind] = (), /) -> list[Kind]:
-        """What a worker knows of them and of others of the app, or of these only. ValueError names one that is not known."""
+    def chosen(
+        self, only: Collection[str] | None, others: Sequence[Kind] = (), /, *, beside: Collection[str] = ()
+    ) -> list[Kind]:
+        """What a worker knows of them and of others of the app, or of these only. ValueError names one that is not known.
+
+        beside: what else a worker may be told to do, which is no kind of job.
+        """
         known = self._kinds | {kind.name: kind for kind in others}
         if isinstance(only, str):
             raise TypeError(f"only is a collection of names, not one text: [{only!r}]")
         for name in only or ():
-            if name not in known:
-                raise ValueError(f"nothing is registered as {name!r}; there is {', '.join(sorted(known)) or 'nothing at all'}")
-        if not known:
+            if name not in known and name not in beside:
+                there = ", ".join(sorted([*known, *beside])) or "nothing at all"
+                raise ValueError(f"nothing is registered as {name!r}; there is {there}")
+        if not known and not beside:
             raise ValueError(
                 "no command and no handler is registered: there is nothing to work on. Are their modules in App(include=[...])?"
             )

@@ -60,6 +60,8 @@ class Settings:
     budget: Budget = UNLIMITED
     breaker: Breaker | None = None
     attempt_timeout: float | None = 10.0
+    timed: bool = False
+    """Whether somebody said so. The default is for calls; durable work has none."""
     idempotent: bool = True
     final: bool = True
     key: Key | KeyOf | None = None
@@ -132,6 +134,8 @@ class Settings:
             if name == "backoff" and checked is None:
                 checked = changes.get("policy", self.policy).wait
             changes[field_name] = checked
+            if name == "attempt_timeout":
+                changes["timed"] = True
         return replace(self, **changes)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..commands.job import Job
     from ..ledger.record import Lease
     from ..ledger.state import State
+    from ..partitions.stepped import Stepped
     from ..worker.kind import Kind
     from ..worker.outcome import Outcome
 
@@ -38,11 +39,13 @@ class Sandbox:
         self._worker = 1
         self._killed = False
         self._schedules: dict[str, Any] = {}
+        self._stepped: Stepped | None = None
 
     def drain(self, *, forever: bool = True) -> int:
         """Do everything that is due, moving the clock to the next due time until nothing is left; how many attempts.
 
-        forever=False: only what is due now. Scheduled commands fire as far as you have moved the clock, and no further.
+        forever=False: only what is due now. Scheduled commands and datasets fire as far as you have moved the clock, and no
+        further.
         """
         kinds = {kind.name: kind for kind in self._app.kinds()}
         made = 0
@@ -54,6 +57,10 @@ class Sandbox:
                 if made > MOST:
                     raise RuntimeError(f"{MOST:,} attempts, and still something to do: {lease.kind} comes back for ever")
                 self._attempt(kinds[lease.kind], lease)
+            elif self._extracted():
+                made += 1
+                if made > MOST:
+                    raise RuntimeError(f"{MOST:,} attempts, and still something to do: a partition comes back for ever")
             elif not forever or not self._pass_time(kinds):
                 return made
 
@@ -147,6 +154,27 @@ class Sandbox:
         Entered((self.clock.monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key_of(lease), None))
         IDS.set(lease.ids)
 
+    # ---- datasets ----
+
+    def _extracted(self) -> bool:
+        """Extract one partition that is due; False: there is none."""
+        steps = self._steps()
+        if steps is None:
+            return False
+        killed = self._killed
+        found = steps.step(self.clock.now(), worker=self._name, killed=killed)
+        if found and killed:
+            self._killed = False
+            self._worker += 1
+        return found
+
+    def _steps(self) -> Stepped | None:
+        if self._stepped is None and len(self._app.datasets):
+            from ..partitions.stepped import Stepped  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+            self._stepped = Stepped(self._app.ledger, list(self._app.datasets), _awaited)
+        return self._stepped
+
     # ---- time ----
 
     def _pass_time(self, kinds: dict[str, Kind]) -> bool:
@@ -160,6 +188,8 @@ class Sandbox:
         moments += [job.lease_until for job in ledger.jobs("leased", limit=NAMED)]
         moments += [letter.blocked_until for letter in ledger.dead_letters(status="pending", limit=NAMED)]
         now = self.clock.now()
+        steps = self._steps()
+        moments.append(None if steps is None else steps.next(now))
         coming = [moment for moment in moments if moment is not None]
         if not coming:
             return False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Chore(Protocol):
@@ -19,3 +20,12 @@ class Chore(Protocol):
 
     def do(self, now: datetime, /) -> None:
         """Once. now: by the ledger's clock. What it raises is recorded, and it is done again, later and later."""
+
+
+@runtime_checkable
+class Drains(Protocol):
+    """A chore that has things under way when the worker stops."""
+
+    def drain(self, left: Callable[[], float], /) -> None:
+        """End them, and give back what has not ended. left: seconds that there are; fewer at each look, and none after a second
+        signal. In the thread of the chore; nothing is done after it."""

@@ -30,7 +30,8 @@ def settings_of(name: str, retry: object, /) -> Settings:
     for option, own in OF_CALLS.items():
         if getattr(retry.settings, option) is not None:
             raise TypeError(f"{name}: retry= has {option}=, which is for calls in process; here it is {own}")
-    return retry.settings
+    # The 10 s of `retry(...)` are for calls, unless somebody said so: work may take as long as it takes.
+    return retry.settings if retry.settings.timed else retry.settings.using(None, {"attempt_timeout": None})
 
 
 def colour_of(name: str, fn: Callable[..., Any], /, *, in_transaction: bool) -> Colour:

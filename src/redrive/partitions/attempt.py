@@ -1,0 +1,182 @@
+"""Attempt: one partition extracted, written, judged; in both colours. Touches the store, never the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from time import monotonic
+from typing import Any, NamedTuple
+
+from ..core.context import IDS, Entered, Scope, clock_around
+from ..core.key import Key
+from ..errors import AttemptTimeout, LeaseLost
+from ..ledger.crashpoint import crash_point
+from .extraction import Extraction
+from .raw import Raw, raw
+from .record import Lease, Verdict
+from .sink import Writing
+
+
+class Held:
+    """A lease in hand. Made by the runner's thread, looked at by the attempt's."""
+
+    def __init__(self, extraction: Extraction, lease: Lease) -> None:
+        self.extraction, self.lease = extraction, lease
+        self.began = monotonic()
+        limit = extraction.settings.attempt_timeout
+        self.end = math.inf if limit is None else self.began + limit
+        self.lost = False
+        """Somebody else has the partition now, or the worker is going: nothing more is written."""
+
+    def alive(self) -> None:
+        """Raises where the attempt is over, whatever its function thinks of it."""
+        if self.lost:
+            raise LeaseLost(
+                f"{self.lease.partition}: run {self.lease.run_id} has lost its lease: somebody else has the partition now"
+            )
+        if monotonic() >= self.end:
+            seconds = self.end - self.began
+            raise AttemptTimeout(f"{self.lease.partition}: run {self.lease.run_id} took longer than {seconds:.6g} s")
+
+    # What code inside the attempt sees of it.
+
+    @property
+    def operation(self) -> str:
+        """The dataset."""
+        return self.extraction.name
+
+    @property
+    def max_attempts(self) -> int:
+        """As the policy says; an operator may have granted more."""
+        return self.extraction.terms.policy.max_attempts
+
+    @property
+    def job_id(self) -> None:
+        """A partition is no job."""
+        return
+
+    @property
+    def attempt(self) -> int:
+        """From 1."""
+        return self.lease.attempts + 1
+
+    def enter(self) -> None:
+        """Be inside the attempt, from now on: in a context of its own, which ends with it."""
+        scope: Scope = (self.end, max(1, self.attempt), self, _key(self.lease), None)
+        Entered(scope)
+        partition = self.lease.partition
+        IDS.set({"run_id": self.lease.run_id, "source": partition.source})
+
+
+class Done(NamedTuple):
+    """An attempt that was made: a verdict, or what was raised."""
+
+    held: Held
+    verdict: Verdict | None
+    error: BaseException | None
+    seconds: float
+
+
+def plain(held: Held, /) -> Done:
+    """Make the attempt; in a thread and a context of its own."""
+    held.enter()
+    try:
+        if held.lease.raw_run_id is not None:
+            return _done(held, _again(held))
+        writing = _writing(held)
+        try:
+            _nothing(held, held.extraction.fn(held.lease.partition, writing.sink))
+            return _done(held, _judged(held, writing))
+        finally:
+            writing.abandon()
+    except BaseException as error:  # SystemExit too: it ends this attempt, not the worker
+        return Done(held, None, error, monotonic() - held.began)
+
+
+async def coroutine(held: Held, /) -> Done:
+    """The same on an event loop: only the function itself runs there, and is cancelled when its time is over."""
+    held.enter()
+    try:
+        if held.lease.raw_run_id is not None:
+            return _done(held, await asyncio.to_thread(_again, held))
+        writing = _writing(held)
+        try:
+            await _within(held, writing)
+            return _done(held, await asyncio.to_thread(_judged, held, writing))
+        finally:
+            writing.abandon()
+    except BaseException as error:
+        return Done(held, None, error, monotonic() - held.began)
+
+
+async def _within(held: Held, writing: Writing) -> None:
+    timer = asyncio.timeout(None if held.end == math.inf else held.end - monotonic())
+    try:
+        async with timer:
+            await held.extraction.fn(held.lease.partition, writing.sink)
+    except TimeoutError as error:
+        if timer.expired():
+            seconds = held.end - held.began
+            raise AttemptTimeout(f"{held.lease.partition}: run {held.lease.run_id} took longer than {seconds:.6g} s") from error
+        raise
+
+
+def _writing(held: Held) -> Writing:
+    return Writing(held.extraction.store(), held.lease.partition, held.lease.run_id, alive=held.alive)
+
+
+def _judged(held: Held, writing: Writing) -> Verdict:
+    """The extraction has returned: the run is ended, and looked at as anybody would find it."""
+    manifest = writing.end(clock_around().now())
+    found = Raw(writing.store, manifest, previous=lambda: _previous(held))
+    found.looked()
+    verdict = held.extraction.validator.judge(found)
+    crash_point("extract.judged")
+    return verdict
+
+
+def _again(held: Held) -> Verdict:
+    """What an earlier run wrote is judged once more, every byte of it; nothing is extracted."""
+    lease = held.lease
+    assert lease.raw_run_id is not None
+    store = held.extraction.store()
+    found = raw(store, lease.partition, lease.raw_run_id, previous=lambda: _previous(held))
+    found.verified()
+    verdict = held.extraction.validator.judge(found, run_id=lease.run_id)
+    crash_point("extract.judged")
+    return verdict
+
+
+def _previous(held: Held) -> Raw | None:
+    run_id = held.lease.current_raw_id
+    return None if run_id is None else raw(held.extraction.store(), held.lease.partition, run_id)
+
+
+def _done(held: Held, verdict: Verdict) -> Done:
+    return Done(held, verdict, None, monotonic() - held.began)
+
+
+def _nothing(held: Held, result: Any) -> None:
+    if result is None:
+        return
+    close = getattr(result, "close", None)
+    if inspect.isawaitable(result):
+        if close is not None:
+            close()
+        raise TypeError(f"{held.extraction.place} returned {type(result).__name__}, which nobody awaits: make it `async def`")
+    if hasattr(result, "__next__") or isinstance(result, (list, tuple)):
+        if close is not None:
+            close()
+        raise TypeError(f"{held.extraction.place} returned {type(result).__name__}, which nobody writes: out.rows(...) does")
+
+
+def _key(lease: Lease) -> Key | None:
+    """For calls that the extraction makes: of this run, since the next one wants the data as it is then."""
+    partition = lease.partition
+    try:
+        return Key(
+            partition.source, partition.customer_id, partition.logical_date.isoformat(), partition.query_name, lease.run_id
+        )
+    except ValueError:
+        return None

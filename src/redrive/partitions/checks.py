@@ -1,0 +1,216 @@
+"""Checks: what a run's data must be for it to be accepted. A function of yours is as good a check as any of these."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta, timezone
+from typing import Any
+
+from ..core.seconds import Seconds, positive, real, whole
+from ..errors import Damaged
+from .columns import Columns
+from .finding import Check, Finding
+from .look import Looking
+from .raw import Raw
+from .seen import Seen
+
+UTC = timezone.utc
+
+
+def row_count(*, min: int = 0, max: int | None = None) -> Check:  # noqa: A002  # as one says it
+    """Not fewer rows than `min`, not more than `max`. By the manifest: nothing is read."""
+    least, most = whole("min", min, least=0), None if max is None else whole("max", max, least=0)
+    if most is not None and most < least:
+        raise ValueError(f"row_count: no number is at least {least} and at most {most}")
+    limit = {"min": least} if most is None else {"min": least, "max": most}
+
+    def check(raw: Raw) -> Finding:
+        if all(file.rows is None for file in raw.files):
+            return Finding(False, None, limit, "no file says how many rows it has: out.open(name, rows=...)")
+        ok = least <= raw.row_count and (most is None or raw.row_count <= most)
+        wanted = f"at least {least:,}" if most is None else f"{least:,} to {most:,}"
+        return Finding(ok, raw.row_count, limit, f"{raw.row_count:,} rows; {wanted} wanted")
+
+    return _named(check, "row_count")
+
+
+def not_null(*columns: str) -> Check:
+    """No row lacks a value in these columns."""
+    names = _columns("not_null", columns)
+    return Looking(f"not_null({', '.join(names)})", lambda _: _NotNull(names))
+
+
+def unique(*columns: str) -> Check:
+    """No two rows have the same values in these columns, taken together.
+
+    Memory is bounded: up to 250,000 rows are told apart in some 25 MB, more go through temporary files of 16 bytes a row.
+    """
+    names = _columns("unique", columns)
+    return Looking(f"unique({', '.join(names)})", lambda _: _Unique(names))
+
+
+def schema(columns: Mapping[str, Any], /, *, extra: bool = True) -> Check:
+    """Every row has these columns, of these types: `schema({"order_id": str, "amount": float, "note": str | None})`.
+
+    Types are those of JSON, and date and datetime, which may stand there as text. A whole number is a float too. What may be
+    None may be missing. extra: other columns are fine. Data that does not fit is not extracted again: it is terminal at once.
+    """
+    told = Columns(columns, extra=extra)
+    return Looking("schema", lambda _: _Fitting(told), final=True)
+
+
+def freshness(column: str, /, *, within: Seconds) -> Check:
+    """The newest moment in this column is at most so long before the end of the day, or before the run was written if that came
+    first: data that was cut off before the day was over is told.
+
+    Moments are datetimes, or text in ISO form; those without a zone are UTC. A date alone counts to its end.
+    """
+    name, limit = _columns("freshness", (column,))[0], positive("within", within)
+    return Looking(f"freshness({name})", lambda raw: _Newest(name, limit, raw))
+
+
+def drop(*, max: float) -> Check:  # noqa: A002  # as one says it
+    """Not fewer rows than the run in force has, by more than this part: `drop(max=0.3)` refuses to lose 31 %.
+
+    The first run of a partition passes.
+    """
+    most = real("max", max)
+    if not 0 <= most <= 1:
+        raise ValueError(f"drop: max is a part of one, from 0 to 1, not {max!r}")
+
+    def check(raw: Raw) -> Finding:
+        try:
+            before = raw.previous
+        except Damaged as gone:
+            return Finding(True, None, -most, f"nothing to compare with: {gone}")
+        if before is None or before.row_count == 0:
+            return Finding(True, None, -most, "nothing to compare with: no run with rows is in force")
+        change = (raw.row_count - before.row_count) / before.row_count
+        told = f"{raw.row_count:,} rows; run {before.run_id}, which is in force, has {before.row_count:,}"
+        return Finding(change >= -most, round(change, 4), -most, told)
+
+    return _named(check, "drop")
+
+
+class _NotNull:
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self._rows = 0
+        self._nulls: Counter[str] = Counter()
+        self._first: dict[str, int] = {}
+
+    def row(self, row: dict[str, Any], /) -> None:
+        self._rows += 1
+        for column in self._columns:
+            value = row.get(column)
+            if value is None or value != value:  # NaN is what Parquet has for nothing
+                self._nulls[column] += 1
+                self._first.setdefault(column, self._rows)
+
+    def finding(self) -> Finding:
+        told = [
+            f"{name} is missing in {n:,} of {self._rows:,} rows, first in row {self._first[name]}"
+            for name, n in self._nulls.items()
+        ]
+        return Finding(not self._nulls, sum(self._nulls.values()), 0, "; ".join(told))
+
+    def close(self) -> None:
+        pass
+
+
+class _Unique:
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self._seen = Seen()
+        self._rows = 0
+        self._example: str | None = None
+
+    def row(self, row: dict[str, Any], /) -> None:
+        self._rows += 1
+        value = json.dumps([row.get(column) for column in self._columns], sort_keys=True, default=repr)
+        if self._seen.add(value.encode("utf-8", "surrogatepass")) and self._example is None:
+            self._example = f"row {self._rows}: {value[1:-1]:.100}"
+
+    def finding(self) -> Finding:
+        many = self._seen.count()
+        example = "" if self._example is None else f"; first {self._example}"
+        return Finding(not many, many, 0, f"{many:,} of {self._rows:,} rows repeat an earlier one{example}" if many else "")
+
+    def close(self) -> None:
+        self._seen.close()
+
+
+class _Fitting:
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._rows = self._bad = 0
+        self._first = ""
+
+    def row(self, row: dict[str, Any], /) -> None:
+        self._rows += 1
+        wrong = self._columns.problem(row)
+        if wrong is not None:
+            self._bad += 1
+            self._first = self._first or f"row {self._rows}: {wrong}"
+
+    def finding(self) -> Finding:
+        told = f"{self._bad:,} of {self._rows:,} rows do not fit; {self._first}" if self._bad else ""
+        return Finding(not self._bad, self._bad, 0, told)
+
+    def close(self) -> None:
+        pass
+
+
+class _Newest:
+    def __init__(self, column: str, within: float, raw: Raw) -> None:
+        self._column, self._within = column, within
+        over = datetime.combine(raw.partition.logical_date + timedelta(days=1), time(), UTC)
+        self._end = min(over, raw.written_at)
+        self._newest: datetime | None = None
+
+    def row(self, row: dict[str, Any], /) -> None:
+        value = row.get(self._column)
+        if value is not None:
+            found = _moment(self._column, value)
+            if self._newest is None or found > self._newest:
+                self._newest = found
+
+    def finding(self) -> Finding:
+        if self._newest is None:
+            return Finding(False, None, self._within, f"no row has a moment in {self._column}")
+        age = (self._end - self._newest).total_seconds()
+        told = f"the newest {self._column} is {self._newest.isoformat()}, {age:,.0f} s before {self._end.isoformat()}"
+        return Finding(age <= self._within, age, self._within, told)
+
+    def close(self) -> None:
+        pass
+
+
+def _moment(column: str, value: Any) -> datetime:
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"freshness: {column} is {value!r:.60}, which is no moment in ISO form") from None
+        value = found.date() if len(value) <= 10 else found
+    if isinstance(value, datetime):
+        return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    if isinstance(value, date):
+        return datetime.combine(value + timedelta(days=1), time(), UTC)
+    raise ValueError(f"freshness: {column} is {type(value).__name__} {value!r:.60}, which is no moment")
+
+
+def _columns(check: str, columns: tuple[str, ...]) -> tuple[str, ...]:
+    if not columns:
+        raise TypeError(f'{check}() is told which columns: {check}("order_id")')
+    for name in columns:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"{check}: a column has a name, which is text, not {name!r}")
+    return columns
+
+
+def _named(check: Check, name: str) -> Check:
+    check.__name__ = name  # type: ignore[attr-defined]  # a function has one
+    return check

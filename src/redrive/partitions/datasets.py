@@ -1,0 +1,68 @@
+"""Datasets: those of an app, by source and query."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from ..ledger.ledger import Ledger
+from ..storage.registry import Registry as Stores
+from ..storage.store import Store
+from .dataset import Dataset
+from .extraction import Extraction, dataset_name, extraction
+from .reader import Reader
+from .register import Register
+
+
+class Datasets:
+    """The datasets of an app. Threads may share it, and so may forked children."""
+
+    def __init__(self, ledger: Callable[[], Ledger], stores: Callable[[], Stores], /) -> None:
+        self._ledger, self._stores = ledger, stores
+        self._known: dict[tuple[str, str], Extraction] = {}
+
+    def decorator(self, source: str, query: str, /, *, raw: str | Store, **told: Any) -> Callable[[Callable[..., Any]], Dataset]:
+        """What registers an extraction, on these terms."""
+
+        def decorated(fn: Callable[..., Any]) -> Dataset:
+            made = extraction(fn, source, query, store=self._store(dataset_name(source, query), raw), **told)
+            self._add(made)
+            reader = Reader(source, query, lambda: Register(self._ledger()), made.store)
+            return Dataset(made, reader)
+
+        return decorated
+
+    def _add(self, new: Extraction) -> None:
+        known = self._known.get(new.terms.dataset)
+        if known is not None and not hasattr(sys, "ps1"):  # who sits at a prompt defines it again and again
+            raise ValueError(f"there is a dataset {new.name} already, {known.place}; {new.place} needs another query or source")
+        self._known[new.terms.dataset] = new
+
+    def _store(self, name: str, raw: object) -> Callable[[], Store]:
+        if isinstance(raw, Store):
+            return lambda: raw
+        if not isinstance(raw, str):
+            raise TypeError(f"{name}: raw= is a store, or the name of one of App(stores=...), not {type(raw).__name__}: {raw!r}")
+        known = self._stores().config.stores
+        if raw not in known:
+            raise ValueError(f"{name}: raw={raw!r} is no store of this app; App(stores=...) has {', '.join(known) or 'none'}")
+        return lambda: self._stores().get_store(raw)
+
+    def find(self, source: str, query: str, /) -> Extraction:
+        """The one; ValueError names those that there are."""
+        found = self._known.get((source, query))
+        if found is None:
+            there = ", ".join(one.name for one in self) or "none at all"
+            raise ValueError(f"there is no dataset {dataset_name(source, query)}; there is {there}")
+        return found
+
+    def chosen(self, only: Collection[str] | None, /) -> list[Extraction]:
+        """Those of a worker: all, or those that are named."""
+        return [one for one in self if only is None or one.name in only]
+
+    def __iter__(self) -> Iterator[Extraction]:
+        return iter(self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)

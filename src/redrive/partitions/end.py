@@ -1,0 +1,74 @@
+"""End: what an attempt's end means for its partition: a verdict, a lease that is given back, or nothing. Pure."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from datetime import datetime
+
+from ..core.classify import classify
+from ..core.known.schema import KNOWN
+from ..core.signature import signature
+from ..errors import Damaged, LeaseLost
+from ..journal.redaction import redacted_text
+from ..worker.outcome import told
+from .attempt import Done
+from .extraction import Extraction
+from .pace import Meaning, meaning
+from .record import Return, Verdict
+
+LONGEST = 4000
+"""Characters of an error that are kept."""
+FITTING = frozenset(
+    name for name in KNOWN if any(word in name for word in ("Validation", "Schema", "Arrow", "voluptuous", "attrs"))
+)
+"""Errors of libraries that hold data against a schema: the same data will not fit the next time either. (Broken JSON is none of
+these: what came may have been cut off.)"""
+
+
+def ended(done: Done, now: datetime, /, *, stopping: bool) -> Verdict | Return | None:
+    """A verdict on the run; or its lease, given back uncharged; or nothing, where somebody else has the partition now."""
+    lease, error = done.held.lease, done.error
+    if done.verdict is not None:
+        return done.verdict
+    assert error is not None
+    if isinstance(error, LeaseLost) and done.held.lost:
+        return None
+    if stopping and isinstance(error, CancelledError):
+        return Return(lease, "stopped")
+    found = meant(done.held.extraction, error, now)
+    if found.kind in ("rate_limited", "systemic", "not_ready"):
+        name = signature(error) if found.kind == "systemic" else None
+        return Return(lease, found.kind, error=_shown(error), after=found.after, signature=name)
+    validator = done.held.extraction.validator
+    return Verdict(
+        run_id=lease.run_id, decision="rejected", validator=validator.name, version=validator.version, reason=found.reason,
+        message=_shown(error), after=found.after, final=found.kind == "final",
+    )  # fmt: skip
+
+
+def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Meaning:
+    """What an error means. The dataset's own rules (`retry(on=...)`) come first, where they have a word for it."""
+    if not isinstance(error, Exception):
+        return Meaning("ordinary", type(error).__name__, str(error))
+    found = meaning(error, now)
+    if isinstance(error, Damaged):
+        return Meaning("ordinary", "damaged", found.message)
+    if found.kind != "ordinary":
+        return found
+    if any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in FITTING for kind in type(error).__mro__):
+        return found._replace(kind="final", reason="schema")
+    rules = extraction.settings.judgement.rules
+    if not rules or classify in rules:
+        return found
+    try:
+        fault = extraction.settings.judge(error)
+    except Exception:  # a rule of the user's raised: its bug must not decide about this partition
+        return found
+    if fault.kind == "throttled":
+        return found._replace(kind="rate_limited", after=fault.after)
+    return found._replace(kind="final") if fault.kind == "permanent" else found
+
+
+def _shown(error: BaseException) -> str:
+    text = redacted_text(told(error))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

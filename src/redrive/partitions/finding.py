@@ -1,0 +1,23 @@
+"""Finding: what a check found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from .raw import Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found: whether it is well, what was measured, and against which limit. Immutable."""
+
+    ok: bool
+    value: Any = None
+    limit: Any = None
+    detail: str = ""
+
+
+Check: TypeAlias = Callable[[Raw], Finding | bool]
+"""Looks at what a run wrote. True or False will do; a Finding says why."""

@@ -1,0 +1,173 @@
+"""Raw: what one run wrote, held against its manifest. For checks to look at, and for readers."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, BinaryIO, cast
+
+from ..errors import Damaged, NotFound
+from ..storage.body import CHUNK
+from ..storage.store import Store
+from . import jsonl, parquet
+from .manifest import Manifest, Written, loaded
+from .partition import Partition
+
+
+class File:
+    """One file of a run. Immutable: threads may share it; what `open` gives is one thread's."""
+
+    __slots__ = ("_path", "_store", "name", "rows", "run_id", "sha256", "size")
+
+    def __init__(self, store: Store, manifest: Manifest, written: Written) -> None:
+        self._store = store
+        self._path = manifest.path(written)
+        self.run_id = manifest.run_id
+        self.name, self.size, self.sha256, self.rows = written.name, written.size, written.sha256, written.rows
+
+    def open(self) -> BinaryIO:
+        """The file, open for reading, in bounded memory. Damaged: it is gone, or its bytes are not those that were written.
+
+        The bytes are compared as they are read, so that a change is said at the end; not where somebody seeks.
+        """
+        try:
+            inner = self._store.read(self._path)
+        except NotFound as missing:
+            raise self.damaged("is gone from the store: somebody has deleted it") from missing
+        return cast(BinaryIO, io.BufferedReader(Verified(inner, self), CHUNK))
+
+    def looked(self) -> None:
+        """Is it there, as large as it was? Its bytes are not read. Damaged says no."""
+        try:
+            size = self._store.info(self._path).size
+        except NotFound as missing:
+            raise self.damaged("is gone from the store: somebody has deleted it") from missing
+        if size != self.size:
+            raise self.damaged(f"has {size:,} bytes, and {self.size:,} were written: it has been changed")
+
+    def damaged(self, says: str, /) -> Damaged:
+        """An error that says so of this file."""
+        told = f"{self._store.name}: {self._path} of run {self.run_id} {says}"
+        return Damaged(told, path=self._path, backend=self._store.backend.name)
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Its rows. TypeError where its format is none that has rows."""
+        if self.name.endswith(jsonl.ENDINGS):
+            with self.open() as file:
+                yield from jsonl.read(file, self.name)
+        elif self.name.endswith(parquet.ENDINGS):
+            with self.open() as file:
+                yield from parquet.read(file, self.name)
+        else:
+            raise TypeError(f"rows() reads JSON Lines and Parquet; {self.name!r} is neither: read it with file.open()")
+
+    def __repr__(self) -> str:
+        return f"<File {self.name} of run {self.run_id}: {self.size:,} bytes>"
+
+
+class Verified(io.RawIOBase):
+    """A file that is compared with its manifest as it is read. Not shared between threads, as files are not."""
+
+    def __init__(self, inner: BinaryIO, file: File) -> None:
+        self._inner, self._file = inner, file
+        self._digest, self._read = sha256(), 0
+        self._straight = True
+        """Read from its front, byte after byte: only then does a digest say something."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._inner.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        at = self._inner.seek(offset, whence)
+        self._straight = self._straight and at == self._read
+        return at
+
+    def tell(self) -> int:
+        return self._read if self._straight else self._inner.tell()
+
+    def readinto(self, target: memoryview, /) -> int:  # type: ignore[override]  # the stubs want any buffer; BufferedReader gives this
+        found = self._inner.read(len(target))
+        target[: len(found)] = found
+        self._seen(found)
+        return len(found)
+
+    def readall(self) -> bytes:
+        found = self._inner.read()
+        if found:
+            self._seen(found)
+        self._seen(b"")
+        return found
+
+    def _seen(self, piece: bytes) -> None:
+        if not self._straight:
+            return
+        self._digest.update(piece)
+        self._read += len(piece)
+        if self._read > self._file.size or (not piece and self._read < self._file.size):
+            more = "at least " if piece else ""
+            raise self._file.damaged(f"has {more}{self._read:,} bytes, and {self._file.size:,} were written: it has been changed")
+        if not piece and self._digest.hexdigest() != self._file.sha256:
+            raise self._file.damaged("is not what was written: its bytes have been changed")
+
+    def close(self) -> None:
+        if not self.closed:
+            self._inner.close()
+        super().close()
+
+
+class Raw:
+    """What one run wrote, for a check to look at. Threads may share it."""
+
+    def __init__(self, store: Store, manifest: Manifest, /, *, previous: Callable[[], Raw | None] = lambda: None) -> None:
+        """previous: the run in force, looked up when it is first asked for."""
+        self.partition: Partition = manifest.partition
+        self.run_id = manifest.run_id
+        self.files: Sequence[File] = tuple(File(store, manifest, one) for one in manifest.files)
+        self.row_count = manifest.row_count
+        """Rows of all files that say how many they have."""
+        self.written_at: datetime = manifest.written_at
+        self.manifest = manifest
+        self._previous = previous
+
+    @property
+    def previous(self) -> Raw | None:
+        """What the run in force wrote, of the same partition; None where there is none."""
+        return self._previous()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows of all files, one after the other, in bounded memory."""
+        for file in self.files:
+            yield from file.read()
+
+    def looked(self) -> None:
+        """Are all files there, as large as they were? Damaged names the first that is not."""
+        for file in self.files:
+            file.looked()
+
+    def verified(self) -> None:
+        """The same, and every byte is read and compared."""
+        for file in self.files:
+            with file.open() as opened:
+                while opened.read(CHUNK):
+                    pass
+
+    def __repr__(self) -> str:
+        return f"<Raw {self.partition} run {self.run_id}: {len(self.files)} files, {self.row_count:,} rows>"
+
+
+def raw(
+    store: Store, partition: Partition, run_id: str, /, *, digest: str | None = None,
+    previous: Callable[[], Raw | None] = lambda: None,
+) -> Raw:  # fmt: skip
+    """What a run wrote. Damaged where its manifest or a file is missing, or not what it was; bytes are compared when read.
+
+    digest: of the manifest, as the ledger has it.
+    """
+    found = Raw(store, loaded(store, partition, run_id, digest=digest), previous=previous)
+    found.looked()
+    return found

@@ -1,0 +1,74 @@
+"""Stepped: partitions extracted one at a time, here and now: for tests, which have no worker and move the clock themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from ..ledger.ledger import Ledger
+from ..ledger.partition_tables import source, work
+from ..ledger.tables import sweep
+from .attempt import Done, Held, coroutine, plain
+from .authority import Authority
+from .control import Control
+from .end import ended
+from .extraction import Extraction
+from .firing import Firing
+from .ranges import ACTS
+from .record import Verdict
+
+LEASE = 8.0
+
+
+class Stepped:
+    """Does what a worker does for datasets, a step at a time. Belongs to the code of the test."""
+
+    def __init__(
+        self, ledger: Ledger, extractions: Sequence[Extraction], awaited: Callable[[Coroutine[Any, Any, Done]], Done], /
+    ) -> None:
+        """awaited: what a coroutine gives."""
+        terms = [one.terms for one in extractions]
+        self._ledger = ledger
+        self._control = Control(ledger, terms, draw=lambda: 0.0)
+        self._authority = Authority(ledger, terms)
+        self._firing = Firing(ledger, extractions)
+        self._known = {one.terms.dataset: one for one in extractions}
+        self._awaited = awaited
+
+    def step(self, now: datetime, /, *, worker: str, killed: bool) -> bool:
+        """Extract one that is due; False: there is none. killed: its worker dies before it can write down what came of it."""
+        self._firing.do(now)
+        self._control.tick()
+        leases = self._control.claim(1, worker=worker, lease=LEASE)
+        if not leases:
+            return False
+        held = Held(self._known[leases[0].partition.source, leases[0].partition.query_name], leases[0])
+        done: Done = copy_context().run(self._made, held)
+        found = ended(done, now, stopping=False)
+        if killed or found is None:
+            return True
+        if isinstance(found, Verdict):
+            self._authority.judge([found])
+        else:
+            self._control.give_back([found])
+        return True
+
+    def _made(self, held: Held) -> Done:
+        return self._awaited(coroutine(held)) if held.extraction.colour == "async" else plain(held)
+
+    def next(self, now: datetime, /) -> datetime | None:
+        """When there will be something to do; schedules left out."""
+        with self._ledger.connections.read.use() as session:
+            return min((moment for moment in _moments(session.core) if moment is not None and moment > now), default=None)
+
+
+def _moments(connection: Connection) -> list[datetime | None]:
+    waiting = select(work.c.due_at).where(work.c.lease_until.is_(None)).order_by(work.c.due_at)
+    held = select(func.min(work.c.lease_until))
+    paused = select(source.c.paused_until).where(source.c.paused_at.is_not(None))
+    swept = select(sweep.c.next_at).where(sweep.c.state == "running", sweep.c.act.in_(ACTS))
+    return [moment for query in (waiting, held, paused, swept) for moment in connection.execute(query).scalars()]

@@ -1,0 +1,143 @@
+"""`@app.dataset(...)`: everything it was told is checked at once, and says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from redrive import App, RetryPolicy, backoff, retry
+from redrive.partitions import Dataset, Partition, Sink, row_count
+from redrive.storage import Store
+from redrive.storage.memory import Memory
+
+
+@pytest.fixture
+def app() -> App:
+    return App("sqlite:///never-opened.db", stores={"raw": {"type": "memory"}})
+
+
+def extract(partition: Partition, out: Sink) -> None:
+    """All orders."""
+
+
+def told(app: App, fn: Any = extract, source: Any = "crm", query: Any = "orders", **more: Any) -> Dataset:
+    given: dict[str, Any] = {"raw": "raw", "checks": [row_count(min=1)], "customers": ["acme"]}
+    return app.dataset(source, query, **{**given, **more})(fn)
+
+
+def test_a_dataset_reads_and_does_nothing_else(app: App) -> None:
+    orders = told(app)
+    assert (orders.source, orders.query, orders.function) == ("crm", "orders", extract)
+    assert repr(orders) == "<Dataset crm/orders>"
+    assert orders.__doc__ == "All orders."
+    assert {name for name in dir(orders) if not name.startswith("_")} == {"source", "query", "function", "read", "aread"}
+    assert app._ledger is None, "nothing was opened"
+
+
+def test_defaults(app: App) -> None:
+    told(app)
+    (one,) = app.datasets
+    policy = one.terms.policy
+    assert (policy.max_attempts, policy.max_age, one.terms.concurrency) == (6, timedelta(days=7), 10)
+    assert [policy.backoff(n, 0.5) for n in range(1, 5)] == [300, 1800, 7200, 7200]
+    assert one.settings.attempt_timeout is None
+    assert one.validator.version == "1"
+
+
+def test_what_it_was_told(app: App) -> None:
+    told(
+        app,
+        retry=retry(max_attempts=3, backoff=backoff.steps(1, 2)),
+        max_age=3600,
+        concurrency=2,
+        source_concurrency=4,
+        cron="15 2 * * *",
+        timezone="Europe/Prague",
+        version="7",
+    )
+    (one,) = app.datasets
+    assert (one.terms.policy.max_attempts, one.terms.policy.max_age) == (3, timedelta(hours=1))
+    assert one.settings.attempt_timeout is None, "the 10 s of calls are not meant for extractions"
+    assert (one.terms.concurrency, one.terms.source_concurrency, str(one.cron)) == (2, 4, "15 2 * * * Europe/Prague")
+
+
+def test_a_time_limit_that_was_said_holds(app: App) -> None:
+    told(app, retry=retry(attempt_timeout=10))
+    (one,) = app.datasets
+    assert one.settings.attempt_timeout == 10
+
+
+def test_other_shapes(app: App) -> None:
+    told(app, raw=Store(Memory("m")), customers=lambda: iter(["a", "b", "a"]), retry=RetryPolicy(max_attempts=2), max_age=None)
+    (one,) = app.datasets
+    assert one.everyone() == ["a", "b"]
+    assert (one.terms.policy.max_attempts, one.terms.policy.max_age) == (2, None)
+    assert one.store().name == "m"
+
+
+def generator(partition: Partition, out: Sink) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"raw": "rwa"}, r"crm/orders: raw='rwa' is no store of this app; App\(stores=...\) has raw"),
+        ({"raw": 3}, "raw= is a store, or the name of one"),
+        ({"checks": row_count(min=1)}, r"checks= is a list of checks, such as \[row_count\(min=1\)\]"),
+        ({"checks": [row_count]}, "row_count makes a check, and is none itself"),
+        ({"checks": ["row_count"]}, "a check is a function"),
+        ({"customers": "acme"}, "customers are a list of ids, or a function"),
+        ({"customers": ["acme", 3]}, "a customer must be text, not int"),
+        ({"customers": ["acme", " "]}, "a customer must be printable and not empty"),
+        ({"cron": "15 2 * *"}, "a line has five fields"),
+        ({"timezone": "Europe/Prague"}, "timezone= is for cron=, which is not given"),
+        ({"cron": "15 2 * * *", "timezone": "Prague"}, "is no zone that this machine knows"),
+        ({"retry": 5}, "retry= is a RetryPolicy, a Retry"),
+        ({"retry": retry(key="a:b:c:d:e")}, "retry= has key="),
+        ({"max_age": 0}, "max_age must be above 0"),
+        ({"max_age": "week"}, "max_age must be seconds or a timedelta"),
+        ({"concurrency": 0}, "concurrency must be at least 1"),
+        ({"source_concurrency": 1.5}, "source_concurrency must be a whole number"),
+        ({"version": 2}, "version= says which version of the checks this is"),
+        ({"fn": generator}, "is a generator"),
+        ({"fn": lambda partition: None}, "is called with the partition and the sink; it takes"),
+        ({"fn": 3}, "a function is wanted"),
+        ({"source": ""}, "source must be printable and not empty"),
+        ({"query": "a\n"}, "query must be printable"),
+    ],
+)
+def test_what_is_told_wrong(app: App, changed: dict[str, Any], says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        told(app, **changed)
+    assert not len(app.datasets)
+
+
+def test_two_of_one_name(app: App) -> None:
+    told(app)
+    with pytest.raises(ValueError, match="there is a dataset crm/orders already, .*extract; .* needs another query or source"):
+        told(app)
+    told(app, query="orders/v2")
+    assert [one.name for one in app.datasets] == ["crm/orders", "crm/orders%2Fv2"]
+    with pytest.raises(ValueError, match="there is no dataset crm/oders; there is crm/orders, crm/orders%2Fv2"):
+        app.datasets.find("crm", "oders")
+
+
+def test_customers_are_asked_for_each_time(app: App) -> None:
+    told(app, customers=lambda: ["acme", None])
+    (one,) = app.datasets
+    with pytest.raises(TypeError, match="crm/orders: a customer must be text, not NoneType"):
+        one.everyone()
+
+
+def test_a_worker_of_datasets_alone_has_no_kinds(app: App) -> None:
+    with pytest.raises(ValueError, match="nothing to work on"):
+        app.kinds()
+    told(app)
+    assert app.kinds() == []
+    assert app.kinds(["crm/orders"]) == []
+    with pytest.raises(ValueError, match="nothing is registered as 'crm/oders'; there is crm/orders"):
+        app.kinds(["crm/oders"])

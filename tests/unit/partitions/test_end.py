@@ -1,0 +1,129 @@
+"""What an attempt's end means: charged, final, given back, or nothing."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from redrive import App, retry
+from redrive.core.fault import Fault
+from redrive.errors import Again, Blocked, Damaged, LeaseLost, Stop, Unavailable
+from redrive.partitions.attempt import Done, Held
+from redrive.partitions.end import ended
+from redrive.partitions.record import Lease, Return, Verdict
+
+from .written import KEY
+
+NOW = datetime(2026, 2, 1, 3, tzinfo=timezone.utc)
+LEASE = Lease(1, KEY, 3, "r-3", "retry", "retry", 2, None, None, None, None, 0, NOW + timedelta(minutes=1))
+
+
+@dataclass
+class Response:
+    status_code: int
+    headers: dict[str, str]
+
+
+def held(**told: Any) -> Held:
+    app = App("sqlite:///never-opened.db", stores={"raw": {"type": "memory"}})
+    app.dataset("crm", "orders", raw="raw", checks=[], customers=[], version="2", **told)(lambda partition, out: None)
+    (one,) = app.datasets
+    return Held(one, LEASE)
+
+
+def end(error: BaseException, *, stopping: bool = False, lost: bool = False, **told: Any) -> Verdict | Return | None:
+    one = held(**told)
+    one.lost = lost
+    return ended(Done(one, None, error, 1.0), NOW, stopping=stopping)
+
+
+def charged(error: BaseException, **told: Any) -> Verdict:
+    found = end(error, **told)
+    assert isinstance(found, Verdict)
+    return found
+
+
+def given_back(error: BaseException, **told: Any) -> Return:
+    found = end(error, **told)
+    assert isinstance(found, Return)
+    return found
+
+
+def test_an_ordinary_error_is_a_rejection() -> None:
+    found = charged(ConnectionError("no answer"))
+    assert (found.run_id, found.decision, found.reason, found.final) == ("r-3", "rejected", "ConnectionError", False)
+    assert (found.validator, found.version) == ("crm/orders", "2")
+    assert found.message is not None
+    assert found.message.startswith("ConnectionError: no answer")
+
+
+def test_stop_is_final() -> None:
+    assert charged(Stop("the customer has left")).final
+
+
+def test_data_that_fits_no_schema_is_final() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    with pytest.raises(pydantic.ValidationError) as wrong:
+        pydantic.TypeAdapter(int).validate_python("x")
+    assert (charged(wrong.value).reason, charged(wrong.value).final) == ("schema", True)
+    assert not charged(ValueError("bad")).final
+
+
+def test_not_ready_is_not_charged() -> None:
+    found = given_back(Again("the report is not there yet", after=60, free=True))
+    assert (found.cause, found.after) == ("not_ready", 60)
+    assert charged(Again("odd", after=60)).after == 60
+
+
+def test_a_rate_limit_is_not_charged() -> None:
+    httpx2 = pytest.importorskip("httpx2")
+    response = httpx2.Response(429, headers={"retry-after": "120"}, request=httpx2.Request("GET", "https://crm"))
+    found = given_back(httpx2.HTTPStatusError("slow down", request=response.request, response=response))
+    assert (found.cause, found.after) == ("rate_limited", 120)
+
+
+def test_what_is_everybodys_is_not_charged() -> None:
+    httpx2 = pytest.importorskip("httpx2")
+    response = httpx2.Response(401, request=httpx2.Request("GET", "https://crm"))
+    found = given_back(httpx2.HTTPStatusError("who are you", request=response.request, response=response))
+    assert (found.cause, found.signature) == ("systemic", "HTTPStatusError: who are you")
+    assert given_back(Unavailable("the lake is away", path="x", backend="raw")).cause == "systemic"
+    blocked = given_back(Blocked("the bill is not paid", until=NOW + timedelta(hours=1)))
+    assert (blocked.cause, blocked.after) == ("systemic", 3600)
+
+
+def test_rules_of_the_dataset() -> None:
+    rules = retry(on=(lambda error: Fault("permanent") if "closed" in str(error) else None, ValueError))
+    assert charged(ValueError("closed account"), retry=rules).final
+    assert not charged(ValueError("odd"), retry=rules).final
+    assert charged(KeyError("odd"), retry=rules).final is False, "what nobody knows may be mended"
+    throttled = retry(on=lambda error: Fault("throttled", 7))
+    assert given_back(ValueError("busy"), retry=throttled).after == 7
+
+    def broken(error: Exception) -> bool:
+        raise RuntimeError
+
+    assert not charged(ValueError("odd"), retry=retry(on=broken)).final
+
+
+def test_a_worker_that_stops() -> None:
+    assert given_back(CancelledError(), stopping=True).cause == "stopped"
+    assert charged(CancelledError()).reason == "CancelledError"
+
+
+def test_a_lease_that_was_lost_is_nothing() -> None:
+    assert end(LeaseLost("gone"), lost=True) is None
+    assert charged(LeaseLost("of somebody else's")).decision == "rejected"
+
+
+def test_damaged_data_and_the_end_of_the_process_are_rejections() -> None:
+    assert charged(Damaged("gone", path="x", backend="raw")).reason == "damaged"
+    assert charged(SystemExit(3)).reason == "SystemExit"
+
+
+def test_secrets_stay_out() -> None:
+    assert "hunter2" not in str(charged(ValueError("password=hunter2")))

@@ -1,0 +1,78 @@
+"""Readings and gaps: what is missing, and why, in words."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from typing import Any
+
+import pytest
+
+from redrive.errors import Incomplete
+from redrive.partitions import Gap, Reading
+from redrive.partitions.gap import gap
+from redrive.partitions.record import Facts
+
+from .written import KEY, written
+
+TODAY = date(2026, 2, 1)
+AT = datetime(2026, 2, 1, 4, tzinfo=timezone.utc)
+
+
+def facts(**known: Any) -> Facts:
+    given: dict[str, Any] = {
+        "id": 1, "partition": KEY, "status": "pending", "shade": "pending", "current_run_id": None, "current_raw_id": None,
+        "current_attempt_no": 0, "record_count": None, "attempt_count": 0, "dispatch_count": 0, "last_verdict": None,
+        "verdict_at": None, "reason": None, "error": None, "updated_at": AT,
+    }  # fmt: skip
+    return Facts(**{**given, **known})
+
+
+REJECTED: dict[str, Any] = {
+    "status": "failed", "attempt_count": 2, "last_verdict": "rejected", "reason": "row_count", "error": "0 rows\nmore",
+}  # fmt: skip
+
+
+@pytest.mark.req("P-11")
+@pytest.mark.parametrize(
+    ("known", "why", "says"),
+    [
+        (None, "never_run", "nobody has asked for it: no schedule, no backfill"),
+        (facts(lane="fresh", next_at=AT), "never_run", "waits in lane fresh, due 2026-02-01T04:00:00+00:00"),
+        (facts(run_id="r-1"), "running", "run r-1 is under way"),
+        (
+            facts(**REJECTED, lane="retry", next_at=AT),
+            "failed",
+            "waits in lane retry, due 2026-02-01T04:00:00+00:00; attempt 2 was rejected: row_count (0 rows)",
+        ),
+        (
+            facts(**REJECTED, terminal="6 of 6 attempts"),
+            "terminal",
+            "not tried any more: 6 of 6 attempts; attempt 2 was rejected: row_count (0 rows)",
+        ),
+        (facts(paused="until the contract is signed"), "paused", "paused: until the contract is signed"),
+    ],
+)
+def test_gaps(known: Facts | None, why: str, says: str) -> None:
+    assert gap(KEY, known, today=TODAY) == Gap(KEY, why, says)  # type: ignore[arg-type]
+
+
+def test_the_future() -> None:
+    assert gap(KEY, None, today=date(2026, 1, 30)).detail == "the day has not come yet"
+
+
+def test_rows_and_completeness() -> None:
+    one, other = written([{"n": 1}]), written([{"n": 2}, {"n": 3}])
+    reading = Reading([*one.files, *other.files], [])
+    assert list(reading.rows()) == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert reading.complete() is reading
+    assert repr(reading) == "<Reading: 2 files, 0 days missing>"
+
+
+@pytest.mark.req("P-11")
+def test_what_is_missing_is_an_error_for_who_needs_it_all() -> None:
+    gaps = [gap(KEY, None, today=TODAY), gap(KEY, facts(run_id="r-1"), today=TODAY)]
+    with pytest.raises(
+        Incomplete, match=r"2 days are missing \(1 never run, 1 running\); first crm/acme/orders/2026-01-31"
+    ) as found:
+        Reading([], gaps).complete()
+    assert found.value.gaps == gaps

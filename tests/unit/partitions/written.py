@@ -1,0 +1,25 @@
+"""Runs for tests, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timezone
+from typing import Any
+
+from redrive.partitions import Partition, Raw
+from redrive.partitions.raw import raw
+from redrive.partitions.sink import Writing
+from redrive.storage import Store
+from redrive.storage.memory import Memory
+
+KEY = Partition("crm", "acme", "orders", date(2026, 1, 31))
+NOW = datetime(2026, 2, 1, 3, tzinfo=timezone.utc)
+
+
+def written(rows: Iterable[Mapping[str, Any]], *, previous: Raw | None = None, run_id: str = "r-1", at: datetime = NOW) -> Raw:
+    """A run that wrote these rows."""
+    store = Store(Memory("m"))
+    run = Writing(store, KEY, run_id)
+    run.sink.rows(rows)
+    run.end(at)
+    return raw(store, KEY, run_id, previous=lambda: previous)
