@@ -49,6 +49,11 @@ MESSAGE_POINTS = (
     "receive.between", "receive.before_commit", "receive.after_commit", "read.after", "ack.before", "ack.after", "tell.after",
 )  # fmt: skip
 """Those of messages, from the stream to the ledger and back."""
+PARTITION_VERBS = (
+    "claim", "renew", "return", "reap", "judge", "rollback", "fire", "sweep", "withdraw", "mark", "source",
+)  # fmt: skip
+PARTITION_POINTS = tuple(f"partition.{verb}.{step}" for verb in PARTITION_VERBS for step in ("before_commit", "after_commit"))
+"""Those of partitions in the ledger."""
 RUN_POINTS = ("extract.claimed", "run.payload", "run.before_manifest", "run.after_manifest", "extract.judged")
 """Those of an extraction, from its lease to its verdict. payload: a piece of a file is on its way. judged: nothing of it is
 durable."""
@@ -58,7 +63,7 @@ STATUS = 137
 def parse(setting: str, /) -> tuple[str, int, Callable[[], NoReturn]]:
     """What the variable says: where, at which time, and how to die. ValueError says what is wrong with it."""
     name, *rest = setting.split(":")
-    known = (*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS, *MESSAGE_POINTS, *RUN_POINTS)
+    known = (*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS, *MESSAGE_POINTS, *PARTITION_POINTS, *RUN_POINTS)
     if name not in known:
         raise ValueError(f"{VARIABLE}: there is no crash point {name!r}; known: {', '.join(known)}")
     how = rest.pop() if rest and rest[-1] in WAYS else "exit"
