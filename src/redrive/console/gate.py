@@ -44,13 +44,13 @@ class Gate:
     """Stands before the whole console, so that no page can forget to ask. Event loops may share one."""
 
     def __init__(self, app: ASGI, access: Access) -> None:
-        self._app = app
+        self.app = app
         self._access = access
         self._here = access.here(user())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         path = path_of(scope)
 
@@ -64,7 +64,7 @@ class Gate:
             await send(message)
 
         refused, receive = await self._refused(scope, receive, path)
-        await (self._app if refused is None else refused)(scope, receive, guarded)
+        await (self.app if refused is None else refused)(scope, receive, guarded)
 
     async def _refused(self, scope: Scope, receive: Receive, path: str) -> tuple[Response | None, Receive]:
         """Why it may not go on; None: it may. And the body, which was read where it had to be."""

@@ -71,6 +71,17 @@ def by_keys(connection: Connection, keys: Sequence[tuple[str, str]], /) -> list[
     return [Job._make(row) for row in connection.execute(_LINE.where(any_of, CURRENT))]
 
 
+def lines(connection: Connection, ids: Sequence[int], /) -> dict[int, Job]:
+    """Jobs by their ids, without what is in them."""
+    return {row[0]: Job._make(row) for row in connection.execute(_LINE.where(job.c.id.in_(list(ids))))}
+
+
+def recent(connection: Connection, /, *, kind: str | None, limit: int) -> list[Job]:
+    """Those that were done last, without what is in them; pruned ones are not among them."""
+    query = _LINE.where(job.c.state == number(DONE)).order_by(job.c.ended_at.desc(), job.c.id.desc()).limit(limit)
+    return [Job._make(row) for row in connection.execute(query if kind is None else query.where(job.c.kind == kind))]
+
+
 def attempts(connection: Connection, job_id: int, /) -> list[Attempt]:
     """The attempts of a job that did not end well, in their order."""
     query = select(*(attempt.c[name] for name in Attempt._fields)).where(attempt.c.job_id == job_id).order_by(attempt.c.fence)

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, select, union_all
 
-from .state import Status
+from . import find
+from .counts import counts
+from .record import Job
+from .state import Shown, Status
 from .tables import dead
+
+MANY = 200
+"""Kinds that are looked at one by one; with more of them, the database sorts."""
 
 
 class LetterLine(NamedTuple):
@@ -38,29 +44,58 @@ class LetterLine(NamedTuple):
 def letters(
     connection: Connection, /, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
     reason: str | None = None, error: str | None = None, since: datetime | None = None, source: str | None = None,
-    after: int = 0, before: int | None = None, limit: int = 100, newest: bool = False, signature: str | None = None,
+    blocked: bool | None = None, after: int = 0, before: int | None = None, limit: int = 100, newest: bool = False,
 ) -> list[LetterLine]:  # fmt: skip
     """Dead letters in the order they came, behind the one numbered `after`; or the newest first, in front of `before`."""
-    columns = [dead.c[name] for name in LetterLine._fields]
-    query = select(*columns).order_by(dead.c.id.desc() if newest else dead.c.id).limit(limit)
+    query = select(*(dead.c[name] for name in LetterLine._fields))
     if after:
         query = query.where(dead.c.id > after)
     if before is not None:
         query = query.where(dead.c.id < before)
-    for name, value in (("status", status), ("kind", kind), ("reason", reason)):
+    for name, value in (("status", status), ("reason", reason), ("blocked", blocked)):
         if value is not None:
             query = query.where(dead.c[name] == value)
     if ids is not None:
         query = query.where(dead.c.id.in_(list(ids)))
     if error is not None:
         query = query.where(dead.c.error.icontains(error, autoescape=True) | (dead.c.signature == error))
-    if signature is not None:
-        query = query.where(dead.c.signature == signature if signature else dead.c.signature.is_(None))
     if since is not None:
         query = query.where(dead.c.created_at >= since)
     if source is not None:
         query = query.where(_of_source(source))
-    return [LetterLine._make(row) for row in connection.execute(query)]
+    kinds = [kind] if kind is not None else list(counts(connection)) if status is not None and ids is None else []
+    found = connection.execute(_by_kind(query, kinds, limit, newest=newest))
+    return [LetterLine._make(row) for row in found]
+
+
+def _by_kind(query: Select[Any], kinds: Sequence[str], limit: int, *, newest: bool) -> Any:
+    """The first of each kind, put together: the index has status, kind and number, and nothing is sorted but what is shown."""
+
+    def ordered(one: Select[Any], column: Any) -> Select[Any]:
+        return one.order_by(column.desc() if newest else column).limit(limit)
+
+    if not 0 < len(kinds) <= MANY:
+        return ordered(query, dead.c.id)
+    each = [ordered(query.where(dead.c.kind == kind), dead.c.id) for kind in kinds]
+    if len(each) == 1:
+        return each[0]
+    together = union_all(*(select(one.subquery()) for one in each)).subquery()
+    return ordered(select(together), together.c.id)
+
+
+def jobs(connection: Connection, name: Shown | None, /, *, kind: str | None, limit: int) -> list[Job]:
+    """Some jobs by the name that people have for their state, each list through an index, whatever there is beside it."""
+    if name in ("dlq", "blocked", "discarded"):
+        status: Status = "discarded" if name == "discarded" else "pending"
+        blocked = None if name == "discarded" else name == "blocked"
+        died = letters(connection, status=status, kind=kind, blocked=blocked, limit=limit, newest=True)
+        rows = find.lines(connection, [one.job_id for one in died if one.job_id is not None])
+        return [rows[one.job_id] for one in died if one.job_id in rows]
+    if name == "done":
+        recent = find.recent(connection, kind=kind, limit=limit)
+        if len(recent) == limit:
+            return recent
+    return find.named(connection, name, kind=kind, limit=limit)
 
 
 def _of_source(source: str) -> Any:

@@ -1,0 +1,69 @@
+"""Takes the pictures of the console that stand in README and docs, into docs/pictures. `make screenshots`.
+
+Needs Chromium on PATH or in REDRIVE_TEST_CHROMIUM, with fonts: `apt-get install chromium fonts-dejavu fonts-liberation`.
+With a folder as its argument, every page goes there, at 400 and 1600 pixels, dark and light: to be looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from redrive.console.nav import NAV  # noqa: E402
+from tests.console.serving import served  # noqa: E402
+from tests.console.world import in_trouble, shop  # noqa: E402
+from tests.servers.chromium import options  # noqa: E402
+
+PICTURES = {
+    "overview": "/",
+    "failure": "/dead/3",
+    "plan": "/dead/plan?act=replay&kind=crm.sync",
+    "sweep": "/sweeps/2",
+    "dead": "/dead?by=cause",
+}
+EVERY = {
+    **{page.path.strip("/") or "overview": page.path for _, pages in NAV for page in pages}, **PICTURES,
+    "letter": "/dead/18", "job": "/jobs/2", "retrying": "/jobs/21", "event": "/events/show?id=ev-0",
+    "key": "/keys/show?key=billing:ann:o-1:charge:v1", "verified": "/audit?verify=1", "missing": "/jobs/999",
+}  # fmt: skip
+
+
+def main() -> int:
+    everywhere = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    with tempfile.TemporaryDirectory() as folder, shop(f"sqlite:///{folder}/redrive.db") as app:
+        in_trouble(app)
+        letters = [one.id for one in app.ledger.dead_letters(status="pending", error="CrmRejected", limit=9)]
+        begun = app.ledger.sweeps.begin("replay", letters, actor="ann", because="INC-42: addresses are there now", canary=1)
+        app.ledger.sweeps.step(begun.id)
+        with served(app) as url, sync_playwright() as playwright:
+            told: dict[str, Any] = options()
+            browser = playwright.chromium.launch(**told)
+            if everywhere is None:
+                for name, path in PICTURES.items():
+                    picture(browser, url + path, ROOT / "docs" / "pictures" / f"{name}.png", 1280, "light")
+            else:
+                for name, path in EVERY.items():
+                    for width, scheme in ((400, "light"), (1600, "dark"), (400, "dark"), (1600, "light")):
+                        picture(browser, url + path, everywhere / f"{name}-{width}-{scheme}.png", width, scheme)
+            browser.close()
+    return 0
+
+
+def picture(browser: Browser, url: str, to: Path, width: int, scheme: Any) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.goto(url)
+    page.screenshot(path=to, full_page=True)
+    page.close()
+    print(to)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

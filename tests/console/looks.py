@@ -1,0 +1,70 @@
+"""What every page must keep, whatever is on it: room, labels, contrast. Run in the page itself."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page
+
+SIDEWAYS = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+UNLABELLED = """() => {
+  const named = (e) => e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.title
+    || [...(e.labels || [])].some((l) => l.textContent.trim()) || (e.matches('button, a, summary') && e.textContent.trim());
+  const controls = 'input:not([type=hidden]), select, textarea, button, a[href], svg[role=img], summary';
+  const wrong = [...document.querySelectorAll(controls)]
+    .filter((e) => !named(e)).map((e) => e.outerHTML.slice(0, 120));
+  const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
+  const twice = ids.filter((id, at) => ids.indexOf(id) !== at).map((id) => `two elements have the id ${id}`);
+  const heads = document.querySelectorAll('h1').length === 1 ? [] : ['not one h1'];
+  return [...wrong, ...twice, ...heads];
+}"""
+"""What has no name for those who do not see it; ids that are there twice."""
+
+FAINT = """() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const rgb = (colour) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return canvas.getImageData(0, 0, 1, 1).data;
+  };
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const ground = (e) => {
+    for (; e; e = e.parentElement) {
+      const colour = rgb(getComputedStyle(e).backgroundColor);
+      if (colour[3] > 250) return colour;
+    }
+    return rgb('white');
+  };
+  const found = new Map();
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const e = walk.currentNode.parentElement;
+    if (!walk.currentNode.textContent.trim() || !e.checkVisibility() || e.closest('[disabled], script, dialog, .skip')) continue;
+    const style = getComputedStyle(e);
+    const [a, b] = [light(rgb(style.color)), light(ground(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const said = walk.currentNode.textContent.trim().slice(0, 30);
+    if (ratio < 4.5) found.set(`${e.tagName}.${e.className}`, `${ratio.toFixed(2)} ${said}`);
+  }
+  return [...found].map((each) => each.join(': '));
+}"""
+"""Text that stands out from its ground by less than 4.5 to 1."""
+
+
+def sideways(page: Page) -> int:
+    """By how many pixels the page is wider than its window."""
+    found: int = page.evaluate(SIDEWAYS)
+    return found
+
+
+def unlabelled(page: Page) -> list[str]:
+    """Controls without a name."""
+    found: list[str] = page.evaluate(UNLABELLED)
+    return found
+
+
+def faint(page: Page) -> list[str]:
+    """Text that is hard to read."""
+    found: list[str] = page.evaluate(FAINT)
+    return found

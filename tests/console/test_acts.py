@@ -1,0 +1,177 @@
+"""What an operator does, done by clicking."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from redrive import App
+from tests.console.world import SECRET
+
+
+@pytest.mark.req("O-4", "O-2")
+def test_replay_by_filter_with_a_canary_and_the_number_typed(page: Page, app: App) -> None:
+    page.goto("/dead?by=cause")
+    page.get_by_role("row", name=re.compile("CrmRejected")).get_by_role("link", name="Plan a replay").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Replay 3 dead letters?")
+    button = page.get_by_role("button", name="Replay 3")
+    expect(button).to_be_disabled()
+    page.get_by_label("Why, for the audit").fill("the address is there now")
+    page.get_by_label("Canary: so many first").fill("1")
+    page.get_by_label("Type 3 to replay them").fill("2")
+    expect(button).to_be_disabled()
+    page.get_by_label("Type 3 to replay them").fill("3")
+    button.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r"Sweep \d+: replay"))
+    expect(page.locator("#progress")).to_contain_text("1 of 3 done")
+    expect(page.locator("#progress")).to_contain_text("Waiting for the first 1 to end")
+    # A worker does the canary's job; the page learns of it by itself.
+    number = int(page.url.rpartition("/")[2])
+    (lease,) = app.ledger.claim({"crm.sync": 1}, worker="web-1:41")
+    app.ledger.settle(lease.done())
+    app.ledger.sweeps.step(number)
+    expect(page.locator("#progress")).to_contain_text("3 of 3 done")
+    expect(page.locator("#progress .state").first).to_contain_text("done")
+    expect(page.locator("#outcomes tbody tr")).to_have_count(3)
+    newest = app.ledger.audit(limit=1000)[-1]
+    assert (newest.action, newest.because, newest.what["count"]) == ("dead.replay", "the address is there now", 3)
+
+
+def test_discard_some_that_were_ticked(page: Page, app: App) -> None:
+    page.goto("/dead?kind=crm.sync&error=Timeout")
+    boxes = page.locator("tbody input[type=checkbox]")
+    numbers = [int(boxes.nth(at).input_value()) for at in (0, 1)]
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    expect(page.locator("[data-chosen]")).to_have_text("2")
+    page.get_by_role("button", name="Discard selected").click()
+    page.get_by_label("Why, for the audit").fill("test orders")
+    page.get_by_role("button", name="Discard 2").click()
+    expect(page.locator("#progress")).to_contain_text("2 of 2 done")
+    assert {one.status for one in app.ledger.dead_letters(ids=numbers)} == {"discarded"}
+
+
+def test_one_dead_letter_is_looked_at_and_replayed(page: Page) -> None:
+    page.goto("/dead?kind=crm.sync&error=Timeout")
+    page.locator("tbody tr a").first.click()
+    expect(page.locator("main")).to_contain_text("secrets masked")
+    expect(page.locator("pre.payload")).to_contain_text("[redacted]")
+    expect(page.locator(".attempts li").first).to_contain_text("attempt")
+    page.get_by_role("link", name="Replay").click()
+    page.get_by_label("Why, for the audit").fill("one, to see")
+    page.get_by_role("button", name="Replay 1").click()
+    expect(page.locator("#progress")).to_contain_text("1 of 1 done")
+
+
+@pytest.mark.req("J-4")
+def test_a_payload_is_revealed_for_a_reason_and_in_the_audit(page: Page, app: App) -> None:
+    page.goto("/jobs/1")
+    assert SECRET not in page.content()
+    page.get_by_text("Reveal it with its secrets").click()
+    page.get_by_label("Why, for the audit").fill("the customer asks")
+    page.get_by_role("button", name="Reveal").click()
+    expect(page.locator("pre.payload")).to_contain_text(SECRET)
+    newest = app.ledger.audit(limit=1000)[-1]
+    assert (newest.action, newest.because, newest.what["job"]) == ("payload.reveal", "the customer asks", 1)
+    page.goto("/jobs/1")
+    assert SECRET not in page.content(), "once"
+
+
+def test_a_sweep_is_paused_resumed_and_cancelled(page: Page, app: App) -> None:
+    letters = [one.id for one in app.ledger.dead_letters(status="pending", error="Timeout", limit=3)]
+    sweep = app.ledger.sweeps.begin("replay", letters, actor="ann", because="slowly", rate=0.001)
+    page.goto("/sweeps")
+    page.get_by_role("link", name=str(sweep.id), exact=True).click()
+    for verb, state in (("Pause", "paused"), ("Resume", "running"), ("Cancel", "cancelled")):
+        page.get_by_label("Why, for the audit").fill("to see")
+        page.get_by_role("button", name=verb).click()
+        expect(page.locator("#progress .state").first).to_contain_text(state)
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+
+
+def test_an_event_is_handled_once_more(page: Page) -> None:
+    page.goto("/events")
+    page.get_by_role("link", name="ev-0").click()
+    expect(page.locator("#handlers")).to_contain_text("dlq")
+    page.get_by_text("Have it handled once more").click()
+    page.get_by_label("Why, for the audit").fill("score is there now")
+    page.get_by_role("button", name="Handle again").click()
+    expect(page.get_by_role("status")).to_contain_text("qscore: job")
+
+
+def test_a_key_is_released(page: Page, app: App) -> None:
+    page.goto("/keys")
+    page.get_by_label("Key, in full").fill("billing:ann:o-2:charge:v1")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("pre.payload")).to_contain_text("o-2")
+    assert SECRET not in page.content()
+    page.get_by_label("Why, for the audit").fill("charged by hand")
+    page.get_by_role("button", name="Release").click()
+    expect(page.get_by_role("status")).to_contain_text("is free")
+    assert app.ledger.audit(limit=1000)[-1].because == "charged by hand"
+
+
+@pytest.mark.req("O-5")
+def test_the_audit_is_verified(page: Page) -> None:
+    page.goto("/audit")
+    page.get_by_role("button", name="Verify the chain").click()
+    expect(page.get_by_role("status")).to_contain_text("holds")
+    expect(page.get_by_role("status")).to_contain_text(re.compile(r"\d+:[0-9a-f]{64}"))
+
+
+def test_keys_go_places(page: Page) -> None:
+    page.goto("/dead")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator("tbody tr").nth(1)).to_have_class("at")
+    page.keyboard.press("x")
+    expect(page.locator("[data-chosen]")).to_have_text("1")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Dead letter")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sweeps")
+    page.keyboard.press("g")
+    page.keyboard.press("d")
+    page.keyboard.press("/")
+    expect(page.get_by_label("Kind")).to_be_focused()
+
+
+def test_the_theme_is_kept_and_the_command_copied(page: Page) -> None:
+    page.goto("/jobs")
+    page.get_by_role("button", name="auto").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+
+
+def test_a_filter_is_in_the_address(page: Page) -> None:
+    page.goto("/jobs")
+    page.get_by_label("State").select_option("retry_wait")
+    page.get_by_role("button", name="Filter").click()
+    assert "state=retry_wait" in page.url
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.locator("tbody tr a").first.click()
+    expect(page.locator("time[data-countdown]")).to_contain_text("in 1 min")
+
+
+def test_without_javascript_all_the_same(browser: Browser, console: str, app: App) -> None:
+    context = browser.new_context(base_url=console, java_script_enabled=False)
+    page = context.new_page()
+    page.goto("/dead/plan?act=discard&kind=receipts.send&limit=1")
+    page.get_by_label("Why, for the audit").fill("no script here")
+    page.get_by_label("Type 1 to discard it").fill("7")
+    page.get_by_role("button", name="Discard 1").click()
+    expect(page.get_by_role("alert")).to_contain_text("nothing was done")
+    page.get_by_label("Type 1 to discard it").fill("1")
+    page.get_by_role("button", name="Discard 1").click()
+    expect(page.locator("#progress")).to_contain_text("1 of 1 done")
+    context.close()
+    assert app.ledger.audit(limit=1000)[-1].because == "no script here"

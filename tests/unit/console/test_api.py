@@ -1,0 +1,88 @@
+"""The REST API: described by its own document, and kept to it whatever is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from redrive import App
+from redrive.console import asgi
+from tests.console.world import SECRET, in_trouble, shop
+
+TOKEN = "0123456789abcdef-token"
+HEADERS = {"authorization": f"Bearer {TOKEN}", "redrive-actor": "bot"}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    with shop(f"sqlite:///{tmp_path_factory.mktemp('api') / 'ledger.db'}") as made:
+        in_trouble(made)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def api(app: App) -> TestClient:
+    return TestClient(asgi(app, token=TOKEN), base_url="http://ops.example", headers=HEADERS)
+
+
+READS = [
+    "/api/status", "/api/doctor", "/api/pulse", "/api/jobs", "/api/jobs/1", "/api/dead?status=all", "/api/dead/groups",
+    "/api/dead/2", "/api/dead/plan?act=replay&kind=crm.sync", "/api/sweeps", "/api/sweeps/1", "/api/events",
+    "/api/events/one?id=ev-1", "/api/keys", "/api/keys/one?key=billing:ann:o-1:charge:v1", "/api/audit", "/api/audit/verify",
+    "/api/layers",
+]  # fmt: skip
+
+
+@pytest.mark.req("O-4", "J-4")
+@pytest.mark.parametrize("path", READS)
+def test_what_can_be_read_has_no_secrets_in_it(api: TestClient, path: str) -> None:
+    answer = api.get(path)
+    assert answer.status_code == 200
+    assert answer.json()
+    assert SECRET not in answer.text
+
+
+def test_an_act_keeps_to_the_same_rails(api: TestClient, app: App) -> None:
+    body: dict[str, Any] = {"kind": "crm.sync", "error": "CrmRejected", "because": "the address is there now"}
+    refused = api.post("/api/dead/replay", json=body)
+    assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
+    assert "3 match" in refused.json()["detail"]
+    assert api.post("/api/dead/replay", json=body | {"max": 2}).status_code == 409
+    assert api.post("/api/dead/replay", json={"because": "everything", "max": 9}).status_code == 422
+    assert api.post("/api/dead/replay", json=body | {"max": 3, "seen": "0" * 32}).status_code == 409
+    assert api.post("/api/dead/replay", json=body | {"max": 3, "because": " "}).status_code == 422
+    planned = api.get("/api/dead/plan?act=replay&kind=crm.sync&error=CrmRejected").json()
+    done = api.post("/api/dead/replay", json=body | {"max": 3, "seen": planned["digest"], "upto": planned["upto"]}).json()
+    assert (done["actor"], done["made"], done["state"]) == ("bot", 3, "done")
+    report = api.get(f"/api/sweeps/{done['id']}").json()
+    assert [one["outcome"] for one in report["outcomes"]] == ["replaying"] * 3
+    assert api.post(f"/api/sweeps/{done['id']}/pause", json={"because": "too late"}).status_code == 409
+
+
+def test_a_payload_is_revealed_for_a_reason(api: TestClient) -> None:
+    assert api.post("/api/jobs/1/reveal", json={}).status_code == 422
+    assert SECRET in api.post("/api/jobs/1/reveal", json={"because": "the customer asks"}).json()["text"]
+    newest = api.get("/api/audit?limit=1").json()[0]
+    assert (newest["actor"], newest["action"]) == ("bot", "payload.reveal")
+
+
+def test_a_payload_that_json_cannot_say_is_no_error(api: TestClient, app: App, tmp_path: Path) -> None:
+    from redrive.ledger import NewJob
+
+    for number, payload in enumerate((b'{"x": NaN}', b"\xff\xfe", b'"\\ud800"', b"")):
+        made = app.ledger.submit(NewJob("odd", f"shop:ann:{number}:odd:v1", payload))
+        assert api.get(f"/api/jobs/{made.id}").status_code == 200
+        assert api.get(f"/jobs/{made.id}").status_code == 200
+
+
+def test_it_describes_itself(api: TestClient) -> None:
+    described = api.get("/api/openapi.json").json()
+    assert described["openapi"].startswith("3.")
+    assert {path.partition("{")[0].rstrip("/") for path in described["paths"]} >= {"/api/jobs", "/api/dead", "/api/sweeps"}
+    assert all(path.startswith("/api/") for path in described["paths"])
+    assert json.dumps(described).count("application/problem+json") > 20

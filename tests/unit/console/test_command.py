@@ -1,0 +1,55 @@
+"""The line for a terminal beside every button, and how values are shown."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime, timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.console.command import command
+from redrive.console.shown import SIGNS, TEMPLATES, first_line, number, percent, points, seconds, short, sign, tone, took
+
+NOW = datetime(2026, 1, 31, 12, 30, tzinfo=timezone.utc)
+
+
+def test_a_command_as_one_writes_it() -> None:
+    line = command("dead", "replay", 7, kind="crm.sync", since=None, rate=50.0, detach=True, force=False, max_replays=3)
+    assert line == "redrive dead replay 7 --kind crm.sync --rate 50 --detach --max-replays 3"
+
+
+@given(st.text(), st.text())
+def test_whatever_is_in_it_a_shell_reads_it_back_as_one_word(kind: str, error: str) -> None:
+    words = shlex.split(command("dead", "list", kind=kind, error=error))
+    printable = ["".join(each if each.isprintable() else " " for each in text) for text in (kind, error)]
+    assert words == ["redrive", "dead", "list", "--kind", printable[0], "--error", printable[1]]
+
+
+def test_values_as_people_read_them() -> None:
+    assert number(12345) == "12,345"
+    assert number(None) == "–"
+    assert seconds(timedelta(minutes=5)) == "5 min"
+    assert took(NOW, NOW + timedelta(seconds=1.5)) == "1.5 s"
+    assert took(None, NOW) == "–"
+    assert first_line("one\ntwo") == "one"
+    assert first_line(None) == "–"
+    assert percent(1, 4) == "25.00%"
+    assert percent(1, 0) == "0%"
+    assert short({"a": "x" * 200}).endswith("…")
+    assert points([]) == ""
+    assert points([0, 10]) == "0.0,19.0 100.0,1.0"
+
+
+def test_every_state_has_a_sign_and_a_tone() -> None:
+    assert {tone(state) for state in SIGNS} <= {"good", "info", "calm", "warn", "bad"}
+    assert all(sign(state) for state in SIGNS)
+    assert sign("never heard of") == "·"
+
+
+@given(st.text())
+def test_templates_escape_everything(text: str) -> None:
+    made = TEMPLATES.from_string('<p title="{{ text }}">{{ text }}</p>').render(text=text)
+    inner = made.removeprefix('<p title="').removesuffix("</p>")
+    assert "<" not in inner
+    assert inner.count('"') == 1
