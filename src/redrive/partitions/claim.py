@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -51,13 +51,16 @@ class Offer(NamedTuple):
 
 def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float, /) -> list[Lease]:
     """Lease up to so many."""
-    # A look without a lock: an idle tick holds nobody up.
-    if most < 1 or not desk.terms or not any(one.stream.dues for one in _offers(session, desk, most, now_on(session))):
+    if most < 1 or not desk.terms:
+        return []
+    if _offers(session, desk, most, now_on(session)) == ([], []):  # a look without a lock: an idle tick holds nobody up
         return []
     with session.transaction("partition.claim"):
         now = now_on(session)
         held = hold_sources(session, {name for name, _ in desk.terms}, now)
-        offers = _offers(session, desk, most, now, hold=True)
+        offers, halting = _offers(session, desk, most, now, hold=True)
+        for one, because in halting:
+            ranges.halt(session, one, because, now)
         active = _active(session)
         of_dataset = {one.dataset: one.concurrency - active.get(one.dataset, 0) for one in desk.terms.values()}
         at_source, probes = _sources(desk, active, held, now)
@@ -65,7 +68,10 @@ def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float
         return _leased(session, desk, list(zip(offers, counts, strict=True)), probes, worker, timedelta(seconds=seconds), now)
 
 
-def _offers(session: Session, desk: Desk, most: int, now: datetime, *, hold: bool = False) -> list[Offer]:
+def _offers(
+    session: Session, desk: Desk, most: int, now: datetime, *, hold: bool = False
+) -> tuple[list[Offer], list[tuple[Range, str]]]:
+    """What there is to choose from, and which sweeps are to be halted, for what."""
     swept = ranges.running(session, desk.terms, hold=hold)
     wanted = [Due(*dataset, lane, 0) for dataset in desk.terms for lane in range(len(LANES))]
     shares = {0: SHARE} | {one.id: one.share for one in swept}
@@ -74,16 +80,16 @@ def _offers(session: Session, desk: Desk, most: int, now: datetime, *, hold: boo
         Offer(Stream(at.source, at.query_name, LANES[at.lane], at.sweep_id, dues, shares[at.sweep_id]), ids, None)
         for at, dues, ids in due(session, wanted, most, now)
     ]
+    halting = []
     for one in swept:
         may = ranges.allowed(one, most, now)
         if may.halt is not None:
-            if hold:
-                ranges.halt(session, one, may.halt, now)
+            halting.append((one, may.halt))
             found = [offer for offer in found if offer.stream.sweep != one.id]
         elif one.a_grid and may.many:
             stream = Stream(*one.of[0], one.in_lane, one.id, [one.created_at] * may.many, one.share)
             found.append(Offer(stream, (), one))
-    return found
+    return found, halting
 
 
 def _active(session: Session) -> dict[tuple[str, str], int]:
@@ -119,13 +125,22 @@ def _leased(
     lease: timedelta,
     now: datetime,
 ) -> list[Lease]:
-    ids = [id_ for offer, many in chosen if offer.of is None for id_ in offer.ids[:many]]
-    was = locked(session.core, ids)
-    waiting, marked = works(session.core, ids), marks(session.core, ids)
-    taken = [Taken(was[id_], waiting[id_], marked.get(id_, {}), made=False) for id_ in ids if id_ in was and id_ in waiting]
-    for offer, many in chosen:
-        if offer.of is not None and many:
-            taken += _from_grid(session, desk, offer.of, many, now)
+    grids = [_from_grid(session, desk, offer.of, many, now) for offer, many in chosen if offer.of is not None and many]
+    ready = [id_ for offer, many in chosen if offer.of is None for id_ in offer.ids[:many]]
+    stored = [*ready, *(one.row.id for grid in grids for one in grid.taken if not one.born)]
+    was = locked(session.core, stored)  # all of them at once, in their order
+    waiting, marked = works(session.core, ready), marks(session.core, ready)
+    taken = [Taken(was[id_], waiting[id_], marked.get(id_, {}), made=False) for id_ in ready if id_ in was and id_ in waiting]
+    taken += [one if one.born else replace(one, row=was[one.row.id]) for grid in grids for one in grid.taken]
+    leases = _begun(session, desk, taken, probes, worker, lease, now)
+    for grid in grids:
+        ranges.advance(session, grid.of, now, scanned=grid.scanned, made=len(grid.taken), skips=grid.skips, passed=grid.passed)
+    return leases
+
+
+def _begun(
+    session: Session, desk: Desk, taken: Sequence[Taken], probes: set[str], worker: str, lease: timedelta, now: datetime
+) -> list[Lease]:
     if not taken:
         return []
     changes = Changes({one.row.id: one.row for one in taken}, [one.row.id for one in taken if one.born])
@@ -146,14 +161,21 @@ def _leased(
     return leases
 
 
-def _from_grid(session: Session, desk: Desk, one: Range, many: int, now: datetime) -> list[Taken]:
+class _Grid(NamedTuple):
+    """What a grid gives to a claim."""
+
+    of: Range
+    scanned: int
+    taken: Sequence[Taken]
+    skips: Mapping[str, int]
+    passed: bool
+
+
+def _from_grid(session: Session, desk: Desk, one: Range, many: int, now: datetime) -> _Grid:
     grid = desk.grids.get(one.id)
     if grid is None:
         grid = desk.grids[one.id] = ranges.grid_of(session.core, one)
-    scanned, taken, skips = materialised(session, grid, one, many, desk.draw, now)
-    may = ranges.allowed(one, many, now)
-    ranges.advance(session, one, now, scanned=scanned, made=len(taken), skips=skips, passed=may.passed)
-    return taken
+    return _Grid(one, *materialised(session, grid, one, many, desk.draw, now), ranges.allowed(one, many, now).passed)
 
 
 def _too_old(desk: Desk, changes: Changes, one: Taken, now: datetime) -> bool:

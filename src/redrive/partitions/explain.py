@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import and_, func, or_, select
 
 from ..ledger.now import now_on
 from ..ledger.partition_tables import source as source_table
@@ -85,7 +85,7 @@ def _place(session: Session, mine: Work) -> tuple[int, int]:
         at.lease_until.is_(None), at.source == mine.source, at.query_name == mine.query_name, at.lane == mine.lane,
         at.sweep_id == mine.sweep_id,
     )  # fmt: skip
-    before = tuple_(at.due_at, at.partition_id) < tuple_(mine.due_at, mine.partition_id)
+    before = or_(at.due_at < mine.due_at, and_(at.due_at == mine.due_at, at.partition_id < mine.partition_id))
     first = select(at.partition_id).where(*here, before).limit(COUNTED).subquery()
     all_ = select(at.partition_id).where(*here).limit(COUNTED).subquery()
     many = session.core.execute(

@@ -1,0 +1,86 @@
+"""Tables of what was found."""
+
+from benchmarks.durable.targets import Judgement, verdict
+from benchmarks.durable.targets import Target as Promise
+from benchmarks.interval import Interval, number
+from benchmarks.partitioned.faults import Tally
+from benchmarks.partitioned.measure import Figures
+from benchmarks.table import Table
+
+Found = dict[tuple[str, int], Figures]
+LIMITS: tuple[tuple[str, str, str, float, str], ...] = (
+    ("verdicts", "verdicts in batches, SQLite with FULL", "sqlite", 1000, "/s"),
+    ("verdicts", "verdicts in batches, Postgres", "postgres", 1500, "/s"),
+    ("calendar", "calendar of a year", "", 50, " ms"),
+    ("counts", "counts", "", 50, " ms"),
+    ("plan", "plan of a reprocessing of all", "", 3000, " ms"),
+    ("plan of a range", "plan of a range of a million", "", 3000, " ms"),
+    ("cancel", "cancel of a million keys", "", 100, " ms"),
+    ("idle", "idle tick", "", 2, " ms"),
+    ("memory", "memory of a plan of all", "", 200, " MB"),
+)
+
+
+def judged(found: Found, small: int, big: int) -> list[Judgement]:
+    """Whether the run bears out what is promised, for each database."""
+    said: list[Judgement] = []
+    for database in sorted({database for database, _ in found}):
+        ours, base = found[database, big], found[database, small]
+        claim, before = ours.get("claim"), base.get("claim")
+        ratio = None
+        if claim and before:
+            ratio = Interval(claim.median / before.median, claim.low / before.high, claim.high / before.low)
+        said.append(_judged(f"{database}: claim of 100 among {big:,}, to {small:,}", "≤", 2, "×", ratio))
+        for name, what, only, limit, unit in LIMITS:
+            if only in ("", database):
+                side = "≥" if unit == "/s" else "≤"
+                said.append(_judged(f"{database}: {what}", side, limit, unit, ours.get(name)))
+    return said
+
+
+def _judged(what: str, side: str, limit: float, unit: str, figure: Interval | None) -> Judgement:
+    promise = Promise(what, side, limit, unit, lambda _: figure)  # type: ignore[arg-type]
+    return Judgement(promise, figure, verdict(figure, side, limit))  # type: ignore[arg-type]
+
+
+def tables(found: Found, judgements: list[Judgement], tallies: dict[str, Tally]) -> list[Table]:
+    """What is shown."""
+    rows = [
+        (j.target.what, j.target.text, "-" if j.figure is None else f"{j.figure}{j.target.unit}", j.verdict) for j in judgements
+    ]
+    made = [Table("What is promised", ("what", "target", "found", "verdict"), rows)]
+    for (database, many), figures in sorted(found.items()):
+        of = [(name, str(figures.get(name))) for name in figures.samples]
+        made.append(Table(f"{database}, {many:,} partitions", ("what", "ms, or verdicts/s, or MB"), of))
+    if tallies:
+        made.append(
+            Table(
+                "The same seeded faults",
+                (
+                    "what",
+                    "verdicts",
+                    "miscounted",
+                    "minutes of good data unreadable",
+                    "double runs",
+                    "newer data replaced by older",
+                ),
+                [
+                    (name, *(number(value) for value in (t.verdicts, t.miscounted, t.unreadable, t.doubled, t.overtaken)))
+                    for name, t in tallies.items()
+                ],
+                "Two control planes and two validators at once; one extraction in three fails, one worker in twenty falls asleep "
+                "for longer than its lease, one verdict in ten is said twice. Miscounted: attempts lost, or counted twice.",
+            )
+        )
+    return made
+
+
+def markdown(shown: list[Table], last: str) -> str:
+    """As it is kept beside the code."""
+    return (
+        "# What partitions cost\n\n`make bench-partitions`. "
+        + last
+        + ".\n\n"
+        + "\n\n".join(table.markdown() for table in shown)
+        + "\n"
+    )

@@ -1,0 +1,248 @@
+"""Verdicts: what they count, what they move, and what they never do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from redrive.backoff import fixed
+from redrive.errors import NotAllowed
+from redrive.ledger import Ledger
+from redrive.partitions.policy import Policy
+from redrive.partitions.record import Verdict
+from tests.conformance.partitions.world import SAID, World
+
+
+@pytest.mark.req("P-2")
+def test_the_first_verdict_makes_pending_a_success_or_a_failure(world: World) -> None:
+    good = world.one("good")
+    assert world.facts(world.key("good")).status == "pending"
+    (judged,) = world.accept(good, rows=7)
+    assert (judged.outcome, judged.status, judged.attempt_count, judged.next_at) == ("accepted", "success", 1, None)
+    known = world.facts(world.key("good"))
+    assert (known.status, known.current_run_id, known.record_count, known.lane) == ("success", good.run_id, 7, None)
+
+    bad = world.one("bad")
+    (judged,) = world.reject(bad)
+    assert (judged.outcome, judged.status) == ("rejected", "failed")
+    known = world.facts(world.key("bad"))
+    assert (known.status, known.current_run_id, known.reason, known.error) == ("failed", None, "row_count", "too few")
+    assert known.next_at == judged.next_at
+
+
+@pytest.mark.req("P-6")
+def test_a_verdict_that_is_repeated_is_none(world: World) -> None:
+    """D4 of the original: the same run validated twice counted twice."""
+    lease = world.one()
+    world.reject(lease)
+    before = world.facts()
+    for again in (world.reject(lease), world.accept(lease)):
+        assert [one.outcome for one in again] == ["repeated"]
+    assert world.facts() == before
+    both = world.authority.judge([Verdict(lease.run_id, "rejected"), Verdict("nobody's", "accepted")])
+    assert [one.outcome for one in both] == ["repeated", "unknown"]
+
+
+@pytest.mark.req("P-5")
+def test_a_reprocessing_that_fails_leaves_the_success_in_force(world: World) -> None:
+    """D3 of the original: a rejected second run made good data unreadable."""
+    first = world.one()
+    world.accept(first)
+    world.retry(world.key(), act="reprocess")
+    known = world.facts()
+    assert (known.status, known.current_run_id, known.lane) == ("success", first.run_id, "backfill")
+    (second,) = world.claim()
+    assert (second.kind, second.current_run_id) == ("reprocess", first.run_id)
+    assert world.facts().status == "success"
+    world.reject(second)
+    known = world.facts()
+    assert (known.status, known.shade, known.current_run_id, known.record_count) == ("success", "refresh_failed", first.run_id, 5)
+    world.pass_time(100)
+    (third,) = world.claim()
+    world.accept(third, rows=9)
+    known = world.facts()
+    assert (known.shade, known.current_run_id, known.record_count) == ("success", third.run_id, 9)
+
+
+@pytest.mark.req("P-4")
+def test_terminal_is_no_status_and_a_grant_is_stored(world: World) -> None:
+    """Ruling A2: who clears a terminal partition gets as many attempts as were granted, and not none. A3: at max_attempts."""
+    lease = world.one()
+    for number in (1, 2, 3):
+        (judged,) = world.reject(lease)
+        assert judged.status == "failed"
+        assert judged.attempt_count == number
+        if number < 3:
+            world.pass_time(100)
+            (lease,) = world.claim()
+    assert (judged.terminal, judged.next_at) == ("attempts", None)
+    known = world.facts()
+    assert (known.status, known.shade, known.next_at) == ("failed", "terminal", None)
+    world.pass_time(10_000)
+    assert world.claim() == []
+
+    act = world.control.clear_terminal([known.id], grant=2, **SAID)
+    assert (act.count, act.skipped) == (1, {})
+    for number in (4, 5):
+        (lease,) = world.claim()
+        (judged,) = world.reject(lease)
+        assert judged.attempt_count == number
+        world.pass_time(100)
+    assert judged.terminal == "attempts"
+    assert world.facts().attempt_count == 5
+    assert "partition.clear_terminal" in world.audited()
+
+
+@pytest.mark.req("P-7")
+def test_a_late_run_takes_nothing_from_a_newer_one(world: World) -> None:
+    """T4: a worker that was asleep wakes up after its partition was given to another."""
+    zombie = world.one()
+    world.pass_time(1000)
+    world.control.tick()
+    (newer,) = world.claim(worker="w2")
+    assert newer.attempt_no > zombie.attempt_no
+    assert world.control.renew([zombie]) == [zombie]
+    assert world.give_back(zombie, "stopped") == 0
+    (late,) = world.accept(zombie)
+    assert (late.outcome, late.attempt_count, late.status) == ("late", 1, "pending")
+    assert world.facts().current_run_id is None
+    world.accept(newer)
+    assert world.facts().current_run_id == newer.run_id
+    assert world.facts().attempt_count == 2
+    assert world.states() == ["late", "accepted"]
+
+
+@pytest.mark.req("P-7")
+def test_an_older_run_that_is_judged_after_the_newer_one_is_late(world: World) -> None:
+    """T5."""
+    older = world.one()
+    world.pass_time(1000)
+    world.control.tick()
+    (newer,) = world.claim()
+    world.accept(newer)
+    (late,) = world.reject(older)
+    assert late.outcome == "late"
+    known = world.facts()
+    assert (known.status, known.shade, known.current_run_id, known.last_verdict) == (
+        "success",
+        "success",
+        newer.run_id,
+        "accepted",
+    )
+
+
+@pytest.mark.req("P-13")
+def test_a_verdict_is_a_row_with_what_was_measured(world: World) -> None:
+    lease = world.one()
+    checks = [{"name": "row_count", "ok": False, "value": 3, "limit": 5, "detail": "dröge"}]
+    said = Verdict(lease.run_id, "rejected", "orders", "3.2", checks, 3, "row_count", "3 rows, 5 wanted", "sha256:ab")
+    world.authority.judge([said])
+    (run,) = world.history()
+    assert run.verdict == Verdict(
+        lease.run_id, "rejected", "orders", "3.2", tuple(checks), 3, "row_count", "3 rows, 5 wanted", "sha256:ab"
+    )
+    assert run.verdict_at is not None
+    assert world.register.run(lease.run_id) == run
+
+
+@pytest.mark.req("P-13")
+def test_rollback_goes_to_an_earlier_accepted_run_only(world: World) -> None:
+    first = world.one()
+    world.accept(first, rows=1)
+    world.retry(world.key(), act="reprocess")
+    (second,) = world.claim()
+    world.reject(second)
+    world.pass_time(100)
+    (third,) = world.claim()
+    world.accept(third, rows=3)
+
+    for run_id, why in ((second.run_id, "rejected"), (third.run_id, "in force"), ("no-such", "no run")):
+        with pytest.raises(NotAllowed, match=why):
+            world.authority.rollback(world.key(), run_id, **SAID)
+    with pytest.raises(NotAllowed, match="nothing is stored"):
+        world.authority.rollback(world.key("else"), first.run_id, **SAID)
+    with pytest.raises(ValueError, match="why"):
+        world.authority.rollback(world.key(), first.run_id, actor="ann", because=" ")
+    back = world.authority.rollback(world.key(), first.run_id, **SAID)
+    assert (back.current_run_id, back.record_count, back.current_attempt_no) == (first.run_id, 1, first.attempt_no)
+    assert world.audited()[-1] == "partition.rollback"
+
+
+@pytest.mark.req("P-6")
+def test_revalidate_judges_the_same_raw_data_under_a_new_run(world: World) -> None:
+    first = world.one()
+    world.reject(first)
+    world.retry(world.key(), act="revalidate")
+    (again,) = world.claim()
+    assert (again.kind, again.raw_run_id) == ("revalidate", first.run_id)
+    assert again.run_id != first.run_id
+    world.accept(again)
+    known = world.facts()
+    assert (known.current_run_id, known.current_raw_id, known.attempt_count) == (again.run_id, first.run_id, 2)
+
+
+@pytest.mark.req("P-6")
+def test_runs_that_vanish_are_counted_apart_and_bounded(world: World) -> None:
+    world.backfill(["acme"])
+    for number in range(1, 6):
+        (lease,) = world.claim()
+        assert (lease.attempt_no, lease.lost) == (number, number - 1)
+        world.pass_time(1000)
+        world.control.tick()
+        world.pass_time(1000)
+    assert world.claim() == []
+    known = world.facts()
+    assert (known.attempt_count, known.dispatch_count, known.status, known.shade) == (0, 5, "pending", "terminal")
+    assert known.terminal is not None
+    assert known.terminal.startswith("lost")
+    assert world.states() == ["lost"] * 5
+
+
+@pytest.mark.req("P-9")
+def test_nothing_is_tried_past_its_age(ledger: Ledger) -> None:
+    world = World(ledger, policy=Policy(backoff=fixed(60), max_age=timedelta(days=3)))
+    now = ledger.now()
+    for turn, (customer, age) in enumerate((("old", 6), ("new", 1))):
+        on = now.date() - timedelta(days=age)
+        assert world.control.fire("crm", "orders", now + timedelta(seconds=turn), [customer], [on], cron="x")
+    old, new = sorted(world.claim(), key=lambda one: one.partition.logical_date)
+    judged = world.reject(old, new)
+    assert [one.terminal for one in judged] == ["age", None]
+    world.pass_time(100)
+    assert [lease.partition for lease in world.claim()] == [new.partition]
+    assert world.register.imbalance() == []
+
+
+@pytest.mark.req("P-4")
+def test_a_schema_error_is_terminal_at_once(world: World) -> None:
+    lease = world.one()
+    (judged,) = world.reject(lease, final=True, reason="stopped")
+    assert (judged.terminal, world.facts().shade) == ("error", "terminal")
+
+
+def test_the_time_shown_is_the_time_used(world: World) -> None:
+    """P-8: jitter comes from a stored seed."""
+    lease = world.one()
+    (judged,) = world.reject(lease)
+    shown = world.facts().next_at
+    assert shown == judged.next_at
+    assert shown is not None
+    early = (shown - world.ledger.now()).total_seconds() - 5
+    world.pass_time(early)
+    assert world.claim() == []
+    world.pass_time(6)
+    assert [one.partition for one in world.claim()] == [lease.partition]
+
+
+def test_many_verdicts_are_one_transaction(world: World) -> None:
+    world.backfill(250)
+    leases = world.claim()
+    assert len(leases) == 250
+    judged = world.authority.judge(
+        [Verdict(lease.run_id, "rejected" if number % 5 == 0 else "accepted", reason="r") for number, lease in enumerate(leases)]
+    )
+    assert [one.outcome for one in judged].count("rejected") == 50
+    assert world.register.counts() == {("crm", "orders"): {"success": 200, "failed": 50}}
+    (cell,) = world.register.calendar("2026-03-01")
+    assert cell.shades == {"success": 200, "failed": 50}

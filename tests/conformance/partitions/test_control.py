@@ -1,0 +1,276 @@
+"""The control plane: what it hands out, what comes back, and what it never starts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from redrive.backoff import fixed
+from redrive.errors import NotAllowed
+from redrive.ledger import Ledger
+from redrive.partitions import authority, register
+from redrive.partitions.control import Control
+from redrive.partitions.policy import Policy, Terms
+from redrive.partitions.record import Lease, Selection
+from tests.conformance.partitions.world import DAY, SAID, World
+
+
+@pytest.mark.req("P-1")
+def test_each_attempt_is_a_run_of_its_own(world: World) -> None:
+    first = world.one()
+    world.reject(first)
+    assert world.claim() == []
+    world.pass_time(100)
+    (second,) = world.claim()
+    assert (second.partition, second.kind, second.lane, second.attempts) == (first.partition, "retry", "backfill", 1)
+    assert (first.attempt_no, second.attempt_no) == (1, 2)
+    assert first.run_id != second.run_id
+    assert [one.run_id for one in world.history()] == [second.run_id, first.run_id]
+
+
+@pytest.mark.req("P-3")
+def test_only_the_control_plane_has_a_way_from_failed_to_pending(world: World) -> None:
+    """Roles are objects: what one may not do, it cannot call."""
+    verbs = {"claim", "begin", "step", "clear_terminal", "unpause", "backfill", "fire"}
+    assert verbs <= set(dir(Control))
+    for role in (Lease, authority.Authority, register.Register):
+        assert not {name for name in dir(role) if not name.startswith("_")} & verbs
+    assert not set(vars(Control)) & {"judge", "rollback"}
+
+    lease = world.one()
+    world.reject(lease)
+    assert world.facts().status == "failed"
+    before = world.audited().count("partition.retry")
+    world.pass_time(100)
+    assert world.facts().status == "failed"
+    world.claim()
+    assert world.facts().status == "pending"
+    assert world.audited().count("partition.retry") in (before, before + 1)
+
+
+@pytest.mark.req("P-3")
+def test_a_retry_by_policy_is_in_the_audit_and_so_is_a_persons(world: World) -> None:
+    now = world.ledger.now()
+    world.control.fire("crm", "orders", now, ["acme"], [DAY], cron="0 2 * * *")
+    (lease,) = world.claim()
+    assert (lease.lane, lease.kind) == ("fresh", "initial")
+    world.reject(lease)
+    world.pass_time(100)
+    (lease,) = world.claim()
+    assert lease.lane == "retry"
+    assert world.audited() == ["partition.retry"]
+    world.reject(lease)
+    world.retry(world.key())
+    assert world.facts().status == "pending"
+    assert world.audited() == ["partition.retry", "partition.retry"]
+    (lease,) = world.claim()
+    assert lease.lane == "retry"
+
+
+@pytest.mark.req("P-7")
+def test_a_partition_has_one_lease(world: World) -> None:
+    world.backfill(["acme"])
+    other = world.plane(2)
+    assert len(world.claim()) == 1
+    assert world.claim() == other.claim(10, worker="w2") == []
+    known = world.facts()
+    assert known.running
+    assert known.worker == "w1"
+
+
+def test_what_is_given_back_is_not_charged(world: World) -> None:
+    lease = world.one()
+    assert world.give_back(lease, "not_ready", error="no export yet") == 1
+    known = world.facts()
+    assert (known.status, known.attempt_count, known.dispatch_count) == ("pending", 0, 1)
+    assert known.next_at is not None
+    assert (known.next_at - world.ledger.now()).total_seconds() > 800
+    assert world.history()[0].note == "not_ready: no export yet"
+    world.pass_time(1000)
+    (lease,) = world.claim()
+    world.give_back(lease, "rate_limited", after=50)
+    assert world.claim() == []
+    world.pass_time(60)
+    (lease,) = world.claim()
+    world.give_back(lease, "stopped")
+    assert len(world.claim()) == 1
+
+
+def test_a_source_that_is_not_well_rests_and_one_probe_goes_first(world: World) -> None:
+    """T14: everybody's fault is nobody's charge."""
+    world.backfill(50)
+    leases = world.claim(10)
+    for lease in leases:
+        world.give_back(lease, "systemic", error="401: key revoked", signature="Unauthorized 401")
+    (source,) = world.register.sources()
+    assert source.paused
+    assert source.because == "401: key revoked"
+    assert world.claim() == []
+    assert any("paused" in why for why in world.register.explain(leases[0].partition, world.terms).why)
+    world.pass_time(70)
+    (probe,) = world.claim()
+    assert world.claim() == []
+    world.give_back(probe, "systemic", error="401: key revoked", signature="Unauthorized 401")
+    world.pass_time(70)
+    assert world.claim() == []  # twice as long
+    world.pass_time(70)
+    (probe,) = world.claim()
+    world.accept(probe)
+    assert not world.register.sources()[0].paused
+    assert len(world.claim()) == 49
+    assert world.register.counts()["crm", "orders"] == {"success": 1, "pending": 49}
+    assert world.audited().count("source.pause") == 2
+
+
+def test_a_probe_that_dies_is_followed_by_another(world: World) -> None:
+    lease = world.one()
+    world.give_back(lease, "systemic", error="down")
+    world.pass_time(70)
+    assert len(world.claim()) == 1
+    world.pass_time(400)
+    world.control.tick()
+    assert len(world.claim()) == 1
+
+
+def test_a_person_pauses_a_source_and_lets_it_go_on(world: World) -> None:
+    world.backfill(3)
+    world.control.pause_source("crm", **SAID)
+    world.pass_time(10_000)
+    assert world.claim() == []
+    world.control.unpause_source("crm", **SAID)
+    assert len(world.claim()) == 3
+    world.control.pause_source("crm", until=world.ledger.now() + timedelta(seconds=50), **SAID)
+    world.pass_time(60)
+    world.backfill(["x", "y"])
+    assert len(world.claim()) == 2
+
+
+def test_limits_hold_for_a_dataset_and_for_a_source(ledger: Ledger) -> None:
+    orders, clicks = Terms("crm", "orders", concurrency=3, source_concurrency=4), Terms("crm", "clicks", concurrency=3)
+    planes = [Control(ledger, [orders, clicks]) for _ in range(2)]
+    world = World(ledger)
+    for name in ("orders", "clicks"):
+        planes[0].backfill(world.grid(10).__class__.of("crm", name, ["a", "b", "c", "d"], DAY), **SAID)
+    leases = [lease for plane in planes for lease in plane.claim(10, worker="w")]
+    assert len(leases) == 4
+    assert max(sum(lease.partition.query_name == name for lease in leases) for name in ("orders", "clicks")) <= 3
+    world.authority.judge([])
+    world.accept(leases[0])
+    assert len(planes[1].claim(10, worker="w")) == 1
+
+
+def test_paused_and_terminal_partitions_are_left_alone(world: World) -> None:
+    world.backfill(["a", "b", "c"])
+    leases = {lease.partition.customer_id: lease for lease in world.claim()}
+    world.reject(*leases.values())
+    ids = {name: world.facts(world.key(name)).id for name in leases}
+    assert world.control.pause([ids["a"]], **SAID).count == 1
+    assert world.control.pause([ids["a"]], **SAID).skipped == {str(world.key("a")): "paused already"}
+    assert world.control.mark_terminal([ids["b"]], **SAID).count == 1
+    world.pass_time(100)
+    assert [lease.partition.customer_id for lease in world.claim()] == ["c"]
+    assert world.facts(world.key("a")).paused == "ann: a test"
+    assert world.facts(world.key("b")).shade == "terminal"
+    assert world.control.unpause([ids["a"]], **SAID).count == 1
+    assert world.control.clear_terminal([ids["b"], ids["c"]], **SAID).skipped == {str(world.key("c")): "not terminal"}
+    assert {lease.partition.customer_id for lease in world.claim()} == {"a", "b"}
+    with pytest.raises(ValueError, match="who"):
+        world.control.pause([ids["a"]], actor="", because="x")
+
+
+def test_what_is_marked_while_it_runs_may_still_be_accepted(world: World) -> None:
+    lease = world.one()
+    known = world.facts()
+    world.control.mark_terminal([known.id], **SAID)
+    assert world.facts().shade == "terminal"
+    world.accept(lease)
+    assert (world.facts().status, world.facts().shade) == ("success", "success")
+
+
+@pytest.mark.req("P-10")
+def test_fresh_work_is_written_down_once_for_its_moment(world: World) -> None:
+    now = world.ledger.now()
+    assert world.control.fired("crm", "orders") is None
+    made = world.control.fire("crm", "orders", now, ["a", "b"], [DAY], cron="15 2 * * *")
+    assert made is not None
+    assert [one.total for one in made] == [2]
+    assert world.plane(2).fire("crm", "orders", now, ["a", "b"], [DAY], cron="15 2 * * *") is None
+    assert world.control.fired("crm", "orders") == now
+    assert {lease.lane for lease in world.claim()} == {"fresh"}
+
+
+def test_lanes_share_the_slots(world: World) -> None:
+    """A backfill of hundreds does not keep retries or fresh work waiting, nor is it kept waiting."""
+    fresh = [f"f{number}" for number in range(100)]
+    failed = [f"r{number}" for number in range(100)]
+    world.control.fire("crm", "orders", world.ledger.now(), failed, [DAY], cron="x")
+    world.reject(*world.claim(200))
+    world.pass_time(100)
+    world.backfill([f"b{number}" for number in range(300)])
+    world.control.fire("crm", "orders", world.ledger.now() + timedelta(seconds=9), fresh, [DAY], cron="x")
+    taken = {"fresh": 0, "retry": 0, "backfill": 0}
+    for _ in range(10):
+        for lease in world.claim(10):
+            taken[lease.lane] += 1
+    assert 55 <= taken["fresh"] <= 65
+    assert 20 <= taken["retry"] <= 30
+    assert 10 <= taken["backfill"] <= 20
+    rest = world.claim(1000)  # work conserving: whatever is there
+    assert len(rest) == 400
+
+
+def test_history_and_find_go_page_by_page(world: World) -> None:
+    world.backfill(25, days=2)
+    leases = world.claim()
+    world.reject(*leases[:10])
+    world.accept(*leases[10:])
+    failed = world.register.find(Selection(source="crm", shades=["failed"]), limit=7)
+    rest = world.register.find(Selection(source="crm", shades=["failed"]), after=failed[-1].id, limit=7)
+    assert (len(failed), len(rest)) == (7, 3)
+    assert len(world.register.find(Selection(customers=["c1", "c2"]))) == 4
+    assert len(world.register.find(Selection(since=DAY, until=DAY, query_name="orders"), limit=1000)) == 25
+    assert len(world.register.find(Selection(reason="row_count", min_attempts=1, lane="backfill"))) == 10
+    assert world.register.find(Selection(min_attempts=2)) == []
+    assert world.register.find(Selection(customers=["nobody"])) == []
+    assert world.register.reasons() == {"row_count": 10}
+    assert world.register.lanes() == {("crm", "orders", "backfill"): (10, 0)}
+    days = world.register.days("crm", "orders", "c1", DAY, DAY + timedelta(days=9))
+    assert list(days) == [DAY, DAY + timedelta(days=1)]
+
+
+def test_explain_says_why(world: World) -> None:
+    def why(customer: str) -> str:
+        return "\n".join(world.register.explain(world.key(customer), world.terms).why)
+
+    assert "nobody has asked" in why("acme")
+    sweep = world.backfill(["acme", "b"])
+    assert f"its turn in sweep {sweep}" in why("acme")
+    lease, other = world.claim()
+    assert "it is running" in why("acme")
+    world.reject(lease, other)
+    found = world.register.explain(world.key("acme"), world.terms)
+    assert "it waits until" in found.why[0]
+    assert "backoff after attempt 1 of 3" in found.why[0]
+    assert (found.position, found.queued) in ((1, 2), (2, 2))
+    assert found.budget == "2 of 3 attempts left; 1 verdicts and 1 runs in all"
+    world.control.move(sweep, "pause", **SAID)
+    assert f"its sweep {sweep} is paused" in why("acme")
+    world.control.mark_terminal([world.facts().id], **SAID)
+    assert "it is terminal (manual: a test)" in why("acme")
+    world.control.pause([world.facts(world.key("b")).id], **SAID)
+    assert "it is paused (ann: a test)" in why("b")
+
+
+def test_policies_of_a_reprocessing_that_keeps_failing_end(ledger: Ledger) -> None:
+    world = World(ledger, policy=Policy(max_attempts=2, backoff=fixed(1)))
+    world.accept(world.one())
+    world.retry(world.key(), act="reprocess")
+    for _ in range(2):
+        (lease,) = world.claim()
+        world.reject(lease)
+        world.pass_time(10)
+    assert world.claim() == []
+    assert (world.facts().shade, world.facts().terminal) == ("refresh_failed", None)
+    with pytest.raises(NotAllowed):
+        world.control.move(99, "cancel", **SAID)

@@ -1,0 +1,118 @@
+"""What the statements of partitions read: never a whole table, whatever its size."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy
+from sqlalchemy import event
+
+from redrive.ledger import Ledger
+from redrive.partitions.record import Selection
+from tests.conformance.partitions.world import DAY, SAID, World
+
+SIZE = 300_000 if os.environ.get("REDRIVE_FULL") == "1" else 20_000
+
+FILL = """
+INSERT INTO redrive_partition (source, query_name, logical_date, customer_id, status, shade, current_run_id, updated_at)
+SELECT 'crm', 'orders', {day}, 'k' || (n % 100), 'success', 0, 'r' || n, {now} FROM {numbers}
+"""
+ROLL = """
+INSERT INTO redrive_partition_rollup (source, query_name, logical_date, shade, n)
+SELECT source, query_name, logical_date, shade, count(*) FROM redrive_partition GROUP BY 1, 2, 3, 4
+"""
+BIG = r"redrive_partition(_run|_verdict|_work)?\b"
+
+
+@pytest.fixture
+def full(ledger: Ledger) -> Iterator[World]:
+    world = World(ledger)
+    with ledger.connections.write.use() as session:
+        if session.sqlite:
+            numbers = f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {SIZE}) SELECT n FROM s)"
+            filled = FILL.format(numbers=numbers, day="date('2020-01-01', '+' || (n / 100) || ' days')", now=1)
+        else:
+            filled = FILL.format(numbers=f"generate_series(1, {SIZE}) n", day="DATE '2020-01-01' + (n / 100)::int", now="now()")
+        session.raw.execute(filled)
+        session.raw.execute(ROLL)
+        session.raw.execute("ANALYZE")
+    yield world
+    assert world.register.imbalance() == []
+
+
+def watched(world: World) -> list[tuple[str, object]]:
+    """Every statement that goes through SQLAlchemy from here on."""
+    seen: list[tuple[str, object]] = []
+    engine = world.ledger.connections._engine
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def _note(_c: object, _u: object, statement: str, parameters: object, _x: object, many: bool) -> None:
+        rows = parameters if isinstance(parameters, list) else [parameters]
+        seen.append((statement, rows[0] if many and rows else parameters))
+
+    return seen
+
+
+@pytest.mark.req("P-14")
+def test_no_act_reads_a_whole_table(full: World) -> None:
+    seen = watched(full)
+    full.backfill(20, days=2)
+    leases = full.claim(30)
+    full.accept(*leases[:10])
+    full.reject(*leases[10:20])
+    full.give_back(leases[20], "not_ready")
+    full.control.renew(leases[21:])
+    full.control.tick()
+    key = leases[10].partition
+    full.register.get(key)
+    full.register.history(key)
+    full.register.explain(key, full.terms)
+    full.register.days("crm", "orders", "k1", "2020-01-01", "2020-12-31")
+    full.register.counts()
+    full.register.calendar("2020-01-01", "2020-12-31")
+    full.register.reasons()
+    full.register.find(Selection(source="crm", query_name="orders", shades=["failed"]))
+    full.register.find(Selection(source="crm", query_name="orders", customers=["k1"]))
+    full.register.find(Selection(source="crm", query_name="orders", since=DAY, until=DAY))
+    full.retry(key)
+    full.control.mark_terminal([leases[11].partition_id], **SAID)
+    full.control.clear_terminal([leases[11].partition_id], **SAID)
+    assert len(seen) > 50
+    with full.ledger.connections.write.use() as session:
+        for statement, parameters in {text: (text, given) for text, given in seen}.values():
+            if not re.match(r"\s*(SELECT|UPDATE|DELETE|WITH)", statement) or not re.search(BIG, statement):
+                continue
+            found = _plan(session, statement, parameters)
+            scan = re.search(
+                rf"SCAN {BIG}(?! USING (COVERING )?INDEX redrive_partition_(trouble|work))|Seq Scan on redrive_partition\b", found
+            )
+            assert not scan, f"{statement}\n{found}"
+
+
+def _plan(session: object, statement: str, parameters: object) -> str:
+    raw = session.raw  # type: ignore[attr-defined]
+    if session.sqlite:  # type: ignore[attr-defined]
+        return "\n".join(row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall())
+    return "\n".join(row[0] for row in raw.execute(f"EXPLAIN {statement}", parameters).fetchall())
+
+
+@pytest.mark.req("P-14")
+def test_counts_and_calendar_read_the_rollup_alone(full: World) -> None:
+    seen = watched(full)
+    counts = full.register.counts(source="crm")
+    cells = full.register.calendar("2020-01-01", "2020-12-31", query_name="orders")
+    assert sum(counts["crm", "orders"].values()) == SIZE
+    assert len(cells) == min(366, SIZE // 100 + 1)
+    assert all("redrive_partition_rollup" in text and not re.search(r"redrive_partition\b", text) for text, _ in seen)
+    assert isinstance(sqlalchemy.__version__, str)
+
+
+def test_an_idle_tick_holds_nobody_up(full: World) -> None:
+    full.control.tick()
+    seen = watched(full)
+    assert full.claim() == []
+    assert not [text for text, _ in seen if re.match("UPDATE|INSERT|DELETE", text)]
+    assert len(seen) <= 3

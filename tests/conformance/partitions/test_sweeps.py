@@ -1,0 +1,239 @@
+"""Backfills, retries and reprocessings: ranges, steered while they run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from redrive.errors import Drift, NotAllowed
+from redrive.ledger import Ledger
+from redrive.partitions.grid import Grid
+from redrive.partitions.record import Selection
+from tests.conformance.partitions.world import DAY, SAID, World
+
+
+@pytest.mark.req("P-10")
+def test_a_backfill_is_a_range_and_not_a_million_rows(world: World) -> None:
+    grid = Grid.of("crm", "orders", [f"c{number}" for number in range(1000)], DAY, DAY + timedelta(days=999))
+    plan = world.register.grid_counts(grid)
+    assert (plan.total, plan.new, plan.overlaps) == (1_000_000, 1_000_000, ())
+    sweep = world.control.backfill(grid, **SAID).id
+    assert world.register.counts() == {}
+    leases = world.claim(7)
+    assert [lease.partition for lease in leases] == [grid.at(place) for place in range(7)]
+    assert world.register.counts() == {("crm", "orders"): {"pending": 7}}
+    progress = world.register.progress(sweep)
+    assert progress is not None
+    assert (progress.total, progress.active, progress.untouched, progress.state) == (1_000_000, 7, 999_993, "running")
+
+
+@pytest.mark.req("P-10")
+def test_every_partition_of_a_finished_backfill_is_accounted_for(world: World) -> None:
+    world.accept(world.one("c0"))
+    sweep = world.backfill(10, days=2)
+    leases = world.claim()
+    assert len(leases) == 19
+    world.reject(*leases[:4], final=True)
+    world.accept(*leases[4:])
+    world.control.tick()
+    done = world.register.progress(sweep)
+    assert done is not None
+    assert (done.state, done.ok, done.failed, done.skipped, done.skips) == ("done", 15, 4, 1, {"accepted already": 1})
+    assert done.ok + done.failed + done.skipped + done.active + done.queued + done.untouched == done.total == 20
+    assert world.ledger.sweeps.get(sweep) is not None
+
+
+@pytest.mark.req("P-10")
+def test_pause_resume_and_cancel_hold_at_once(world: World) -> None:
+    sweep = world.backfill(30)
+    first = world.claim(5)
+    world.control.move(sweep, "pause", **SAID)
+    assert world.claim() == []
+    world.reject(first[0])  # it goes on for those that were begun
+    world.pass_time(100)
+    assert world.claim() == []
+    world.control.move(sweep, "resume", **SAID)
+    assert len(world.claim(6)) == 6
+    world.control.move(sweep, "cancel", **SAID)
+    assert world.claim() == []
+    with pytest.raises(NotAllowed, match="cancelled"):
+        world.control.move(sweep, "resume", **SAID)
+    world.accept(*first[1:])
+    world.control.tick()
+    # What was cancelled can be begun anew: exactly the unfinished ones.
+    again = world.backfill(30)
+    keys = {lease.partition.customer_id for lease in world.claim()}
+    assert keys.isdisjoint({lease.partition.customer_id for lease in first[1:]})
+    assert world.register.progress(again) is not None
+    assert world.audited().count("sweep.cancel") == 1
+
+
+def test_what_a_cancelled_retry_had_queued_goes_back_to_its_policy(world: World) -> None:
+    """airflow#72337: a cancelled backfill left its runs unschedulable for ever."""
+    world.control.fire("crm", "orders", world.ledger.now(), ["a", "b"], [DAY], cron="x")
+    world.reject(*world.claim())
+    before = world.facts(world.key("a")).next_at
+    sweep = world.retry(world.key("a"), world.key("b"))
+    assert world.facts(world.key("a")).status == "pending"
+    world.control.move(sweep, "cancel", **SAID)
+    assert world.claim() == []
+    world.control.tick()
+    known = world.facts(world.key("a"))
+    assert (known.status, known.lane, known.sweep_id) == ("failed", "retry", None)
+    assert known.next_at == before
+    world.pass_time(100)
+    assert len(world.claim()) == 2
+
+
+@pytest.mark.req("P-10")
+def test_overlap_is_refused_and_shown(world: World) -> None:
+    sweep = world.backfill(10, days=10)
+    with pytest.raises(NotAllowed, match=rf"sweep {sweep} \(running\) has 10 of them"):
+        world.control.backfill(Grid.of("crm", "orders", ["c1", "c2", "zz"], DAY + timedelta(5), DAY + timedelta(20)), **SAID)
+    assert world.register.grid_counts(world.grid(1)).overlaps == (sweep,)
+    world.control.backfill(Grid.of("crm", "orders", ["zz"], DAY), **SAID)
+    world.control.backfill(Grid.of("crm", "orders", ["c1"], DAY - timedelta(1)), **SAID)
+    world.control.move(sweep, "cancel", **SAID)
+    world.backfill(10, days=10)
+
+
+@pytest.mark.req("P-10")
+def test_a_canary_goes_first_and_its_death_halts_the_rest(world: World) -> None:
+    sweep = world.backfill(20, canary=3)
+    first = world.claim()
+    assert len(first) == 3
+    world.accept(*first[:2])
+    assert world.claim() == []
+    world.accept(first[2])
+    assert len(world.claim(5)) == 5
+
+    other = world.backfill([f"x{number}" for number in range(20)], canary=2)
+    leases = [lease for lease in world.claim(100) if lease.sweep_id == other]
+    world.accept(leases[0])
+    world.reject(leases[1])
+    world.pass_time(100)
+    world.claim()
+    halted = world.register.progress(other)
+    assert halted is not None
+    assert (halted.state, halted.reason) == ("halted", "of the 2 that went first 1 were rejected")
+    world.control.move(other, "resume", **SAID)
+    assert len([lease for lease in world.claim() if lease.sweep_id == other]) == 19
+    assert sweep != other
+
+
+@pytest.mark.req("P-10")
+def test_it_halts_on_a_failure_rate(world: World) -> None:
+    sweep = world.backfill(100, halt_on=0.2)
+    leases = world.claim(20)
+    world.reject(*leases[:5])
+    world.accept(*leases[5:])
+    assert world.claim() == []
+    halted = world.register.progress(sweep)
+    assert halted is not None
+    assert halted.reason is not None
+    assert halted.reason.startswith("5 of 20 verdicts are rejections")
+    assert "sweep.halt" in world.audited()
+    world.control.move(sweep, "resume", **SAID)
+    assert len(world.claim(50)) == 50
+
+
+@pytest.mark.req("P-10")
+def test_a_share_changes_with_the_next_claim(world: World) -> None:
+    sweep = world.backfill(1000, share=0.5)
+    world.control.fire("crm", "orders", world.ledger.now(), [f"f{number}" for number in range(500)], [DAY], cron="x")
+    taken = [lease.lane for lease in world.claim(100)]
+    assert 45 <= taken.count("backfill") <= 55
+    world.control.set_share(sweep, 0.1, **SAID)
+    taken = [lease.lane for lease in world.claim(200)]
+    assert 15 <= taken.count("backfill") <= 25
+    with pytest.raises(ValueError, match="part of one"):
+        world.control.set_share(sweep, 1.5, **SAID)
+
+
+def test_a_rate_is_kept(world: World) -> None:
+    world.backfill(100, rate=5.0)
+    assert len(world.claim()) == 5
+    assert world.claim() == []
+    world.pass_time(1.1)
+    assert len(world.claim()) == 5
+
+
+@pytest.mark.req("O-2")
+def test_what_is_applied_is_what_was_planned(world: World) -> None:
+    """T6."""
+    world.backfill(10)
+    leases = world.claim()
+    world.reject(*leases)
+    plan = world.register.pick("retry", Selection(source="crm", shades=["failed"]))
+    assert (plan.count, plan.reasons, plan.skipped, plan.readable, plan.without_raw) == (10, {"row_count": 10}, {}, 0, 0)
+    world.control.mark_terminal([world.facts(world.key("c3")).id], **SAID)
+    with pytest.raises(Drift, match="1 terminal meanwhile"):
+        world.control.begin(plan, **SAID)
+    sweep = world.control.begin(plan, accept_drift=True, **SAID).id
+    world.control.tick()
+    done = world.register.progress(sweep)
+    assert done is not None
+    assert (done.queued, done.skipped, done.skips) == (9, 1, {"terminal": 1})
+    assert len(world.claim()) == 9
+    with pytest.raises(ValueError, match="say which"):
+        world.register.pick("retry", Selection())
+
+
+@pytest.mark.req("O-2")
+def test_what_is_running_or_done_is_skipped_and_listed(world: World) -> None:
+    world.backfill(5)
+    leases = world.claim()
+    world.accept(leases[0])
+    world.reject(leases[1], reason="Timeout", manifest=False)
+    plan = world.register.pick("retry", Selection(source="crm"))
+    assert plan.count == 1
+    assert plan.skipped == {"accepted already": 1, "running now": 3}
+    assert plan.without_raw == 1
+    assert world.register.pick("reprocess", Selection(source="crm")).count == 1
+    sweep = world.retry(leases[1].partition, act="revalidate")
+    done = world.register.progress(sweep)
+    assert done is not None
+    assert done.skips == {"no raw data": 1}
+
+
+def test_two_retries_in_a_row_are_for_the_stored_keys(world: World) -> None:
+    """T16: dbt's second retry reran everything."""
+    world.backfill(4)
+    leases = world.claim()
+    world.accept(*leases[:2])
+    world.reject(*leases[2:])
+    for _ in range(2):
+        world.retry(*(lease.partition for lease in leases))
+        again = world.claim()
+        assert {lease.partition for lease in again} == {lease.partition for lease in leases[2:]}
+        world.reject(*again)
+    assert world.audited().count("partition.retry") == 2
+
+
+def test_a_retry_with_a_grant_and_cleared_terminals(world: World) -> None:
+    lease = world.one()
+    world.reject(lease, final=True)
+    assert world.register.pick("retry", Selection(keys=[world.key()])).skipped == {"terminal": 1}
+    world.retry(world.key(), clear_terminal=True, grant=1)
+    (lease,) = world.claim()
+    (judged,) = world.reject(lease)
+    assert (judged.terminal, judged.attempt_count) == ("attempts", 2)
+
+
+def test_a_sweep_of_many_goes_in_steps_and_another_goes_on(ledger: Ledger) -> None:
+    world = World(ledger)
+    world.backfill(2500)
+    while leases := world.claim(1000):
+        world.reject(*leases)
+    plan = world.register.pick("retry", Selection(source="crm", query_name="orders"))
+    sweep = world.control.begin(plan, **SAID).id
+    step = world.control.step(sweep)
+    assert (step.made, step.sweep.cursor) == (1000, 1000)
+    other = world.plane(3)
+    other.tick()
+    done = world.register.progress(sweep)
+    assert done is not None
+    assert (done.queued, done.untouched) == (2500, 0)
+    assert world.register.imbalance() == []
+    assert len(other.claim(5000, worker="w")) == 2500

@@ -1,0 +1,138 @@
+"""What the tests of partitions have in common: a dataset, its roles, and what must hold whatever was done."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+
+from redrive.backoff import fixed
+from redrive.ledger import Ledger
+from redrive.ledger import audit as audit_of
+from redrive.ledger.partition_tables import partition, run, verdict, work
+from redrive.partitions.authority import Authority
+from redrive.partitions.control import Control
+from redrive.partitions.grid import Grid
+from redrive.partitions.partition import Partition
+from redrive.partitions.policy import Policy, Terms
+from redrive.partitions.record import Facts, Judged, Lease, Return, Run, Selection, Verdict
+from redrive.partitions.register import Register
+from tests.conformance.ledger.world import pass_time
+
+DAY = date(2026, 3, 1)
+SAID = {"actor": "ann", "because": "a test"}
+
+
+class World:
+    """One dataset, crm/orders; of its roles several may be made, as in several processes."""
+
+    def __init__(self, ledger: Ledger, **options: Any) -> None:
+        self.ledger = ledger
+        policy = options.pop("policy", Policy(max_attempts=3, backoff=fixed(60)))
+        self.terms = Terms("crm", "orders", policy, concurrency=options.pop("concurrency", 10_000), **options)
+        self.register = Register(ledger)
+        self.authority = Authority(ledger, [self.terms])
+        self.control = self.plane()
+
+    def plane(self, seed: int = 1) -> Control:
+        return Control(self.ledger, [self.terms], draw=random.Random(seed).random)
+
+    # ---- doing ----
+
+    def key(self, customer: str = "acme", on: date = DAY) -> Partition:
+        return Partition("crm", customer, "orders", on)
+
+    def grid(self, customers: int | Iterable[str] = 1, days: int = 1, **options: Any) -> Grid:
+        names = [f"c{number}" for number in range(customers)] if isinstance(customers, int) else list(customers)
+        return Grid.of("crm", "orders", names, DAY, DAY + timedelta(days=days - 1), **options)
+
+    def backfill(self, customers: int | Iterable[str] = 1, days: int = 1, **options: Any) -> int:
+        return self.control.backfill(self.grid(customers, days), **SAID | options).id
+
+    def claim(self, most: int = 1000, worker: str = "w1", **options: Any) -> list[Lease]:
+        return self.control.claim(most, worker=worker, **options)
+
+    def one(self, customer: str = "acme") -> Lease:
+        """A lease of a new partition."""
+        self.backfill([customer])
+        (lease,) = self.claim()
+        return lease
+
+    def accept(self, *leases: Lease, rows: int = 5) -> list[Judged]:
+        return self.authority.judge(
+            [Verdict(lease.run_id, "accepted", record_count=rows, manifest=f"sha-{lease.run_id}") for lease in leases]
+        )
+
+    def reject(self, *leases: Lease, reason: str = "row_count", manifest: bool = True, **more: Any) -> list[Judged]:
+        digest = "sha" if manifest else None
+        return self.authority.judge(
+            [Verdict(lease.run_id, "rejected", reason=reason, message="too few", manifest=digest, **more) for lease in leases]
+        )
+
+    def give_back(self, lease: Lease, cause: Any, **more: Any) -> int:
+        return self.control.give_back([Return(lease, cause, **more)])
+
+    def retry(self, *keys: Partition, act: Any = "retry", clear_terminal: bool = False, **order: Any) -> int:
+        picked = self.register.pick(act, Selection(keys=keys), clear_terminal=clear_terminal)
+        sweep = self.control.begin(picked, clear_terminal=clear_terminal, **SAID | order).id
+        self.control.tick()
+        return sweep
+
+    def pass_time(self, seconds: float) -> None:
+        pass_time(self.ledger, seconds)
+
+    # ---- looking ----
+
+    def facts(self, key: Partition | None = None) -> Facts:
+        found = self.register.get(key or self.key())
+        assert found is not None
+        return found
+
+    def history(self, key: Partition | None = None) -> list[Run]:
+        return self.register.history(key or self.key())
+
+    def states(self, key: Partition | None = None) -> list[str]:
+        """Of its runs, the oldest first."""
+        return [one.state for one in reversed(self.history(key))]
+
+    def audited(self) -> Sequence[str]:
+        with self.ledger.connections.read.use() as session:
+            return [entry.action for entry in audit_of.entries(session.core, limit=10_000)]
+
+    def wrong(self) -> list[str]:
+        """What does not hold, of what always must (research §9: 1, 3, 4, 11)."""
+        with self.ledger.connections.read.use() as session:
+            ask = session.core.execute
+            said = []
+            accepted = (
+                select(run.c.run_id).join(verdict, verdict.c.run_id == run.c.run_id).where(verdict.c.decision == "accepted")
+            )
+            lost = select(func.count()).where(
+                partition.c.current_run_id.is_not(None), partition.c.current_run_id.not_in(accepted)
+            )
+            if many := ask(lost).scalar_one():
+                said.append(f"{many} current_run_id without an accepted verdict")
+            runs = select(run.c.partition_id, func.count().label("n")).group_by(run.c.partition_id).subquery()
+            off = select(func.count()).select_from(partition.outerjoin(runs, runs.c.partition_id == partition.c.id))
+            if many := ask(off.where(func.coalesce(runs.c.n, 0) != partition.c.dispatch_count)).scalar_one():
+                said.append(f"{many} dispatch_count that are not their runs")
+            judged = select(run.c.partition_id, func.count().label("n")).join(verdict, verdict.c.run_id == run.c.run_id)
+            judged_ = judged.group_by(run.c.partition_id).subquery()
+            off = select(func.count()).select_from(partition.outerjoin(judged_, judged_.c.partition_id == partition.c.id))
+            if many := ask(off.where(func.coalesce(judged_.c.n, 0) != partition.c.attempt_count)).scalar_one():
+                said.append(f"{many} attempt_count that are not their verdicts")
+            leased = select(func.count()).where(run.c.state == "leased")
+            held = select(func.count()).where(work.c.lease_until.is_not(None))
+            if ask(leased).scalar_one() != ask(held).scalar_one():
+                said.append("runs that are leased are not the leases")
+            fenced = select(func.count()).select_from(work.join(partition, partition.c.id == work.c.partition_id))
+            if many := ask(
+                fenced.where(work.c.attempt_no.is_not(None), work.c.attempt_no != partition.c.dispatch_count)
+            ).scalar_one():
+                said.append(f"{many} leases without the newest fence")
+            if (broken := audit_of.broken(session.core)) is not None:
+                said.append(f"the audit is broken at {broken}")
+            return said
