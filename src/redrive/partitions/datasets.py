@@ -11,6 +11,7 @@ from ..storage.registry import Registry as Stores
 from ..storage.store import Store
 from .dataset import Dataset
 from .extraction import Extraction, dataset_name, extraction
+from .partition import named
 from .reader import Reader
 from .register import Register
 
@@ -24,9 +25,10 @@ class Datasets:
 
     def decorator(self, source: str, query: str, /, *, raw: str | Store, **told: Any) -> Callable[[Callable[..., Any]], Dataset]:
         """What registers an extraction, on these terms."""
+        name = dataset_name(named("source", source), named("query", query))
 
         def decorated(fn: Callable[..., Any]) -> Dataset:
-            made = extraction(fn, source, query, store=self._store(dataset_name(source, query), raw), **told)
+            made = extraction(fn, source, query, store=self._store(name, raw), **told)
             self._add(made)
             reader = Reader(source, query, lambda: Register(self._ledger()), made.store)
             return Dataset(made, reader)

@@ -56,6 +56,8 @@ class Runner:
         self._verdicts: list[tuple[Done, Verdict]] = []
         self._returns: list[tuple[Done, Return]] = []
         self._poke = threading.Event()
+        self._next: datetime | None = None
+        """When one that was rejected here is tried again."""
         self._renewed = monotonic()
         self._stopping = False
         self._context = copy_context()
@@ -64,7 +66,9 @@ class Runner:
     def do(self, now: datetime, /) -> None:
         """One round, and a wait for something to do."""
         if not self.turn(now):
-            self.rest(min(POLL, self._lease / 8))
+            soon = POLL if self._next is None else max(0.0, (self._next - clock_around().now()).total_seconds())
+            self._next = None
+            self.rest(min(POLL, self._lease / 8, soon))
 
     def turn(self, now: datetime, /) -> bool:
         """Write down what has ended, hold on to what runs, take what there is room for. True: there may be more at once."""
@@ -169,6 +173,8 @@ class Runner:
             for (done, verdict), one in zip(self._verdicts, judged, strict=True):
                 self._held.pop(done.held.lease.run_id, None)
                 tell_judged(done, verdict, one, now)
+                if one.next_at is not None and (self._next is None or one.next_at < self._next):
+                    self._next = one.next_at
             self._verdicts = []
         if self._returns:
             self._control.give_back([given for _, given in self._returns])

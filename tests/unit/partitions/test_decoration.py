@@ -10,6 +10,10 @@ import pytest
 
 from redrive import App, RetryPolicy, backoff, retry
 from redrive.partitions import Dataset, Partition, Sink, row_count
+from redrive.partitions.authority import Authority
+from redrive.partitions.control import Control
+from redrive.partitions.reader import Reader
+from redrive.partitions.validator import Validator
 from redrive.storage import Store
 from redrive.storage.memory import Memory
 
@@ -35,6 +39,18 @@ def test_a_dataset_reads_and_does_nothing_else(app: App) -> None:
     assert orders.__doc__ == "All orders."
     assert {name for name in dir(orders) if not name.startswith("_")} == {"source", "query", "function", "read", "aread"}
     assert app._ledger is None, "nothing was opened"
+
+
+@pytest.mark.req("P-3")
+def test_what_a_role_may_not_do_it_cannot_call() -> None:
+    def public(role: type) -> set[str]:
+        return {name for name in dir(role) if not name.startswith("_")}
+
+    assert public(Sink) == {"rows", "arows", "open"}, "an extraction writes"
+    assert public(Validator) == {"judge"}, "a validator judges: what it says has no effect by itself"
+    assert public(Reader) == {"read"}, "a consumer reads"
+    assert public(Authority) == {"judge", "rollback"}, "who gives authority requeues nothing"
+    assert not public(Control) & {"judge", "rollback"}, "who requeues gives no authority"
 
 
 def test_defaults(app: App) -> None:
@@ -106,6 +122,7 @@ def generator(partition: Partition, out: Sink) -> Iterator[None]:
         ({"fn": generator}, "is a generator"),
         ({"fn": lambda partition: None}, "is called with the partition and the sink; it takes"),
         ({"fn": 3}, "a function is wanted"),
+        ({"source": 3}, "source must be text"),
         ({"source": ""}, "source must be printable and not empty"),
         ({"query": "a\n"}, "query must be printable"),
     ],

@@ -1,0 +1,32 @@
+"""What these tests share: one zygote, one database, and a store on a disk or on S3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.crash.conftest import zygote
+from tests.acceptance.crash.zygote import Zygote
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made
+from tests.ledgers import sqlite_ledger
+from tests.servers.buckets import options
+
+from .lake import Lake
+
+__all__ = ["postgres_ledger", "postgres_made", "zygote"]
+
+
+@pytest.fixture(params=["sqlite-local", "postgres-s3"])
+def lake(request: pytest.FixtureRequest, zygote: Zygote, tmp_path: Path) -> Lake:
+    """An empty ledger with a backfill to be made, and an empty store."""
+    database, _, place = str(request.param).partition("-")
+    url = sqlite_ledger(tmp_path) if database == "sqlite" else request.getfixturevalue("postgres_ledger")
+    store: dict[str, Any] = {"type": "local", "options": {"root": str(tmp_path / "raw")}}
+    if place == "s3":
+        bucket = request.getfixturevalue("s3_bucket")
+        store = {"type": "s3", "options": {**options(request.getfixturevalue("s3_url")), "bucket": bucket}}
+    found = Lake(zygote, url, store, tmp_path)
+    found.fill()
+    return found

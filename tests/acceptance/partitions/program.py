@@ -1,0 +1,69 @@
+"""A process that extracts: as a worker does, a round at a time, until nothing is left to do.
+
+main([url, store as JSON, name, gate]): where the gate is a path, an extraction writes half of its data and waits for that file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from redrive import App, RetryPolicy
+from redrive.partitions import Partition, Sink, not_null, row_count, schema, unique
+from redrive.partitions.runner import Runner
+from redrive.partitions.tending import Tending
+
+CUSTOMERS = ("acme", "Globex, Inc/é")
+SINCE, UNTIL = "2026-01-30", "2026-01-31"
+ROWS = 9_000
+"""Of a partition: some 700 KB, which goes out in three pieces."""
+AT_ONCE = RetryPolicy(max_attempts=6, backoff_base=0.0, backoff_max=0.0, jitter=0.0)
+
+
+def rows_of(partition: Partition) -> Iterator[dict[str, Any]]:
+    """What the source has: the same each time."""
+    for number in range(ROWS):
+        yield {"id": number, "customer": partition.customer_id, "day": partition.logical_date, "text": "x" * 20}
+
+
+def made(url: str, store: dict[str, Any], gate: Path | None = None) -> App:
+    """The app, with one dataset."""
+    app = App(url, stores={"raw": store})
+
+    @app.dataset(
+        "crm", "orders", raw="raw", customers=CUSTOMERS, max_age=None, retry=AT_ONCE,
+        checks=[row_count(min=1), unique("id"), not_null("id"), schema({"id": int})],
+    )  # fmt: skip
+    def orders(partition: Partition, out: Sink) -> None:
+        def rows() -> Iterator[dict[str, Any]]:
+            for row in rows_of(partition):
+                if row["id"] == ROWS // 2 and gate is not None:
+                    print("half", out.run_id, flush=True)
+                    while not gate.exists():
+                        time.sleep(0.01)
+                yield row
+
+        out.rows(rows())
+
+    return app
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Extract what is due, until nothing is left."""
+    url, store, name, *rest = arguments
+    with made(url, json.loads(store), Path(rest[0]) if rest else None) as app:
+        runner = Runner(app.ledger, list(app.datasets), places=2, name=name, lease=3600)
+        tending = Tending(app.ledger, list(app.datasets))
+        print("begins", runner.worker, os.getpid(), flush=True)
+        while True:
+            now = app.ledger.now()
+            tending.do(now)
+            if not runner.turn(now) and not runner.busy:
+                break
+            runner.rest(0.2)
+        runner.drain(lambda: 5.0)
+    return 0

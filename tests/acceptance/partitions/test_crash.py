@@ -1,0 +1,43 @@
+"""An extraction dies at each boundary, by SIGKILL; others take over: nothing is lost, doubled, half or miscounted."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from redrive.ledger.crashpoint import RUN_POINTS
+
+from .lake import Lake
+
+VERDICT = ("partition.judge.before_commit", "partition.judge.after_commit")
+LEASE = ("partition.claim.before_commit", "partition.claim.after_commit")
+POINTS = (*LEASE, *RUN_POINTS, *VERDICT)
+
+
+@pytest.mark.req("P-2", "P-6", "P-7", "P-12")
+@pytest.mark.parametrize("point", POINTS)
+def test_dying_there(lake: Lake, point: str) -> None:
+    assert lake.zygote.wait(lake.hire(crash_at=f"{point}:1:kill")) == -signal.SIGKILL, lake.story()
+    lake.an_hour_passes()
+    lake.finished()
+    assert lake.wrong() == []
+
+
+@pytest.mark.req("P-7")
+def test_a_zombie_changes_nothing(lake: Lake) -> None:
+    """Frozen in the middle of its data, past its lease; another has extracted and was accepted when it wakes up."""
+    zombie = lake.hire("zombie", gated=True)
+    lake.until("half")
+    os.kill(zombie, signal.SIGSTOP)
+    lake.an_hour_passes()
+    lake.finished()
+    before = {key: lake.current(key) for key in lake.keys}
+    assert all(before.values())
+    lake.gate.touch()
+    os.kill(zombie, signal.SIGCONT)
+    assert lake.zygote.wait(zombie) == 0, lake.story()
+    assert {key: lake.current(key) for key in lake.keys} == before
+    assert lake.wrong() == []
+    assert lake.states()["late"] == 2, "both of its runs were judged, and moved nothing"

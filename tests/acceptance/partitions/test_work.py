@@ -1,0 +1,334 @@
+"""A worker of an app with datasets: extracts, judges, fires, stops; plain and async, several at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import App, RetryPolicy, current, journal, retry
+from redrive.errors import Again
+from redrive.journal import Record
+from redrive.partitions import Partition, Raw, Sink, row_count
+from redrive.partitions.control import Control
+from redrive.partitions.grid import Grid
+from redrive.partitions.record import Selection
+from redrive.partitions.register import Register
+from tests.ledgers import sqlite_ledger
+
+AT_ONCE = RetryPolicy(max_attempts=3, backoff_base=0.0, backoff_max=0.0, jitter=0.0)
+CUSTOMERS = ("acme", "globex", "initech")
+SINCE, UNTIL = "2026-01-01", "2026-01-04"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
+    url = sqlite_ledger(tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres_ledger")
+    with App(url, stores={"raw": {"type": "local", "options": {"root": str(tmp_path / "raw")}}}) as made:
+        yield made
+        assert Register(made.ledger).imbalance() == []
+
+
+def told(**more: Any) -> dict[str, Any]:
+    return {"raw": "raw", "customers": CUSTOMERS, "checks": [row_count(min=1)], "retry": AT_ONCE, "max_age": None, **more}
+
+
+def backfill(app: App, *queries: str, customers: tuple[str, ...] = CUSTOMERS, until: str = UNTIL) -> None:
+    control = Control(app.ledger, [one.terms for one in app.datasets])
+    for query in queries:
+        control.backfill(Grid.of("crm", query, customers, SINCE, until), actor="ann", because="new")
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.005)
+
+
+def counts(app: App, query: str = "orders") -> dict[str, int]:
+    found: dict[str, int] = {shade: n for shade, n in Register(app.ledger).counts().get(("crm", query), {}).items() if n}
+    return found
+
+
+@pytest.mark.req("P-1", "P-11")
+def test_plain_and_async_extractions_by_two_workers(app: App) -> None:
+    seen: list[tuple[str, Partition, str]] = []
+
+    @app.dataset("crm", "orders", **told())
+    def orders(partition: Partition, out: Sink) -> None:
+        seen.append(("orders", partition, out.run_id))
+        out.rows([{"customer": partition.customer_id, "attempt": current().number, "operation": current().operation}])
+
+    @app.dataset("crm", "visits", **told())
+    async def visits(partition: Partition, out: Sink) -> None:
+        async def pages() -> AsyncIterator[dict[str, Any]]:
+            for number in range(3):
+                await asyncio.sleep(0)
+                yield {"customer": partition.customer_id, "number": number}
+
+        seen.append(("visits", partition, out.run_id))
+        await out.arows(pages())
+
+    backfill(app, "orders", "visits")
+    with app.worker(threads=4), app.worker(threads=2):
+        until(lambda: counts(app) == counts(app, "visits") == {"success": 12})
+    assert len({run_id for *_, run_id in seen}) == len(seen) == 24, "each was extracted once"
+    reading = orders.read("acme", SINCE, UNTIL).complete()
+    assert list(reading.rows()) == [{"customer": "acme", "attempt": 1, "operation": "crm/orders"}] * 4
+    assert len(list(asyncio.run(visits.aread("globex", SINCE, UNTIL)).complete().rows())) == 12
+
+
+@pytest.mark.req("P-9")
+def test_what_fails_is_tried_again_until_its_attempts_are_spent(app: App) -> None:
+    tried: Counter[str] = Counter()
+    records: list[Record] = []
+
+    @app.dataset("crm", "orders", **told())
+    def orders(partition: Partition, out: Sink) -> None:
+        tried[partition.customer_id] += 1
+        if partition.customer_id == "globex" and tried["globex"] < 3:
+            raise ConnectionError("no answer, password=hunter2")
+        out.rows([] if partition.customer_id == "initech" else [{"n": 1}])
+
+    backfill(app, "orders", until=SINCE)
+    unsubscribe = journal.subscribe(records.append, every=True, inline=True)
+    with app.worker(threads=2):
+        until(lambda: counts(app) == {"success": 2, "terminal": 1})
+    unsubscribe()
+    assert tried == {"acme": 1, "globex": 3, "initech": 3}
+    assert [gap.why for gap in orders.read("initech", SINCE).missing] == ["terminal"]
+    kinds = Counter(
+        (record.fields["customer_id"], record.kind) for record in records if record.fields.get("operation") == "crm/orders"
+    )
+    assert kinds == {
+        ("acme", "success"): 1, ("globex", "retry"): 2, ("globex", "recovered"): 1,
+        ("initech", "retry"): 2, ("initech", "giveup"): 1,
+    }  # fmt: skip
+    last = next(record for record in records if record.kind == "giveup")
+    assert (last.fields["reason"], last.fields["rejected"], last.fields["attempt"]) == ("attempts", "row_count", 3)
+    assert "hunter2" not in str(records)
+    history = Register(app.ledger).history(Partition("crm", "globex", "orders", SINCE))  # type: ignore[arg-type]
+    assert [run.state for run in history] == ["accepted", "rejected", "rejected"]
+    assert "hunter2" not in str(history)
+
+
+def test_a_worker_that_stops_gives_back_what_has_not_ended(app: App) -> None:
+    began, gate = threading.Event(), threading.Event()
+
+    @app.dataset("crm", "orders", **told())
+    def orders(partition: Partition, out: Sink) -> None:
+        began.set()
+        gate.wait(30)
+        out.rows([{"n": 1}])
+
+    @app.dataset("crm", "visits", **told())
+    async def visits(partition: Partition, out: Sink) -> None:
+        began.set()
+        await asyncio.sleep(30)
+
+    backfill(app, "orders", "visits", customers=("acme",), until=SINCE)
+    worker = app.worker(threads=2, drain=0.05)
+    with worker:
+        until(lambda: sum(leased for _, leased in Register(app.ledger).lanes().values()) == 2)
+        began.wait(30)
+    gate.set()
+    assert sum(leased for _, leased in Register(app.ledger).lanes().values()) == 0
+    for query in ("orders", "visits"):
+        (run,) = Register(app.ledger).history(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
+        assert (run.state, run.note) == ("returned", "stopped")
+        facts = Register(app.ledger).get(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
+        assert facts is not None
+        assert (facts.attempt_count, facts.status) == (0, "pending")
+
+
+def test_a_worker_that_stops_lets_extractions_end(app: App) -> None:
+    began, gate = threading.Event(), threading.Event()
+
+    @app.dataset("crm", "orders", **told())
+    def orders(partition: Partition, out: Sink) -> None:
+        began.set()
+        gate.wait(30)
+        out.rows([{"n": 1}])
+
+    backfill(app, "orders", customers=("acme",), until=SINCE)
+    with app.worker(threads=1) as worker:
+        assert began.wait(30)
+        worker.stop()
+        gate.set()
+    assert counts(app) == {"success": 1}
+
+
+def test_an_attempt_has_its_time(app: App) -> None:
+    @app.dataset("crm", "orders", **told(retry=retry(max_attempts=1, attempt_timeout=0.05)))
+    def orders(partition: Partition, out: Sink) -> None:
+        assert (current().remaining or 0) <= 0.05
+        time.sleep(0.06)
+        out.rows([{"n": 1}])
+
+    @app.dataset("crm", "visits", **told(retry=retry(max_attempts=1, attempt_timeout=0.05)))
+    async def visits(partition: Partition, out: Sink) -> None:
+        await asyncio.sleep(30)
+
+    backfill(app, "orders", "visits", customers=("acme",), until=SINCE)
+    with app.worker(threads=2):
+        until(lambda: counts(app) == counts(app, "visits") == {"terminal": 1})
+    for query in ("orders", "visits"):
+        facts = Register(app.ledger).get(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
+        assert facts is not None
+        assert facts.reason == "AttemptTimeout"
+
+
+def test_bad_extractions_say_what_is_wrong(app: App) -> None:
+    def writes_nothing(partition: Partition, out: Sink) -> None:
+        pass
+
+    def writes_twice(partition: Partition, out: Sink) -> None:
+        out.rows([{"n": 1}])
+        out.rows([{"n": 2}])
+
+    def returns_a_generator(partition: Partition, out: Sink) -> Any:
+        return ({"n": n} for n in range(3))
+
+    def raises_in_the_middle(partition: Partition, out: Sink) -> None:
+        def rows() -> Iterator[dict[str, Any]]:
+            yield {"n": 1}
+            raise ConnectionError("page 2")
+
+        out.rows(rows())
+
+    def exits(partition: Partition, out: Sink) -> None:
+        raise SystemExit(3)
+
+    functions = (writes_nothing, writes_twice, returns_a_generator, raises_in_the_middle, exits)
+    for fn in functions:
+        app.dataset("crm", fn.__name__, **told(retry=RetryPolicy.disabled(), customers=["a,b/é"]))(fn)
+    backfill(app, *(fn.__name__ for fn in functions), customers=("a,b/é",), until=SINCE)
+    with app.worker(threads=4):
+        until(lambda: all(counts(app, fn.__name__) == {"terminal": 1} for fn in functions))
+    said = {}
+    for fn in functions:
+        facts = Register(app.ledger).get(Partition("crm", "a,b/é", fn.__name__, SINCE))  # type: ignore[arg-type]
+        assert facts is not None
+        said[fn.__name__] = facts.error or ""
+    assert "returned and had written nothing" in said["writes_nothing"]
+    assert "'rows.jsonl' was written by this run already" in said["writes_twice"]
+    assert "returned generator, which nobody writes: out.rows(...) does" in said["returns_a_generator"]
+    assert "page 2" in said["raises_in_the_middle"]
+    assert "SystemExit" in said["exits"]
+    stored = sorted(path.rpartition("/")[2] for path in app.stores.get_store("raw").files())
+    assert stored == ["rows.jsonl"], "of the one that wrote twice; without a manifest it does not count"
+
+
+@pytest.mark.req("P-5")
+def test_a_reprocessing_that_fails_leaves_the_earlier_success_readable(app: App) -> None:
+    good = [True]
+
+    @app.dataset("crm", "orders", **told())
+    def orders(partition: Partition, out: Sink) -> None:
+        out.rows([{"n": 1}] if good else [])
+
+    backfill(app, "orders", customers=("acme",), until=SINCE)
+    with app.worker(threads=1):
+        until(lambda: counts(app) == {"success": 1})
+        good.clear()
+        register, control = Register(app.ledger), Control(app.ledger, [one.terms for one in app.datasets])
+        control.begin(register.pick("reprocess", Selection(source="crm")), actor="ann", because="restated")
+        until(lambda: counts(app) == {"refresh_failed": 1} and not any(map(sum, register.lanes().values())))
+        assert list(orders.read("acme", SINCE).complete().rows()) == [{"n": 1}]
+
+
+@pytest.mark.req("P-6")
+def test_the_same_data_judged_again(app: App) -> None:
+    strict = [True]
+    extracted: list[str] = []
+
+    def judge(raw: Raw) -> bool:
+        return not strict
+
+    @app.dataset("crm", "orders", **told(checks=[judge], retry=RetryPolicy.disabled()))
+    def orders(partition: Partition, out: Sink) -> None:
+        extracted.append(out.run_id)
+        out.rows([{"n": 1}])
+
+    backfill(app, "orders", customers=("acme",), until=SINCE)
+    with app.worker(threads=1):
+        until(lambda: counts(app) == {"terminal": 1})
+        strict.clear()
+        register, control = Register(app.ledger), Control(app.ledger, [one.terms for one in app.datasets])
+        picked = register.pick("revalidate", Selection(source="crm"), clear_terminal=True)
+        control.begin(picked, actor="ann", because="the check is mended", clear_terminal=True)
+        until(lambda: counts(app) == {"success": 1})
+    assert len(extracted) == 1
+    facts = register.get(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
+    assert facts is not None
+    assert (facts.attempt_count, facts.current_raw_id) == (2, extracted[0])
+    assert facts.current_run_id != extracted[0]
+    assert list(orders.read("acme", SINCE).complete().rows()) == [{"n": 1}]
+
+
+@pytest.mark.req("P-11")
+def test_raw_data_deleted_behind_our_back_is_said(app: App) -> None:
+    @app.dataset("crm", "orders", **told())
+    def orders(partition: Partition, out: Sink) -> None:
+        out.rows([{"n": 1}])
+
+    backfill(app, "orders", customers=("acme",))
+    with app.worker(threads=2):
+        until(lambda: counts(app) == {"success": 4})
+    store = app.stores.get_store("raw")
+    paths = sorted(store.files())
+    store.delete(next(path for path in paths if "2026-01-02" in path and path.endswith("manifest.json")))
+    store.delete(next(path for path in paths if "2026-01-03" in path and path.endswith("rows.jsonl")))
+    store.write(next(path for path in paths if "2026-01-04" in path and path.endswith("manifest.json")), b"{")
+    reading = orders.read("acme", SINCE, UNTIL)
+    assert [(str(gap.partition.logical_date), gap.why) for gap in reading.missing] == [
+        ("2026-01-02", "lost"), ("2026-01-03", "lost"), ("2026-01-04", "lost"),
+    ]  # fmt: skip
+    assert "has no manifest" in reading.missing[0].detail
+    assert "is gone from the store" in reading.missing[1].detail
+    assert "cannot be read" in reading.missing[2].detail
+    assert list(reading.rows()) == [{"n": 1}]
+
+
+def test_a_source_that_is_not_ready_is_not_charged(app: App) -> None:
+    calls: list[int] = []
+
+    @app.dataset("crm", "orders", **told())
+    def orders(partition: Partition, out: Sink) -> None:
+        calls.append(current().number)
+        if len(calls) < 3:
+            raise Again("the report is not there yet", after=timedelta(milliseconds=1), free=True)
+        out.rows([{"n": 1}])
+
+    backfill(app, "orders", customers=("acme",), until=SINCE)
+    with app.worker(threads=1):
+        until(lambda: counts(app) == {"success": 1})
+    assert calls == [1, 1, 1]
+    facts = Register(app.ledger).get(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
+    assert facts is not None
+    assert (facts.attempt_count, facts.dispatch_count) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("since", "until_", "says"),
+    [
+        ("2026-02-30", None, "since='2026-02-30' is no date that exists"),
+        ("2026-01-31", "2026-01-01", "the range is reversed"),
+        ("2026-1-1", None, "since"),
+        ("0001-01-01", "9999-12-31", "more than a hundred years"),
+    ],
+)
+def test_dates_that_make_no_sense(app: App, since: str, until_: str | None, says: str) -> None:
+    orders = app.dataset("crm", "orders", **told())(lambda partition, out: None)
+    with pytest.raises(ValueError, match=says):
+        orders.read("acme", since, until_)
+    with pytest.raises(TypeError, match="customer must be text"):
+        orders.read(7, "2026-01-01")  # type: ignore[arg-type]
