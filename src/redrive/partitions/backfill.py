@@ -45,6 +45,7 @@ def begin(
     checked("share", share)
     now = now_on(session)
     hold_sources(session, [grid.source], now)
+    ranges.finish(session, now)  # what has ended, and nobody has said so yet, is in nobody's way
     if met := overlaps(session, grid):
         said = "; ".join(f"sweep {one.sweep_id} ({one.state}) has {one.partitions} of them: {one.grid}" for one in met)
         raise NotAllowed(f"a backfill of the same partitions is under way: {said}. Cancel it, wait for it, or choose others")

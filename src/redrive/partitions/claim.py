@@ -125,7 +125,8 @@ def _leased(
     lease: timedelta,
     now: datetime,
 ) -> list[Lease]:
-    grids = [_from_grid(session, desk, offer.of, many, now) for offer, many in chosen if offer.of is not None and many]
+    begun: set[int] = set()  # two grids may have the same partition, and it has one lease
+    grids = [_from_grid(session, desk, offer.of, many, begun, now) for offer, many in chosen if offer.of is not None and many]
     ready = [id_ for offer, many in chosen if offer.of is None for id_ in offer.ids[:many]]
     stored = [*ready, *(one.row.id for grid in grids for one in grid.taken if not one.born)]
     was = locked(session.core, stored)  # all of them at once, in their order
@@ -171,11 +172,13 @@ class _Grid(NamedTuple):
     passed: bool
 
 
-def _from_grid(session: Session, desk: Desk, one: Range, many: int, now: datetime) -> _Grid:
+def _from_grid(session: Session, desk: Desk, one: Range, many: int, begun: set[int], now: datetime) -> _Grid:
     grid = desk.grids.get(one.id)
     if grid is None:
         grid = desk.grids[one.id] = ranges.grid_of(session.core, one)
-    return _Grid(one, *materialised(session, grid, one, many, desk.draw, now), ranges.allowed(one, many, now).passed)
+    found = materialised(session, grid, one, many, begun, desk.draw, now)
+    begun |= {taken.row.id for taken in found[1]}
+    return _Grid(one, *found, ranges.allowed(one, many, now).passed)
 
 
 def _too_old(desk: Desk, changes: Changes, one: Taken, now: datetime) -> bool:

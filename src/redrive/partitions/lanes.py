@@ -84,7 +84,8 @@ class Turns:
 
     def _lane(self, waiting: set[Lane], shares: Mapping[Lane, float], now: datetime) -> Lane:
         late = [lane for lane in LANES if lane in waiting and now - self._served.setdefault(lane, now) > PATIENCE]
-        lane = late[0] if late else self._next("lanes", {lane: shares[lane] for lane in LANES if lane in waiting})
+        longest = min(late, key=lambda lane: self._served[lane], default=None)
+        lane = longest or self._next("lanes", {lane: shares[lane] for lane in LANES if lane in waiting})
         self._served[lane] = now
         return lane
 
@@ -102,7 +103,8 @@ class Turns:
 
 
 def _shares(streams: Sequence[Stream]) -> dict[Lane, float]:
-    """The part of each lane. A backfill's share is its part of all; fresh work and retries divide the rest as ever."""
+    """The part of each lane. A backfill's share is its part of all; those of fresh work and retries that wait divide the rest."""
     largest = max((one.share for one in streams if one.lane == "backfill" and one.dues), default=SHARE)
-    rest = (1 - largest) / (WEIGHTS["fresh"] + WEIGHTS["retry"])
-    return {"fresh": WEIGHTS["fresh"] * rest, "retry": WEIGHTS["retry"] * rest, "backfill": largest}
+    others = [lane for lane in LANES if lane != "backfill" and any(one.lane == lane and one.dues for one in streams)]
+    rest = (1 - largest) / (sum(WEIGHTS[lane] for lane in others) or 1.0)
+    return {lane: WEIGHTS[lane] * rest for lane in LANES} | {"backfill": largest}

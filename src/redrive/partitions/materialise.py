@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -40,7 +40,7 @@ class Taken:
 
 
 def materialised(
-    session: Session, grid: Grid, of: Range, many: int, draw: Callable[[], float], now: datetime, /
+    session: Session, grid: Grid, of: Range, many: int, begun: Set[int], draw: Callable[[], float], now: datetime, /
 ) -> tuple[int, list[Taken], Counter[str]]:
     """The next ones from the cursor on: how many places were looked at, what is to be leased, and what was skipped for what."""
     taken: list[Taken] = []
@@ -62,7 +62,7 @@ def materialised(
             if row is None:
                 new.append(key)
                 continue
-            why = _left_alone(row, busy.get(row.id), marked.get(row.id, {}), of)
+            why = "queued already" if row.id in begun else _left_alone(row, busy.get(row.id), marked.get(row.id, {}), of)
             if why is not None:
                 skips[why] += 1
             else:

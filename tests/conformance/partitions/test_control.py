@@ -274,3 +274,19 @@ def test_policies_of_a_reprocessing_that_keeps_failing_end(ledger: Ledger) -> No
     assert (world.facts().shade, world.facts().terminal) == ("refresh_failed", None)
     with pytest.raises(NotAllowed):
         world.control.move(99, "cancel", **SAID)
+
+
+@pytest.mark.req("P-7")
+def test_a_partition_of_two_ranges_has_one_lease(world: World) -> None:
+    """T9: a scheduled run and a backfill of the same day."""
+    world.control.fire("crm", "orders", world.ledger.now(), ["a", "b"], [DAY], cron="x")
+    sweep = world.backfill(["a", "b"])
+    leases = world.claim()
+    assert sorted(lease.partition.customer_id for lease in leases) == ["a", "b"]
+    assert world.claim() == []
+    world.accept(*leases)
+    world.control.tick()
+    done = world.register.progress(sweep)
+    assert done is not None
+    assert done.state == "done"
+    assert done.ok + done.skipped == 2

@@ -47,15 +47,15 @@ def simulate(arrivals: float, share: float, *, slots: int, ticks: int, retries: 
 
 @pytest.mark.req("P-10")
 def test_fresh_work_at_nine_tenths_waits_no_longer_than_a_tick_beside_a_million_keys() -> None:
-    waits, taken = simulate(0.9, 0.1, slots=100, ticks=3000)
+    waits, taken = simulate(0.9, 0.1, slots=100, ticks=400)
     assert sorted(waits)[int(len(waits) * 0.99)] <= 1
     assert taken["backfill"] >= 0.099 * taken.total()
-    assert taken.total() == 300_000
+    assert taken.total() == 40_000
 
 
 @pytest.mark.req("P-10")
 def test_a_flood_of_fresh_work_does_not_starve_a_backfill() -> None:
-    _, taken = simulate(3.0, 0.15, slots=10, ticks=3000, retries=1000)
+    _, taken = simulate(3.0, 0.15, slots=10, ticks=1000, retries=1000)
     assert {lane: round(many / taken.total(), 2) for lane, many in taken.items()} == {
         "fresh": 0.60,
         "retry": 0.25,

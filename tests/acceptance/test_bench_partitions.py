@@ -1,0 +1,52 @@
+"""`make bench-partitions` works and judges rightly. What it measures is not asserted here: machines are noisy."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.interval import Interval
+from benchmarks.partitioned.faults import compared
+from benchmarks.partitioned.measure import Figures
+from benchmarks.partitioned.report import judged, markdown, tables
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.req("P-5")
+@pytest.mark.req("P-6")
+def test_the_same_faults_cost_others_counts_and_readers_and_us_nothing() -> None:
+    found = compared(12, 2, 7)
+    ours = found["redrive"]
+    assert ours.verdicts > 24
+    assert (ours.miscounted, ours.unreadable, ours.doubled, ours.overtaken) == (0, 0, 0, 0)
+    original = found["the original's algorithm"]
+    assert original.unreadable > 0
+    assert original.miscounted > 0
+    assert original.doubled > 0
+    assert found["clear and rerun"].unreadable > 0
+    assert compared(12, 2, 7) == found
+
+
+def test_targets_are_judged_for_each_database() -> None:
+    small, big = Figures(), Figures()
+    small.add("claim", 1.0)
+    big.add("claim", 3.0)
+    big.add("verdicts", 5000.0)
+    said = judged({("sqlite", 10): small, ("sqlite", 100): big}, 10, 100)
+    assert said[0].figure == Interval(3, 3, 3)
+    assert [one.verdict for one in said[:3]] == ["MISSED", "ok", "NOT MEASURED"]
+    assert "| sqlite: claim of 100 among 100, to 10 | ≤ 2× | 3× | MISSED |" in markdown(
+        tables({("sqlite", 100): big}, said, {}), "x"
+    )
+
+
+def test_a_quick_run_measures_both_databases(postgres: str, tmp_path: Path) -> None:
+    command = [sys.executable, "benchmarks/partitions.py", "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode in (0, 1), done.stderr
+    assert re.match(r"(all \d+ targets met|\d+ of \d+ targets missed: )", done.stdout.splitlines()[-1]), done.stderr
+    assert "NOT MEASURED" not in done.stdout
+    assert (tmp_path / "partitions.md").read_text(encoding="utf-8").startswith("# What partitions cost")
