@@ -10,9 +10,12 @@ import typer
 from .options import NOT_DONE
 from .output import BAD_INPUT, complain
 
+ASKED, TYPED = 20, 100
+"""Of partitions, which come back by themselves: more than this are asked for; more than that are typed."""
+
 
 class Countable(Protocol):
-    """A plan: of dead letters, of items."""
+    """A plan: of dead letters, of items, of partitions."""
 
     @property
     def act(self) -> str:
@@ -21,6 +24,17 @@ class Countable(Protocol):
     @property
     def count(self) -> int:
         """To how many."""
+
+
+def agreed(plan: Countable, *, yes: bool, most: int | None) -> None:
+    """The same where few are done without a word, and some for a yes."""
+    if not yes and plan.count <= ASKED:
+        return
+    if yes or plan.count > TYPED or not sys.stdin.isatty():
+        confirmed(plan, yes=yes, most=most)
+    elif not typer.confirm(f"{plan.act.replace('_', ' ').capitalize()} {plan.count} partitions?", err=True):
+        complain("nothing was done")
+        raise typer.Exit(NOT_DONE)
 
 
 def confirmed(plan: Countable, *, yes: bool, most: int | None) -> None:

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import LedgerError, NotAllowed
+from ..errors import Drift, LedgerError, NotAllowed
 from ..ops.actor import user
 from ..ops.imported import Unreadable
 from ..ops.operator import Operator
-from ..ops.source import opened
+from ..ops.source import operated
 from .moments import moment
 from .output import BAD_INPUT, complain
 
@@ -21,6 +21,8 @@ NOT_DONE = 1
 """Something that was asked for was not done, or not found."""
 NO_LEDGER = 3
 """The ledger cannot be reached, or its schema is not this code's."""
+DRIFTED = 4
+"""What was planned is not what is there any more; nothing was done."""
 INTERRUPTED = 130
 
 
@@ -51,14 +53,20 @@ def since_of(text: str | None) -> datetime | None:
 
 
 @contextmanager
-def operator(where: str | None, actor: str | None = None) -> Iterator[Operator]:
-    """The operator of the ledger that was named. What goes wrong is one line and an exit status, never a traceback."""
+def operator(where: str | None, actor: str | None = None, *, app_first: bool = False) -> Iterator[Operator]:
+    """The operator of the ledger that was named. What goes wrong is one line and an exit status, never a traceback.
+
+    app_first: as `operated` has it.
+    """
     try:
-        with opened(where) as ledger:
-            yield Operator(ledger, actor=user() if actor is None else actor)
+        with operated(where, app_first=app_first) as app:
+            yield Operator(app, actor=user() if actor is None else actor)
     except LedgerError as problem:
         complain(str(problem), *getattr(problem, "__notes__", ()))
         raise typer.Exit(NO_LEDGER) from None
+    except Drift as moved:
+        complain(str(moved))
+        raise typer.Exit(DRIFTED) from None
     except NotAllowed as refused:
         complain(str(refused))
         raise typer.Exit(NOT_DONE) from None

@@ -10,10 +10,11 @@ from ..core.clock import SYSTEM, Clock
 from ..core.span import span
 from ..errors import SchemaMismatch
 from ..journal.redaction import redacted_text
-from . import audit
+from . import audit, partition_health
+from .datasets import extractions
 from .finding import Finding, Health
 from .ledger import status
-from .source import opened, source_of
+from .source import Operated, ledger_of, operated, source_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -35,20 +36,23 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 def examined(source: str | None = None, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
     """Open the ledger and look. LedgerError where it cannot be reached; a schema that is not this code's is a finding."""
     try:
-        with opened(source) as ledger:
-            return diagnosed(ledger, quiet=quiet, clock=clock)
+        with operated(source, app_first=True) as app:
+            return diagnosed(app, quiet=quiet, clock=clock)
     except SchemaMismatch as other:
         return Health(redacted_text(source_of(source)), (_schema(other),), ("schema",), None, None)
 
 
-def diagnosed(ledger: Ledger, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
-    """What is wrong with an open ledger; its schema is right, or it would not be open."""
+def diagnosed(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
+    """What is wrong with an open ledger; its schema is right, or it would not be open. Of an app its raw data too."""
     found: list[Finding] = []
+    ledger = ledger_of(app)
     for check in CHECKS.values():
         found += check(ledger, quiet, clock)
+    found += partition_health.lost(app)
     found.sort(key=lambda one: one.severity)  # critical before warning, by their letters too
     now = status(ledger)
-    return Health(now.url, tuple(found), ("schema", *CHECKS), now.sentence, now.now)
+    raw = ("raw data",) if extractions(app) else ()
+    return Health(now.url, tuple(found), ("schema", *CHECKS, *raw), now.sentence, now.now)
 
 
 def _schema(other: SchemaMismatch) -> Finding:
@@ -179,12 +183,19 @@ def _growth(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
 def _giveups(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     from ..batch.standing import recent  # noqa: PLC0415  # the same
 
+    since = ledger.now() - HOUR
     with ledger.reading() as connection:
-        fresh = recent(connection, ledger.now() - HOUR)
+        fresh = recent(connection, since)
     many = sum(fresh.values())
     if many >= GROWTH:
         says = f"{_many(many, 'item')} of batches given up in the last hour ({_counted(fresh)}): the items, or the other side?"
         yield Finding("items given up", "warning", says, many, None, "redrive batch giveups --since 1h")
+
+
+def _partitions(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+    yield from partition_health.rollups(ledger)
+    yield from partition_health.paused(ledger)
+    yield from partition_health.leases(ledger)
 
 
 def _audit(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
@@ -205,6 +216,7 @@ CHECKS: dict[str, Callable[[Ledger, float, Clock], Iterator[Finding]]] = {
     "parked": _parked,
     "dead letters": _growth,
     "items": _giveups,
+    "partitions": _partitions,
     "audit": _audit,
 }
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
+
+from ..partitions.partition import Partition
 
 
 def document(value: Any, /) -> Any:
-    """Records by their fields, moments in ISO 8601 and UTC, durations in seconds."""
+    """Records by their fields, moments in ISO 8601 and UTC, durations in seconds, partitions in their text form."""
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Partition):
+        return str(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if is_dataclass(value) and not isinstance(value, type):

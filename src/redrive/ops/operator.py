@@ -11,6 +11,7 @@ from . import audit, dead, doctor, events, jobs, keys, ledger, plan, reveal, sta
 from . import batch as items_of
 from . import pulse as changes
 from .audit import Chain, Decision
+from .backfill import PARTITIONED
 from .batch import Batch, GivenUp, Reopened, Reopening
 from .dead import Group, Letter, LetterReport, Selection
 from .events import EventReport, ReceivedEvent
@@ -18,6 +19,7 @@ from .finding import Health
 from .jobs import JobLine, JobReport
 from .keys import HeldKey, KeyReport
 from .ledger import Status
+from .partitioning import Partitioning
 from .plan import Plan
 from .reveal import Of, Revealed
 from .source import ledger_of
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from ..ledger.state import Status as LetterStatus
 
 
-class Operator(Watching):
+class Operator(Watching, Partitioning):
     """Somebody who looks after a ledger. First a plan, then apply it, with a reason. Threads may share one."""
 
     def __init__(self, app: App | Ledger, /, *, actor: str) -> None:
@@ -85,29 +87,40 @@ class Operator(Watching):
 
     def begin(
         self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS,
-        seen: str | None = None,
+        seen: str | None = None, halt_on: float | None = None, without_raw: bool = False, accept_drift: bool = False,
     ) -> Sweep:  # fmt: skip
         """Write down that this shall be done: a sweep, that any worker carries out, and that outlives you.
 
         rate: at most so many in a second. canary: so many first, and the rest only when all of them have ended well.
         max_replays: leave alone what was replayed so often already; None: never mind. seen: the digest of the plan that
         somebody has looked at; Drift where this is another.
+
+        Of partitions: halt_on: stop where more than this part of the verdicts are rejections. without_raw: retry those too whose
+        extraction has never ended. accept_drift: those that are no longer as planned are skipped, and no error.
         """
         self._say(because)
         if seen is not None and seen != what.digest:
             raise Drift(f"they are no longer what you looked at, but {what.count:,}: look again. Nothing was done")
+        if what.partitions is not None:
+            how = {"rate": rate, "canary": canary, "halt_on": halt_on, "without_raw": without_raw, "accept_drift": accept_drift}
+            return self._begun(what, because=because, **how)
         return sweep.begun(
             self.ledger, what, actor=self.actor, because=because, rate=rate, canary=canary, max_replays=max_replays
         )
 
     def apply(
-        self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS
-    ) -> Applied:
+        self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS,
+        halt_on: float | None = None, without_raw: bool = False, accept_drift: bool = False,
+    ) -> Applied:  # fmt: skip
         """Do what was planned, here and now, to those that are still as they were. Killed in between, workers go on with it.
 
-        As `begin` has it; with a canary this waits until its jobs have ended, which takes a worker.
+        As `begin` has it; with a canary this waits until its jobs have ended, which takes a worker. Partitions are queued here,
+        as far as rate and canary let them; workers extract them. A backfill is only written down.
         """
-        begun = self.begin(what, because=because, rate=rate, canary=canary, max_replays=max_replays)
+        begun = self.begin(
+            what, because=because, rate=rate, canary=canary, max_replays=max_replays, halt_on=halt_on, without_raw=without_raw,
+            accept_drift=accept_drift,
+        )  # fmt: skip
         done: dict[int, int] = {}
         skipped: dict[int, str] = {}
         for step in self.carry_out(begun.id):
@@ -120,6 +133,9 @@ class Operator(Watching):
 
     def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
         """Do the rest of a sweep here, step by step, beside any worker that does: for those who show how far it is."""
+        found = self.ledger.sweeps.get(sweep_id)
+        if found is not None and found.act in PARTITIONED:
+            return self._requeued(sweep_id)
         return sweep.carried_out(self.ledger, sweep_id)
 
     def sweeps(self, *, limit: int = 100) -> list[Sweep]:
@@ -259,7 +275,7 @@ class Operator(Watching):
 
     def doctor(self, *, quiet: float = doctor.QUIET) -> Health:
         """What is wrong with it."""
-        return doctor.diagnosed(self.ledger, quiet=quiet)
+        return doctor.diagnosed(self._app, quiet=quiet)
 
     def pulse(self) -> str:
         """Another text whenever anything has changed that an operator might look at."""

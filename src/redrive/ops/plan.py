@@ -7,39 +7,48 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .dead import Selection, pending
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.sweep import Act
+    from .partition_plan import Partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be done, to which dead letters. Immutable."""
+    """What would be done, to which dead letters or partitions. Immutable."""
 
-    act: Act
+    act: str
+    """replay, discard; retry, reprocess, revalidate, backfill."""
     ids: tuple[int, ...]
+    """None of a backfill: that is a range."""
     kinds: Mapping[str, int]
+    """How many of which kind of work, or of which dataset."""
     reasons: Mapping[str, int]
-    skipped: Mapping[int, str]
-    """Those that were asked for and cannot be acted on, and why."""
+    skipped: Mapping[Any, str]
+    """Those that were asked for and cannot be acted on, and why: dead letters by number, partitions as text."""
     more: bool
     """Others would match too, beyond the limit."""
     selection: Selection
+    """Of dead letters."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """By their signatures; of those that have none, by what they died of."""
+    partitions: Partitions | None = None
+    """What it is about, where it is about partitions."""
 
     @property
     def count(self) -> int:
-        """How many dead letters."""
-        return len(self.ids)
+        """How many dead letters or partitions."""
+        return len(self.ids) if self.partitions is None else self.partitions.count
 
     @property
     def digest(self) -> str:
-        """Stands for exactly these dead letters and this act: what was looked at can be told from what is there now."""
+        """Stands for exactly these, as they are, and this act: what was looked at can be told from what is there now."""
+        if self.partitions is not None:
+            return self.partitions.digest
         return hashlib.sha256(json.dumps([self.act, self.ids]).encode()).hexdigest()[:32]
 
 

@@ -39,10 +39,22 @@ def opened(given: str | None = None, /, *, migrate: bool = False) -> Iterator[Le
     LedgerError: it cannot be reached, or is not as this code needs it. Unreadable: what was named is no ledger. Neither
     repeats a password.
     """
+    with operated(given, migrate=migrate) as app:
+        yield ledger_of(app)
+
+
+@contextmanager
+def operated(given: str | None = None, /, *, migrate: bool = False, app_first: bool = False) -> Iterator[Operated]:
+    """The app that was named, which knows more than its ledger does, or the ledger; errors as `opened` has them.
+
+    app_first: where nothing was said and settings name both an app and a ledger, the app.
+    """
     source = source_of(given)
+    if app_first and not given and VARIABLE not in os.environ:
+        source = known().app or source
     try:
-        with _found(source, migrate) as ledger:
-            yield ledger
+        with _found(source, migrate) as found:
+            yield found
     except LedgerError as problem:
         if given is None and source == DEFAULT:
             problem.add_note(f"say where the ledger is by --ledger, by {VARIABLE}, or in redrive.toml; else it is {DEFAULT}")
@@ -55,7 +67,7 @@ def opened(given: str | None = None, /, *, migrate: bool = False) -> Iterator[Le
 
 
 @contextmanager
-def _found(source: str, migrate: bool) -> Iterator[Ledger]:
+def _found(source: str, migrate: bool) -> Iterator[Operated]:
     module, colon, name = source.partition(":")
     if "://" in source or module == "sqlite":
         with open_ledger(source, migrate=migrate) as ledger:
@@ -69,7 +81,8 @@ def _found(source: str, migrate: bool) -> Iterator[Ledger]:
     with found:
         if migrate:
             found.migrate()
-        yield ledger_of(found)
+        ledger_of(found)  # what cannot be opened is said now
+        yield found
 
 
 def ledger_of(app: App | Ledger, /) -> Ledger:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.context import clock_around
 from ..core.seconds import positive
@@ -16,7 +16,7 @@ from .plan import Plan
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..ledger.sweep import Item, Step
+    from ..ledger.sweep import Act, Item, Step
     from ..ledger.sweep import Sweep as Stored
 
 MAX_REPLAYS = 10
@@ -25,7 +25,7 @@ MAX_REPLAYS = 10
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """How far an act on many dead letters is. Immutable."""
+    """How far an act on many dead letters or partitions is. Immutable."""
 
     id: int
     act: str
@@ -94,9 +94,9 @@ def begun(
         positive("rate", rate)
     if isinstance(canary, bool) or canary < 0:
         raise ValueError(f"canary= is how many go first: {canary!r}")
-    return _sweep(
+    return of_stored(
         ledger.sweeps.begin(
-            plan.act, plan.ids, actor=actor, because=because, rate=rate, canary=canary, max_replays=max_replays,
+            cast("Act", plan.act), plan.ids, actor=actor, because=because, rate=rate, canary=canary, max_replays=max_replays,
             selection=_said(plan.selection),
         )
     )  # fmt: skip
@@ -107,7 +107,7 @@ def carried_out(ledger: Ledger, sweep_id: int, /) -> Iterator[Applied]:
     clock = clock_around()
     while True:
         step: Step = ledger.sweeps.step(sweep_id)
-        yield Applied(step.done, step.skipped, _sweep(step.sweep))
+        yield Applied(step.done, step.skipped, of_stored(step.sweep))
         if step.sweep.state != "running":
             return
         if step.wait:
@@ -116,12 +116,12 @@ def carried_out(ledger: Ledger, sweep_id: int, /) -> Iterator[Applied]:
 
 def moved(ledger: Ledger, sweep_id: int, verb: str, /, *, actor: str, because: str) -> Sweep:
     """Pause, resume or cancel it. NotAllowed where it does not stand so."""
-    return _sweep(ledger.sweeps.move(sweep_id, verb, actor=actor, because=because))
+    return of_stored(ledger.sweeps.move(sweep_id, verb, actor=actor, because=because))
 
 
 def listed(ledger: Ledger, /, *, limit: int) -> list[Sweep]:
     """The newest first."""
-    return [_sweep(one) for one in ledger.sweeps.list(limit=limit)]
+    return [of_stored(one) for one in ledger.sweeps.list(limit=limit)]
 
 
 def reported(ledger: Ledger, sweep_id: int, /, *, after: int, limit: int) -> SweepReport | None:
@@ -135,7 +135,7 @@ def reported(ledger: Ledger, sweep_id: int, /, *, after: int, limit: int) -> Swe
             name = _named(state)
             jobs[name] = jobs.get(name, 0) + many
     items = ledger.sweeps.items(sweep_id, after=after, limit=limit)
-    return SweepReport(_sweep(found), jobs, tuple(_outcome(found.act, one) for one in items), ledger.now())
+    return SweepReport(of_stored(found), jobs, tuple(_outcome(found.act, one) for one in items), ledger.now())
 
 
 def _named(state: int | None) -> str:
@@ -156,7 +156,8 @@ def _outcome(act: str, item: Item) -> Outcome:
     return Outcome(item.dead_id, said, item.job_id, item.note, item.at)
 
 
-def _sweep(stored: Stored) -> Sweep:
+def of_stored(stored: Stored) -> Sweep:
+    """As an operator sees it."""
     fields = {name: getattr(stored, name) for name in Sweep.__slots__}
     return Sweep(**fields | {"selection": json.loads(stored.selection) if stored.selection else {}})
 

@@ -1,0 +1,179 @@
+"""Calendar: a heat map of days for the width there is. Signs tell the states apart where there are no colours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Literal, NamedTuple, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..ops.calendar import Calendar, Row, worst
+
+By: TypeAlias = Literal["day", "week", "month"]
+ONE_DAY = timedelta(days=1)
+LABEL = 24
+"""The name of a dataset is cut after so many columns, where there is no room for more."""
+BANDS = 4
+"""So many bands of days are shown; what is longer is shown by weeks, then by months."""
+
+
+class Sign(NamedTuple):
+    """How a state looks."""
+
+    sign: str
+    plain: str
+    """Where the terminal knows only ASCII."""
+    style: str
+    says: str
+
+
+SIGNS: Mapping[str | None, Sign] = {
+    "success": Sign("■", "#", "green", "accepted"),
+    "pending": Sign("○", "o", "cyan", "pending"),
+    "refresh_failed": Sign("▲", "^", "yellow", "newer run rejected"),
+    "failed": Sign("✗", "x", "red", "failed"),
+    "terminal": Sign("!", "!", "bold red", "terminal"),
+    None: Sign("·", ".", "dim", "nothing"),
+}
+
+
+class Band(NamedTuple):
+    """Columns that stand beside each other, each a day or more; None: a gap."""
+
+    columns: Sequence[tuple[date, date] | None]
+    over: str
+    """Two lines above them: months or years, and days."""
+    under: str = ""
+
+
+def heat_map(calendar: Calendar, width: int, /, *, by: By | None = None) -> RenderableType:
+    """Datasets below each other, days from left to right; a cell is the worst that any customer's partition is."""
+    names = [f"{row.source}/{row.query}" for row in calendar.rows]
+    label = min(max(map(cell_len, names), default=0), LABEL)
+    room = max(8, width - label - 2 - 7)
+    show = _sign()
+    lines: list[RenderableType] = []
+    for band in bands(calendar.since, calendar.until, room, by):
+        lines += [Text(" " * (label + 2) + line, style="dim") for line in (band.over, band.under) if line.strip()]
+        for name, row in zip(names, calendar.rows, strict=True):
+            line = Text(set_cell_size(name, label) if cell_len(name) <= label else set_cell_size(name, label - 1) + "…")
+            line.append("  ")
+            for column in band.columns:
+                line.append_text(Text(" ") if column is None else show(_worst(row, *column)))
+            lines.append(line.append_text(_share(row, band)))
+        lines.append("")
+    legend = Text("  ").join(show(state).append(f" {sign.says}", style="dim") for state, sign in SIGNS.items())
+    return Group(*lines, legend, Text("A cell is the worst that any customer's partition is; in %: accepted.", style="dim"))
+
+
+def bands(since: date, until: date, room: int, by: By | None = None, /) -> Iterator[Band]:
+    """The columns, as many as there is room for beside each other, then the next."""
+    weeks = _weeks(since, until)
+    if by == "month" or (by is None and len(weeks) > BANDS * room):
+        for months in _even(_months(since, until), room):
+            yield Band(months, _over(months, lambda first: str(first.year)))
+    elif by == "week" or (by is None and len(weeks) > BANDS * ((room + 1) // 8)):
+        for some in _even(weeks, room):
+            yield Band(some, _over(some, _month))
+    else:
+        for some in _even(weeks, max(1, (room + 1) // 8)):
+            columns: list[tuple[date, date] | None] = []
+            for week in some:
+                columns += [None, *_days(*week)] if columns else _days(*week)
+            yield Band(columns, _over(columns, _month), _mondays(columns))
+
+
+def _even(columns: list[tuple[date, date]], room: int) -> Iterator[list[tuple[date, date]]]:
+    """In parts that are about as wide as each other."""
+    each = -(-len(columns) // -(-len(columns) // room))
+    for at in range(0, len(columns), each):
+        yield columns[at : at + each]
+
+
+def _month(first: date) -> str:
+    return f"{first:%b %Y}" if first.month == 1 else f"{first:%b}"
+
+
+def _over(columns: Sequence[tuple[date, date] | None], name: Callable[[date], str]) -> str:
+    """Names over the columns where they begin, if there is room."""
+    line, before = "", ""
+    for at, column in enumerate(columns):
+        if column is not None and (said := name(column[1])) != before:
+            if at == 0 or at > len(line):
+                line = line.ljust(at) + (said if at or said.isdigit() else f"{column[1]:%b %Y}")
+            before = said
+    return line
+
+
+def _mondays(columns: Sequence[tuple[date, date] | None]) -> str:
+    line = ""
+    for at, column in enumerate(columns):
+        if column is not None and (at == 0 or columns[at - 1] is None):
+            line = line.ljust(at) + str(column[0].day)
+    return line
+
+
+def _days(since: date, until: date) -> list[tuple[date, date]]:
+    return [(day, day) for each in range((until - since).days + 1) for day in [since + each * ONE_DAY]]
+
+
+def _weeks(since: date, until: date) -> list[tuple[date, date]]:
+    """From Monday to Sunday, but for the ends."""
+    found = []
+    while since <= until:
+        last = min(until, since + (6 - since.weekday()) * ONE_DAY)
+        found.append((since, last))
+        since = last + ONE_DAY
+    return found
+
+
+def _months(since: date, until: date) -> list[tuple[date, date]]:
+    found = []
+    while since <= until:
+        following = (since.replace(day=1) + 31 * ONE_DAY).replace(day=1)
+        found.append((since, min(until, following - ONE_DAY)))
+        since = following
+    return found
+
+
+def _within(row: Row, first: date, last: date) -> Iterator[Mapping[str, int]]:
+    for each in range((last - first).days + 1):
+        found = row.days.get(first + each * ONE_DAY)
+        if found is not None:
+            yield {str(shade): many for shade, many in found.items()}
+
+
+def _worst(row: Row, first: date, last: date) -> str | None:
+    together: dict[str, int] = {}
+    for shades in _within(row, first, last):
+        for shade, many in shades.items():
+            together[shade] = together.get(shade, 0) + many
+    return worst(together)  # type: ignore[arg-type]  # they are shades, by name
+
+
+def _share(row: Row, band: Band) -> Text:
+    """How much of what is known in this band is accepted."""
+    good = known = 0
+    for column in band.columns:
+        if column is not None:
+            for shades in _within(row, *column):
+                known += sum(shades.values())
+                good += shades.get("success", 0) + shades.get("refresh_failed", 0)
+    if not known:
+        return Text("      –", style="dim")
+    percent = 100 * good / known
+    said = "100" if good == known else f"{min(percent, 99.9):.0f}" if percent < 99 else f"{min(percent, 99.9):.1f}"
+    return Text(f"{said:>5} %", style="dim")
+
+
+def _sign() -> Callable[[str | None], Text]:
+    try:
+        "".join(one.sign for one in SIGNS.values()).encode(sys.stdout.encoding or "ascii")
+        plain = False
+    except (UnicodeEncodeError, LookupError):
+        plain = True
+    return lambda state: Text(SIGNS[state].plain if plain else SIGNS[state].sign, style=SIGNS[state].style)

@@ -1,0 +1,163 @@
+"""Parts of what is shown of partitions: how one stands, its attempts, why it is not running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..core.span import span
+from ..ops.lookup import Explained, Facts, History, Marker, Run
+from .act import counted
+from .moments import both, utc
+from .output import heading, pairs
+from .shown import indented
+
+__all__ = ["counted", "explained", "standing", "told"]
+CHECKS = 6
+"""Checks of one verdict that are shown where all are well."""
+
+
+def standing(facts: Facts, /, *, short: bool = False) -> str:
+    """In a word or two. short: where a sign in front says the rest."""
+    if short:
+        words = facts.shade.replace("_", " ")
+    else:
+        words = {"refresh_failed": "success, refresh failed", "terminal": "failed, terminal"}.get(facts.shade, facts.shade)
+    return f"{words}, running" if facts.running else f"{words}, paused" if facts.paused is not None else words
+
+
+def told(found: History, width: int, /) -> RenderableType:
+    """A partition, and every attempt at it."""
+    facts, now = found.facts, found.now
+    first = pairs()
+    first.add_row("status", standing(facts))
+    first.add_row("in force", facts.current_run_id or "nothing: there is nothing to read")
+    first.add_row("attempts", f"{facts.attempt_count} judged, {facts.dispatch_count} begun")
+    if facts.next_at is not None:
+        first.add_row("next", f"{both(facts.next_at, now)}, lane {facts.lane}: {facts.strategy}")
+    for marker in found.markers:
+        first.add_row(marker.kind, _marked(marker, now))
+    lines: list[RenderableType] = [heading(str(facts.partition)), indented(first)]
+    for run in found.runs:
+        lines += ["", _title(run, facts.current_run_id, now), indented(_run(run, now))]
+    if not found.runs:
+        lines += ["", Text("no attempt yet", style="dim")]
+    del width
+    return Group(*lines)
+
+
+def _marked(marker: Marker, now: datetime) -> str:
+    what = ""
+    if marker.kind == "grant":
+        many = "as many attempts as the policy has" if marker.amount is None else f"{marker.amount} attempts"
+        what = f"{many} from {marker.attempts} on, "
+    cause = "" if marker.cause == "manual" or marker.kind == "grant" else f"{marker.cause}, "
+    return f"{what}{cause}by {marker.actor}, {both(marker.at, now)}: {marker.because}"
+
+
+def _title(run: Run, current: str | None, now: datetime) -> Text:
+    style = {"accepted": "green", "rejected": "red", "leased": "cyan"}.get(run.state, "yellow")
+    line = Text(f"{run.attempt_no}  ").append("running" if run.state == "leased" else run.state, style=style)
+    if run.run_id == current:
+        line.append(", in force", style="bold")
+    return line.append(f"  {run.kind}  {both(run.leased_at, now)}")
+
+
+def _run(run: Run, now: datetime) -> RenderableType:
+    made = pairs()
+    made.add_row("run", run.run_id if run.raw_run_id == run.run_id else f"{run.run_id}, judged the data of {run.raw_run_id}")
+    took = "" if run.ended_at is None else f", took {span(round((run.ended_at - run.leased_at).total_seconds(), 1))}"
+    swept = "" if run.sweep_id is None else f", sweep {run.sweep_id}"
+    made.add_row("by", f"{run.worker or '–'}, lane {run.lane}{swept}{took}")
+    verdict = run.verdict
+    if verdict is None:
+        if run.note:
+            made.add_row("ended", Text(run.note, style="yellow"))
+        return made
+    rows = "" if verdict.record_count is None else f", {verdict.record_count:,} rows"
+    made.add_row(
+        "verdict", f"{verdict.decision} by {f'{verdict.validator} {verdict.version}'.strip()}, {utc(run.verdict_at)} UTC{rows}"
+    )
+    if verdict.decision == "rejected":
+        said = ": ".join(part for part in (verdict.reason, verdict.message) if part)
+        made.add_row("because", Text(said, style="red"))
+    bad = [check for check in verdict.checks if not check.get("ok")]
+    good = [check for check in verdict.checks if check.get("ok")]
+    for check in (*bad, *good[: max(0, CHECKS - len(bad))]):
+        made.add_row("check", _check(check))
+    return made
+
+
+def _check(check: Mapping[str, Any]) -> Text:
+    ok = bool(check.get("ok"))
+    line = Text("✓ " if ok else "✗ ", style="green" if ok else "red").append(str(check.get("name")), style="")
+    if check.get("value") is not None:
+        line.append(f": {check['value']}")
+    if check.get("limit") is not None:
+        line.append(f", limit {check['limit']}", style="dim")
+    return line
+
+
+def explained(found: Explained, /) -> RenderableType:
+    """How one stands, and why it is not running."""
+    facts, now = found.explanation.facts, found.explanation.now
+    made: Table = pairs()
+    if facts is None:
+        made.add_row("status", "pending: nothing is stored of it")
+    elif facts.current_run_id is not None:
+        rows = "" if facts.record_count is None else f", {facts.record_count:,} rows"
+        at = "" if found.in_force is None else f", accepted {utc(found.in_force.verdict_at)} UTC"
+        made.add_row(
+            "status", Text(f"success: run {facts.current_run_id}{at}{rows}").append("  ← consumers read this", style="bold")
+        )
+    else:
+        made.add_row("status", standing(facts))
+    last = found.last
+    if facts is not None and facts.last_verdict == "rejected" and last is not None:
+        what = "refresh" if facts.current_run_id is not None else "last"
+        said = ": ".join(part for part in (facts.reason, (facts.error or "").partition("\n")[0]) if part)
+        made.add_row(what, Text(f"attempt {facts.attempt_count} rejected {utc(facts.verdict_at)} UTC: {said}", style="red"))
+    why = list(found.explanation.why) or ["nothing is in its way: it starts with the next claim"]
+    running = facts is not None and facts.running
+    for place, line in enumerate(why):
+        made.add_row("" if place else "running" if running else "not running", f"{line[0].upper()}{line[1:]}")
+    if found.explanation.position is not None:
+        made.add_row(
+            "queue", f"{found.explanation.position:,} of {found.explanation.queued:,} in lane {facts.lane if facts else '–'}"
+        )
+    if found.explanation.budget:
+        assumed = (
+            " (the policy's defaults: this ledger does not know the dataset; --ledger module:app does)" if found.assumed else ""
+        )
+        made.add_row("budget", found.explanation.budget + assumed)
+    for place, hint in enumerate(_hints(found)):
+        made.add_row("" if place else "try", Text(hint, style="dim"))
+    del now
+    return Group(heading(str(found.partition)), indented(made))
+
+
+def _hints(found: Explained) -> list[str]:
+    facts, key = found.explanation.facts, _quoted(str(found.partition))
+    if facts is None:
+        day = found.partition.logical_date
+        dataset = _quoted(f"{found.partition.source}/{found.partition.query_name}")
+        return [f"redrive backfill plan {dataset} --since {day} --until {day}"]
+    hints = [f"redrive state history {key}"]
+    if facts.running:
+        return hints
+    if facts.terminal is not None:
+        return [*hints, f'redrive state clear-terminal {key} --because "..."']
+    if facts.paused is not None:
+        return [*hints, f'redrive state unpause {key} --because "..."']
+    verb = "reprocess" if facts.shade == "success" else "retry"
+    return [*hints, f'redrive state {verb} {key} --because "..."']
+
+
+def _quoted(text: str) -> str:
+    plain = all(char.isalnum() or char in "/-_.%:@" for char in text)
+    return text if plain else "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,84 @@
+"""`redrive plan`: plans that were kept: what one has planned, another applies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from ..ops.document import document
+from ..ops.operator import Operator
+from ..ops.stored_plan import loaded
+from .act import Canary, Detach, Most, Rate, Yes
+from .moments import both
+from .options import DRIFTED, Actor, AsJson, Because, Where, operator
+from .output import console, heading, pairs, print_json, show
+from .planned import AcceptDrift, HaltOn, Told, WithoutRaw, carried_out, data, planned
+from .shown import indented
+
+app = typer.Typer(no_args_is_help=True, help="Plans that were kept: look at one, apply it.")
+Name = Annotated[str, typer.Argument(metavar="PLAN", help="The id of a plan, or its file.")]
+
+
+@app.command("show")
+def show_(name: Name, where: Where = None, as_json: AsJson = False) -> None:
+    """Show a plan: what it would do, who made it, and until when it may be applied.
+
+    Exit status: 0, shown; 2, there is no such plan, or it was changed; 3, the ledger cannot be reached or has another schema; 4,
+    shown, and it has expired.
+    """
+    with operator(where, app_first=True) as ops:
+        stored, now = loaded(name), ops.ledger.now()
+        expired = now >= stored.expires_at
+        if as_json:
+            said = {
+                "id": stored.id,
+                "plan": data(stored.plan),
+                "actor": stored.actor,
+                "ledger": stored.ledger,
+                "expired": expired,
+            }
+            print_json(
+                said | {"made_at": document(stored.made_at), "expires_at": document(stored.expires_at), "file": stored.path}
+            )
+        else:
+            made = pairs()
+            made.add_row("made", f"by {stored.actor}, {both(stored.made_at, now)}")
+            made.add_row("expires", Text(both(stored.expires_at, now), style="red" if expired else ""))
+            made.add_row("ledger", stored.ledger)
+            made.add_row("digest", stored.plan.digest[:12])
+            show(
+                console(),
+                Group(heading(f"Plan {stored.id}: {stored.plan.act}"), indented(planned(stored.plan)), "", indented(made)),
+            )
+        raise typer.Exit(DRIFTED if expired else 0)
+
+
+@app.command()
+def apply(
+    name: Name, because: Because, accept_drift: AcceptDrift = None, without_raw: WithoutRaw = False, rate: Rate = None,
+    canary: Canary = 0, halt_on: HaltOn = None, yes: Yes = False, most: Most = None, detach: Detach = False, actor: Actor = None,
+    where: Where = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Apply a plan that was kept: exactly what it says, or nothing. Asks as `redrive state retry` does.
+
+    Exit status: 0, done; 1, refused, not confirmed, or some were skipped; 2, a wrong option, no such plan, or no terminal to
+    confirm at; 3, the ledger cannot be reached or has another schema; 4, the plan has expired, or the world has moved on: nothing
+    was done; 130, interrupted.
+    """
+    with operator(where, actor, app_first=True) as ops:
+        how = Told(because, yes, most, as_json=as_json, detach=detach)
+        applied(ops, name, how, accept_drift, rate=rate, canary=canary, halt_on=halt_on, without_raw=without_raw)
+
+
+def applied(
+    ops: Operator, name: str, how: Told, accept_drift: str | None, /, *, only: str | None = None, **options: Any
+) -> NoReturn:
+    """Apply it; ends with the exit status. only: plans of this act."""
+    stored = loaded(name)
+    if only is not None and stored.plan.act != only:
+        raise ValueError(f"plan {stored.id} is no {only}, but a {stored.plan.act}: `redrive plan apply {name}`")
+    stored.alive(ops.ledger.now(), ops.ledger.url)
+    carried_out(ops, stored.plan, how, accept_drift=accept_drift == "skip", **options)

@@ -1,0 +1,202 @@
+"""Planned: a plan about partitions, shown, confirmed, written down, and carried out as far as that goes without workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NoReturn
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from ..ops.document import document
+from ..ops.operator import Operator
+from ..ops.plan import Plan
+from ..ops.selection import words_of
+from ..ops.stored_plan import LIFE, StoredPlan, saved
+from ..ops.sweep import Sweep
+from .act import counted, sweep_bar
+from .confirm import agreed
+from .options import INTERRUPTED, NOT_DONE, option
+from .output import complain, console, pairs, print_json, show
+
+BecauseOf = Annotated[str | None, option("--because", "TEXT", "Why, for the audit. Required, but for a plan or a dry run.")]
+HaltOn = Annotated[
+    float | None,
+    typer.Option(
+        "--halt-on",
+        metavar="PART",
+        help="Stop where more than this part of the verdicts are rejections: 0.05.",
+        show_default=False,
+    ),
+]
+WithoutRaw = Annotated[bool, typer.Option("--without-raw", help="Also what has no raw data: whose extraction has never ended.")]
+Out = Annotated[str | None, option("--out", "FILE", "Only write the plan into this file, for `redrive plan apply FILE`.")]
+Keep = Annotated[bool, typer.Option("--plan", help="Only keep the plan, for `redrive plan apply ID` within 30 minutes.")]
+AcceptDrift = Annotated[
+    Literal["skip"] | None,
+    typer.Option(
+        "--accept-drift", help="Apply it also where some are no longer as planned: those are skipped.", show_default=False
+    ),
+]
+LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How somebody wants it done."""
+
+    because: str | None
+    yes: bool = False
+    most: int | None = None
+    dry_run: bool = False
+    as_json: bool = False
+    detach: bool = False
+    keep: bool = False
+    out: str | None = None
+
+
+def carried_out(ops: Operator, plan: Plan, how: Told, /, **options: Any) -> NoReturn:
+    """Show the plan; keep it, or ask, and begin it; ends with the exit status."""
+    keeps = how.keep or how.out is not None
+    if not (keeps or how.dry_run) and not (how.because or "").strip():
+        raise ValueError("--because must say why")  # before anybody is asked anything
+    if not how.as_json:
+        show(console(), planned(plan))
+    if keeps and plan.count:
+        _kept(store(ops, plan, how.out), how.as_json)
+        raise typer.Exit(0)
+    if how.dry_run or keeps or not plan.count:
+        if how.as_json:
+            print_json({"plan": data(plan), "sweep": None})
+        raise typer.Exit(0 if plan.count or not (plan.partitions and plan.partitions.left) else NOT_DONE)
+    agreed(plan, yes=how.yes, most=how.most)
+    sweep = ops.begin(plan, because=how.because or "", **options)
+    interrupted = False
+    if not how.detach and plan.act != "backfill":
+        sweep, interrupted = _queued(ops, sweep, quiet=how.as_json)
+    if how.as_json:
+        print_json({"plan": data(plan), "sweep": document(sweep)})
+    else:
+        _say(console(), plan, sweep)
+    stopped = sweep.state == "halted" or (plan.act != "backfill" and sweep.skipped > 0)
+    raise typer.Exit(INTERRUPTED if interrupted else NOT_DONE if stopped else 0)
+
+
+def _queued(ops: Operator, sweep: Sweep, *, quiet: bool) -> tuple[Sweep, bool]:
+    try:
+        with sweep_bar(sweep, quiet=quiet) as moved:
+            for step in ops.carry_out(sweep.id):
+                sweep = step.sweep
+                moved(sweep)
+    except KeyboardInterrupt:
+        complain(
+            f"interrupted: {sweep.left:,} are left, and workers go on with them",
+            f"to stop it: redrive backfill cancel {sweep.id}",
+        )
+        return sweep, True
+    return sweep, False
+
+
+def store(ops: Operator, plan: Plan, out: str | None) -> StoredPlan:
+    """Written into a file: that leaves no trace in the ledger."""
+    try:
+        return saved(plan, actor=ops.actor, now=ops.ledger.now(), url=ops.ledger.url, out=out)
+    except OSError as problem:
+        raise ValueError(f"the plan cannot be kept: {problem}; say where by --out FILE") from None
+
+
+def _kept(stored: StoredPlan, as_json: bool) -> None:
+    if as_json:
+        print_json({"plan": data(stored.plan), "id": stored.id, "file": stored.path, "expires_at": document(stored.expires_at)})
+        return
+    name = stored.id if stored.path.endswith(f"/redrive/plans/{stored.id}.json") else stored.path
+    lines = [
+        Text(f"Plan {stored.id}, digest {stored.plan.digest[:12]}, expires in {LIFE.seconds // 60} min. Nothing was changed."),
+        Text(f'→ redrive plan apply {name} --because "..."', style="dim"),
+    ]
+    show(console(), Group(*lines))
+
+
+def data(plan: Plan, /) -> dict[str, Any]:
+    """A plan as JSON has it; the numbers of a million partitions are nothing to read."""
+    about = plan.partitions
+    assert about is not None
+    return {
+        "act": plan.act, "count": plan.count, "digest": plan.digest, "datasets": dict(plan.kinds), "reasons": dict(plan.reasons),
+        "left_alone": dict(about.left), "running_now": dict(plan.skipped), "readable": about.readable,
+        "without_raw": about.without_raw, "selection": words_of(about.selection), "options": document(about.wish),
+    }  # fmt: skip
+
+
+def planned(plan: Plan, /) -> RenderableType:
+    """What would be done, and what would not."""
+    about = plan.partitions
+    assert about is not None
+    made = pairs()
+    grid = about.grid
+    if grid is not None:
+        order = "the last day first" if grid.newest else "the first day first"
+        said = (
+            f"{grid.source}/{grid.query_name} × {len(grid.customers):,} {'customer' if len(grid.customers) == 1 else 'customers'}"
+        )
+        made.add_row("backfill", f"{said} × {grid.days:,} {'day' if grid.days == 1 else 'days'} = {len(grid):,}, {order}")
+        made.add_row("would extract", partitions(plan.count))
+    else:
+        made.add_row(f"would {plan.act}", partitions(plan.count) + _of(plan))
+    if about.left:
+        made.add_row("left alone", _left(plan, about.left))
+    for at, (name, why) in enumerate(list(plan.skipped.items())[:LISTED]):
+        made.add_row("running now" if at == 0 else "", f"{name}, {why.removeprefix('running now, ')}")
+    if len(plan.skipped) > LISTED:
+        made.add_row("", f"… {len(plan.skipped) - LISTED:,} more")
+    if plan.reasons:
+        made.add_row("by error", counted(plan.reasons))
+    if about.readable:
+        made.add_row("authority", f"{about.readable:,} of these with an accepted run: it stays readable")
+    if about.without_raw and plan.act == "retry":
+        made.add_row(
+            "no raw data",
+            Text(f"{about.without_raw:,} of these: no extraction of theirs ever ended (--without-raw)", style="yellow"),
+        )
+    elif about.without_raw and plan.act == "revalidate":
+        made.add_row("no raw data", Text(f"{about.without_raw:,} of these: they are skipped", style="yellow"))
+    if not plan.count:
+        return Group(made, Text(f"nothing to {plan.act}"))
+    return made
+
+
+def _of(plan: Plan) -> str:
+    if plan.kinds:
+        return f" of {', '.join(plan.kinds)}"
+    about = plan.partitions
+    many = 0 if about is None or about.picked is None else len(about.picked.datasets)
+    return f" of {many} datasets" if many else ""
+
+
+def _left(plan: Plan, left: Mapping[str, int]) -> str:
+    hints = {"terminal": " (add --clear-terminal)" if plan.act == "retry" else "", "accepted already": _again(plan.act)}
+    return ", ".join(f"{many:,} {why}{hints.get(why, '')}" for why, many in left.items())
+
+
+def _again(act: str) -> str:
+    return {"retry": " (that is reprocess)", "backfill": " (--again)"}.get(act, "")
+
+
+def partitions(count: int) -> str:
+    """1 partition, 2 partitions."""
+    return "1 partition" if count == 1 else f"{count:,} partitions"
+
+
+def _say(out: Console, plan: Plan, sweep: Sweep) -> None:
+    if plan.act == "backfill":
+        said = f"Backfill {sweep.id} is written down: workers carry it out; `redrive backfill status {sweep.id}`"
+    else:
+        left = f", {sweep.left:,} to come" if sweep.left else ""
+        said = f"{partitions(sweep.made)} queued{left}: workers take them; sweep {sweep.id}, `redrive backfill status {sweep.id}`"
+    show(out, Text(said))
+    if sweep.skipped:
+        show(out, Text(f"{sweep.skipped:,} skipped: no longer as planned", style="yellow"))
+    if sweep.state == "halted":
+        show(out, Text(f"Halted: {sweep.reason}", style="yellow"))

@@ -1,0 +1,51 @@
+"""Selectors: which partitions, as every command of them has it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from ..ops.selection import Selection, Standing, selected
+from .options import option
+
+FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* for any)."
+Words = Annotated[list[str] | None, typer.Argument(metavar="[WHICH]...", help=f"Partitions: {FORM}", show_default=False)]
+Source = Annotated[str | None, option("--source", "NAME", "Only of this source.")]
+Customers = Annotated[
+    list[str] | None,
+    typer.Option("--customer-id", metavar="ID", help="Only of this customer; may be given again.", show_default=False),
+]
+Query = Annotated[str | None, option("--query-name", "NAME", "Only of this query.")]
+First = Annotated[str | None, option("--since", "DAY", "From this day on, such as 2026-06-01.")]
+Last = Annotated[str | None, option("--until", "DAY", "Up to this day, and with it.")]
+On = Annotated[str | None, option("--date", "DAY", "Of this day only.")]
+Status = Annotated[
+    Literal["pending", "success", "failed", "refresh_failed", "terminal"] | None,
+    typer.Option("--status", help="Only those; failed has terminal in it, success has refresh_failed in it.", show_default=False),
+]
+Error = Annotated[str | None, option("--error", "NAME", "Only those last rejected for this reason, such as row_count.")]
+MinAttempts = Annotated[
+    int | None, typer.Option("--min-attempts", min=0, metavar="N", help="Only with so many verdicts or more.", show_default=False)
+]
+InLane = Annotated[
+    Literal["fresh", "retry", "backfill"] | None,
+    typer.Option("--lane", help="Only what waits or runs in this lane.", show_default=False),
+]
+Partition = Annotated[
+    str, typer.Argument(metavar="PARTITION", help="source/customer/query/2026-06-01; a / inside a name is %2F.")
+]
+
+
+def which(
+    words: list[str] | None, source: str | None, customers: list[str] | None, query: str | None, since: str | None,
+    until: str | None, on: str | None, status: Standing | None, error: str | None, min_attempts: int | None,
+    lane: Literal["fresh", "retry", "backfill"] | None,
+) -> Selection:  # fmt: skip
+    """The selection that these say; ValueError where they say nonsense."""
+    if on is not None and (since is not None or until is not None):
+        raise ValueError("--date is one day: say either it, or --since and --until")
+    return selected(
+        words or (), source=source, customers=customers or (), query=query, since=since if on is None else on,
+        until=until if on is None else on, status=status, error=error, min_attempts=min_attempts, lane=lane,
+    )  # fmt: skip

@@ -1,0 +1,177 @@
+"""Steer: `redrive state rollback | mark-terminal | clear-terminal | pause | unpause`: what is done without another attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..ops.desk import Act
+from ..ops.document import document
+from ..ops.selection import Selection
+from ..ops.steering import Steer
+from .act import Dry, Most, Yes
+from .confirm import agreed
+from .moments import moment
+from .options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
+from .output import console, print_json, show
+from .planned import partitions
+from .requeue import Grant
+from .selectors import (
+    Customers,
+    Error,
+    First,
+    InLane,
+    Last,
+    MinAttempts,
+    On,
+    Partition,
+    Query,
+    Source,
+    Status,
+    Words,
+    which,
+)  # fmt: skip
+
+To = Annotated[str | None, option("--to", "RUN", "To this accepted run. Default: the one before the one in force.")]
+WholeSource = Annotated[bool, typer.Option("--whole-source", help="Everything of --source, what is to come too.")]
+UntilMoment = Annotated[
+    str | None, option("--until-moment", "WHEN", "With --whole-source: until then, such as 2026-06-01T06:00.")
+]
+PAST = {"mark_terminal": "marked terminal", "clear_terminal": "cleared", "pause": "paused", "unpause": "unpaused"}
+
+
+def rollback(
+    partition: Partition, because: Because, to: To = None, actor: Actor = None, where: Where = None, as_json: AsJson = False
+) -> None:
+    """Back to an earlier run that was accepted: consumers read that one from now on. Every byte of it is compared first.
+
+    Exit status: 0, done; 1, refused: there is no such run, or its raw data is not what was written; 2, a wrong option; 3, the
+    ledger cannot be reached or has another schema.
+    """
+    with operator(where, actor, app_first=True) as ops:
+        facts = ops.partitions.rollback(partition, to, because=because)
+        if as_json:
+            print_json(document(facts))
+        else:
+            show(console(), Text(f"{facts.partition}: run {facts.current_run_id} is in force"))
+
+
+def mark_terminal(
+    because: Because, words: Words = None, source: Source = None, customer: Customers = None, query: Query = None,
+    since: First = None, until: Last = None, on: On = None, status: Status = None, error: Error = None,
+    min_attempts: MinAttempts = None, lane: InLane = None, yes: Yes = False, most: Most = None, dry_run: Dry = False,
+    actor: Actor = None, where: Where = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Not to be tried any more, until somebody clears it. What is running now goes on.
+
+    Exit status: 0, all; 1, some or none of them; 2, a wrong option, no selection, or no terminal to confirm at; 3, the ledger
+    cannot be reached or has another schema.
+    """
+    asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
+    _steer("mark_terminal", asked, because, yes, most, dry_run, actor, where, as_json)
+
+
+def clear_terminal(
+    because: Because, words: Words = None, source: Source = None, customer: Customers = None, query: Query = None,
+    since: First = None, until: Last = None, on: On = None, status: Status = "terminal", error: Error = None,
+    min_attempts: MinAttempts = None, lane: InLane = None, grant: Grant = None, yes: Yes = False, most: Most = None,
+    dry_run: Dry = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Try them again, now, with new attempts: as many as the policy has, or as --grant says. What was spent stays counted.
+
+    Exit status: 0, all; 1, some or none of them; 2, a wrong option, no selection, or no terminal to confirm at; 3, the ledger
+    cannot be reached or has another schema.
+    """
+    asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
+    _steer("clear_terminal", asked, because, yes, most, dry_run, actor, where, as_json, grant)
+
+
+def pause(
+    because: Because, words: Words = None, source: Source = None, customer: Customers = None, query: Query = None,
+    since: First = None, until: Last = None, on: On = None, status: Status = None, error: Error = None,
+    min_attempts: MinAttempts = None, lane: InLane = None, whole_source: WholeSource = False, until_moment: UntilMoment = None,
+    yes: Yes = False, most: Most = None, dry_run: Dry = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Put aside: not tried until somebody says so. With --whole-source all of a source. What is running now goes on.
+
+    Exit status: 0, all; 1, some or none of them; 2, a wrong option, no selection, or no terminal to confirm at; 3, the ledger
+    cannot be reached or has another schema.
+    """
+    if whole_source:
+        with operator(where, actor, app_first=True) as ops:
+            name = _whole(words, source)
+            found = ops.partitions.pause_source(
+                name, because=because, until=None if until_moment is None else moment(until_moment)
+            )
+            if as_json:
+                print_json(document(found))
+            else:
+                until_ = "until somebody says so" if found.until is None else f"until {found.until:%Y-%m-%d %H:%M:%S} UTC"
+                show(console(), Text(f"Source {name} is paused {until_}"))
+        return
+    asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
+    _steer("pause", asked, because, yes, most, dry_run, actor, where, as_json)
+
+
+def unpause(
+    because: Because, words: Words = None, source: Source = None, customer: Customers = None, query: Query = None,
+    since: First = None, until: Last = None, on: On = None, status: Status = None, error: Error = None,
+    min_attempts: MinAttempts = None, lane: InLane = None, whole_source: WholeSource = False, yes: Yes = False,
+    most: Most = None, dry_run: Dry = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Let them be tried again, now. With --whole-source: a source that was paused, by a person or after a fault.
+
+    Exit status: 0, all; 1, some or none of them; 2, a wrong option, no selection, or no terminal to confirm at; 3, the ledger
+    cannot be reached or has another schema.
+    """
+    if whole_source:
+        with operator(where, actor, app_first=True) as ops:
+            name = _whole(words, source)
+            ops.partitions.unpause_source(name, because=because)
+            if as_json:
+                print_json({"source": name, "paused": False})
+            else:
+                show(console(), Text(f"Source {name} is not paused"))
+        return
+    asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
+    _steer("unpause", asked, because, yes, most, dry_run, actor, where, as_json)
+
+
+def _whole(words: list[str] | None, source: str | None) -> str:
+    names: list[str] = [*(words or ()), *([] if source is None else [source])]
+    if len(names) != 1 or "/" in names[0]:
+        raise ValueError("--whole-source is of one source: `redrive state pause crm --whole-source`")
+    return names[0]
+
+
+def _steer(
+    verb: Steer, asked: Callable[[], Selection], because: str, yes: bool, most: int | None, dry_run: bool, actor: str | None,
+    where: str | None, as_json: bool, grant: int | None = None,
+) -> None:  # fmt: skip
+    with operator(where, actor, app_first=True) as ops:
+        if not because.strip():
+            raise ValueError("--because must say why")
+        chosen = ops.partitions.chosen(verb, asked())
+        if dry_run or not chosen.count:
+            done = Act(0)
+        else:
+            agreed(chosen, yes=yes, most=most)
+            done = ops.partitions.steer(chosen, because=because, grant=grant)
+        if as_json:
+            print_json(
+                {"act": verb, "matched": chosen.count, "done": done.count, "skipped": dict(done.skipped), "audit": done.audit}
+            )
+        elif dry_run or not chosen.count:
+            show(
+                console(), Text(f"would be {PAST[verb]}: {partitions(chosen.count)}" if chosen.count else "no partition matches")
+            )
+        else:
+            show(console(), Text(f"{partitions(done.count)} {PAST[verb]}"))
+            for name, why in list(done.skipped.items())[:10]:
+                show(console(), Text(f"Not {name}: {why}", style="yellow"))
+            if len(done.skipped) > 10:
+                show(console(), Text(f"Nor {len(done.skipped) - 10:,} others", style="yellow"))
+        raise typer.Exit(0 if dry_run or done.count == chosen.count > 0 else NOT_DONE)

@@ -1,0 +1,128 @@
+"""Backfills: ranges of days, as an operator plans them and sees how far they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..errors import NotAllowed
+from ..partitions.partition import Day
+from .datasets import extraction, label, terms_of
+from .source import ledger_of
+from .sweep import Applied, Sweep, of_stored
+
+if TYPE_CHECKING:
+    from ..partitions.grid import Grid
+    from ..partitions.progress import Progress
+    from .source import Operated
+
+PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
+"""Sweeps over partitions; others are over dead letters."""
+TELLING = 20
+"""Partitions that must have ended before one says how long the rest takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillReport:
+    """How far a sweep over partitions is. Immutable."""
+
+    sweep: Sweep
+    progress: Progress
+    left: timedelta | None
+    """How long the rest takes at the pace so far; None: nobody can say, or nothing is left."""
+    reasons: Mapping[str, int]
+    """What fails in its datasets now, the most frequent first."""
+    now: datetime
+
+    @property
+    def said(self) -> str:
+        """What it is about, in one line."""
+        names = ", ".join(label(*one) for one in self.progress.datasets) or "nothing"
+        if self.progress.since is None or self.progress.until is None:
+            return f"{names}: {self.sweep.total:,} partitions"
+        days = (self.progress.until - self.progress.since).days + 1
+        customers = self.sweep.total // days
+        whose = "1 customer" if customers == 1 else f"{customers:,} customers"
+        return f"{names} × {whose} × {self.progress.since} to {self.progress.until} = {self.sweep.total:,}"
+
+
+def grid(
+    app: Operated, source: str, query: str, customers: Collection[str] | None, since: Day, until: Day | None, /, *, newest: bool
+) -> Grid:
+    """The range. ValueError: reversed, without customers, or nobody here knows them."""
+    from ..partitions.grid import Grid  # noqa: PLC0415  # not needed for a look
+
+    if customers is None:
+        known = extraction(app, source, query)
+        if known is None:
+            raise ValueError(
+                f"whose? The ledger does not know the customers of {source}/{query}: name them, or say which app does "
+                "(--ledger module:app; in code: Operator(app, ...))"
+            )
+        customers = known.everyone()
+    return Grid.of(source, query, customers, since, until, newest=newest)
+
+
+def written(app: Operated, sweep_id: int, /) -> Sweep:
+    """One that is there."""
+    found = ledger_of(app).sweeps.get(sweep_id)
+    assert found is not None
+    return of_stored(found)
+
+
+def steps(app: Operated, sweep_id: int, /) -> Iterator[Applied]:
+    """Queue what was picked, step by step, until all are queued, or one has to wait for workers."""
+    from ..partitions.control import Control  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    control = Control(ledger_of(app), terms_of(app))
+    while True:
+        step = control.step(sweep_id)
+        yield Applied({}, {}, written(app, sweep_id))
+        if step.wait or step.sweep.state != "running":
+            return
+
+
+def listed(app: Operated, /, *, limit: int, acts: Collection[str] = ("backfill",)) -> list[Sweep]:
+    """The newest first."""
+    found: list[Sweep] = []
+    before: int | None = None
+    while len(found) < limit:
+        page = ledger_of(app).sweeps.list(before=before, limit=100)
+        found += [of_stored(one) for one in page if one.act in acts]
+        if len(page) < 100:
+            break
+        before = page[-1].id
+    return found[:limit]
+
+
+def reported(app: Operated, sweep_id: int, /) -> BackfillReport | None:
+    """One of them; None: there is none of that number. NotAllowed: it is over dead letters."""
+    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    ledger = ledger_of(app)
+    stored = ledger.sweeps.get(sweep_id)
+    if stored is None:
+        return None
+    if stored.act not in PARTITIONED:
+        raise NotAllowed(f"sweep {sweep_id} is over dead letters: `redrive sweeps show {sweep_id}` shows it")
+    now = ledger.now()
+    register, sweep = Register(ledger), of_stored(stored)
+    progress = register.progress(sweep_id)
+    assert progress is not None
+    reasons: Counter[str] = Counter()
+    if progress.rejected:
+        for source, query in progress.datasets:
+            reasons.update(register.reasons(source=source, query_name=query))
+    return BackfillReport(sweep, progress, _left(sweep, progress, now), dict(reasons.most_common()), now)
+
+
+def _left(sweep: Sweep, progress: Progress, now: datetime) -> timedelta | None:
+    """By how many have ended since it began: what was skipped took no time."""
+    ended = progress.ok + progress.failed
+    open_ = sweep.total - sweep.skipped - ended
+    if sweep.state != "running" or ended < TELLING or open_ <= 0:
+        return None
+    return open_ * ((now - sweep.created_at) / ended)

@@ -1,0 +1,92 @@
+"""Datasets as an operator names them: those of the app, and those that the ledger has partitions of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import unquote
+
+from ..app import App
+from ..partitions.policy import Terms
+from .imported import meant
+from .source import ledger_of
+
+if TYPE_CHECKING:
+    from ..partitions.dataset import Dataset
+    from ..partitions.extraction import Extraction
+    from ..partitions.record import Selection
+    from .source import Operated
+
+Named: TypeAlias = "Dataset | str"
+"""A dataset, or its name: `crm/orders`."""
+
+
+def extractions(app: Operated, /) -> list[Extraction]:
+    """What the app has registered; a bare ledger has none."""
+    if not isinstance(app, App):
+        return []
+    app.load()
+    return list(app.datasets)
+
+
+def extraction(app: Operated, source: str, query: str, /) -> Extraction | None:
+    """The one of that name; None: it is not registered here."""
+    return next((one for one in extractions(app) if one.terms.dataset == (source, query)), None)
+
+
+def terms_of(app: Operated, /) -> list[Terms]:
+    """On which terms each is extracted. Of a bare ledger nothing is known: the defaults hold there."""
+    return [one.terms for one in extractions(app)]
+
+
+def known(app: Operated, /) -> list[tuple[str, str]]:
+    """Every dataset that there is: registered, or with partitions."""
+    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    return sorted({*(one.dataset for one in terms_of(app)), *Register(ledger_of(app)).counts()})
+
+
+def label(source: str, query: str, /) -> str:
+    """`crm/orders`, as it is written."""
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (source, query))
+
+
+def named(app: Operated, dataset: Named, /) -> tuple[str, str]:
+    """Source and query of a dataset; ValueError names those that there are."""
+    if not isinstance(dataset, str):
+        return dataset.source, dataset.query
+    source, slash, query = dataset.partition("/")
+    if not slash or not source or not query or "/" in query:
+        raise ValueError(f"a dataset is written source/query, such as crm/orders; a / inside a name is %2F: {dataset!r}")
+    found = unquote(source, errors="strict"), unquote(query, errors="strict")
+    exist(known(app), *found)
+    return found
+
+
+def exist(there: Sequence[tuple[str, str]], source: str | None, query: str | None, /) -> None:
+    """ValueError where there is no such source, or none of that query; with what there is, and the nearest name."""
+    sources = sorted({each for each, _ in there})
+    if source is not None and source not in sources:
+        raise ValueError(f"there is no source {source!r}{meant(source, sources)}; {_there(sources)}")
+    queries = sorted({each for of, each in there if source in (None, of)})
+    if query is not None and query not in queries:
+        of = "" if source is None else f" of source {source!r}"
+        raise ValueError(f"there is no query {query!r}{of}{meant(query, queries)}; {_there(queries)}")
+
+
+def checked(app: Operated, selection: Selection, /) -> Selection:
+    """The same, if what it names is there."""
+    keys = selection.keys or ()
+    if selection.source is not None or selection.query_name is not None or keys:
+        there = known(app)
+        exist(there, selection.source, selection.query_name)
+        for source, query in dict.fromkeys((key.source, key.query_name) for key in keys):
+            exist(there, source, query)
+    return selection
+
+
+def _there(names: Sequence[str]) -> str:
+    if not names:
+        return "nothing is known here yet: no dataset is registered, and none has partitions"
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f"there is {shown}" if len(names) == 1 else f"there are {shown}"

@@ -1,0 +1,184 @@
+"""Plans about partitions: those that were picked, one by one, or a range. Making one leaves no trace."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ..core.seconds import positive, whole
+from ..errors import NotAllowed
+from ..partitions.policy import share as part
+from ..partitions.record import Lane, Selection
+from . import dead
+from .datasets import checked, label, terms_of
+from .plan import Plan
+from .selection import acted_on, not_future
+from .source import ledger_of
+
+if TYPE_CHECKING:
+    from ..partitions.grid import Grid
+    from ..partitions.picked import Picked
+    from .source import Operated
+
+PickingAct: TypeAlias = Literal["retry", "reprocess", "revalidate"]
+COUNTED = 1000
+"""Plans of more say nothing of raw data: it is counted when they are applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How it is to be done, said with the plan. Immutable."""
+
+    clear_terminal: bool = False
+    """What is terminal too, with as many new attempts as the policy has, or as `grant` says."""
+    grant: int | None = None
+    lane: Lane | None = None
+    share: float | None = None
+    """Of a backfill: its part of all work, as long as others wait too."""
+    again: bool = False
+    """Of a backfill: also what is accepted already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """What a plan about partitions is about. Immutable."""
+
+    count: int
+    digest: str
+    """Of these partitions as they are: what somebody has looked at can be told from what is there now."""
+    selection: Selection
+    wish: Wish
+    left: Mapping[str, int] = field(default_factory=dict)
+    """How many are left alone, for which reason."""
+    readable: int = 0
+    """How many of them have an earlier success, which stays readable."""
+    without_raw: int = 0
+    """How many of them have no raw data at all: no extraction of theirs ever ended."""
+    picked: Picked | None = None
+    grid: Grid | None = None
+    total: int = 0
+    """Of a range, what is left alone with it."""
+
+
+def picked(app: Operated, act: PickingAct, selection: Selection, wish: Wish, /) -> Plan:
+    """Plan to have these tried again. ValueError: nothing is selected, or what has not come, or what is not there."""
+    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from .leased import leased  # noqa: PLC0415
+
+    ledger = ledger_of(app)
+    checked(app, acted_on(selection, ledger.now()))
+    if wish.grant is not None:
+        whole("grant", wish.grant)
+    found = Register(ledger).pick(act, selection, clear_terminal=wish.clear_terminal)
+    busy = leased(ledger, selection) if found.skipped.get("running now") else {}
+    kinds = {label(*one): found.count for one in found.datasets} if len(found.datasets) == 1 else {}
+    return of_picked(found, selection, wish, kinds=kinds, skipped=busy)
+
+
+def of_picked(
+    found: Picked, selection: Selection, wish: Wish, /, *, kinds: Mapping[str, int], skipped: Mapping[str, str]
+) -> Plan:
+    """The plan of what was picked, now or when it was stored."""
+    about = Partitions(
+        count=found.count, digest=found.digest, selection=selection, wish=wish, left=dict(found.skipped), readable=found.readable,
+        without_raw=found.without_raw, picked=found,
+    )  # fmt: skip
+    return Plan(
+        act=found.act, ids=tuple(found.ids), kinds=kinds, reasons=dict(found.reasons), skipped=skipped, more=False,
+        selection=dead.Selection(), partitions=about,
+    )  # fmt: skip
+
+
+def ranged(app: Operated, grid: Grid, wish: Wish, /) -> Plan:
+    """Plan a backfill. ValueError: of days that have not come. NotAllowed: another one has some of these partitions."""
+    from ..partitions.register import Register  # noqa: PLC0415  # the same
+
+    ledger = ledger_of(app)
+    not_future(grid.until, ledger.now())
+    if wish.share is not None:
+        part("share", wish.share)
+    counts = Register(ledger).grid_counts(grid)
+    if counts.overlaps:
+        others = ", ".join(str(one) for one in counts.overlaps)
+        raise NotAllowed(f"backfill {others} has some of these partitions, and has not ended: cancel it, wait, or choose others")
+    accepted = counts.shades.get("success", 0) + counts.shades.get("refresh_failed", 0)
+    terminal = counts.shades.get("terminal", 0)
+    left = {"accepted already": 0 if wish.again else accepted, "terminal": 0 if wish.clear_terminal else terminal}
+    return of_grid(grid, wish, {why: many for why, many in left.items() if many}, accepted if wish.again else 0, counts.total)
+
+
+def of_grid(grid: Grid, wish: Wish, left: Mapping[str, int], readable: int, total: int, /) -> Plan:
+    """The plan of a range, now or when it was stored."""
+    selection = Selection(
+        source=grid.source, query_name=grid.query_name, customers=grid.customers, since=grid.since, until=grid.until
+    )
+    about = Partitions(
+        count=total - sum(left.values()), digest=_digest(grid, wish), selection=selection, wish=wish, left=left,
+        readable=readable, grid=grid, total=total,
+    )  # fmt: skip
+    kinds = {label(grid.source, grid.query_name): about.count}
+    return Plan("backfill", (), kinds, {}, {}, False, dead.Selection(), partitions=about)
+
+
+def begun(
+    app: Operated, plan: Plan, /, *, actor: str, because: str, rate: float | None = None, canary: int = 0,
+    halt_on: float | None = None, without_raw: bool = False, accept_drift: bool = False,
+) -> int:  # fmt: skip
+    """Write the plan down as a sweep; its number. Drift: they are no longer as planned. NotAllowed: a rail."""
+    from ..partitions.control import Control  # noqa: PLC0415  # the same
+
+    about = plan.partitions
+    assert about is not None
+    if rate is not None:
+        positive("rate", rate)
+    whole("canary", canary, least=0)
+    if halt_on is not None:
+        part("halt_on", halt_on)
+    control = Control(ledger_of(app), terms_of(app))
+    if about.grid is not None:
+        return control.backfill(
+            about.grid, actor=actor, because=because, canary=canary, halt_on=halt_on, rate=rate, again=about.wish.again,
+            clear_terminal=about.wish.clear_terminal, **({} if about.wish.share is None else {"share": about.wish.share}),
+        ).id  # fmt: skip
+    assert about.picked is not None
+    _raw(app, plan, about, without_raw)
+    wish = about.wish
+    return control.begin(
+        about.picked, actor=actor, because=f"{because} (without raw data too)" if without_raw else because, rate=rate,
+        canary=canary, halt_on=halt_on, lane=wish.lane, grant=wish.grant, clear_terminal=wish.clear_terminal,
+        accept_drift=accept_drift,
+    ).id  # fmt: skip
+
+
+def _raw(app: Operated, plan: Plan, about: Partitions, without_raw: bool) -> None:
+    """NotAllowed: there is nothing to judge again; or nothing was ever extracted, and nobody has said that this is meant."""
+    if plan.act == "revalidate" and about.without_raw == plan.count > 0:
+        raise NotAllowed("there is no raw data to judge again: no extraction of these ever ended. Retry them")
+    if plan.act != "retry" or without_raw:
+        return
+    from .leased import without  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    many = about.without_raw or (0 if plan.count <= COUNTED else without(ledger_of(app), plan.ids))
+    if many:
+        raise NotAllowed(
+            f"{many:,} of {plan.count:,} have no raw data: no extraction of theirs ever ended. If you want to retry those, "
+            "say --without-raw (in code: without_raw=True). Nothing was done"
+        )
+
+
+def _digest(grid: Grid, wish: Wish) -> str:
+    said = [
+        grid.source,
+        grid.query_name,
+        grid.customers,
+        str(grid.since),
+        str(grid.until),
+        grid.newest,
+        wish.share,
+        wish.again,
+        wish.clear_terminal,
+    ]
+    return hashlib.sha256(json.dumps(["backfill", said]).encode()).hexdigest()[:32]

@@ -1,0 +1,117 @@
+"""Steering: markers and authority: what an operator does to partitions without having them tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ..core.seconds import whole
+from ..errors import NotAllowed, StorageError
+from ..partitions.partition import Partition
+from ..partitions.record import Act, Facts, Run, Selection
+from .datasets import checked, extraction
+from .selection import acted_on
+from .source import ledger_of
+
+if TYPE_CHECKING:
+    from ..partitions.control import Control
+    from ..partitions.extraction import Extraction
+    from .source import Operated
+
+Steer: TypeAlias = Literal["mark_terminal", "clear_terminal", "pause", "unpause"]
+MOST = 10_000
+"""Partitions of one such act."""
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Partitions that are to be marked, and how. Making one leaves no trace. Immutable."""
+
+    act: Steer
+    ids: tuple[int, ...]
+    first: tuple[str, ...]
+    """The first of them, as text."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.ids)
+
+
+def chosen(app: Operated, act: Steer, selection: Selection, most: int, /) -> Chosen:
+    """Those that match. ValueError: nothing is selected, or too much."""
+    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    ledger = ledger_of(app)
+    checked(app, acted_on(selection, ledger.now()))
+    register = Register(ledger)
+    found: list[Facts] = []
+    while page := register.find(selection, after=found[-1].id if found else 0, limit=PAGE):
+        found += page
+        if len(found) > most:
+            raise ValueError(f"more than {most:,} match: narrow it down, or pause the whole source")
+        if len(page) < PAGE:
+            break
+    return Chosen(act, tuple(one.id for one in found), tuple(str(one.partition) for one in found[:10]))
+
+
+def steered(control: Control, what: Chosen, /, *, actor: str, because: str, grant: int | None) -> Act:
+    """Do it, in one transaction with its entry in the audit."""
+    if what.act == "clear_terminal":
+        return control.clear_terminal(
+            what.ids, grant=None if grant is None else whole("grant", grant), actor=actor, because=because
+        )
+    if grant is not None:
+        raise TypeError("grant= gives new attempts to what is terminal: it is for clear_terminal")
+    verb = {"mark_terminal": control.mark_terminal, "pause": control.pause, "unpause": control.unpause}[what.act]
+    return verb(what.ids, actor=actor, because=because)
+
+
+def rolled_back(app: Operated, partition: Partition, run_id: str | None, /, *, actor: str, because: str) -> Facts:
+    """Move authority back, after every byte of what readers will get was compared with its manifest."""
+    from ..partitions.authority import Authority  # noqa: PLC0415  # the same
+    from ..partitions.register import Register  # noqa: PLC0415
+
+    ledger = ledger_of(app)
+    register = Register(ledger)
+    facts = register.get(partition)
+    if facts is None:
+        raise NotAllowed(f"nothing is stored of {partition}")
+    run = _earlier(facts, register.history(partition), run_id)
+    known = extraction(app, partition.source, partition.query_name)
+    if known is None:
+        raise NotAllowed(
+            f"nobody here can see whether the raw data of run {run.run_id} is still there: the ledger does not know the store; "
+            "say which app does (--ledger module:app; in code: Operator(app, ...))"
+        )
+    _verified(known, partition, run)
+    return Authority(ledger, [known.terms]).rollback(partition, run.run_id, actor=actor, because=because)
+
+
+def _earlier(facts: Facts, runs: Sequence[Run], run_id: str | None) -> Run:
+    accepted = [one for one in runs if one.verdict is not None and one.verdict.decision == "accepted" and one.state == "accepted"]
+    others = [one for one in accepted if one.run_id != facts.current_run_id]
+    said = ", ".join(one.run_id for one in others[:5]) or "none"
+    if run_id is None:
+        before = [one for one in others if one.attempt_no < facts.current_attempt_no]
+        if not before:
+            raise NotAllowed(f"{facts.partition} has no accepted run before the one in force; accepted beside it: {said}")
+        return before[0]
+    if run_id == facts.current_run_id:
+        raise NotAllowed(f"run {run_id} is the one in force")
+    found = next((one for one in others if one.run_id == run_id), None)
+    if found is None:
+        raise NotAllowed(f"{facts.partition} has no accepted run {run_id}; accepted beside the one in force: {said}")
+    return found
+
+
+def _verified(known: Extraction, partition: Partition, run: Run) -> None:
+    from ..partitions.raw import raw  # noqa: PLC0415  # storage: not before it is looked at
+
+    digest = None if run.verdict is None else run.verdict.manifest
+    try:
+        raw(known.store(), partition, run.raw_run_id, digest=digest).verified()
+    except StorageError as problem:
+        raise NotAllowed(f"not back to run {run.run_id}: {problem}") from problem

@@ -1,0 +1,307 @@
+"""The operator of partitions: what is planned is what is applied; rails; everything that was decided is in the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+import pytest
+
+from redrive.errors import Drift, NotAllowed
+from redrive.ledger import Ledger
+from redrive.ops.operator import Operator
+from redrive.ops.selection import Selection, selected
+from redrive.partitions.partition import Partition
+from tests.conformance.partitions.world import DAY, World
+
+ALL = Selection(source="crm", query_name="orders")
+WHY = {"because": "the CRM is back"}
+
+
+@pytest.fixture
+def world(ledger: Ledger) -> Iterator[World]:
+    made = World(ledger)
+    yield made
+    assert made.register.imbalance() == []
+    assert made.wrong() == []
+
+
+@pytest.fixture
+def mixed(world: World) -> World:
+    """ok-1, ok-2 accepted; bad-1, bad-2 failed; none: failed without raw data; over: terminal; busy: running now."""
+    world.backfill(["ok-1", "ok-2", "bad-1", "bad-2", "none", "over", "busy"])
+    leases = {lease.partition.customer_id: lease for lease in world.claim()}
+    world.accept(leases["ok-1"], leases["ok-2"])
+    world.reject(leases["bad-1"])
+    world.reject(leases["bad-2"], reason="unique")
+    world.reject(leases["none"], reason="TimeoutError", manifest=False)
+    world.reject(leases["over"], final=True)
+    return world
+
+
+def keys(*customers: str) -> Selection:
+    return Selection(keys=[Partition("crm", one, "orders", DAY) for one in customers])
+
+
+def actions(ann: Operator) -> list[str]:
+    return [one.action for one in reversed(ann.audit())]
+
+
+@pytest.mark.req("O-2")
+@pytest.mark.req("O-5")
+@pytest.mark.req("P-3")
+def test_what_failed_is_planned_and_then_queued(mixed: World, ann: Operator) -> None:
+    before = actions(ann)
+    plan = ann.retry(ALL)
+    assert (plan.act, plan.count, plan.kinds) == ("retry", 3, {"crm/orders": 3})
+    assert plan.reasons == {"row_count": 1, "unique": 1, "TimeoutError": 1}
+    assert plan.partitions is not None
+    assert plan.partitions.left == {"accepted already": 2, "terminal": 1, "running now": 1}
+    assert plan.skipped == {f"crm/busy/orders/{DAY}": "running now, by w1"}
+    assert plan.partitions.without_raw == 1
+    assert actions(ann) == before  # a preview leaves no trace
+    done = ann.apply(plan, because="the CRM is back", without_raw=True)
+    assert (done.sweep.made, done.sweep.skipped, done.sweep.act) == (3, 0, "retry")
+    assert actions(ann) == [*before, "partition.retry"]
+    assert ann.audit()[0].because == "the CRM is back (without raw data too)"
+    assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-1", "bad-2", "none"}
+    assert mixed.facts(mixed.key("busy")).running
+
+
+@pytest.mark.req("O-2")
+def test_a_dataset_by_its_name_and_days(mixed: World, ann: Operator) -> None:
+    assert ann.retry("crm/orders", DAY).count == 3
+    assert ann.retry("crm/orders", str(DAY), DAY + timedelta(days=3), customers=["bad-1", "ok-1"]).count == 1
+    assert ann.retry("crm/orders", DAY - timedelta(days=3), DAY - timedelta(days=1)).count == 0
+    assert ann.retry("crm/orders", DAY, clear_terminal=True).count == 4
+    assert ann.reprocess("crm/orders", DAY).count == 2
+    with pytest.raises(TypeError, match="since which day"):
+        ann.retry("crm/orders")
+    with pytest.raises(TypeError, match="not one text"):
+        ann.retry("crm/orders", DAY, customers="bad-1")
+    with pytest.raises(TypeError, match="says its days"):
+        ann.retry(ALL, DAY)
+
+
+@pytest.mark.req("O-2")
+def test_what_makes_no_sense_is_refused(mixed: World, ann: Operator) -> None:
+    ahead = mixed.ledger.now().date() + timedelta(days=3)
+    for wrong, says in (
+        (Selection(), "say which"),
+        (Selection(source="crmm"), r"no source 'crmm' \(did you mean 'crm'\?\); there is crm"),
+        (Selection(source="crm", query_name="order"), r"no query 'order' of source 'crm' \(did you mean 'orders'\?\)"),
+        (Selection(source="crm", until=ahead), f"{ahead} has not come yet"),
+        (keys_on(ahead), "has not come yet"),
+    ):
+        for verb in (ann.retry, ann.reprocess, ann.revalidate):
+            with pytest.raises(ValueError, match=says):
+                verb(wrong)
+        with pytest.raises(ValueError, match=says):
+            ann.partitions.chosen("pause", wrong)
+    with pytest.raises(ValueError, match="range is reversed"):
+        ann.retry("crm/orders", DAY, DAY - timedelta(days=1))
+    with pytest.raises(ValueError, match="no date that exists"):
+        ann.retry("crm/orders", "2026-02-30")
+    with pytest.raises(ValueError, match="written source/query"):
+        ann.retry("crm", DAY)
+    for nothing in ("", "  "):
+        with pytest.raises(ValueError, match="because= must say why"):
+            ann.apply(ann.retry(ALL), because=nothing)
+
+
+def keys_on(day: date) -> Selection:
+    return Selection(keys=[Partition("crm", "acme", "orders", day)])
+
+
+@pytest.mark.req("O-2")
+def test_raw_data_that_is_not_there(mixed: World, ann: Operator) -> None:
+    plan = ann.retry(keys("none", "bad-1"))
+    with pytest.raises(NotAllowed, match="1 of 2 have no raw data.*--without-raw"):
+        ann.apply(plan, **WHY)
+    assert mixed.claim() == []  # nothing was queued
+    with pytest.raises(NotAllowed, match="no raw data to judge again"):
+        ann.apply(ann.revalidate(keys("none")), **WHY)
+    done = ann.apply(ann.revalidate(keys("none", "bad-1", "ok-1")), **WHY)
+    assert (done.sweep.made, done.sweep.skipped) == (2, 1)
+    assert {lease.kind for lease in mixed.claim()} == {"revalidate"}
+
+
+@pytest.mark.req("O-2")
+def test_the_world_moves_on(mixed: World, ann: Operator) -> None:
+    plan, other = ann.retry(keys("bad-1", "bad-2")), ann.retry(keys("bad-1", "bad-2"))
+    assert plan.digest == other.digest
+    ann.apply(ann.retry(keys("bad-1")), **WHY)
+    (lease,) = mixed.claim()
+    mixed.accept(lease)
+    with pytest.raises(Drift, match="moved on since this was planned: 1 success meanwhile"):
+        ann.apply(plan, **WHY)
+    assert mixed.claim() == []
+    with pytest.raises(Drift, match="no longer what you looked at"):
+        ann.begin(ann.retry(keys("bad-1", "bad-2")), because="x", seen=plan.digest)
+    done = ann.apply(plan, because="only the other", accept_drift=True)
+    assert (done.sweep.made, done.sweep.skipped) == (1, 1)
+    assert [lease.partition.customer_id for lease in mixed.claim()] == ["bad-2"]
+
+
+@pytest.mark.req("P-5")
+@pytest.mark.req("O-2")
+def test_successes_only_by_reprocess(mixed: World, ann: Operator) -> None:
+    plan = ann.retry(keys("ok-1"))
+    assert (plan.count, plan.partitions and plan.partitions.left) == (0, {"accepted already": 1})
+    again = ann.reprocess(keys("ok-1", "bad-1"))
+    assert again.partitions is not None
+    assert (again.count, again.partitions.readable, again.partitions.left) == (1, 1, {"never accepted": 1})
+    run = mixed.facts(mixed.key("ok-1")).current_run_id
+    ann.apply(again, because="a column was added")
+    (lease,) = mixed.claim()
+    assert lease.kind == "reprocess"
+    mixed.reject(lease)
+    facts = mixed.facts(mixed.key("ok-1"))
+    assert (facts.status, facts.shade, facts.current_run_id) == ("success", "refresh_failed", run)
+    shown = ann.partitions.explain(mixed.key("ok-1"))
+    assert shown.in_force is not None
+    assert (shown.in_force.run_id, shown.last and shown.last.state, shown.assumed) == (run, "rejected", True)
+
+
+@pytest.mark.req("P-10")
+@pytest.mark.req("O-3")
+def test_a_backfill_from_plan_to_end(world: World, ann: Operator) -> None:
+    with pytest.raises(ValueError, match="there is no source 'crm'.*nothing is known here yet"):
+        ann.backfill("crm/orders", DAY, DAY, customers=["a"])
+    world.accept(world.one("a"))
+    world.control.tick()
+    last = DAY + timedelta(days=9)
+    with pytest.raises(ValueError, match="does not know the customers of crm/orders"):
+        ann.backfill("crm/orders", DAY, last)
+    with pytest.raises(ValueError, match="range is reversed"):
+        ann.backfill("crm/orders", last, DAY, customers=["a"])
+    with pytest.raises(ValueError, match="has not come yet"):
+        ann.backfill("crm/orders", DAY, "2999-01-01", customers=["a"])
+    with pytest.raises(ValueError, match="share"):
+        ann.backfill("crm/orders", DAY, last, customers=["a"], share=1.5)
+    plan = ann.backfill("crm/orders", DAY, last, customers=["a", "b", "c"], share=0.3)
+    assert plan.partitions is not None
+    assert (plan.count, plan.partitions.total, plan.partitions.left) == (29, 30, {"accepted already": 1})
+    begun = ann.apply(plan, because="new dataset").sweep
+    assert (begun.act, begun.state, begun.total) == ("backfill", "running", 30)
+    assert actions(ann)[-1] == "partition.backfill"
+    with pytest.raises(NotAllowed, match=f"backfill {begun.id} has some of these"):
+        ann.backfill("crm/orders", last, last, customers=["c"])
+    leases = world.claim(25)
+    world.accept(*leases[:21])
+    world.reject(leases[21], final=True)
+    report = ann.partitions.progress(begun.id)
+    assert report is not None
+    assert (report.progress.ok, report.progress.failed, report.progress.active) == (21, 1, 3)
+    assert report.left is not None
+    assert report.said == f"crm/orders × 3 customers × {DAY} to {last} = 30"
+    assert report.reasons == {"row_count": 1}
+    ann.partitions.share(begun.id, 0.5, because="hurry")
+    ann.pause(begun.id, because="the CRM is slow")
+    assert world.claim() == []
+    ann.resume(begun.id, because="fast again")
+    ann.cancel(begun.id, because="enough")
+    assert world.claim() == []
+    assert actions(ann)[-4:] == ["sweep.share", "sweep.pause", "sweep.resume", "sweep.cancel"]
+    assert [one.id for one in ann.partitions.backfills()] == [begun.id, 1]
+    assert ann.partitions.progress(99) is None
+    with pytest.raises(NotAllowed):
+        ann.partitions.share(begun.id, 0.5, because="too late")
+
+
+@pytest.mark.req("P-4")
+@pytest.mark.req("O-1")
+def test_terminal_is_marked_and_cleared_with_a_grant(mixed: World, ann: Operator) -> None:
+    desk = ann.partitions
+    chosen = desk.chosen("mark_terminal", keys("bad-1", "ok-1"))
+    assert chosen.count == 2
+    done = desk.steer(chosen, because="never comes back")
+    assert (done.count, done.skipped) == (1, {f"crm/ok-1/orders/{DAY}": "accepted already"})
+    assert [str(one.partition.customer_id) for one in desk.failures(terminal=True)] == ["bad-1", "over"]
+    assert [one.partition.customer_id for one in desk.failures()] == ["bad-1", "bad-2", "none", "over"]
+    cleared = desk.steer(desk.chosen("clear_terminal", keys("bad-1", "over")), because="it did", grant=1)
+    assert cleared.count == 2
+    for lease in mixed.claim():
+        mixed.reject(lease)
+    assert {one.partition.customer_id for one in desk.failures(terminal=True)} == {"bad-1", "over"}  # the grant was one
+    assert actions(ann)[-2:] == ["partition.mark_terminal", "partition.clear_terminal"]
+    with pytest.raises(TypeError, match="clear_terminal"):
+        desk.steer(desk.chosen("pause", keys("bad-1")), because="x", grant=2)
+
+
+@pytest.mark.req("O-1")
+def test_partitions_and_sources_are_put_aside(mixed: World, ann: Operator) -> None:
+    desk = ann.partitions
+    desk.steer(desk.chosen("pause", keys("bad-1")), because="being looked at")
+    desk.pause_source("crm", because="the CRM moves house")
+    assert [(one.source, one.paused, one.actor) for one in desk.sources()] == [("crm", True, "ann")]
+    (finding,) = [one for one in ann.doctor().findings if one.name == "source paused"]
+    assert (finding.severity, finding.mend) == ("warning", 'redrive state unpause crm --whole-source --because "..."')
+    mixed.pass_time(3600)
+    assert mixed.claim() == []
+    said = desk.explain(mixed.key("bad-2"))
+    assert any("source crm is paused until somebody says so by ann: the CRM moves house" in line for line in said.explanation.why)
+    desk.unpause_source("crm", because="it has moved")
+    assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-2", "none"}
+    desk.steer(desk.chosen("unpause", keys("bad-1")), because="looked at")
+    assert [lease.partition.customer_id for lease in mixed.claim()] == ["bad-1"]
+    assert actions(ann)[-4:] == ["partition.pause", "source.pause", "source.unpause", "partition.unpause"]
+    with pytest.raises(ValueError, match="no source 'cmr'"):
+        desk.pause_source("cmr", because="x")
+
+
+@pytest.mark.req("O-1")
+@pytest.mark.req("P-14")
+def test_looked_at_from_every_side(mixed: World, ann: Operator) -> None:
+    desk = ann.partitions
+    assert desk.datasets() == [("crm", "orders")]
+    assert desk.counts() == {("crm", "orders"): {"success": 2, "failed": 3, "terminal": 1, "pending": 1}}
+    assert desk.counts(since="2026-03-02") == {}
+    calendar = desk.calendar(DAY, DAY)
+    assert [(row.query, dict(row.days)) for row in calendar.rows] == [("orders", {DAY: desk.counts()["crm", "orders"]})]
+    assert desk.calendar().rows == ()  # the last eight weeks
+    assert desk.reasons() == {"row_count": 2, "TimeoutError": 1, "unique": 1}
+    found = desk.inspect(selected(source="crm", status="failed", error="row_count"))
+    assert [one.partition.customer_id for one in found] == ["bad-1", "over"]
+    first = desk.inspect(ALL, limit=4)
+    rest = desk.inspect(ALL, after=first[-1].id, limit=4)
+    assert len({one.id for one in (*first, *rest)}) == 7
+    history = desk.history(f"crm/bad-1/orders/{DAY}")
+    assert history is not None
+    assert [(run.state, run.verdict and run.verdict.reason) for run in history.runs] == [("rejected", "row_count")]
+    assert desk.history(f"crm/nobody/orders/{DAY}") is None
+    nobody = desk.explain(f"crm/nobody/orders/{DAY}")
+    assert nobody.explanation.facts is None
+    assert "nothing is stored of it" in nobody.explanation.why[0]
+    with pytest.raises(ValueError, match="no query 'ordres' of source 'crm'"):
+        desk.explain(f"crm/acme/ordres/{DAY}")
+
+
+@pytest.mark.req("P-13")
+def test_a_ledger_alone_does_not_roll_back(world: World, ann: Operator) -> None:
+    world.accept(world.one("acme"))
+    key = world.key("acme")
+    with pytest.raises(NotAllowed, match="no accepted run before the one in force"):
+        ann.partitions.rollback(key, because="x")
+    ann.apply(ann.reprocess(keys("acme")), **WHY)
+    (lease,) = world.claim()
+    world.accept(lease)
+    with pytest.raises(NotAllowed, match="does not know the store"):
+        ann.partitions.rollback(key, because="x")
+    with pytest.raises(NotAllowed, match="is the one in force"):
+        ann.partitions.rollback(key, lease.run_id, because="x")
+    with pytest.raises(NotAllowed, match="no accepted run no-such; accepted beside the one in force: "):
+        ann.partitions.rollback(key, "no-such", because="x")
+
+
+@pytest.mark.req("P-14")
+def test_the_doctor_compares_the_calendar_with_the_rows(world: World, ann: Operator) -> None:
+    world.accept(world.one("acme"))
+    assert ann.doctor().findings == ()
+    with world.ledger.connections.write.use() as session, session.transaction("test"):
+        session.core.exec_driver_sql("UPDATE redrive_partition_rollup SET n = n + 2")
+    (finding,) = ann.doctor().findings
+    assert (finding.name, finding.severity) == ("calendar", "critical")
+    assert "success is counted 2 too many" in finding.says
+    with world.ledger.connections.write.use() as session, session.transaction("test"):
+        session.core.exec_driver_sql("UPDATE redrive_partition_rollup SET n = n - 2")

@@ -1,0 +1,123 @@
+"""The operator of an app's datasets, with raw data: rolled back, judged again, and missed when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from redrive import App
+from redrive.errors import NotAllowed
+from redrive.ops.operator import Operator
+from redrive.partitions import Partition, Raw, Sink
+from redrive.testing import Sandbox, sandbox
+
+DAY = "2025-12-29"
+
+
+class Lake:
+    """An app with one dataset over a folder; how many rows its source gives is the test's to say."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.rows = 3
+        self.least = 1
+        self.app = App(stores={"raw": {"type": "local", "options": {"root": str(root)}}})
+        self.ann = Operator(self.app, actor="ann")
+
+        def enough(raw: Raw) -> bool:
+            return raw.row_count >= self.least
+
+        @self.app.dataset("crm", "orders", raw="raw", checks=[enough], customers=["acme", "zeta"], max_age=None)
+        def orders(partition: Partition, out: Sink) -> None:
+            out.rows({"n": n, "customer": partition.customer_id} for n in range(self.rows))
+
+        self.orders = orders
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "raw")
+
+
+@pytest.fixture
+def box(lake: Lake) -> Iterator[Sandbox]:
+    with sandbox(lake.app) as made:
+        yield made
+
+
+def filled(lake: Lake, box: Sandbox) -> str:
+    """A backfill of a day for all customers; the run in force of acme."""
+    plan = lake.ann.backfill(lake.orders, DAY, DAY)
+    assert plan.count == 2
+    lake.ann.apply(plan, because="new dataset")
+    box.drain()
+    return in_force(lake)
+
+
+def in_force(lake: Lake) -> str:
+    (found,) = [one for one in lake.ann.partitions.inspect() if one.partition.customer_id == "acme"]
+    assert found.current_run_id is not None
+    return found.current_run_id
+
+
+@pytest.mark.req("P-13")
+@pytest.mark.req("O-1")
+def test_back_to_an_earlier_run_and_forth(lake: Lake, box: Sandbox) -> None:
+    first = filled(lake, box)
+    lake.rows = 5
+    lake.ann.apply(lake.ann.reprocess(lake.orders, DAY, customers=["acme"]), because="more rows")
+    box.drain()
+    second = in_force(lake)
+    assert second != first
+    assert len(list(lake.orders.read("acme", DAY).rows())) == 5
+    facts = lake.ann.partitions.rollback(f"crm/acme/orders/{DAY}", because="the new rows are wrong")
+    assert facts.current_run_id == first
+    assert len(list(lake.orders.read("acme", DAY).rows())) == 3
+    assert lake.ann.audit()[0].action == "partition.rollback"
+    assert lake.ann.partitions.rollback(f"crm/acme/orders/{DAY}", second, because="they were not").current_run_id == second
+    history = lake.ann.partitions.history(f"crm/acme/orders/{DAY}")
+    assert history is not None
+    assert [run.state for run in history.runs] == ["accepted", "accepted"]
+
+
+@pytest.mark.req("P-13")
+@pytest.mark.req("P-7")
+def test_raw_data_deleted_behind_our_back(lake: Lake, box: Sandbox) -> None:
+    first = filled(lake, box)
+    lake.ann.apply(lake.ann.reprocess(lake.orders, DAY, customers=["acme"]), because="again")
+    box.drain()
+    assert [one for one in lake.ann.doctor().findings if one.name == "raw data"] == []
+    (file,) = [one for one in lake.root.rglob("rows.jsonl") if first in str(one)]
+    file.write_bytes(b"x" * file.stat().st_size)
+    with pytest.raises(NotAllowed, match=f"not back to run {first}: .*bytes have been changed"):
+        lake.ann.partitions.rollback(f"crm/acme/orders/{DAY}", because="x")
+    for manifest in lake.root.rglob("manifest.json"):
+        if in_force(lake) in str(manifest):
+            manifest.unlink()
+    (finding,) = [one for one in lake.ann.doctor().findings if one.name == "raw data"]
+    assert (finding.severity, finding.count) == ("critical", 1)
+    assert finding.mend == f'redrive state reprocess crm/acme/orders/{DAY} --because "..."'
+
+
+@pytest.mark.req("P-6")
+@pytest.mark.req("O-1")
+def test_judged_again_by_checks_as_they_are_now(lake: Lake, box: Sandbox) -> None:
+    lake.least = 10
+    plan = lake.ann.backfill(lake.orders, DAY, DAY, customers=["acme"])
+    lake.ann.apply(plan, because="new dataset")
+    box.drain(forever=False)
+    key = f"crm/acme/orders/{DAY}"
+    (before,) = lake.ann.partitions.inspect()
+    assert (before.status, before.attempt_count) == ("failed", 1)
+    said = lake.ann.partitions.explain(key)
+    assert (said.assumed, said.explanation.position) == (False, 1)
+    lake.least = 1
+    lake.ann.apply(lake.ann.revalidate(lake.orders, DAY), because="the check was too strict")
+    box.drain(forever=False)
+    (after,) = lake.ann.partitions.inspect()
+    assert (after.status, after.attempt_count, after.dispatch_count) == ("success", 2, 2)
+    history = lake.ann.partitions.history(key)
+    assert history is not None
+    assert history.runs[0].raw_run_id == history.runs[1].run_id  # nothing was extracted

@@ -1,0 +1,54 @@
+"""Which partitions somebody means."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from redrive.ops.selection import Selection, selected, short
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("crm", Selection(source="crm")),
+        ("crm/orders", Selection(source="crm", query_name="orders")),
+        ("*/acme/*/*", Selection(customers=("acme",))),
+        (
+            "crm/a%2Fb/orders/2026-06-01..2026-06-30",
+            Selection(source="crm", customers=("a/b",), query_name="orders", since=date(2026, 6, 1), until=date(2026, 6, 30)),
+        ),
+        ("crm/*/orders/2026-06-01..", Selection(source="crm", query_name="orders", since=date(2026, 6, 1))),
+        ("crm/*/orders/..2026-06-01", Selection(source="crm", query_name="orders", until=date(2026, 6, 1))),
+        ("*/*/*/2026-06-01", Selection(since=date(2026, 6, 1), until=date(2026, 6, 1))),
+    ],
+)
+def test_the_short_form(word: str, expected: Selection) -> None:
+    assert short(word) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["crm/acme/orders"], "which partitions"),
+        (["crm//orders/2026-06-01"], "customer_id must be printable and not empty"),
+        (["crm/a/orders/2026-06-31"], "no date that exists"),
+        (["crm/a/orders/2026-06-30..2026-06-01"], "range is reversed"),
+        (["crm/*/orders/2026-06-01", "crm/a/orders/2026-06-01"], "either partitions in full"),
+    ],
+)
+def test_a_short_form_that_is_none(words: list[str], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        selected(words)
+
+
+def test_words_and_options_together() -> None:
+    both = selected(["crm/*/orders/*"], customers=["a", "a", "b"], since="2026-06-01", status="success")
+    assert both == Selection(
+        source="crm", query_name="orders", customers=("a", "b"), since=date(2026, 6, 1), shades=("success", "refresh_failed")
+    )
+    full = selected(["crm/a/orders/2026-06-01", "crm/b/orders/2026-06-01"])
+    assert [str(one) for one in full.keys or ()] == ["crm/a/orders/2026-06-01", "crm/b/orders/2026-06-01"]
+    with pytest.raises(ValueError, match="source is said twice, and differently: crm and ads"):
+        selected(["crm/orders"], source="ads")
