@@ -91,7 +91,7 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
     skipped: dict[int, str] = {}
     interrupted = False
     try:
-        with _bar(sweep, quiet=quiet) as moved:
+        with sweep_bar(sweep, quiet=quiet) as moved:
             for step in ops.carry_out(sweep.id):
                 done |= step.done
                 skipped |= step.skipped
@@ -107,7 +107,8 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
 
 
 @contextmanager
-def _bar(sweep: Sweep, *, quiet: bool) -> Iterator[Any]:
+def sweep_bar(sweep: Sweep, *, quiet: bool) -> Iterator[Any]:
+    """A function that is told how far it is; a bar where there is a terminal."""
     out = Console(stderr=True, highlight=False)
     if quiet or not out.is_terminal or not sys.stderr.isatty():
         yield lambda _now: None
