@@ -133,32 +133,32 @@ def _leased(
     waiting, marked = works(session.core, ready), marks(session.core, ready)
     taken = [Taken(was[id_], waiting[id_], marked.get(id_, {}), made=False) for id_ in ready if id_ in was and id_ in waiting]
     taken += [one if one.born else replace(one, row=was[one.row.id]) for grid in grids for one in grid.taken]
-    leases = _begun(session, desk, taken, probes, worker, lease, now)
+    changes = Changes({one.row.id: one.row for one in taken}, [one.row.id for one in taken if one.born])
     for grid in grids:
-        ranges.advance(session, grid.of, now, scanned=grid.scanned, made=len(grid.taken), skips=grid.skips, passed=grid.passed)
-    return leases
+        ranges.advance(
+            session, changes, grid.of, now, scanned=grid.scanned, made=len(grid.taken), skips=grid.skips, passed=grid.passed
+        )
+    return _begun(session, desk, changes, taken, probes, worker, now + lease, now)
 
 
 def _begun(
-    session: Session, desk: Desk, taken: Sequence[Taken], probes: set[str], worker: str, lease: timedelta, now: datetime
-) -> list[Lease]:
-    if not taken:
-        return []
-    changes = Changes({one.row.id: one.row for one in taken}, [one.row.id for one in taken if one.born])
+    session: Session, desk: Desk, changes: Changes, taken: Sequence[Taken], probes: set[str], worker: str, until: datetime,
+    now: datetime,
+) -> list[Lease]:  # fmt: skip
     leases = []
     tried_again = []
     for one in taken:
         if _too_old(desk, changes, one, now):
             continue
-        if one.row.status == "failed" and not one.work.sweep_id:
+        if one.row.status == "failed":
             tried_again.append(str(one.row.partition))
-        leases.append(_lease(changes, one, worker, now + lease, now))
+        leases.append(_lease(changes, one, worker, until, now))
     changes.write(session, begun=[_run(one, worker, now) for one in leases])
     if tried_again:
         what = {"count": len(tried_again), "partitions": tried_again[:LISTED]}
         audit.write(session, actor=POLICY, action="partition.retry", because="the wait after a rejection is over", what=what)
     for name in sorted(probes.intersection(one.partition.source for one in leases)):
-        sources.probing(session, name, now + lease, now)
+        sources.probing(session, name, until, now)
     return leases
 
 

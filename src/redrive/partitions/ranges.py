@@ -17,6 +17,7 @@ from ..ledger.tables import sweep
 from .grid import Grid, unpacked
 from .lanes import SHARE
 from .record import LANES, Lane
+from .rows import Changes
 
 ACTS = ("backfill", "fresh", "retry", "reprocess", "revalidate")
 """Of sweeps over partitions; others are over dead letters."""
@@ -160,21 +161,17 @@ def halt(session: Session, one: Range, because: str, now: datetime, /) -> None:
 
 
 def advance(
-    session: Session, one: Range, now: datetime, /, *, scanned: int, made: int, skips: Mapping[str, int], passed: bool
-) -> None:
-    """Write down how far it has come."""
+    session: Session, changes: Changes, one: Range, now: datetime, /, *, scanned: int, made: int, skips: Mapping[str, int],
+    passed: bool,
+) -> None:  # fmt: skip
+    """How far it has come: of the sweep at once, of its range with the changes, in the one order."""
     summed = Counter(json.loads(one.skips))
     summed.update(skips)
-    many = sum(skips.values())
-    values: dict[str, Any] = {"made": one.made + made, "skipped": one.skipped + many, "passed": passed, "updated_at": now}
+    values: dict[str, Any] = {"made": one.made + made, "skipped": one.skipped + sum(skips.values()), "passed": passed}
     if one.rate is not None and made:
         values["next_at"] = now + timedelta(seconds=made / one.rate)
-    session.core.execute(update(sweep).where(sweep.c.id == one.id).values(values))
-    session.core.execute(
-        update(range_)
-        .where(range_.c.sweep_id == one.id)
-        .values(cursor=one.cursor + scanned, skips=json.dumps(dict(summed), sort_keys=True))
-    )
+    session.core.execute(update(sweep).where(sweep.c.id == one.id).values(values | {"updated_at": now}))
+    changes.placed[one.id] = {"cursor": one.cursor + scanned, "skips": json.dumps(dict(summed), sort_keys=True)}
 
 
 def finish(session: Session, now: datetime, /) -> list[int]:

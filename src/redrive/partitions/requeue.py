@@ -98,12 +98,15 @@ def step(session: Session, sweep_id: int, draw: Callable[[], float], /) -> Step:
         return Step(ranges.get(session.core, sweep_id) or one, 0, {}, 0.0)
     if not may.many:
         return Step(one, 0, {}, max(1.0, (one.next_at - now).total_seconds()))
-    made, skips = _requeued(session, one, may.many, draw, now)
-    ranges.advance(session, one, now, scanned=may.many, made=made, skips=skips, passed=may.passed)
+    changes, made, skips = _requeued(session, one, may.many, draw, now)
+    ranges.advance(session, changes, one, now, scanned=may.many, made=made, skips=skips, passed=may.passed)
+    changes.write(session)
     return Step(ranges.get(session.core, sweep_id) or one, made, skips, 0.0)
 
 
-def _requeued(session: Session, one: Range, many: int, draw: Callable[[], float], now: datetime) -> tuple[int, Counter[str]]:
+def _requeued(
+    session: Session, one: Range, many: int, draw: Callable[[], float], now: datetime
+) -> tuple[Changes, int, Counter[str]]:
     ids = ranges.picks(session.core, one.id, one.cursor, many)
     was = locked(session.core, ids)
     waiting, marked = works(session.core, ids), marks(session.core, ids)
@@ -121,8 +124,7 @@ def _requeued(session: Session, one: Range, many: int, draw: Callable[[], float]
         if mine is not None and mine.sweep_id:
             changes.ranges[mine.sweep_id, "failed"] += 1  # another sweep's until now
         _again(changes, row, mine, marked.get(id_, {}), one, raw.get(id_), draw(), now)
-    changes.write(session)
-    return made, skips
+    return changes, made, skips
 
 
 def _left_alone(row: Row, mine: Work | None, marked: Mapping[str, Mark], one: Range) -> str | None:

@@ -7,7 +7,7 @@ verdicts, markers, ranges, rollups. Whoever holds a source's row alone hands out
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -237,6 +237,9 @@ class Changes:
         self.marked: dict[tuple[int, str], Mark] = {}
         self.unmarked: set[tuple[int, str]] = set()
         self.ranges: Counter[tuple[int, str]] = Counter()
+        """Added to the counts of sweeps."""
+        self.placed: dict[int, dict[str, Any]] = {}
+        """Where the cursors of sweeps are."""
 
     def row(self, id_: int, /) -> Row:
         """A partition, with what was changed of it already."""
@@ -270,7 +273,7 @@ class Changes:
         ):
             if rows:
                 session.core.execute(statement, rows)
-        _counted(session.core, self.ranges)
+        _counted(session.core, self.ranges, self.placed)
         self._roll(session)
 
     def _roll(self, session: Session) -> None:
@@ -302,14 +305,13 @@ def _marking(session: Session) -> Any:
     )
 
 
-def _counted(connection: Connection, changes: Counter[tuple[int, str]]) -> None:
-    by_sweep: dict[int, dict[str, int]] = {}
-    for (sweep_id, name), many in sorted(changes.items()):
+def _counted(connection: Connection, changes: Counter[tuple[int, str]], placed: Mapping[int, Mapping[str, Any]]) -> None:
+    by_sweep: dict[int, dict[str, Any]] = {sweep_id: dict(values) for sweep_id, values in placed.items()}
+    for (sweep_id, name), many in changes.items():
         if sweep_id and many:
-            by_sweep.setdefault(sweep_id, {})[name] = many
-    for sweep_id, names in by_sweep.items():
-        added = {name: range_.c[name] + many for name, many in names.items()}
-        connection.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(added))
+            by_sweep.setdefault(sweep_id, {})[name] = range_.c[name] + many
+    for sweep_id, values in sorted(by_sweep.items()):
+        connection.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(values))
 
 
 def _to(row: Any, since: int) -> dict[str, Any]:
