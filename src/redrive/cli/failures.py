@@ -69,7 +69,7 @@ def _chosen(found: Sequence[Failure], words: str) -> Failure:
     what = (
         f"{len(alike):,} of them have {words!r} in them; say --kind, or more of the words"
         if alike
-        else f"none has {words!r} in it"
+        else f"none of them has {words!r} in it; `redrive failures` lists them"
     )
     complain(what, *named)
     raise typer.Exit(NOT_DONE)

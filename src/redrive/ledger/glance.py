@@ -44,7 +44,8 @@ class LetterLine(NamedTuple):
 def letters(
     connection: Connection, /, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
     reason: str | None = None, error: str | None = None, since: datetime | None = None, source: str | None = None,
-    blocked: bool | None = None, after: int = 0, before: int | None = None, limit: int = 100, newest: bool = False,
+    blocked: bool | None = None, signature: str | None = None, after: int = 0, before: int | None = None, limit: int = 100,
+    newest: bool = False,
 ) -> list[LetterLine]:  # fmt: skip
     """Dead letters in the order they came, behind the one numbered `after`; or the newest first, in front of `before`."""
     query = select(*(dead.c[name] for name in LetterLine._fields))
@@ -59,6 +60,8 @@ def letters(
         query = query.where(dead.c.id.in_(list(ids)))
     if error is not None:
         query = query.where(dead.c.error.icontains(error, autoescape=True) | (dead.c.signature == error))
+    if signature is not None:
+        query = query.where(dead.c.signature == signature if signature else dead.c.signature.is_(None))
     if since is not None:
         query = query.where(dead.c.created_at >= since)
     if source is not None:

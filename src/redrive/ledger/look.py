@@ -56,7 +56,7 @@ class Firing(NamedTuple):
 ON_SQLITE = "(SELECT value AS kind FROM json_each(:kinds)) AS look"
 ON_POSTGRES = "unnest(CAST(:kinds AS text[])) AS look(kind)"
 _FIRST = "(SELECT due_at FROM redrive_job WHERE state = 0 AND kind = look.kind AND priority = ? ORDER BY due_at, id LIMIT 1)"
-_TRIED = "(SELECT count(*) FROM (SELECT 1 FROM redrive_job WHERE kind = look.kind AND ? LIMIT :most) AS some)"
+_TRIED = "(SELECT count(*) FROM (SELECT 1 FROM redrive_job WHERE kind = look.kind AND ? LIMIT :most) AS few)"
 _WAITING = "SELECT look.kind, ? FROM "
 
 

@@ -72,18 +72,25 @@ class Tail:
 
     def look(self) -> list[Happening]:
         """What is new."""
-        first = self._since is None
-        found = journal(
-            self._ledger, kind=self._kind, events=self._events, since=self._since, limit=self._limit if first else MOST
-        )
-        if first:
-            self._since = self._ledger.now() - OVERLAP
+        if self._since is None:
+            return self._first()
+        found = self._read(self._since, MOST)
         known = set(self._known)
         fresh = [one for one in reversed(found) if one.id not in known]
         self._known.extend(one.id for one in fresh)
         if found:
-            self._since = max(self._since or found[0].at, found[0].at - OVERLAP)
+            self._since = max(self._since, found[0].at - OVERLAP)
         return fresh
+
+    def _first(self) -> list[Happening]:
+        since = self._ledger.now() - OVERLAP
+        before = self._read(None, MOST)
+        self._known.extend(one.id for one in before if one.at >= since)  # those before the ones that were asked for, too
+        self._since = since
+        return before[: self._limit][::-1]
+
+    def _read(self, since: datetime | None, limit: int) -> list[Happening]:
+        return journal(self._ledger, kind=self._kind, events=self._events, since=since, limit=limit)
 
     def __iter__(self) -> Iterator[list[Happening]]:
         while True:

@@ -92,8 +92,10 @@ def _late(facts: Facts, line: KindLine) -> Iterator[Trouble]:
 
 
 def _failing(line: KindLine) -> Iterator[Trouble]:
+    if not (line.dead or line.retry_wait):
+        return  # it is over: nothing of it is left
     mend = f"redrive failures --kind {shlex.quote(line.name)}"
-    if line.died.growing:
+    if line.died.growing and line.dead:
         says = (
             f"{line.died.hour:,} dead letters of {line.name} in the last hour, and growing: in the day before "
             f"{line.died.before:.3g} an hour; {line.dead:,} are pending"

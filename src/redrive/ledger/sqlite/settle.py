@@ -90,25 +90,27 @@ def done_only(run: Many, done: Sequence[Settlement], now: int, /) -> bool:
 def settle(run: Many, settlements: Sequence[Settlement], now: int, /) -> list[Settlement]:
     """Settle each by itself; the ones that came too late, which changed nothing."""
     late: list[Settlement] = []
+    failed: list[Settlement] = []
     changes: dict[str, Counter[str]] = defaultdict(Counter)
     for one in settlements:
         if _settled(run, one, now):
             bucket = {"done": "done", "again": "ready"}.get(one.outcome, "dead")
             changes[one.kind].update({"leased": -1, bucket: 1})
+            if one.outcome != "done":
+                failed.append(one)
         else:
             late.append(one)
             changes[one.kind]["late"] += 1
     add_all(run, changes)
-    if any(one.outcome != "done" for one in settlements):
-        refused = set(map(id, late))
-        failure.add(run, gathered(_failed(one) for one in settlements if id(one) not in refused), now)
+    if failed:
+        failure.add(run, gathered(map(_failed, failed)), now)
     return late
 
 
 def _failed(one: Settlement) -> tuple[Alike, Failed]:
     died, blocked = int(one.outcome in ("dead", "blocked")), int(one.outcome == "blocked")
     name = alike(one.signature)
-    tried = int(one.outcome != "done" and name is not None)
+    tried = int(name is not None)
     if not died and not tried:
         return (one.kind, ""), Failed()
     return (one.kind, name or ""), Failed(tried, died, died, blocked, one.job_id, sample(words(one.error)))

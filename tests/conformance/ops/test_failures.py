@@ -1,0 +1,187 @@
+"""Failures alike: counted with what failed, the same as the rows say, whatever becomes of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+import sqlalchemy
+
+from redrive.ledger import Ledger, NewJob
+from redrive.ledger.failed import LONGEST
+from redrive.ledger.failure_tables import failure, failure_slot
+from redrive.ledger.failures import REMEMBERED, forget, imbalance
+from redrive.ledger.tables import dead
+from redrive.ops.operator import Operator
+from tests.conformance.ledger.world import pass_time, session
+from tests.conformance.ops.world import SECRET, TIMEOUT, die
+
+SLOTS_A_DAY = 144
+
+
+def groups(ann: Operator) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """(pending, died, tries) by kind and signature."""
+    return {(one.kind, one.signature): (one.pending, one.died, one.tries) for one in ann.failures()}
+
+
+def balanced(ledger: Ledger) -> None:
+    """As the rows say, before and after they are summed up."""
+    assert ledger.imbalance() == []
+    ledger.fold()
+    assert ledger.imbalance() == []
+
+
+@pytest.mark.req("O-4", "L-8")
+def test_grouped_by_kind_and_signature(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, "a", "b", "c")
+    die(ledger, "d", kind="mail", signature="TimeoutError")
+    die(ledger, "e", error="ValueError: no address of 7", signature="ValueError: no address of #")
+    die(ledger, "f", signature=None)
+    first, *_ = ann.failures()
+    assert groups(ann) == {
+        ("crm.sync", "TimeoutError"): (3, 3, 3), ("mail", "TimeoutError"): (1, 1, 1),
+        ("crm.sync", "ValueError: no address of #"): (1, 1, 1), ("crm.sync", ""): (1, 1, 0),
+    }  # fmt: skip
+    assert (first.kind, first.signature, first.trend.hour, first.trend.day, first.trend.growing) == (
+        "crm.sync",
+        "TimeoutError",
+        3,
+        3,
+        False,
+    )
+    assert first.error is not None
+    assert SECRET not in first.error
+    assert ann.job(first.job_id or 0) is not None
+    assert {one.kind for one in ann.failures(kind="mail")} == {"mail"}
+    balanced(ledger)
+
+
+@pytest.mark.req("O-4", "L-8")
+def test_what_becomes_of_dead_letters_is_counted(ledger: Ledger, ann: Operator) -> None:
+    one, two, three = die(ledger, "a", "b", "c")
+    ann.apply(ann.discard(ids=[one]), because="old")
+    ann.apply(ann.replay(ids=[two, three]), because="mended")
+    assert groups(ann) == {("crm.sync", "TimeoutError"): (0, 3, 3)}
+    again, done = ledger.claim({"crm.sync": 2}, worker="w1")
+    ledger.settle([again.dead("permanent", error="KeyError: 'x'", signature="KeyError: …"), done.done()])
+    assert groups(ann) == {("crm.sync", "TimeoutError"): (0, 3, 3), ("crm.sync", "KeyError: …"): (1, 1, 1)}
+    balanced(ledger)
+
+
+@pytest.mark.req("O-4")
+def test_attempts_that_fail_are_seen_before_anything_is_dead(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit_many([NewJob("mail", str(each)) for each in range(12)])
+    leases = ledger.claim({"mail": 12}, worker="w1")
+    ledger.settle([lease.again(60, error=TIMEOUT)._replace(signature="TimeoutError") for lease in leases[:11]])
+    ledger.settle(leases[11].again(60))  # it asked to come back: no failure
+    (found,) = ann.failures()
+    assert (found.pending, found.died, found.tries, found.trend.hour, found.trend.growing) == (0, 0, 11, 11, True)
+    assert [(one.name, one.kind) for one in ann.overview().findings] == [("failing", "mail")]
+    balanced(ledger)
+
+
+@pytest.mark.req("O-4", "L-8")
+def test_blocked_ones_and_lost_ones(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit_many([NewJob("mail", each, max_attempts=1) for each in "abc"])
+    blocked, lost, freed = ledger.claim({"mail": 3}, worker="w1", lease=30)
+    ledger.settle([blocked.blocked("credentials"), freed.blocked("credentials", until=ledger.now() - timedelta(seconds=1))])
+    assert groups(ann)["mail", ""] == (2, 2, 0)
+    assert [one.blocked for one in ann.failures()] == [2]
+    pass_time(ledger, 60)
+    assert ledger.reap() == [lost.job_id]
+    ledger.unblock()
+    found = {one.signature: (one.pending, one.blocked, one.died) for one in ann.failures()}
+    assert found == {"": (1, 1, 2), "attempts": (1, 0, 1)}
+    (kind,) = ann.overview().kinds
+    assert (kind.dead, kind.blocked) == (2, 1)
+    balanced(ledger)
+
+
+def test_a_replay_that_is_lost_takes_its_new_cause(ledger: Ledger, ann: Operator) -> None:
+    (letter,) = die(ledger, "a", max_attempts=1)
+    ann.apply(ann.replay(ids=[letter]), because="mended")
+    ledger.claim({"crm.sync": 1}, worker="w1", lease=30)
+    pass_time(ledger, 60)
+    ledger.reap()
+    assert groups(ann) == {("crm.sync", "TimeoutError"): (0, 1, 1), ("crm.sync", "attempts"): (1, 1, 1)}
+    balanced(ledger)
+
+
+def test_late_settlements_count_for_nothing(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit(NewJob("mail", "a"))
+    (lease,) = ledger.claim({"mail": 1}, worker="w1")
+    end = lease.dead("x", error="e", signature="s")
+    turn = ledger.turn([end, end._replace(error="another")], {}, worker="w1")
+    assert [one.error for one in turn.late] == ["another"]
+    assert groups(ann) == {("mail", "s"): (1, 1, 1)}
+    balanced(ledger)
+
+
+def test_signatures_that_no_index_would_take(ledger: Ledger, ann: Operator) -> None:
+    long = "Ä🦆" * 3000
+    die(ledger, "a", signature=long)
+    die(ledger, "b", signature="\x00'; DROP TABLE redrive_dead; --")
+    assert {len(one.signature) for one in ann.failures()} >= {LONGEST}
+    for one in ann.failures():
+        report = ann.failure(one.kind, one.signature)
+        assert report is not None
+        assert [letter.signature for letter in report.letters] == [one.signature]
+    balanced(ledger)
+
+
+@pytest.mark.req("O-4")
+def test_one_group_with_its_dead_letters(ledger: Ledger, ann: Operator) -> None:
+    letters = die(ledger, "a", "b")
+    die(ledger, "c", signature=None)
+    report = ann.failure("crm.sync", "TimeoutError")
+    assert report is not None
+    assert [letter.id for letter in report.letters] == letters[::-1]
+    without = ann.failure("crm.sync", "")
+    assert without is not None
+    assert [letter.key for letter in without.letters] == ["c"]
+    assert ann.failure("crm.sync", "nothing") is None
+
+
+@pytest.mark.req("O-4")
+def test_hour_by_hour_and_what_was_seen_lately(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, *map(str, range(5)), signature="old")
+    ledger.fold()
+    pass_time(ledger, 3 * 3600)
+    with session(ledger) as held:
+        held.core.execute(sqlalchemy.update(failure_slot).values(slot=failure_slot.c.slot - 18))
+    die(ledger, "new", signature="new")
+    ledger.fold()
+    fresh, old = ann.failures()
+    assert (fresh.signature, fresh.trend.hour, old.signature, old.trend.hour, old.trend.day) == ("new", 1, "old", 0, 5)
+    assert old.trend.hours[-4:] in ((5, 0, 0, 0), (0, 5, 0, 0))  # the hour that it was in, or the one before it
+    assert [one.signature for one in ann.failures(since=ledger.now() - timedelta(hours=1))] == ["new"]
+
+
+def test_what_was_dealt_with_is_forgotten_after_a_month(ledger: Ledger, ann: Operator) -> None:
+    one, two = die(ledger, "a")[0], die(ledger, "b", signature="other")[0]
+    ann.apply(ann.discard(ids=[one]), because="old")
+    ledger.fold()
+    pass_time(ledger, REMEMBERED.total_seconds() + 60)
+    with session(ledger) as held:
+        held.core.execute(sqlalchemy.update(failure_slot).values(slot=failure_slot.c.slot - 32 * SLOTS_A_DAY))
+        assert forget(held) == 1
+        assert held.core.scalar(sqlalchemy.select(sqlalchemy.func.count()).select_from(failure_slot)) == 0
+    assert [letter.id for letter in ann.dead()] == [two]
+    assert groups(ann) == {("crm.sync", "other"): (1, 1, 1)}
+    balanced(ledger)
+
+
+@pytest.mark.req("L-8")
+def test_the_doctor_finds_what_does_not_balance_and_a_recount_mends_it(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, "a", "b")
+    ledger.fold()
+    with ledger.begin() as tx:
+        tx.execute(sqlalchemy.update(failure).values(pending=7))
+    (wrong,) = [one for one in ann.doctor().findings if one.name == "balance"]
+    assert "7 pending are counted" in wrong.says
+    assert "there are 2" in wrong.says
+    assert ann.recount(because="somebody played with it") == {"crm.sync": {"pending": -5}}
+    balanced(ledger)
+    with ledger.reading() as connection:
+        assert imbalance(connection) == []
+        assert connection.scalar(sqlalchemy.select(sqlalchemy.func.count()).select_from(dead)) == 2

@@ -1,0 +1,142 @@
+"""Overview: what is seen first."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import count
+
+import pytest
+import sqlalchemy
+
+from redrive import App, Event
+from redrive.ledger import Ledger, NewJob
+from redrive.ledger.look import ENOUGH
+from redrive.ops.operator import Operator
+from tests.conformance.ledger.world import pass_time
+from tests.conformance.ops.world import die
+
+
+@pytest.mark.req("O-4")
+def test_every_kind_at_a_glance(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit_many([NewJob("mail", f"{each}", priority=(-2, 0, 2)[each % 3]) for each in range(10)])
+    pass_time(ledger, 100)
+    ledger.submit(NewJob("sms", "later", delay=600))
+    ledger.beat("w1", {"kinds": ["mail"]})
+    leases = ledger.claim({"mail": 6}, worker="w1")
+    ledger.settle([leases[0].done(), leases[1].again(60, error="e"), leases[2].dead("x", signature="s"), leases[3].blocked("y")])
+    found = ann.overview()
+    mail, sms = sorted(found.kinds, key=lambda one: one.name)
+    assert (mail.waiting, mail.running, mail.retry_wait, mail.retry_more, mail.dead, mail.blocked, mail.done) == (
+        5,
+        2,
+        1,
+        False,
+        2,
+        1,
+        1,
+    )
+    assert mail.due_since is not None
+    assert timedelta(seconds=95) < found.now - mail.due_since < timedelta(seconds=130)
+    assert (mail.failed.hour, mail.died.hour, mail.workers, mail.submitted) == (1, 2, 1, 10)
+    assert (sms.due_since, sms.waiting, sms.workers) == (None, 1, 0)
+    assert sms.next_due is not None
+    assert sms.next_due > found.now
+    assert found.sentence == "11 submitted = 1 done + 6 waiting + 2 running + 2 dead + 0 discarded or replayed"
+    status = ann.status()
+    assert found.sentence == status.sentence
+
+
+@pytest.mark.req("O-4")
+def test_well_is_told_apart_from_nobody_being_there(ledger: Ledger, ann: Operator) -> None:
+    assert (ann.overview().says, ann.overview().severity, ann.overview().kinds) == ("No worker was ever seen here", None, ())
+    ledger.beat("w1", {"kinds": ["mail"]})
+    assert (ann.overview().says, ann.overview().alive) == ("All is well: 1 worker is there, nothing is running", 1)
+    pass_time(ledger, 95)
+    found = ann.overview()
+    assert (found.alive, found.severity, found.findings) == (0, None, ())
+    assert found.says.startswith("No worker has been seen for 9")
+    ledger.submit(NewJob("mail", "a"))
+    pass_time(ledger, 100)
+    found = ann.overview()
+    assert [(one.name, one.severity) for one in found.findings] == [("no workers", "critical")]
+    assert found.severity == "critical"
+    ledger.beat("w2", {"kinds": ["mail"]})
+    assert [one.name for one in ann.overview().findings] == ["late"]
+
+
+@pytest.mark.req("O-4")
+def test_what_is_wrong_comes_first(ledger: Ledger, ann: Operator) -> None:
+    ledger.beat("w1", {"kinds": ["a", "b", "z"]})
+    ledger.submit(NewJob("a", "1"))
+    die(ledger, "1", kind="b")
+    die(ledger, *map(str, range(20)), kind="z")
+    found = ann.overview()
+    assert [kind.name for kind in found.kinds] == ["z", "b", "a"]
+    ((one),) = found.findings
+    assert (one.name, one.kind, one.count, one.severity) == ("dead letters growing", "z", 20, "warning")
+
+
+@pytest.mark.req("O-4")
+def test_parked_kinds_and_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
+    from redrive.ledger import kinds
+
+    ledger.submit(NewJob("mail", "a"))
+    ledger.claim({"mail": 1}, worker="gone", lease=5)
+    with ledger.connections.write.use() as session:
+        kinds.park(session, "sms", signature="s", reason="503 of the gateway", seconds=60)
+    ledger.submit(NewJob("sms", "b"))
+    pass_time(ledger, 120)
+    ledger.beat("w1", {"kinds": ["mail", "sms"]})
+    found = ann.overview()
+    assert {(one.name, one.kind, one.severity) for one in found.findings} == {
+        ("dangling leases", None, "critical"), ("parked", "sms", "critical"),
+    }  # fmt: skip
+    sms = next(kind for kind in found.kinds if kind.name == "sms")
+    assert sms.parked == "503 of the gateway"
+
+
+@pytest.mark.req("O-4")
+def test_what_waits_to_be_tried_again_is_counted_so_far(ledger: Ledger, ann: Operator) -> None:
+    many = ENOUGH + 5
+    ledger.submit_many([NewJob("mail", str(each)) for each in range(many)])
+    ledger.settle([lease.again(600, error="e") for lease in ledger.claim({"mail": many}, worker="w1")])
+    (mail,) = ann.overview().kinds
+    assert (mail.waiting, mail.retry_wait, mail.retry_more) == (many, ENOUGH, True)
+
+
+@pytest.mark.req("O-4")
+def test_sources_and_their_lag(url: str) -> None:
+    with App(url) as app:
+
+        @app.on("signed.up", name="greet")
+        def greet(event: Event[str]) -> None: ...
+
+        ann = Operator(app, actor="ann")
+        assert ann.overview().sources == ()
+        then = app.ledger.now() - timedelta(seconds=30)
+        app.receive(Event("signed.up", "u1", id="1", source="accounts", at=then))
+        app.receive(Event("signed.up", "u2", id="2", source="other"))
+        (accounts, other) = ann.overview().sources
+        assert (accounts.name, other.name) == ("accounts", "other")
+        assert accounts.lag is not None
+        assert 29 < accounts.lag < 60
+
+
+@pytest.mark.req("O-4")
+def test_it_asks_few_questions(ledger: Ledger, ann: Operator) -> None:
+    """As many of a ledger with much in it as of one with little."""
+    asked = count()
+
+    def heard(*_facts: object) -> None:
+        next(asked)
+
+    die(ledger, *map(str, range(30)))
+    for kind in "abcdefgh":
+        ledger.submit(NewJob(kind, "1"))
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", heard)
+    try:
+        ann.overview()
+        ann.failures()
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", heard)
+    assert 5 <= next(asked) <= 18

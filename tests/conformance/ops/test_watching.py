@@ -1,0 +1,123 @@
+"""Workers, schedules and the journal, as an operator sees them."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from redrive import App
+from redrive.commands.schedule import Schedule, firing
+from redrive.ledger import Ledger, NewJob
+from redrive.ops.operator import Operator
+from tests.conformance.ledger.world import pass_time
+from tests.conformance.ops.world import SECRET, TIMEOUT, die
+
+
+@pytest.mark.req("O-4")
+def test_who_is_there_who_went_silent_and_what_they_have(ledger: Ledger, ann: Operator) -> None:
+    ledger.beat("silent", {"kinds": ["mail"]})
+    pass_time(ledger, 120)
+    ledger.beat("ended")
+    ledger.leave("ended")
+    ledger.beat("w1", {"kinds": ["mail"], "threads": 4, "state": "working", "version": "1.2"})
+    ledger.submit_many([NewJob("mail", each) for each in "ab"])
+    begun, taken = (*ledger.claim({"mail": 1}, worker="w1"), *ledger.claim({"mail": 1}, worker="w1", start=False))
+    found = ann.workers()
+    assert [(one.name, one.presence) for one in found.workers] == [("w1", "alive"), ("silent", "silent"), ("ended", "ended")]
+    first = found.workers[0]
+    assert (found.alive, first.version, first.threads, first.state, first.kinds) == (1, "1.2", 4, "working", ("mail",))
+    hands = {job.id: job for job in first.jobs}
+    assert set(hands) == {begun.job_id, taken.job_id}
+    assert (hands[begun.job_id].attempt, hands[taken.job_id].started_at) == (1, None)
+    assert [one.presence for one in ann.workers(quiet=1000).workers] == ["alive", "alive", "ended"]
+
+
+@pytest.mark.req("O-4")
+def test_a_worker_says_which_version_it_is(url: str) -> None:
+    with App(url) as app:
+
+        @app.command("noop")
+        def noop() -> None: ...
+
+        with app.worker():
+            while not app.ledger.workers():  # it says so first of all
+                time.sleep(0.01)
+            (one,) = Operator(app, actor="ann").workers().workers
+        assert one.version is not None
+        assert (one.presence, one.kinds) == ("alive", ("noop",))
+
+
+@pytest.mark.req("O-4")
+def test_what_fires_by_itself(url: str) -> None:
+    with App(url) as app:
+
+        @app.command("reports.nightly", cron="0 * * * *")
+        def nightly() -> None: ...
+
+        @app.command("receipts.send")
+        def send(order: str) -> None: ...
+
+        ann = Operator(app, actor="ann")
+        send.submit("o-1")
+        assert ann.schedules() == []
+        ledger, (terms,) = app.ledger, app.commands.scheduled
+        now = ledger.now()
+        (chore,) = Schedule.of(ledger, [terms], app.kinds())
+        chore.do(now)
+        (one,) = ann.schedules()
+        assert (one.kind, one.line, one.next_at) == ("reports.nightly", "0 * * * * UTC", firing(terms, now).due)
+        assert (one.last_at, one.late_since, one.missed) == (None, None, 0)
+        pass_time(ledger, 4 * 3600)
+        (one,) = ann.schedules()
+        assert one.late_since is not None
+        assert one.next_at is None
+        assert one.missed in (2, 3, 4)
+        for lease in ledger.claim({"reports.nightly": 1}, worker="w1"):
+            ledger.settle(lease.dead("x", error="KeyError: 'day'"))
+        (one,) = ann.schedules()
+        assert (one.late_since, one.last_state, one.error) == (None, "dlq", "KeyError: 'day'")
+
+
+@pytest.mark.req("O-3", "O-4", "J-3")
+def test_what_happened_last(ledger: Ledger, ann: Operator) -> None:
+    (letter,) = die(ledger, "a", ids={"request_id": "r-1"})
+    ledger.submit(NewJob("mail", "b"))
+    (lease,) = ledger.claim({"mail": 1}, worker="w2")
+    ledger.settle(lease.done())
+    ann.apply(ann.discard(ids=[letter]), because="it was a test")
+    found = ann.journal()
+    assert [one.event for one in found] == [
+        "dead.discard", "done", "submitted", *sorted(one.event for one in found[3:5]), "submitted",
+    ]  # fmt: skip
+    assert {one.event for one in found[3:5]} == {"failed", "dead"}
+    decided, done, *_ = found
+    assert (decided.actor, decided.reason, decided.job_id) == ("ann", "it was a test", None)
+    assert (done.kind, done.worker, done.attempt, done.seconds is not None) == ("mail", "w2", 1, True)
+    failed = next(one for one in found if one.event == "failed")
+    assert (failed.ids, failed.reason, failed.kind) == ({"request_id": "r-1"}, "attempts", "crm.sync")
+    assert SECRET not in str(found)
+    assert TIMEOUT.startswith("TimeoutError")
+    assert [one.event for one in ann.journal(events=["decided"])] == ["dead.discard"]
+    assert {one.event for one in ann.journal(events=["dead", "failed"])} == {"dead", "failed"}
+    assert {one.kind for one in ann.journal(kind="mail")} == {"mail"}
+    assert ann.journal(since=ledger.now() + timedelta(seconds=1)) == []
+    assert len(ann.journal(limit=2)) == 2
+    with pytest.raises(ValueError, match="did you mean 'failed'"):
+        ann.journal(events=["faild"])
+
+
+@pytest.mark.req("O-3", "J-3")
+def test_the_journal_reads_on_and_says_everything_once(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit_many([NewJob("mail", str(each)) for each in range(5)])
+    tail = ann.tail(limit=3)
+    assert [one.event for one in tail.look()] == ["submitted"] * 3
+    assert tail.look() == []
+    ledger.submit(NewJob("mail", "new"))
+    for lease in ledger.claim({"mail": 1}, worker="w1"):
+        ledger.settle(lease.again(1, error="e"))
+    fresh = tail.look()
+    assert {one.event for one in fresh} == {"submitted", "failed"}
+    assert [one.at for one in fresh] == sorted(one.at for one in fresh)
+    assert tail.look() == []

@@ -1,0 +1,31 @@
+"""Failures that were there before they were counted: filled in by the migration, as the rows say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from redrive.ledger import NewJob, open_ledger, schema
+from redrive.ops.operator import Operator
+
+
+@pytest.mark.req("L-1", "L-8")
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_filled_for_what_was_there(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url: str = request.getfixturevalue("postgres_db") if database == "postgres" else f"sqlite:///{tmp_path / 'ledger.db'}"
+    with open_ledger(url, migrate=True) as ledger:
+        ledger.submit_many([NewJob("mail", str(each)) for each in range(8)])
+        leases = ledger.claim({"mail": 8}, worker="w")
+        ledger.settle([lease.dead("x", error=f"E: {lease.key}\nat mail.py", signature="E: #") for lease in leases[:4]])
+        ledger.settle([leases[4].blocked("y"), leases[5].dead("x", error="F", signature="F")])
+        ledger.discard([1], actor="ann", because="old")
+        ann = Operator(ledger, actor="ann")
+        before = {one.signature: (one.pending, one.blocked, one.died, one.trend) for one in ann.failures()}
+        with ledger.connections.write.use() as session:
+            schema.migrate(session, "0007")
+            schema.migrate(session)
+        after = {one.signature: (one.pending, one.blocked, one.died, one.trend) for one in ann.failures()}
+        assert before == after
+        assert {name: found[:3] for name, found in after.items()} == {"E: #": (3, 0, 4), "F": (1, 0, 1), "": (1, 1, 1)}
+        assert ledger.imbalance() == []

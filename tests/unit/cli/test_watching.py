@@ -1,0 +1,99 @@
+"""`redrive overview`, `failures`, `workers`, `schedules`, `journal`: in any width, without secrets, for machines too."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from redrive.ledger import Ledger, NewJob
+from tests.unit.cli.command import call
+from tests.unit.cli.conftest import LONG, SECRET
+
+EVERY = [
+    ("overview",), ("failures",), ("failures", "HTTPStatusError", "--kind", LONG), ("workers", "list", "--all"),
+    ("schedules", "list"), ("journal", "tail", "-n", "100"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("arguments", EVERY, ids=" ".join)
+@pytest.mark.usefixtures("busy")
+def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...], width: int) -> None:
+    status, printed = call(*arguments, width=width)
+    assert status in (0, 1), printed
+    assert SECRET not in printed
+    assert max(map(len, printed.splitlines())) <= width
+
+
+@pytest.mark.parametrize("arguments", EVERY, ids=" ".join)
+def test_an_empty_ledger_has_words_for_it(ledger: Ledger, arguments: tuple[str, ...]) -> None:
+    assert ledger.counts() == {}
+    status, printed = call(*arguments)
+    if "HTTPStatusError" in arguments:
+        assert (status, "none of them has 'HTTPStatusError' in it" in printed) == (1, True)
+    else:
+        assert (status, len(printed.splitlines()) <= 6) == (0, True), printed
+
+
+@pytest.mark.req("O-4")
+def test_the_overview_says_what_is_wrong(busy: Ledger) -> None:
+    status, printed = call("overview", width=80)
+    assert status == 0, printed  # a few failures are none worth a word
+    assert "1 worker is at it" in printed
+    assert "crm.sync" in printed
+    ledger = busy
+    ledger.submit_many([NewJob("mail", str(each)) for each in range(12)])
+    ledger.settle([lease.dead("x", error="E", signature="E") for lease in ledger.claim({"mail": 12}, worker="w")])
+    status, printed = call("overview", width=80)
+    assert status == 1
+    assert "12 dead letters of mail in the last hour, and growing" in " ".join(printed.split())
+    assert "→ redrive failures --kind mail" in printed
+    assert printed.index("mail ") < printed.index("crm.sync")
+    status, printed = call("overview", "--json")
+    found = json.loads(printed)
+    assert (found["severity"], found["findings"][0]["kind"], found["kinds"][0]["name"]) == ("warning", "mail", "mail")
+    assert found["says"] == "1 worker is at it, 2 running"
+
+
+@pytest.mark.req("O-4")
+def test_failures_and_one_of_them(busy: Ledger) -> None:
+    assert busy.imbalance() == []
+    _, printed = call("failures", "--json")
+    found = json.loads(printed)
+    assert {(one["kind"], one["pending"]) for one in found if one["signature"] == "HTTPStatusError"} == {
+        ("crm.sync", 2),
+        (LONG, 5),
+    }
+    status, printed = call("failures", "HTTPStatus")
+    assert status == 1
+    assert "2 of them have 'HTTPStatus' in them; say --kind, or more of the words" in printed
+    status, printed = call("failures", "HTTPStatus", "--kind", "crm.sync")
+    assert status == 0
+    assert "2 dead letters" in printed
+    assert 'redrive dead replay --kind crm.sync --error "HTTPStatusError" --canary 5 --because "..."' in " ".join(printed.split())
+    status, printed = call("failures", "HTTPStatusError", "--kind", "crm.sync", "--json")
+    assert [letter["id"] for letter in json.loads(printed)["letters"]] == [5, 4]
+    assert call("failures", "--since", "yesterday")[0] == 2
+
+
+def test_workers_that_went_are_not_listed_unless_asked_for(busy: Ledger) -> None:
+    busy.leave("web-7f9c:1201")
+    assert call("workers", "list") == (0, "no worker is there; 1 ended in the last week (--all)\n")
+    status, printed = call("workers", "list", "--all")
+    assert (status, "○ ended" in printed) == (0, True)
+    assert json.loads(call("workers", "list", "--all", "--json")[1])[0]["presence"] == "ended"
+
+
+@pytest.mark.req("O-3")
+@pytest.mark.usefixtures("busy")
+def test_the_journal_as_lines_and_as_documents() -> None:
+    status, printed = call("journal", "tail", "--event", "decided", "--event", "dead", "-n", "100")
+    assert status == 0
+    assert {line.split()[1] for line in printed.splitlines()} >= {"dead", "dead.replay", "dead.discard"}
+    assert "by ann: the CRM is back, INC-77" in printed
+    status, printed = call("journal", "tail", "--json", "-n", "7")
+    found = [json.loads(line) for line in printed.splitlines()]
+    assert (len(found), [one["at"] for one in found]) == (7, sorted(one["at"] for one in found))
+    status, printed = call("journal", "tail", "--event", "faild")
+    assert (status, "did you mean 'failed'" in printed) == (2, True)

@@ -1,0 +1,72 @@
+"""Trouble: what is wrong, by what an overview shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+from redrive.ledger.overview import Some
+from redrive.ops.overview import KindLine
+from redrive.ops.trend import NONE, Trend
+from redrive.ops.trouble import Facts, found
+
+NOW = datetime(2026, 1, 31, 3, 0, tzinfo=timezone.utc)
+WELL = KindLine(
+    name="mail", waiting=0, due_since=None, next_due=None, running=0, retry_wait=0, retry_more=False, dead=0, blocked=0,
+    failed=NONE, died=NONE, parked=None, parked_since=None, workers=1, done=0, submitted=0,
+)  # fmt: skip
+FACTS = Facts(NOW, alive=1, seen_at=NOW, kinds=(WELL,), expired=Some(), all_say=True, registered={"mail"})
+LATE = replace(WELL, waiting=7, due_since=NOW - timedelta(minutes=9))
+MANY = Trend((0,) * 23 + (40,), 40, 40, NOW - timedelta(minutes=20))
+
+
+def said(facts: Facts) -> list[tuple[str, str, str | None, int]]:
+    return [(one.name, one.severity, one.kind, one.count) for one in found(facts)]
+
+
+def test_nothing_is_wrong() -> None:
+    assert found(FACTS) == []
+    assert found(replace(FACTS, alive=0)) == []  # nobody is there, and nothing waits
+    fresh = replace(WELL, waiting=1000, due_since=NOW - timedelta(seconds=30))
+    assert found(replace(FACTS, kinds=(fresh,))) == []
+    later = replace(WELL, waiting=5, next_due=NOW + timedelta(hours=1))
+    assert found(replace(FACTS, kinds=(later,), alive=0)) == []
+
+
+def test_nobody_is_there_and_work_waits() -> None:
+    (one,) = found(replace(FACTS, kinds=(LATE,), alive=0, seen_at=NOW - timedelta(seconds=95)))
+    assert (one.name, one.severity, one.count, one.since) == ("no workers", "critical", 7, NOW - timedelta(seconds=95))
+    assert one.says == "no worker has been seen for 95 s, and 7 jobs wait (7 mail)"
+    (never,) = found(replace(FACTS, kinds=(replace(LATE, waiting=1),), alive=0, seen_at=None))
+    assert never.says == "no worker was ever seen, and 1 job waits (1 mail)"
+    assert never.since == LATE.due_since
+
+
+def test_late_is_told_apart_from_what_nobody_has_registered() -> None:
+    assert said(replace(FACTS, kinds=(LATE,))) == [("late", "warning", "mail", 7)]
+    assert said(replace(FACTS, kinds=(LATE,), registered=set())) == [("unregistered", "warning", "mail", 7)]
+    assert said(replace(FACTS, kinds=(LATE,), registered=set(), all_say=False)) == [("late", "warning", "mail", 7)]
+
+
+def test_parked_failing_and_dying() -> None:
+    parked = replace(LATE, parked="503", parked_since=NOW)
+    assert said(replace(FACTS, kinds=(parked,))) == [("parked", "critical", "mail", 7)]
+    failing = replace(WELL, name="a b", failed=MANY, retry_wait=40)
+    dying = replace(WELL, name="c", failed=MANY, died=MANY, dead=41)
+    found_ = found(replace(FACTS, kinds=(failing, dying)))
+    assert [(one.name, one.kind) for one in found_] == [("failing", "a b"), ("dead letters growing", "c")]
+    assert [one.mend for one in found_] == ["redrive failures --kind 'a b'", "redrive failures --kind c"]
+    assert all(one.since == MANY.since and "and growing" in one.says for one in found_)
+
+
+def test_what_is_over_is_not_told() -> None:
+    assert found(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY),))) == []
+    assert said(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY, retry_wait=1),))) == [
+        ("failing", "warning", "mail", 40)
+    ]
+
+
+def test_the_worst_comes_first() -> None:
+    facts = replace(FACTS, kinds=(LATE, replace(WELL, failed=MANY, retry_wait=1)), expired=Some(2, NOW))
+    assert [one.severity for one in found(facts)] == ["critical", "warning", "warning"]
+    assert [one.name for one in found(facts)] == ["dangling leases", "failing", "late"]
