@@ -26,7 +26,8 @@ SIGNS = {
     "abandoned": ("!", "bad"), "idle": ("○", "calm"), "healthy": ("✓", "good"), "warning": ("!", "warn"),
     "critical": ("✕", "bad"), "silent": ("!", "bad"), "gone": ("–", "calm"), "open": ("○", "calm"), "giveup": ("✕", "bad"),
     "acknowledged": ("✓", "good"), "alive": ("●", "good"), "ended": ("○", "calm"), "submitted": ("＋", "calm"),
-    "dead": ("✕", "bad"), "decided": ("◆", "info"),
+    "dead": ("✕", "bad"), "decided": ("◆", "info"), "success": ("✓", "good"), "refresh_failed": ("◪", "warn"),
+    "terminal": ("■", "bad"), "accepted": ("✓", "good"), "rejected": ("✕", "bad"), "late": ("!", "warn"), "leased": ("▸", "info"),
 }  # fmt: skip
 """Of every state: a sign and a tone. The word stands beside them, always: colour alone says nothing to some."""
 
