@@ -88,6 +88,10 @@ class Runner:
             self._poke.wait(seconds)
         self._poke.clear()
 
+    def wake(self) -> None:
+        """The worker stops: don't wait for anything."""
+        self._poke.set()
+
     def drain(self, left: Callable[[], float], /) -> None:
         """The worker stops: what runs may end within the time that is left; then its leases go back, uncharged."""
         self._stopping = True

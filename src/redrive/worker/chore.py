@@ -26,6 +26,9 @@ class Chore(Protocol):
 class Drains(Protocol):
     """A chore that has things under way when the worker stops."""
 
+    def wake(self) -> None:
+        """The worker stops: don't wait for anything. From any thread, and from a signal handler."""
+
     def drain(self, left: Callable[[], float], /) -> None:
         """End them, and give back what has not ended. left: seconds that there are; fewer at each look, and none after a second
         signal. In the thread of the chore; nothing is done after it."""

@@ -26,10 +26,11 @@ LOADED = ("psycopg", "alembic.command", "alembic.config", "redrive.ledger.ledger
 class Zygote:
     """Forks programs off. One thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *loaded: str) -> None:
+        """loaded: modules beyond the usual ones."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_CRASH")}
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", __name__],
+            [sys.executable, "-W", "error", "-m", __name__, *loaded],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=clean | {"PYTHONPATH": str(ROOT)},
             start_new_session=True,  # Ctrl+C in the terminal is for the test run
         )  # fmt: skip
@@ -105,7 +106,7 @@ def _run(asked: Mapping[str, Any]) -> NoReturn:
 
 def main() -> None:
     """Serve, until nobody asks any more."""
-    for module in LOADED:
+    for module in (*LOADED, *sys.argv[1:]):
         importlib.import_module(module)
     ended: dict[int, int] = {}
     answer: int | None

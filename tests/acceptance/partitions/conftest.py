@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.crash.conftest import zygote
 from tests.acceptance.crash.zygote import Zygote
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made
 from tests.ledgers import sqlite_ledger
 from tests.servers.buckets import options
 
-from .lake import Lake
+from .lake import LOADED, Lake
 
-__all__ = ["postgres_ledger", "postgres_made", "zygote"]
+__all__ = ["postgres_ledger", "postgres_made"]
+
+
+@pytest.fixture(scope="package")
+def zygote() -> Iterator[Zygote]:
+    """Where the processes come from."""
+    with Zygote(*LOADED) as started:
+        yield started
 
 
 @pytest.fixture(params=["sqlite-local", "postgres-s3"])

@@ -25,6 +25,8 @@ from tests.acceptance.crash.zygote import Zygote
 from .program import CUSTOMERS, SINCE, UNTIL, made, rows_of
 
 PROGRAM = "tests.acceptance.partitions.program"
+LOADED = ("s3fs", "aiobotocore.session", "redrive.storage.s3", "redrive.storage.local", PROGRAM)
+"""Modules that are slow to import."""
 PATIENCE = 120
 TABLES = (
     "redrive_partition", "redrive_partition_work", "redrive_partition_run", "redrive_partition_verdict",

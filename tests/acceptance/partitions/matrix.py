@@ -21,7 +21,7 @@ from tests.servers.postgres import postgres_server
 from tests.servers.process import ServerMissing
 from tests.servers.seaweed import s3_server
 
-from .lake import Lake
+from .lake import LOADED, Lake
 from .test_crash import POINTS
 
 COLUMNS = [(way, which) for way in WAYS for which in PASSES]
@@ -63,7 +63,7 @@ def main(points: Sequence[str]) -> int:
     began, wrong, many = time.monotonic(), [], 0
     print(f"{'crash point':<32}{'on':<20}" + "".join(f"{f'{way} {which}':<13}" for way, which in COLUMNS))
     with ExitStack() as stack:
-        zygote = stack.enter_context(Zygote())
+        zygote = stack.enter_context(Zygote(*LOADED))
         try:
             places = list(lakes(stack))
         except ServerMissing as missing:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from redrive.partitions.tending import Tending
 
 CUSTOMERS = ("acme", "Globex, Inc/é")
 SINCE, UNTIL = "2026-01-30", "2026-01-31"
-ROWS = 9_000
+ROWS = 700
 """Of a partition: some 700 KB, which goes out in three pieces."""
 AT_ONCE = RetryPolicy(max_attempts=6, backoff_base=0.0, backoff_max=0.0, jitter=0.0)
 
@@ -27,7 +28,7 @@ AT_ONCE = RetryPolicy(max_attempts=6, backoff_base=0.0, backoff_max=0.0, jitter=
 def rows_of(partition: Partition) -> Iterator[dict[str, Any]]:
     """What the source has: the same each time."""
     for number in range(ROWS):
-        yield {"id": number, "customer": partition.customer_id, "day": partition.logical_date, "text": "x" * 20}
+        yield {"id": number, "customer": partition.customer_id, "day": partition.logical_date, "text": "x" * 1000}
 
 
 def made(url: str, store: dict[str, Any], gate: Path | None = None) -> App:
@@ -52,6 +53,17 @@ def made(url: str, store: dict[str, Any], gate: Path | None = None) -> App:
     return app
 
 
+def _round(app: App, tending: Tending, runner: Runner) -> bool:
+    """As a worker does its chores: what goes wrong is done again. True: nothing is left to do."""
+    try:
+        now = app.ledger.now()
+        tending.do(now)
+        return not runner.turn(now) and not runner.busy
+    except Exception:
+        traceback.print_exc()
+        return False
+
+
 def main(arguments: Sequence[str]) -> int:
     """Extract what is due, until nothing is left."""
     url, store, name, *rest = arguments
@@ -59,11 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         runner = Runner(app.ledger, list(app.datasets), places=2, name=name, lease=3600)
         tending = Tending(app.ledger, list(app.datasets))
         print("begins", runner.worker, os.getpid(), flush=True)
-        while True:
-            now = app.ledger.now()
-            tending.do(now)
-            if not runner.turn(now) and not runner.busy:
-                break
+        while not _round(app, tending, runner):
             runner.rest(0.2)
         runner.drain(lambda: 5.0)
     return 0
