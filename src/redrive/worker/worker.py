@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +19,7 @@ from ..core.clock import SYSTEM
 from ..core.seconds import Seconds, positive, seconds, whole
 from ..journal.bus import WRAPS, emit
 from ..ledger.ledger import DAY, Ledger
-from .chore import Chore
+from .chore import Chore, Drains
 from .clerk import Clerk
 from .kind import Kind
 from .parking import Parking
@@ -30,6 +31,8 @@ LEASE = 7.0
 """Seconds, renewed four times in that: long enough for a pause of all Python, short enough for who waits for a dead worker."""
 DRAIN = 30.0
 KEEP = 30 * DAY
+GRACE = 3.0
+"""Seconds that a chore has to give back what it holds, when all others have ended."""
 CHORE_PAUSE = 5.0
 """Seconds; the longest wait of a chore that fails: a stream is read soon after its server is back."""
 
@@ -76,6 +79,8 @@ class Worker:
         self._over = threading.Event()
         self._told = False
         """To stop; perhaps before it was started."""
+        self._until: float | None = None
+        """When what runs must have ended, on the monotonic clock."""
 
     def run(self, stop: threading.Event | None = None, /) -> None:
         """Work until `stop` is set, or `stop()` is called; then drain. Returns when all is given back."""
@@ -111,11 +116,11 @@ class Worker:
 
     def _work(self, clerk: Clerk) -> None:
         others = [threading.Thread(target=self._listen, args=(clerk,), name=f"{self.name}-wake", daemon=True)]
-        others += [
-            threading.Thread(target=self._do, args=(chore, clerk), name=f"{self.name}-{chore.name}", daemon=True)
-            for chore in self._chores
-        ]
-        for thread in others:
+        draining: list[threading.Thread] = []
+        for chore in self._chores:
+            thread = threading.Thread(target=self._do, args=(chore, clerk), name=f"{self.name}-{chore.name}", daemon=True)
+            (draining if isinstance(chore, Drains) else others).append(thread)
+        for thread in (*others, *draining):
             thread.start()
         try:
             clerk.run()
@@ -123,14 +128,21 @@ class Worker:
             self._over.set()
             for thread in others:
                 thread.join(1)
+            for thread in draining:
+                thread.join(self._left() + GRACE)
             if self._own is not self._ledger:
                 self._own.close()
 
     def stop(self, *, now: bool = False) -> None:
         """Take nothing more, end what runs, within `drain`. now: don't wait. Returns at once; safe in a signal handler."""
         self._told = True
+        end = monotonic() + (0.0 if now else self._drain)
+        self._until = end if self._until is None else min(end, self._until)
         if self._clerk is not None:
             self._clerk.stop(now=now)
+        for chore in self._chores:
+            if isinstance(chore, Drains):
+                chore.wake()
 
     def close(self) -> None:
         """`stop`, and wait until it has ended."""
@@ -182,6 +194,12 @@ class Worker:
                 emit("chore_failed", {"operation": chore.name, "error": str(error), "error_class": type(error).__name__})
                 pause = min(max(pause, 0.1) * 2, max(CHORE_PAUSE, chore.every))
             clerk.stopped.wait(pause)
+        if isinstance(chore, Drains):
+            chore.drain(self._left)
+
+    def _left(self) -> float:
+        """Seconds until what runs must have ended."""
+        return 0.0 if self._until is None else max(0.0, self._until - monotonic())
 
     def __enter__(self) -> Self:
         return self.start()
