@@ -212,5 +212,5 @@ def _columns(check: str, columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _named(check: Check, name: str) -> Check:
-    check.__name__ = name  # type: ignore[attr-defined]  # a function has one
+    check.__name__ = name
     return check

@@ -11,7 +11,7 @@ from ..errors import Damaged
 from ..storage.store import Store
 from .gap import Gap, gap
 from .partition import Day, Partition, days, named, span
-from .raw import Raw, raw
+from .raw import File, Raw, raw
 from .reading import Reading
 from .record import Facts
 from .register import Register
@@ -37,7 +37,8 @@ class Reader:
             raise ValueError(f"{first} to {last} is more than a hundred years: read it in parts")
         facts = self._register().days(self._source, self._query, customer, first, last)
         today = clock_around().now().date()
-        files, missing = [], []
+        files: list[File] = []
+        missing: list[Gap] = []
         for found in self._found([self._key(customer, each) for each in days(first, last)], facts, today):
             if isinstance(found, Gap):
                 missing.append(found)

@@ -82,7 +82,7 @@ def test_types_of_columns(kind: Any, fits: list[Any], does_not: list[Any]) -> No
 
 
 def test_freshness() -> None:
-    rows = [{"at": "2026-01-31T20:00:00"}, {"at": "2026-01-31T23:30:00+00:00"}, {"at": None}]
+    rows: list[dict[str, Any]] = [{"at": "2026-01-31T20:00:00"}, {"at": "2026-01-31T23:30:00+00:00"}, {"at": None}]
     assert found(freshness("at", within=3600), rows).ok
     late = found(freshness("at", within=timedelta(minutes=10)), rows)
     assert (late.ok, late.value, late.limit) == (False, 1800.0, 600.0)
@@ -107,9 +107,9 @@ def test_drop() -> None:
     [
         (lambda: row_count(min=-1), "min must be at least 0"),
         (lambda: row_count(min=3, max=2), "no number is at least 3 and at most 2"),
-        (lambda: row_count(min="1"), "min must be a whole number"),
+        (lambda: row_count(min="1"), "min must be a whole number"),  # type: ignore[arg-type]
         (not_null, r"not_null\(\) is told which columns"),
-        (lambda: unique(3), "a column has a name"),
+        (lambda: unique(3), "a column has a name"),  # type: ignore[arg-type]
         (lambda: schema({}), "schema.. says what a row has"),
         (lambda: schema({"a": set}), "the column 'a' cannot be of <class 'set'>; known: str, int"),
         (lambda: drop(max=30), "max is a part of one, from 0 to 1, not 30"),

@@ -191,7 +191,7 @@ async def pages() -> AsyncIterator[dict[str, Any]]:
 
 def test_what_are_no_rows(run: Writing) -> None:
     with pytest.raises(TypeError, match="rows.. takes many rows, and this is one"):
-        run.sink.rows({"n": 1})  # type: ignore[arg-type]
+        run.sink.rows({"n": 1})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="takes an iterable of rows, which are mappings, not str"):
         run.sink.rows("n")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"an async one is written by `await out.arows"):
