@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import httpx2
 import pytest
@@ -81,96 +79,6 @@ def test_a_trace_goes_along_where_one_is_active(colour: Colour, server: FaultSer
     context = span.get_span_context()
     assert within.headers["traceparent"] == f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
     assert own.headers["traceparent"] == "00-1-1-00"
-
-
-@pytest.mark.req("H-3")
-@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
-def test_what_means_the_same_twice_is_tried_again(colour: Colour, server: FaultServer, method: str) -> None:
-    server.script("reset", 503, 200)
-    with client(colour, server.url) as api:
-        assert api.request(method, "/").status_code == 200
-    assert server.count == 3
-
-
-@pytest.mark.req("H-3")
-@pytest.mark.parametrize("method", ["POST", "PATCH", "LOCK"])
-@pytest.mark.parametrize("trouble", [503, "reset", "close", Answer(body=b"x", trouble="cut")])
-def test_what_may_have_been_done_is_not_sent_twice(colour: Colour, server: FaultServer, method: str, trouble: Any) -> None:
-    server.script(trouble, 200)
-    with client(colour, server.url) as api, pytest.raises(httpx2.HTTPError) as caught:
-        api.request(method, "/", json={})
-    assert server.count == 1
-    ended = outcome(caught.value)
-    assert ended is not None
-    assert ended.reason == "not_idempotent"
-
-
-@pytest.mark.req("H-3")
-@pytest.mark.parametrize("method", ["POST", "PATCH"])
-@pytest.mark.parametrize("given", [{"idempotency_key": True}, {"headers": {"Idempotency-Key": "k-1"}}])
-def test_with_a_key_it_is(colour: Colour, server: FaultServer, method: str, given: dict[str, Any]) -> None:
-    server.script("reset", Answer(body=b"x", trouble="cut"), 200)
-    with client(colour, server.url) as api:
-        api.request(method, "/", json={}, **given)
-        api.request(method, "/", json={}, **given)
-    first, second, third, other = (seen.headers["idempotency-key"] for seen in server.requests)
-    assert first == second == third
-    assert (first == other) == ("headers" in given)
-
-
-@pytest.mark.req("H-3", "C-10")
-def test_what_was_never_sent_is_tried_again_without_one(colour: Colour, server: FaultServer) -> None:
-    with client(colour, server.url) as api, server.down(), instant() as clock, pytest.raises(httpx2.ConnectError) as caught:
-        api.post("/", json={})
-    assert clock.slept == [0.001, 0.002]
-    ended = outcome(caught.value)
-    assert ended is not None
-    assert (ended.attempts, ended.reason) == (3, "attempts")
-
-
-@pytest.mark.req("H-3")
-def test_idempotent_false_is_the_callers_last_word(colour: Colour, server: FaultServer) -> None:
-    server.script(503)
-    with (
-        client(colour, server.url, retry=retry(QUICK, idempotent=False)) as api,
-        pytest.raises(httpx2.HTTPStatusError),
-    ):
-        api.get("/")
-    assert server.count == 1
-
-
-@pytest.mark.req("H-4")
-def test_a_stream_is_not_sent_twice_but_a_text_is(colour: Colour, server: FaultServer) -> None:
-    def plain() -> Iterator[bytes]:
-        yield b"one"
-        yield b"two"
-
-    async def later() -> AsyncIterator[bytes]:
-        yield b"one"
-        yield b"two"
-
-    server.script(503, 200)
-    stream = plain() if colour == "plain" else later()
-    with client(colour, server.url) as api:
-        with pytest.raises(httpx2.HTTPStatusError):
-            api.request("PUT", "/", content=stream)
-        assert [seen.body for seen in server.requests] == [b"onetwo"]
-        server.script(503, 200)
-        api.request("PUT", "/", content="whole")
-    assert [seen.body for seen in server.requests][1:] == [b"whole", b"whole"]
-
-
-@pytest.mark.req("H-4", "C-10")
-def test_a_stream_that_was_never_begun_is_sent_when_the_server_is_back(colour: Colour, server: FaultServer) -> None:
-    def begun() -> Iterator[bytes]:
-        yield b"whole"
-
-    async def later() -> AsyncIterator[bytes]:
-        yield b"whole"
-
-    with client(colour, server.url) as api, inject(api.client, httpx2.ConnectError("refused"), httpx2.PoolTimeout("full")):
-        api.post("/", content=begun() if colour == "plain" else later())
-    assert [seen.body for seen in server.requests] == [b"whole"]
 
 
 @pytest.mark.req("H-4")

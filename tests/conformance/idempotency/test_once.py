@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
 
 from redrive import App, Key, current, deadline
-from redrive.errors import Again, BreakerOpen, KeyBusy, KeyConflict, KeyFailed, LeaseLost, Stop
-from redrive.idempotency.keys import Keys
-from redrive.journal import Ring
-from tests.conformance.idempotency.world import KEY, aged, effect_table, effects
-
-
-@dataclass
-class Order:
-    user: str
-    id: str
-    cents: int = 100
-
-
-@dataclass
-class Receipt:
-    number: int
-    total: Decimal
-    at: datetime
-
-
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-ORDER = Order("ann", "o-1")
-TEMPLATE = "billing:{order.user}:{order.id}:charge:v1"
+from redrive.errors import Again, BreakerOpen, KeyBusy, KeyConflict, KeyFailed, Stop
+from tests.conformance.idempotency.order import NOW, ORDER, TEMPLATE, Order, Receipt
+from tests.conformance.idempotency.world import KEY
 
 
 @pytest.mark.req("I-3", "I-4")
@@ -201,183 +178,6 @@ def test_a_key_in_processing_is_busy_or_waited_for(app: App) -> None:
     worker.join(20)
     waiter.join(20)
     assert answers == [7, 7]
-
-
-@pytest.mark.req("I-4")
-def test_async(app: App) -> None:
-    ran = []
-
-    @app.once("billing:{user}:{n}:charge:v1", wait=20)
-    async def charge(user: str, n: int) -> Order:
-        ran.append((n, current().key))
-        await asyncio.sleep(0.05)
-        return Order(user, str(n))
-
-    async def main() -> None:
-        answers = await asyncio.gather(*(charge("ann", 1) for _ in range(5)), charge("ann", 2))
-        assert answers == [Order("ann", "1")] * 5 + [Order("ann", "2")]
-        assert current().key is None
-
-    asyncio.run(main())
-    assert sorted(ran, key=str) == [(1, Key("billing", "ann", "1", "charge")), (2, Key("billing", "ann", "2", "charge"))]
-
-
-def test_a_cancelled_holder_frees_its_key(app: App) -> None:
-    async def main() -> None:
-        entered = asyncio.Event()
-
-        @app.once("billing:ann:{n}:charge:v1")
-        async def charge(n: int) -> int:
-            entered.set()
-            await asyncio.sleep(30)
-            return n
-
-        task = asyncio.create_task(charge(1))
-        await entered.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert app.keys().page() == []
-
-
-def test_a_coroutine_that_is_thrown_away_frees_its_key(app: App) -> None:
-    @app.once("billing:ann:{n}:charge:v1")
-    async def charge(n: int) -> int:
-        await asyncio.Event().wait()
-        return n
-
-    async def main() -> None:
-        call = charge(1)
-        step = asyncio.get_running_loop().create_future()
-        begins = call.send(None)
-        begins.add_done_callback(lambda _: step.set_result(None))
-        await step
-        call.send(None)  # it has begun, and waits inside
-        call.close()
-
-    asyncio.run(main())
-    app.keys().threads.shutdown()
-    assert app.keys().page() == []
-
-
-def test_a_caller_cancelled_while_it_begins_leaves_nothing_behind(app: App) -> None:
-    ran = []
-
-    @app.once("billing:ann:{n}:charge:v1")
-    async def charge(n: int) -> int:
-        ran.append(n)
-        return n
-
-    async def main() -> None:
-        for number in range(30):
-            task = asyncio.create_task(charge(number))
-            for _ in range(number % 4):
-                await asyncio.sleep(0)
-            await asyncio.sleep(number * 0.0001)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(main())
-    app.keys().threads.submit(lambda: None).result()
-    app.keys().close()  # all threads have ended
-    left = app.keys().page(status="processing")
-    assert left == []
-
-
-@pytest.mark.req("I-5")
-def test_in_a_transaction_effect_and_key_are_one(app: App) -> None:
-    effect_table(app)
-
-    @app.once("billing:{user}:{n}:charge:v1", in_transaction=True)
-    def charge(tx: Connection, user: str, n: int) -> int:
-        tx.execute(text("INSERT INTO effect VALUES ('charged')"))
-        if n < 0:
-            raise ConnectionResetError
-        if n == 0:
-            raise ValueError("never")
-        return n
-
-    assert charge("ann", 1) == charge("ann", n=1) == 1
-    assert effects(app) == 1
-    with pytest.raises(ConnectionResetError):
-        charge("ann", -1)
-    with pytest.raises(ValueError, match="never"):
-        charge("ann", 0)
-    with pytest.raises(KeyFailed):
-        charge("ann", 0)
-    assert effects(app) == 1
-    assert [record.status for record in app.keys().page()] == ["failed", "completed"]
-
-
-def test_a_function_that_ends_its_transaction_is_told(app: App) -> None:
-    @app.once("billing:ann:{n}:charge:v1", in_transaction=True)
-    def charge(tx: Connection, n: int) -> int:
-        tx.execute(text("SELECT 1"))
-        tx.commit()
-        return n
-
-    with pytest.raises(RuntimeError, match="committed or rolled back the transaction"):
-        charge(1)
-
-
-def test_a_transaction_inside_of_a_transaction(app: App, url: str) -> None:
-    """On SQLite it would wait for itself: refused. On Postgres it is a transaction of its own."""
-
-    @app.once("billing:ann:{n}:inner:v1")
-    def inner(n: int) -> int:
-        return n
-
-    @app.once("billing:ann:{n}:outer:v1", in_transaction=True)
-    def outer(tx: Connection, n: int) -> int:
-        return inner(n)
-
-    @app.once("billing:ann:{n}:outermost:v1", in_transaction=True)
-    def outermost(tx: Connection, n: int) -> int:
-        return outer(n)
-
-    for nested in (outer, outermost):
-        if url.startswith("sqlite"):
-            with pytest.raises(RuntimeError, match="this thread is in a transaction of its own on this SQLite ledger"):
-                nested(1)
-        else:
-            assert nested(1) == 1
-
-
-def test_the_lease_is_renewed_while_the_function_runs(app: App) -> None:
-    app._keys = Keys(app.ledger, lease=0.6)
-
-    @app.once("billing:ann:{n}:charge:v1")
-    def charge(n: int) -> int:
-        time.sleep(1.5)
-        with pytest.raises(KeyBusy):
-            charge(n)
-        return n
-
-    assert charge(1) == 1
-    assert sum(thread.name == "redrive-keeper" for thread in threading.enumerate()) == 1
-
-
-@pytest.mark.req("I-2")
-def test_a_zombie_is_told_and_changes_nothing(app: App, redrive_journal: Ring) -> None:
-    answers: list[int] = []
-
-    @app.once("billing:ann:{n}:charge:v1")
-    def charge(n: int) -> int:
-        if not answers:
-            answers.append(n)
-            aged(app, lease=3600)  # as after a long SIGSTOP
-            assert charge(n) == 2
-            return 1
-        return 2
-
-    with pytest.raises(LeaseLost):
-        charge(1)
-    assert charge(1) == 2
-    kinds = [record.kind for record in redrive_journal.records]
-    assert (kinds.count("key_taken_over"), kinds.count("key_lost"), kinds.count("key_replayed")) == (1, 1, 1)
-    assert {record.fields["idempotency_key"] for record in redrive_journal.records} == {"billing:ann:1:charge:v1"}
 
 
 def test_methods_and_defaults(app: App) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol, runtime_checkable
 
-from redrive.batch import ItemStatus, Report
+import pytest
+
+from redrive.batch import ItemStatus, Report, retrying
 
 
 class Store:
@@ -111,3 +114,14 @@ def partial(**items: str) -> Report:
 
 def success(*ids: str) -> Report:
     return Report("success", [ItemStatus(name, "acknowledged") for name in ids])
+
+
+COLOURS = pytest.mark.parametrize("kind", [Sender, AsyncSender], ids=["plain", "async"])
+
+
+def send(kind: type, store: Store, ids: list[str], answer: Callable[[str, int], str], **options: Any) -> tuple[Report, Any]:
+    """One call, of either colour; the report, and the sender behind it."""
+    inner = kind(store, ids, answer)
+    sender = retrying(inner, items=store, **options)
+    report = asyncio.run(sender.send_pending()) if kind is AsyncSender else sender.send_pending()
+    return report, inner

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import sys
-import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from redrive import Breaker
-from redrive.core import breaker as module
 
 
 def calls(breaker: Breaker, failed: int, well: int, now: float = 0.0) -> bool:
@@ -288,65 +285,3 @@ def test_numbers_of_a_wrong_size_are_named() -> None:
         Breaker(min_calls=0)
     with pytest.raises(ValueError, match="^failure_rate must be above 0 and at most 1: 2$"):
         Breaker(failure_rate=2)
-
-
-@pytest.mark.req("C-12")
-def test_of_many_threads_one_makes_the_probe() -> None:
-    breaker = opened(100.0)
-    through: list[float] = []
-    at_once = threading.Barrier(8)
-
-    def knock() -> None:
-        at_once.wait()
-        through.append(breaker.allow(200.0))
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=knock) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert sorted(through) == [0.0] + [10.0] * 7
-
-
-@pytest.mark.req("C-12")
-def test_a_thread_that_waited_while_another_closed_it_goes_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    breaker = opened(100.0)
-
-    class Meanwhile:
-        """The lock, which another thread has just given back."""
-
-        def __enter__(self) -> None:
-            breaker._opened = None
-
-        def __exit__(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(module, "LOCK", Meanwhile())
-    assert breaker.allow(200.0) == 0.0
-    assert breaker._probed is None
-
-
-@pytest.mark.req("C-12")
-def test_threads_lose_no_count_between_them() -> None:
-    breaker = Breaker(min_calls=4001, window=1e6)
-    news: list[bool] = []
-
-    def fail() -> None:
-        news.extend(breaker.record(True, 1.0) for _ in range(1000))
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=fail) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert not any(news)
-    assert breaker.record(True, 1.0)

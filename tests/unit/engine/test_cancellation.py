@@ -3,74 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
-from redrive import Retry, RetryPolicy, outcome, retry
+from redrive import Retry, retry
 from redrive.testing import instant
+from tests.unit.engine.cancelled import SLOW, Hang, Use, decorated, every_layer, every_use
 
 pytestmark = pytest.mark.req("C-2", "C-6")
-
-ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
-SLOW = RetryPolicy(max_attempts=3, backoff_base=1000, backoff_max=1000, jitter=0)
-Body: TypeAlias = Callable[[], Awaitable[Any]]
-Use: TypeAlias = Callable[[Retry, Body], Coroutine[Any, Any, Any]]
-
-
-async def decorated(layer: Retry, body: Body) -> Any:
-    @layer
-    async def call() -> Any:
-        return await body()
-
-    return await call()
-
-
-async def block(layer: Retry, body: Body) -> Any:
-    async for attempt in layer.attempts():
-        with attempt:
-            return await body()
-    return None
-
-
-async def opened(layer: Retry, body: Body) -> Any:
-    @layer
-    async def items() -> Any:
-        yield await body()
-
-    return [item async for item in items()]
-
-
-USES: list[Use] = [decorated, block, opened]
-LAYERS = {
-    "timed": retry(ZERO, on=OSError),
-    "untimed": retry(ZERO, on=OSError, attempt_timeout=None),
-    "whole": retry(ZERO, on=OSError, key=lambda *_, **__: "a:b:c:d:v1"),
-    "limited": retry(RetryPolicy(max_attempts=3, backoff_base=0, jitter=0, timeout=60), on=OSError),
-}
-
-every_use = pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
-every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
-
-
-class Hang:
-    """A body that hangs until cancelled, and says when it is there."""
-
-    def __init__(self, then: Callable[[], Any] | None = None) -> None:
-        self.calls = 0
-        self.there = asyncio.Event()
-        self._then = then
-
-    async def __call__(self) -> Any:
-        self.calls += 1
-        self.there.set()
-        try:
-            await asyncio.get_running_loop().create_future()
-        except asyncio.CancelledError:
-            if self._then is None:
-                raise
-            return self._then()
 
 
 @every_layer
@@ -170,100 +112,6 @@ def test_in_the_turn_in_which_the_attempt_fails(use: Use, layer: Retry) -> None:
             await task
         done.exception()
         assert calls == 1
-
-    asyncio.run(main())
-
-
-@every_layer
-@every_use
-def test_clean_up_that_makes_an_error_of_it_is_not_tried_again(use: Use, layer: Retry) -> None:
-    def broken() -> Any:
-        raise OSError("while closing")
-
-    async def main() -> None:
-        hang = Hang(broken)
-        task = asyncio.create_task(use(layer, hang))
-        await hang.there.wait()
-        task.cancel()
-        with pytest.raises(OSError, match="while closing") as caught:
-            await task
-        assert (hang.calls, task.cancelling()) == (1, 1)
-        ended = outcome(caught.value)
-        assert ended is not None
-        assert (ended.reason, ended.spent) == ("stopped", False)
-
-    asyncio.run(main())
-
-
-@every_layer
-def test_clean_up_that_makes_an_error_of_it_in_a_later_attempt(layer: Retry) -> None:
-    async def main() -> None:
-        there = asyncio.Event()
-        calls = 0
-
-        async def body() -> None:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                raise OSError
-            there.set()
-            try:
-                await asyncio.get_running_loop().create_future()
-            finally:
-                raise OSError("while closing")
-
-        task = asyncio.create_task(decorated(layer, body))
-        await there.wait()
-        task.cancel()
-        with pytest.raises(OSError, match="while closing"):
-            await task
-        assert calls == 2
-
-    asyncio.run(main())
-
-
-@every_layer
-@every_use
-def test_clean_up_that_swallows_it_gives_its_result(use: Use, layer: Retry) -> None:
-    async def main() -> None:
-        hang = Hang(lambda: "kept")
-        task = asyncio.create_task(use(layer, hang))
-        await hang.there.wait()
-        task.cancel()
-        assert await task in ("kept", ["kept"])
-        assert task.cancelling() == 1
-
-    asyncio.run(main())
-
-
-@every_layer
-@every_use
-def test_the_clean_up_of_a_cancelled_task_may_retry(use: Use, layer: Retry) -> None:
-    async def main() -> None:
-        there = asyncio.Event()
-        calls = 0
-
-        async def fails_once() -> int:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                raise OSError
-            return calls
-
-        async def cleans_up() -> None:
-            there.set()
-            try:
-                await asyncio.get_running_loop().create_future()
-            except asyncio.CancelledError:
-                await use(layer, fails_once)
-                raise
-
-        task = asyncio.create_task(cleans_up())
-        await there.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert calls == 2
 
     asyncio.run(main())
 

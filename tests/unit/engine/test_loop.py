@@ -4,63 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
 import inspect
 import traceback
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from redrive import Budget, Retry, RetryPolicy, errors, outcome, retry
 from redrive.testing import FakeClock, instant
+from tests.unit.engine.ways import WAYS, ZERO, Work, raiser
 
-ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 STEADY = RetryPolicy(max_attempts=3, backoff_base=1, jitter=0)
-WAYS: dict[str, dict[str, Any]] = {
-    "untimed": {"attempt_timeout": None},
-    "timed": {},
-    "limited": {"timeout": 60.0},
-    "only limited": {"timeout": 60.0, "attempt_timeout": None},
-    "keyed": {"key": "a:b:c:d:v1"},
-    "looked at": {"reject": lambda result: result == "bad"},
-}
-Work: TypeAlias = Callable[[], Any]
-
-
-@pytest.fixture(params=WAYS)
-def layer(request: pytest.FixtureRequest) -> Retry:
-    return retry(max_attempts=3, backoff_base=0, jitter=0, on=OSError, **WAYS[request.param])
-
-
-@pytest.fixture(params=["plain", "async"])
-def made(request: pytest.FixtureRequest) -> Callable[[Retry, Work], Work]:
-    """From a layer and a piece of work to the call, in one colour."""
-
-    def plain(layer: Retry, work: Work) -> Work:
-        return layer(work)
-
-    def later(layer: Retry, work: Work) -> Work:
-        @layer
-        async def coroutine() -> Any:
-            return work()
-
-        return lambda: asyncio.run(coroutine())
-
-    return plain if request.param == "plain" else later
-
-
-def raiser(*errors: type[BaseException], then: Any = "good") -> tuple[Work, list[int]]:
-    """Work that raises these in turn, then gives a result; and how often it was asked."""
-    calls: list[int] = []
-
-    def work() -> Any:
-        calls.append(1)
-        if len(calls) <= len(errors):
-            raise errors[len(calls) - 1](f"failure {len(calls)}")
-        return then
-
-    return work, calls
 
 
 @pytest.mark.req("C-1")
@@ -229,155 +184,6 @@ def test_a_spent_budget_is_a_reason_of_its_own(layer: Retry, made: Callable[[Ret
     assert budget.denied == 1
 
 
-def test_zero_waits_are_not_slept(layer: Retry, monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr("redrive.engine.loop.sleep", slept.append)
-    work, _ = raiser(OSError, OSError)
-    layer.call(work)
-    assert slept == []
-    with instant() as clock:
-        work, _ = raiser(OSError, OSError)
-        layer.call(work)
-    assert clock.slept == []
-
-
-def test_a_zero_wait_in_async_code_lets_others_run(layer: Retry) -> None:
-    order: list[str] = []
-
-    @layer
-    async def call() -> None:
-        order.append("attempt")
-        if order.count("attempt") < 3:
-            raise OSError
-
-    async def other() -> None:
-        for _ in range(8):
-            order.append("other")
-            await asyncio.sleep(0)
-
-    async def main() -> None:
-        await asyncio.gather(call(), other())
-
-    asyncio.run(main())
-    assert order.index("other") < order.index("attempt", 1)
-
-
-def test_a_hundred_thousand_attempts() -> None:
-    calls = 0
-
-    def work() -> None:
-        nonlocal calls
-        calls += 1
-        raise OSError("down")
-
-    layer = retry(max_attempts=100_000, backoff_base=1, jitter=1, on=OSError)
-    with instant() as clock, pytest.raises(OSError, match="down") as caught:
-        layer.call(work)
-    assert calls == 100_000
-    assert len(clock.slept) == 99_999
-    assert max(clock.slept) <= 6
-    note = caught.value.__notes__[0]
-    assert "after 100000 attempts" in note
-    assert ", … s)" in note
-    assert len(note) < 300
-
-
-def test_a_hundred_thousand_attempts_without_a_stage() -> None:
-    calls = 0
-
-    @retry(RetryPolicy(max_attempts=100_000, backoff_base=0, jitter=0), on=OSError, attempt_timeout=None)
-    def work() -> None:
-        nonlocal calls
-        calls += 1
-        raise OSError("down")
-
-    with pytest.raises(OSError, match="down"):
-        work()
-    assert calls == 100_000
-
-
-# No cycles
-
-
-@pytest.mark.req("C-4")
-def test_no_reference_cycle_is_left(layer: Retry) -> None:
-    @layer
-    def call() -> None:
-        raise OSError
-
-    @layer
-    def nested() -> None:
-        call()
-
-    def go() -> None:
-        for each in (call, nested):
-            try:
-                each()
-            except OSError:
-                pass
-
-    assert garbage(go) == 0
-
-
-@pytest.mark.req("C-4")
-def test_no_reference_cycle_is_left_in_a_task(layer: Retry) -> None:
-    @layer
-    async def call() -> None:
-        await asyncio.sleep(0)
-        raise OSError
-
-    @layer
-    async def nested() -> None:
-        await call()
-
-    async def main() -> int:
-        async def go() -> None:
-            for each in (call, nested):
-                try:
-                    await each()
-                except OSError:
-                    pass
-
-        await go()
-        gc.collect()
-        gc.freeze()  # what others left behind is not this test's
-        gc.disable()
-        try:
-            for _ in range(20):
-                await go()
-            return gc.collect()
-        finally:
-            gc.enable()
-            gc.unfreeze()
-
-    assert asyncio.run(main()) == 0
-
-
-@pytest.mark.req("C-4")
-def test_no_reference_cycle_is_left_by_what_is_called_just_once() -> None:
-    def go() -> None:
-        try:
-            retry(ZERO, on=OSError).call(raiser(OSError, OSError, OSError)[0])
-        except OSError:
-            pass
-
-    assert garbage(go) == 0
-
-
-def garbage(go: Callable[[], None]) -> int:
-    go()
-    gc.collect()
-    gc.freeze()  # what others left behind is not this test's
-    gc.disable()
-    try:
-        for _ in range(20):
-            go()
-        return gc.collect()
-    finally:
-        gc.enable()
-        gc.unfreeze()
-
-
 # The world around
 
 
@@ -404,23 +210,6 @@ def test_changes_of_the_context_in_an_attempt_are_seen_outside() -> None:
     assert asyncio.run(main()) == 6
 
 
-def test_a_clock_that_jumps_backwards() -> None:
-    class Jumping(FakeClock):
-        def monotonic(self) -> float:
-            self._passed -= 100
-            return super().monotonic()
-
-    from redrive.core.context import Stage, staged
-
-    with staged(Stage(Jumping())):
-        for options in WAYS.values():
-            work, calls = raiser(OSError, OSError, OSError)
-            with pytest.raises(OSError, match="failure 3") as caught:
-                retry(max_attempts=3, backoff_base=1, jitter=0, on=OSError, **options).call(work)
-            assert len(calls) == 3
-            assert outcome(caught.value) is not None
-
-
 @pytest.mark.parametrize("raised", [RecursionError, MemoryError, StopIteration])
 def test_errors_of_the_interpreter_are_errors(raised: type[Exception]) -> None:
     work, calls = raiser(raised, raised, raised)
@@ -433,84 +222,3 @@ def test_wrappers_are_of_their_colour() -> None:
     async def later() -> None: ...
 
     assert all(inspect.iscoroutinefunction(retry(max_attempts=3, **options)(later)) for options in WAYS.values())
-
-
-@pytest.fixture
-def clock() -> Iterator[FakeClock]:
-    with instant() as clock:
-        yield clock
-
-
-@pytest.mark.req("R-5")
-def test_a_wait_that_does_not_fit_is_not_slept(clock: FakeClock, made: Callable[[Retry, Work], Work]) -> None:
-    layer = retry(RetryPolicy(max_attempts=9, backoff_base=1, jitter=0, timeout=6), on=OSError)
-    work, calls = raiser(*[OSError] * 9)
-    with pytest.raises(OSError, match="failure 3") as caught:
-        made(layer, work)()
-    assert (len(calls), clock.slept) == (3, [1, 2])
-    ended = outcome(caught.value)
-    assert ended is not None
-    assert (ended.reason, ended.elapsed) == ("timeout", 3)
-    assert ended.retry_at is not None
-    assert (ended.retry_at - clock.now()).total_seconds() == 4
-
-
-@pytest.mark.req("R-5")
-def test_one_long_attempt_is_not_interrupted(clock: FakeClock) -> None:
-    layer = retry(RetryPolicy(max_attempts=9, backoff_base=1, jitter=0, timeout=6), on=OSError)
-
-    def slow() -> str:
-        clock.advance(100)
-        return "late"
-
-    assert layer.call(slow) == "late"
-
-    def slow_and_broken() -> None:
-        clock.advance(100)
-        raise OSError("late")
-
-    with pytest.raises(OSError, match="late") as caught:
-        layer.call(slow_and_broken)
-    ended = outcome(caught.value)
-    assert ended is not None
-    assert (ended.attempts, ended.reason) == (1, "timeout")
-
-
-@pytest.mark.req("R-5")
-@pytest.mark.parametrize("attempts_before", [1, 2])
-def test_oversleeping_raises_the_last_error(
-    clock: FakeClock, made: Callable[[Retry, Work], Work], monkeypatch: pytest.MonkeyPatch, attempts_before: int
-) -> None:
-    sleep = FakeClock.sleep
-
-    def heavy(clock: FakeClock, wait: float) -> None:
-        sleep(clock, wait if len(clock.slept) < attempts_before - 1 else wait + 100)
-
-    monkeypatch.setattr(FakeClock, "sleep", heavy)
-    budget = Budget(capacity=100, cost=10, floor=0)
-    layer = retry(RetryPolicy(max_attempts=9, backoff_base=1, jitter=0, timeout=30), on=OSError, budget=budget)
-    work, calls = raiser(*[OSError] * 9)
-    with pytest.raises(OSError, match=f"failure {attempts_before}") as caught:
-        made(layer, work)()
-    assert len(calls) == attempts_before
-    ended = outcome(caught.value)
-    assert ended is not None
-    assert (ended.attempts, ended.reason) == (attempts_before, "timeout")
-    assert budget.left == 100 - 10 * (attempts_before - 1)  # the retry that was not made is not paid
-
-
-def test_a_rule_that_changes_its_mind_does_not_hide_the_error(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    sleep = FakeClock.sleep
-    monkeypatch.setattr(FakeClock, "sleep", lambda clock, wait: sleep(clock, wait + 100))
-    asked = 0
-
-    def rule(_: Exception) -> bool:
-        nonlocal asked
-        asked += 1
-        if asked > 1:
-            raise ZeroDivisionError
-        return True
-
-    layer = retry(RetryPolicy(max_attempts=9, backoff_base=1, jitter=0, timeout=30), on=rule)
-    with pytest.raises(OSError, match="failure 1"):
-        layer.call(raiser(OSError)[0])

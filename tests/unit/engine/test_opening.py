@@ -11,18 +11,11 @@ from typing import Any
 import pytest
 
 from redrive import RetryPolicy, current, outcome, retry
-from redrive.testing import FakeClock, inject, instant
+from redrive.testing import FakeClock, inject
 
 pytestmark = pytest.mark.req("C-11")
-
 STEADY = RetryPolicy(max_attempts=3, backoff_base=1, jitter=0)
 LAYER = retry(STEADY, on=OSError)
-
-
-@pytest.fixture
-def clock() -> Iterator[FakeClock]:
-    with instant() as clock:
-        yield clock
 
 
 class Source:

@@ -3,48 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, overload
-from unittest.mock import AsyncMock, MagicMock, Mock
+from typing import Any
 
 import pytest
 
 from redrive import Budget, Retry, RetryPolicy, acall, attempts, call, current, errors, outcome, retry
-from redrive.testing import FakeClock, inject, instant
+from redrive.testing import FakeClock, inject
+from tests.unit.engine.flaky import STEADY, Flaky
 
-pytestmark = pytest.mark.req("C-1")
-
-STEADY = RetryPolicy(max_attempts=3, backoff_base=1, jitter=0)
-
-
-@pytest.fixture(autouse=True)
-def clock() -> Iterator[FakeClock]:
-    with instant() as clock:
-        yield clock
-
-
-class Flaky:
-    """Fails so many times, then gives its arguments back."""
-
-    def __init__(self, failures: int = 2, error: type[Exception] = ConnectionError) -> None:
-        self.calls = 0
-        self._failures = failures
-        self._error = error
-
-    def _go(self) -> None:
-        self.calls += 1
-        if self.calls <= self._failures:
-            raise self._error(f"failure {self.calls}")
-
-    def plain(self, /, *args: Any, **kwargs: Any) -> Any:
-        self._go()
-        return args, kwargs
-
-    async def later(self, /, *args: Any, **kwargs: Any) -> Any:
-        self._go()
-        return args, kwargs
+pytestmark = [pytest.mark.req("C-1"), pytest.mark.usefixtures("clock")]
 
 
 # The four uses
@@ -113,158 +81,6 @@ def test_the_defaults_are_those_of_a_service_call(clock: FakeClock) -> None:
 def test_fields_of_the_policy_by_name_change_the_service_defaults() -> None:
     assert retry(max_attempts=7).policy == RetryPolicy(max_attempts=7, backoff_base=0.25, backoff_max=5, jitter=0.25)
     assert retry(max_attempts=7).using(jitter=0).policy == RetryPolicy(7, 0.25, 5, 0)
-
-
-# What can be decorated
-
-
-class Service:
-    def __init__(self) -> None:
-        self.flaky = Flaky()
-
-    @retry
-    def method(self, value: int) -> Any:
-        """Doc."""
-        return self.flaky.plain(value)
-
-    @retry
-    async def async_method(self, value: int) -> Any:
-        return await self.flaky.later(value)
-
-    @classmethod
-    @retry
-    def outside(cls, value: int) -> tuple[type, int, int]:
-        return _third_time(cls, value)
-
-    @retry
-    @classmethod
-    def inside(cls, value: int) -> tuple[type, int, int]:
-        return _third_time(cls, value)
-
-    @staticmethod
-    @retry
-    def static_outside(value: int) -> tuple[type, int, int]:
-        return _third_time(int, value)
-
-    @retry
-    @staticmethod
-    def static_inside(value: int) -> tuple[type, int, int]:
-        return _third_time(int, value)
-
-    @property
-    @retry
-    def fact(self) -> Any:
-        return self.flaky.plain("fact")
-
-
-def _third_time(kind: type, value: int) -> tuple[type, int, int]:
-    if current().number < 3:
-        raise ConnectionError
-    return kind, value, current().number
-
-
-def test_methods() -> None:
-    service = Service()
-    assert service.method(1) == ((1,), {})
-    assert asyncio.run(Service().async_method(2)) == ((2,), {})
-    assert Service().fact == (("fact",), {})
-    assert Service.method(Service(), 3) == ((3,), {})
-
-
-@pytest.mark.parametrize("on", [Service, Service()], ids=["class", "object"])
-def test_class_methods_and_static_methods_in_both_orders(on: Any) -> None:
-    assert on.outside(1) == (Service, 1, 3)
-    assert on.inside(2) == (Service, 2, 3)
-    assert on.static_outside(3) == (int, 3, 3)
-    assert on.static_inside(4) == (int, 4, 3)
-
-
-def test_partials_in_both_colours() -> None:
-    flaky, later = Flaky(), Flaky()
-    plain = retry(functools.partial(functools.partial(flaky.plain, 1), b=2))
-    assert plain(3) == ((1, 3), {"b": 2})
-    assert flaky.calls == 3
-    coroutine = retry(functools.partial(later.later, 1))
-    assert asyncio.run(coroutine(3)) == ((1, 3), {})
-    assert later.calls == 3
-    assert retry().call(functools.partial(Flaky().plain, 1), 2) == ((1, 2), {})
-    assert asyncio.run(retry().acall(functools.partial(Flaky().later, 1), 2)) == ((1, 2), {})
-
-
-def test_callable_objects_in_both_colours() -> None:
-    class Plain(Flaky):
-        def __call__(self, value: int) -> Any:
-            return self.plain(value)
-
-    class Later(Flaky):
-        async def __call__(self, value: int) -> Any:
-            return await self.later(value)
-
-    assert retry(Plain())(1) == ((1,), {})
-    assert asyncio.run(retry(Later())(1)) == ((1,), {})
-    named = retry(Plain())
-    assert named.__redrive__.operation == f"{__name__}.test_callable_objects_in_both_colours.<locals>.Plain"  # type: ignore[attr-defined]
-
-
-def test_lambdas_built_ins_and_classes() -> None:
-    assert retry(lambda value: value + 1)(1) == 2
-    assert call(int, "7") == 7
-    assert call([3, 1, 2].index, 1) == 1
-    assert call(sorted, [2, 1]) == [1, 2]
-
-
-def test_mocks_of_the_users_tests() -> None:
-    plain = Mock(side_effect=[ConnectionError, ConnectionError, 5])
-    assert retry(plain)(1) == 5
-    assert plain.call_count == 3
-    later = AsyncMock(side_effect=[ConnectionError, ConnectionError, 5])
-    assert asyncio.run(retry(later)(1)) == 5
-    assert later.await_count == 3
-    assert asyncio.run(acall(AsyncMock(side_effect=[ConnectionError, 5]))) == 5
-    assert isinstance(retry(Mock(return_value=MagicMock()))(), MagicMock)
-
-
-@pytest.mark.skipif(not hasattr(inspect, "markcoroutinefunction"), reason="from Python 3.12 on")
-def test_what_was_marked_as_a_coroutine_function_is_one() -> None:
-    flaky = Flaky()
-
-    def disguised() -> Any:
-        return flaky.later()
-
-    mark: Callable[[Any], Any] = inspect.markcoroutinefunction  # type: ignore[attr-defined]
-    assert asyncio.run(retry(mark(disguised))()) == ((), {})
-    assert flaky.calls == 3
-
-
-def test_acall_takes_a_plain_function_that_gives_an_awaitable() -> None:
-    flaky = Flaky()
-    assert asyncio.run(acall(lambda: flaky.later(1))) == ((1,), {})
-    assert flaky.calls == 3
-
-
-def test_what_a_function_says_of_itself_is_kept() -> None:
-    @overload
-    def original(value: int, /) -> int: ...
-    @overload
-    def original(value: str, /) -> str: ...
-    def original(value: Any, /) -> Any:
-        """What it does."""
-        return value
-
-    original.mine = 1  # type: ignore[attr-defined]
-    wrapped = retry(original)
-    assert wrapped.__name__ == "original"
-    assert wrapped.__qualname__ == original.__qualname__
-    assert wrapped.__doc__ == "What it does."
-    assert wrapped.__module__ == __name__
-    assert inspect.signature(wrapped) == inspect.signature(original)
-    assert wrapped.__wrapped__ is original  # type: ignore[attr-defined]
-    assert wrapped.mine == 1  # type: ignore[attr-defined]
-
-    @retry
-    async def later() -> None: ...
-
-    assert inspect.iscoroutinefunction(later)
 
 
 # Names

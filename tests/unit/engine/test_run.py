@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import math
 import threading
-from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from email.utils import format_datetime
@@ -14,27 +11,10 @@ from typing import Any
 
 import pytest
 
-from redrive import Breaker, Budget, Fault, RetryPolicy, errors, journal, outcome, retry
+from redrive import Budget, Fault, RetryPolicy, errors, outcome, retry
 from redrive.core.decision import LONGEST
-from redrive.engine.run import SHOWN
-from redrive.journal import Record, Ring
 from redrive.testing import FakeClock, instant
-
-STEADY = RetryPolicy(max_attempts=3, backoff_base=1, jitter=0)
-
-
-@pytest.fixture
-def clock() -> Iterator[FakeClock]:
-    with instant() as clock:
-        yield clock
-
-
-@pytest.fixture
-def ring() -> Iterator[Ring]:
-    ring = journal.ring()
-    unsubscribe = journal.subscribe(ring, inline=True, every=True)
-    yield ring
-    unsubscribe()
+from tests.unit.engine.down import STEADY, Unspeakable, down
 
 
 class Answer(Exception):
@@ -52,13 +32,6 @@ def by_answer(error: Exception) -> Fault | None:
     if not isinstance(error, Answer):
         return None
     return Fault("throttled", retry_after(error.headers), status=error.status)
-
-
-def down(error: Callable[[], Exception] = lambda: OSError("down")) -> Callable[[], None]:
-    def work() -> None:
-        raise error()
-
-    return work
 
 
 # Retry-After
@@ -153,11 +126,6 @@ def test_an_endless_backoff_under_a_deadline_ends_at_once(clock: FakeClock) -> N
     assert (ended.attempts, ended.reason) == (1, "timeout")
 
 
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
 def _raise(error: Exception) -> Any:
     raise error
 
@@ -225,267 +193,6 @@ def test_what_may_have_been_executed_is_not_repeated_unless_idempotent(clock: Fa
         ended = outcome(caught.value)
         assert ended is not None
         assert (calls, ended.reason) == (attempts, reason)
-
-
-# Breakers
-
-
-@pytest.mark.req("C-12")
-@pytest.mark.parametrize("colour", ["plain", "async"])
-def test_an_open_breaker_is_not_retried(clock: FakeClock, colour: str) -> None:
-    breaker = Breaker(min_calls=3, failure_rate=0.5, open_for=10)
-    layer = retry(STEADY, on=lambda _: True, breaker=breaker, operation="crm")
-    calls = 0
-
-    def work() -> None:
-        nonlocal calls
-        calls += 1
-        raise OSError("down")
-
-    async def later() -> None:
-        work()
-
-    def go() -> None:
-        layer.call(work) if colour == "plain" else asyncio.run(layer.acall(later))
-
-    with pytest.raises(OSError, match="down") as caught:
-        go()
-    assert calls == 3
-    with pytest.raises(errors.BreakerOpen, match="crm: the breaker is open for 10 s more") as refused:
-        go()
-    assert calls == 3
-    assert refused.value.retry_at == clock.now() + timedelta(seconds=10)
-    ended = outcome(refused.value)
-    assert ended is not None
-    assert (ended.attempts, ended.reason, ended.spent) == (0, "breaker_open", True)
-    ended = outcome(caught.value)
-    assert ended is not None
-    assert ended.reason == "attempts"
-
-
-@pytest.mark.req("C-12")
-def test_the_callers_error_wins_when_the_breaker_opens_on_it(clock: FakeClock) -> None:
-    breaker = Breaker(min_calls=2, failure_rate=0.5, open_for=10)
-    with pytest.raises(OSError, match="down") as caught:
-        retry(STEADY, on=OSError, breaker=breaker).call(down())
-    ended = outcome(caught.value)
-    assert ended is not None
-    assert (ended.attempts, ended.reason) == (2, "breaker_open")
-    assert clock.slept == [1]
-    assert ended.retry_at == clock.now() + timedelta(seconds=10)
-
-
-@pytest.mark.req("C-12")
-@pytest.mark.parametrize("colour", ["plain", "async", "block"])
-def test_the_callers_error_wins_when_others_open_the_breaker_in_the_wait(
-    clock: FakeClock, colour: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    breaker = Breaker(min_calls=2, failure_rate=0.5, open_for=10)
-    budget = Budget(capacity=50, cost=10, floor=0)
-    sleep = FakeClock.sleep
-
-    def slept(clock: FakeClock, wait: float) -> None:
-        sleep(clock, wait)
-        breaker.record(True, clock.monotonic())
-
-    monkeypatch.setattr(FakeClock, "sleep", slept)
-    layer = retry(STEADY, on=OSError, breaker=breaker, budget=budget)
-
-    async def later() -> None:
-        raise OSError("down")
-
-    with pytest.raises(OSError, match="down") as caught:
-        if colour == "plain":
-            layer.call(down())
-        elif colour == "async":
-            asyncio.run(layer.acall(later))
-        else:
-            for attempt in layer.attempts():
-                with attempt:
-                    raise OSError("down")
-    ended = outcome(caught.value)
-    assert ended is not None
-    assert (ended.attempts, ended.reason) == (1, "breaker_open")
-    assert ended.retry_at == clock.now() + timedelta(seconds=10)
-    assert budget.left == 50
-
-
-@pytest.mark.req("C-12")
-def test_a_wait_that_outlasts_the_breaker_is_worth_it(clock: FakeClock) -> None:
-    breaker = Breaker(min_calls=1, failure_rate=0.1, open_for=2)
-    calls = 0
-
-    def work() -> int:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            raise OSError
-        return calls
-
-    layer = retry(RetryPolicy(max_attempts=3, backoff_base=5, jitter=0), on=OSError, breaker=breaker)
-    assert layer.call(work) == 2
-    assert breaker.state == "closed"
-
-
-@pytest.mark.req("C-12")
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError])
-def test_a_probe_that_was_interrupted_says_nothing(clock: FakeClock, kind: type[BaseException]) -> None:
-    breaker = Breaker(min_calls=1, failure_rate=0.1, open_for=2)
-    layer = retry(RetryPolicy.disabled(), on=OSError, breaker=breaker)
-    with pytest.raises(OSError, match="down"):
-        layer.call(down())
-    clock.advance(3)
-
-    def interrupted() -> None:
-        raise kind
-
-    with pytest.raises(kind):
-        layer.call(interrupted)
-    assert layer.call(lambda: 1) == 1
-    assert breaker.state == "closed"
-
-
-@pytest.mark.req("C-12")
-def test_what_trying_again_cannot_cure_is_no_failure_of_the_other_side(clock: FakeClock) -> None:
-    breaker = Breaker(min_calls=1, failure_rate=0.1)
-    for _ in range(5):
-        with pytest.raises(KeyError):
-            retry(STEADY, on=OSError, breaker=breaker).call(down(lambda: KeyError("x")))
-    assert breaker.state == "closed"
-
-
-# What is told
-
-
-@pytest.mark.req("C-1")
-def test_every_attempt_is_a_record(clock: FakeClock, ring: Ring) -> None:
-    fields = {"tenant": "acme", "attempt": "mine"}
-    layer = retry(STEADY, on=OSError, fields=fields, operation="crm", key=lambda: "a:b:c:d:v1")
-    fields["tenant"] = "changed"
-    with pytest.raises(OSError, match="down"):
-        layer.call(down())
-    assert [(record.kind, record.fields["attempt"]) for record in ring.records] == [("retry", 1), ("retry", 2), ("giveup", 3)]
-    for record in ring.records:
-        assert record.fields["tenant"] == "acme"
-        assert record.fields["operation"] == "crm"
-        assert record.fields["max_attempts"] == 3
-        assert record.fields["idempotency_key"] == "a:b:c:d:v1"
-        assert record.fields["error_class"] == "OSError"
-        assert record.fields["error"] == "down"
-        assert record.fields["retryable"] is True
-    assert [record.fields.get("wait") for record in ring.records] == [1, 2, None]
-    assert ring.records[2].fields["reason"] == "attempts"
-    assert [record.at for record in ring.records] == [clock.now() - timedelta(seconds=left) for left in (3, 2, 0)]
-
-
-@pytest.mark.req("C-1")
-def test_success_is_told_to_those_who_ask(clock: FakeClock, ring: Ring) -> None:
-    calls = 0
-
-    def work() -> None:
-        nonlocal calls
-        calls += 1
-        clock.advance(0.25)
-        if calls == 2:
-            raise OSError
-
-    layer = retry(STEADY, on=OSError, fields={"tenant": "acme"})
-    layer.call(work)
-    layer.call(work)
-    assert [record.kind for record in ring.records] == ["success", "retry", "recovered"]
-    assert {record.fields["latency_ms"] for record in ring.records} == {250}
-    assert {record.fields["tenant"] for record in ring.records} == {"acme"}
-
-
-def test_a_nested_give_up_is_told_by_each_layer(clock: FakeClock, ring: Ring) -> None:
-    inner, outer = (retry(STEADY, on=OSError, operation=name) for name in ("inner", "outer"))
-    with pytest.raises(OSError, match="down"):
-        outer.call(inner(down()))
-    told = [(record.fields["operation"], record.fields.get("reason")) for record in ring.records if record.kind == "giveup"]
-    assert told == [("inner", "attempts"), ("outer", "nested")]
-
-
-def test_refusals_are_told(clock: FakeClock, ring: Ring) -> None:
-    from redrive import deadline
-
-    with deadline(0), pytest.raises(errors.AttemptTimeout):
-        retry(STEADY, operation="crm", fields={"tenant": "acme"}).call(down())
-    (record,) = ring.records
-    assert (record.kind, record.fields["reason"], record.fields["attempt"]) == ("giveup", "timeout", 0)
-    assert (record.fields["operation"], record.fields["tenant"]) == ("crm", "acme")
-
-
-def test_breakers_tell_when_they_open_and_close(clock: FakeClock, ring: Ring) -> None:
-    layer = retry(RetryPolicy.disabled(), on=OSError, breaker=Breaker(min_calls=1, failure_rate=0.1, open_for=1), operation="crm")
-    with pytest.raises(OSError, match="down"):
-        layer.call(down())
-    clock.advance(2)
-    layer.call(lambda: None)
-    told = [record for record in ring.records if record.kind.startswith("breaker")]
-    assert [record.kind for record in told] == ["breaker_opened", "breaker_closed"]
-    assert {record.fields["operation"] for record in told} == {"crm"}
-
-
-def test_an_error_that_cannot_say_itself_is_told(clock: FakeClock, ring: Ring) -> None:
-    with pytest.raises(Unspeakable):
-        retry(STEADY, on=Unspeakable).call(down(Unspeakable))
-    assert {record.fields["error"] for record in ring.records} == {"(its message cannot be read)"}
-
-
-def test_sinks_that_raise_do_not_break_the_call(clock: FakeClock) -> None:
-    heard = 0
-
-    def broken(_: Record) -> None:
-        nonlocal heard
-        heard += 1
-        raise ZeroDivisionError
-
-    before = journal.dropped()
-    unsubscribe = journal.subscribe(broken, inline=True, every=True)
-    try:
-        calls = 0
-
-        def work() -> int:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                raise OSError
-            return calls
-
-        assert retry(STEADY, on=OSError).call(work) == 2
-        assert retry(STEADY, on=OSError).call(work) == 3
-    finally:
-        unsubscribe()
-    assert heard == 3
-    assert journal.dropped() == before + 3
-
-
-def test_retries_and_give_ups_are_logged(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "redrive"), pytest.raises(OSError, match="down"):
-        retry(STEADY, on=OSError, operation="crm").call(down())
-    assert [(record.levelname, record.message) for record in caplog.records] == [
-        ("INFO", "crm: attempt 1 of 3 failed (OSError: down), again in 1 s"),
-        ("INFO", "crm: attempt 2 of 3 failed (OSError: down), again in 2 s"),
-        ("WARNING", "crm: attempt 3 of 3 failed (OSError: down), giving up: attempts"),
-    ]
-
-
-def test_a_refusal_is_logged_in_plain_words(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
-    from redrive import deadline
-
-    with deadline(0), pytest.raises(errors.AttemptTimeout):
-        retry(STEADY, operation="crm").call(down())
-    (record,) = caplog.records
-    assert "None" not in record.message
-
-
-@pytest.mark.req("C-4")
-def test_a_long_story_is_told_short(clock: FakeClock) -> None:
-    with pytest.raises(OSError, match="down") as caught:
-        retry(RetryPolicy(max_attempts=SHOWN + 5, backoff_base=1, backoff_max=1, jitter=0), on=OSError).call(down())
-    (note,) = caught.value.__notes__
-    assert note.count("1, ") == SHOWN
-    assert "1, … s): attempts spent" in note
 
 
 @pytest.mark.req("C-9")

@@ -4,67 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import pickle
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import tenacity
 
-from redrive import Breaker, Key, RetryPolicy, correlate, deadline, journal, outcome, retry
-from redrive.core.context import IDS
-from redrive.engine.spilled import Spilled
+from redrive import Breaker, Key, RetryPolicy, deadline, outcome, retry
 from redrive.errors import Again, BreakerOpen
-from redrive.testing import FakeClock, instant
+from redrive.testing import FakeClock
+from tests.unit.engine.spilled import Kept, afailing, both, failing
 
-
-@pytest.fixture(autouse=True)
-def clock() -> Iterator[FakeClock]:
-    with instant() as clock:
-        yield clock
-
-
-class Kept:
-    """Takes over, as job 1, 2, …"""
-
-    def __init__(self) -> None:
-        self.spilled: list[Spilled] = []
-        self.threads: list[threading.Thread] = []
-
-    def __call__(self, spilled: Spilled) -> int:
-        self.spilled.append(spilled)
-        self.threads.append(threading.current_thread())
-        return len(self.spilled)
-
-
-def failing(error: BaseException) -> Callable[..., Any]:
-    def work(*_args: Any, **_kwargs: Any) -> None:
-        raise error
-
-    return work
-
-
-def afailing(error: BaseException) -> Callable[..., Any]:
-    async def work(*_args: Any, **_kwargs: Any) -> None:
-        raise error
-
-    return work
-
-
-def both(error: BaseException, **options: Any) -> Iterator[tuple[str, Exception]]:
-    """The error of a call, and of an async one."""
-    layer = retry(operation="crm", **options)
-    with pytest.raises(type(error)) as plain:
-        layer(failing(error))(1, user="ann")
-    yield "plain", plain.value  # type: ignore[misc]
-    other = type(error)(*error.args)
-    with pytest.raises(type(error)) as coloured:
-        asyncio.run(layer(afailing(other))(1, user="ann"))
-    yield "async", coloured.value  # type: ignore[misc]
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 def test_spent_attempts_are_spilled_once_with_their_history() -> None:
@@ -224,94 +177,6 @@ def test_a_call_that_could_not_even_start_is_spilled() -> None:
     assert ended.job_id == "3"
 
 
-def test_if_spilling_fails_the_caller_gets_its_own_error(caplog: pytest.LogCaptureFixture) -> None:
-    def full(_spilled: Spilled) -> str:
-        raise OSError("disk full, password=s3cret")
-
-    heard = journal.ring(10)
-    unsubscribe = journal.subscribe(heard, inline=True)
-    for _, error in both(TimeoutError("mine"), max_attempts=2, backoff_base=0, jitter=0, spill=full):
-        assert str(error) == "mine"
-        assert error.__notes__[-1] == "redrive: it could not be left behind as a job: OSError: disk full, password=[redacted]"
-        ended = outcome(error)
-        assert ended is not None
-        assert ended.job_id is None
-    unsubscribe()
-    assert [record.kind for record in heard.records].count("spill_failed") == 2
-    assert [record.levelname for record in caplog.records if "spill failed" in record.message] == ["WARNING"] * 2
-    assert "s3cret" not in caplog.text
-
-
-def test_the_journal_says_where_it_went() -> None:
-    heard = journal.ring(20)
-    unsubscribe = journal.subscribe(heard, inline=True)
-    with correlate(request_id="r-1"):
-        for _ in both(TimeoutError(), max_attempts=2, backoff_base=0, jitter=0, spill=Kept()):
-            pass
-    unsubscribe()
-    told = [record.fields for record in heard.records if record.kind == "spilled"]
-    assert [(fields["job_id"], fields["operation"], fields["request_id"]) for fields in told] == [
-        (1, "crm", "r-1"),
-        (2, "crm", "r-1"),
-    ]
-
-
-def test_a_spill_may_leave_no_job() -> None:
-    for _, error in both(TimeoutError(), max_attempts=2, backoff_base=0, jitter=0, spill=lambda _spilled: None):
-        ended = outcome(error)
-        assert ended is not None
-        assert ended.job_id is None
-        assert len(error.__notes__) == 1
-
-
-def test_async_code_does_not_wait_in_its_loop() -> None:
-    kept = Kept()
-    ids: list[Any] = []
-
-    def slow(spilled: Spilled) -> int:
-        ids.append(dict(IDS.get()))
-        time.sleep(0.2)
-        return kept(spilled)
-
-    @retry(max_attempts=1, spill=slow)
-    async def work() -> None:
-        raise TimeoutError
-
-    async def main() -> int:
-        with correlate(request_id="r-1"):
-            task = asyncio.create_task(work())
-        turns = 0
-        while not task.done():
-            turns += 1
-            await asyncio.sleep(0.005)
-        with pytest.raises(TimeoutError):
-            await task
-        return turns
-
-    assert asyncio.run(main()) > 10
-    assert kept.threads[0] is not threading.main_thread()
-    assert ids == [{"request_id": "r-1"}]
-
-
-def test_a_caller_that_is_cancelled_meanwhile_is_cancelled() -> None:
-    begun, done = threading.Event(), threading.Event()
-
-    def slow(_spilled: Spilled) -> int:
-        begun.set()
-        done.wait(10)
-        return 1
-
-    async def main() -> None:
-        task = asyncio.create_task(retry(max_attempts=1, spill=slow)(afailing(TimeoutError()))())
-        await asyncio.to_thread(begun.wait, 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        done.set()
-
-    asyncio.run(main())
-
-
 def test_one_error_raised_to_many_calls_is_spilled_for_each() -> None:
     kept = Kept()
     lost = ConnectionError("the connection of all of them")
@@ -342,81 +207,6 @@ def test_one_error_raised_to_many_calls_is_spilled_for_each() -> None:
         sys.setswitchinterval(often)
     assert sorted(spilled.args[0] for spilled in kept.spilled) == list(range(20))
     assert "__redrive_left__" not in vars(lost)
-
-
-def test_the_job_survives_pickling_with_its_error() -> None:
-    for _, error in both(TimeoutError(), max_attempts=1, spill=Kept()):
-        ended = outcome(pickle.loads(pickle.dumps(error)))
-        assert ended is not None
-        assert ended.job_id == (outcome(error) or ended).job_id is not None
-
-
-class Asked:
-    """A spill that wants to know the function."""
-
-    def __init__(self) -> None:
-        self.functions: list[Any] = []
-
-    def over(self, fn: Callable[..., Any], /) -> Callable[[Spilled], str]:
-        if fn.__name__ == "unstorable":
-            raise TypeError("it cannot be stored")
-        self.functions.append(fn)
-        return lambda spilled: f"{fn.__name__}-{spilled.args[0]}"
-
-    def __call__(self, _spilled: Spilled) -> str:
-        raise AssertionError
-
-
-def test_a_spill_that_knows_its_function() -> None:
-    asked = Asked()
-    layer = retry(max_attempts=1, spill=asked)
-
-    def unstorable() -> None: ...
-
-    def contact(_number: int) -> None:
-        raise TimeoutError
-
-    with pytest.raises(TypeError, match="it cannot be stored"):
-        layer(unstorable)
-    work = layer(contact)
-    assert asked.functions == [contact]
-    with pytest.raises(TimeoutError) as caught:
-        work(7)
-    ended = outcome(caught.value)
-    assert ended is not None
-    assert ended.job_id == "contact-7"
-
-
-async def _async(_spilled: Spilled) -> int:
-    return 1
-
-
-@pytest.mark.parametrize("wrong", [7, "crm.sync", _async])
-def test_what_is_no_spill_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="spill= is a plain function"):
-        retry(spill=wrong)
-
-
-def test_what_cannot_be_called_again_cannot_be_spilled() -> None:
-    layer = retry(spill=Kept())
-    with pytest.raises(TypeError, match="spill= is for functions"):
-        layer.attempts()
-
-    def items() -> Iterator[int]:
-        yield 1
-
-    with pytest.raises(TypeError, match="nobody would take the items"):
-        layer(items)
-
-
-def test_it_is_shared_by_copies_and_can_be_switched_off() -> None:
-    kept = Kept()
-    layer = retry(max_attempts=1, spill=kept)
-    with pytest.raises(TimeoutError):
-        layer.using(operation="other")(failing(TimeoutError()))()
-    with pytest.raises(TimeoutError):
-        layer.using(spill=None)(failing(TimeoutError()))()
-    assert len(kept.spilled) == 1
 
 
 def test_nothing_is_left_to_the_garbage_collector() -> None:

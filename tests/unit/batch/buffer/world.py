@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import grpc
 import grpc.aio
+
+from redrive.batch import BufferStats, SendBuffer
 
 
 class Receiver:
@@ -64,3 +67,28 @@ def clean(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(run())
     gc.collect()
     assert not said, said
+
+
+def run(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    @functools.wraps(test)
+    def wrapper() -> None:
+        clean(test())  # type: ignore[arg-type]  # a coroutine function of this file
+
+    del wrapper.__wrapped__  # or pytest sees a coroutine function
+    return wrapper
+
+
+def tasks(buffer: SendBuffer[Any], *items: Any) -> list[asyncio.Task[None]]:
+    return [asyncio.create_task(buffer.send(item)) for item in items]
+
+
+async def errors(sent: list[asyncio.Task[None]]) -> list[BaseException | None]:
+    async with asyncio.timeout(5):
+        return await asyncio.gather(*sent, return_exceptions=True)
+
+
+async def balanced(buffer: SendBuffer[Any]) -> BufferStats:
+    stats = buffer.stats
+    gone = stats.accepted + stats.refused + stats.failed + stats.spilled + stats.withdrawn
+    assert stats.entered == gone + stats.waiting + stats.in_flight
+    return stats

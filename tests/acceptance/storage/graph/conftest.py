@@ -1,0 +1,48 @@
+"""A drive of Graph's that misbehaves as told, and stores on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from redrive import RetryPolicy
+from redrive.storage import Store
+from redrive.storage.graph import Graph, monitor
+from redrive.storage.graph.upload import CHUNK
+from tests.servers.graph import Fault, GraphServer, graph_server
+
+QUICK = RetryPolicy(max_attempts=3, backoff_base=0.01, backoff_max=0.02, jitter=0.0)
+LARGE = 2 * CHUNK + 12_345
+TOKEN = "good"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GraphServer]:
+    monkeypatch.setattr(monitor, "FIRST", 0.01)
+    with graph_server() as found:
+        yield found
+
+
+@pytest.fixture
+def made(server: GraphServer) -> Iterator[Callable[..., Store]]:
+    """Makes stores of the server, with options of one's own."""
+    backends: list[Graph] = []
+
+    def make(policy: RetryPolicy | None = QUICK, **options: Any) -> Store:
+        given: dict[str, Any] = {"drive": "drives/d1", "token": TOKEN, "base_url": f"{server.service}/v1.0", "timeout": 5.0}
+        backends.append(Graph("one", retry=policy, **given | options))
+        return Store(backends[-1])
+
+    yield make
+    for backend in backends:
+        backend.close()
+
+
+@pytest.fixture
+def store(made: Callable[..., Store]) -> Store:
+    return made()
+
+
+AGAIN: list[Fault] = [500, 502, 503, 504, (429, "activityLimitReached", {}), "reset", "cut"]

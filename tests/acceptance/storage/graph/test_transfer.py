@@ -1,0 +1,206 @@
+"""Uploads, downloads and copies by Graph that break in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from redrive import RetryPolicy, classify
+from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
+from redrive.storage import Store
+from redrive.storage.graph.upload import CHUNK
+from redrive.testing import instant
+from redrive.testing.storage.sample import body
+from tests.acceptance.storage.graph.conftest import AGAIN, LARGE
+from tests.servers.graph import Fault, GraphServer
+
+# ---- uploads ----
+
+
+@pytest.mark.req("S-9")
+@pytest.mark.parametrize("fault", [*AGAIN[:-1], "lost"], ids=str)
+def test_a_chunk_that_fails_goes_on_in_its_session(server: GraphServer, store: Store, fault: Fault) -> None:
+    server.fail("PUT upload", fault, fault)
+    store.write("large", body(LARGE))
+    assert store.read_bytes("large") == body(LARGE)
+    assert server.count("POST createUploadSession") == 1
+    assert server.count("GET upload") == 2  # after each failure it is asked where to go on
+    assert server.count("PUT upload") == (3 if fault == "lost" else 5)
+
+
+@pytest.mark.req("S-9", "S-11")
+def test_a_chunk_has_the_attempts_of_the_policy(server: GraphServer, store: Store) -> None:
+    server.fail("PUT upload", *[503] * 99)
+    with pytest.raises(Unavailable):
+        store.write("large", body(LARGE))
+    assert server.count("PUT upload") == 3
+    assert server.count("POST createUploadSession") == 1
+    assert server.count("DELETE upload") == 1
+    assert server.drive.uploads == {}
+    assert not store.exists("large")
+
+
+@pytest.mark.req("S-9")
+def test_every_chunk_has_attempts_of_its_own(server: GraphServer, store: Store) -> None:
+    server.fail("PUT upload", 503, 503, (202, "", {}), 503, 503)  # the third gets an answer that says nothing
+    with pytest.raises(StorageError, match="does not say from where on"):
+        store.write("large", body(LARGE))
+    server.fail("PUT upload", 503, 503)
+    store.write("large", body(LARGE))
+    assert store.read_bytes("large") == body(LARGE)
+
+
+@pytest.mark.req("S-9")
+def test_the_server_says_where_to_go_on(server: GraphServer, store: Store) -> None:
+    begin = server.drive.begin
+
+    def begun(path: str, conflict: str) -> str:
+        name = begin(path, conflict)
+        server.drive.uploads[name].takes = 1_000_000  # a part of the first chunk only
+        return name
+
+    server.drive.begin = begun  # type: ignore[method-assign]
+    store.write("large", body(LARGE))
+    assert store.read_bytes("large") == body(LARGE)
+    assert [seen.size for seen in server.of("PUT upload")] == [CHUNK, CHUNK, CHUNK - 1_000_000 + 12_345]
+
+
+@pytest.mark.req("S-9")
+def test_no_progress_is_an_error(server: GraphServer, store: Store) -> None:
+    begin = server.drive.begin
+
+    def begun(path: str, conflict: str) -> str:
+        name = begin(path, conflict)
+        server.drive.uploads[name].takes = 0
+        return name
+
+    server.drive.begin = begun  # type: ignore[method-assign]
+    with pytest.raises(StorageError, match="does not move: at byte 0 the server asks for byte 0"):
+        store.write("large", body(LARGE))
+    assert server.count("PUT upload") == 1
+    assert server.count("DELETE upload") == 1
+
+
+@pytest.mark.req("S-9")
+@pytest.mark.parametrize("status", [404, 410])
+def test_an_expired_session_is_terminal(server: GraphServer, store: Store, status: int) -> None:
+    server.fail("PUT upload", (status, "itemNotFound", {}))
+    with pytest.raises(StorageError, match="the upload session has expired") as caught:
+        store.write("large", body(LARGE))
+    assert type(caught.value) is StorageError
+    assert not classify(caught.value).retryable
+    assert server.count("PUT upload") == 1
+    assert server.count("POST createUploadSession") == 1
+
+
+@pytest.mark.req("S-9")
+@pytest.mark.parametrize("how", ["write", "create"])
+def test_the_last_answer_lost_is_no_loss(server: GraphServer, store: Store, how: str) -> None:
+    server.fail("PUT upload", "ok", "ok", "lost")  # the last chunk was taken, and the session is gone
+    getattr(store, how)("large", body(LARGE))
+    assert store.read_bytes("large") == body(LARGE)
+    assert server.count("PUT upload") == 3
+
+
+def test_a_small_file_whose_answer_was_lost_is_created_once(server: GraphServer, store: Store) -> None:
+    server.fail("PUT content", "lost")
+    store.create("small", b"mine")
+    assert store.read_bytes("small") == b"mine"
+    server.fail("PUT content", 503)
+    with pytest.raises(AlreadyExists):
+        store.create("small", b"another's")
+
+
+@pytest.mark.req("S-9")
+def test_a_locked_file_is_not_waited_for(server: GraphServer, store: Store) -> None:
+    server.fail("PUT upload", (423, "resourceLocked", {}))
+    with pytest.raises(Denied, match="is locked"):
+        store.write("large", body(LARGE))
+    assert server.count("PUT upload") == 1
+
+
+@pytest.mark.req("S-9")
+def test_chunks_are_sent_as_documented(server: GraphServer, store: Store) -> None:
+    store.write("large", body(LARGE))
+    ranges = [seen.headers["content-range"] for seen in server.of("PUT upload")]
+    assert ranges == [
+        f"bytes 0-{CHUNK - 1}/{LARGE}",
+        f"bytes {CHUNK}-{2 * CHUNK - 1}/{LARGE}",
+        f"bytes {2 * CHUNK}-{LARGE - 1}/{LARGE}",
+    ]
+    assert CHUNK % (320 * 1024) == 0
+
+
+# ---- downloads ----
+
+
+@pytest.mark.req("S-11")
+def test_a_body_that_breaks_goes_on_by_range(server: GraphServer, store: Store) -> None:
+    store.write("large", body(LARGE))
+    server.fail("GET bytes", "cut", "cut")
+    assert store.read_bytes("large") == body(LARGE)
+    ranges = [seen.headers.get("range") for seen in server.of("GET bytes")]
+    assert ranges[0] is None
+    assert len(ranges) == 3
+    assert all(ranges[1:])
+
+
+def test_a_file_that_changed_in_between_is_not_mixed(server: GraphServer, store: Store) -> None:
+    store.write("large", body(LARGE))
+    server.fail("GET bytes", "cut")
+    with store.read("large") as file:
+        file.read(10)
+        store.write("large", body(LARGE, 1))
+        with pytest.raises(StorageError, match="was changed while it was read"):
+            file.read()
+
+
+# ---- copy ----
+
+
+@pytest.mark.req("S-10")
+def test_a_copy_is_watched_until_it_ends(server: GraphServer, store: Store) -> None:
+    store.write("file", b"x")
+    server.drive.looks = 4
+    server.fail("GET monitor", 503, "reset", (429, "busy", {"Retry-After": "0"}))
+    store.copy("file", "a/b/copied")
+    assert store.read_bytes("a/b/copied") == b"x"
+    assert server.count("GET monitor") == 3 + 5
+    assert server.count("POST copy") == 1
+
+
+@pytest.mark.req("S-10")
+def test_a_monitor_that_never_ends_is_bounded_by_copy_timeout(server: GraphServer, made: Callable[..., Store]) -> None:
+    server.drive.looks = 10**9
+    with instant() as clock:
+        store = made(RetryPolicy(timeout=5.0), copy_timeout=100.0)
+        store.write("file", b"x")
+        begun = clock.monotonic()
+        with pytest.raises(Unavailable, match=r"after 100 s.*copy_timeout"):
+            store.copy("file", "copied")
+        assert 60 < clock.monotonic() - begun <= 100
+    assert server.count("POST copy") == 1
+
+
+@pytest.mark.req("S-10")
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [((404, "itemNotFound", {}), NotFound), ((403, "accessDenied", {}), Denied), ((400, "invalidRequest", {}), StorageError)],
+    ids=str,
+)
+def test_a_monitor_that_is_gone(server: GraphServer, store: Store, fault: Fault, error: type[StorageError]) -> None:
+    store.write("file", b"x")
+    server.fail("GET monitor", fault)
+    with pytest.raises(error):
+        store.copy("file", "copied")
+    assert server.count("GET monitor") == 1
+
+
+@pytest.mark.req("S-10")
+def test_a_copy_that_fails_there(server: GraphServer, store: Store) -> None:
+    store.write("file", b"x")
+    store.write("folder/file", b"x")
+    with pytest.raises(AlreadyExists, match="nameAlreadyExists"):
+        store.copy("file", "folder")  # the service will not put a file in a folder's place
+    assert store.read_bytes("folder/file") == b"x"

@@ -1,0 +1,107 @@
+"""Clean-up after a cancellation: what it raises, swallows or retries, the caller's cancellation stays the caller's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from redrive import Retry, outcome
+from tests.unit.engine.cancelled import Hang, Use, decorated, every_layer, every_use
+
+pytestmark = pytest.mark.req("C-2", "C-6")
+
+
+@every_layer
+@every_use
+def test_clean_up_that_makes_an_error_of_it_is_not_tried_again(use: Use, layer: Retry) -> None:
+    def broken() -> Any:
+        raise OSError("while closing")
+
+    async def main() -> None:
+        hang = Hang(broken)
+        task = asyncio.create_task(use(layer, hang))
+        await hang.there.wait()
+        task.cancel()
+        with pytest.raises(OSError, match="while closing") as caught:
+            await task
+        assert (hang.calls, task.cancelling()) == (1, 1)
+        ended = outcome(caught.value)
+        assert ended is not None
+        assert (ended.reason, ended.spent) == ("stopped", False)
+
+    asyncio.run(main())
+
+
+@every_layer
+def test_clean_up_that_makes_an_error_of_it_in_a_later_attempt(layer: Retry) -> None:
+    async def main() -> None:
+        there = asyncio.Event()
+        calls = 0
+
+        async def body() -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise OSError
+            there.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                raise OSError("while closing")
+
+        task = asyncio.create_task(decorated(layer, body))
+        await there.wait()
+        task.cancel()
+        with pytest.raises(OSError, match="while closing"):
+            await task
+        assert calls == 2
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_clean_up_that_swallows_it_gives_its_result(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        hang = Hang(lambda: "kept")
+        task = asyncio.create_task(use(layer, hang))
+        await hang.there.wait()
+        task.cancel()
+        assert await task in ("kept", ["kept"])
+        assert task.cancelling() == 1
+
+    asyncio.run(main())
+
+
+@every_layer
+@every_use
+def test_the_clean_up_of_a_cancelled_task_may_retry(use: Use, layer: Retry) -> None:
+    async def main() -> None:
+        there = asyncio.Event()
+        calls = 0
+
+        async def fails_once() -> int:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise OSError
+            return calls
+
+        async def cleans_up() -> None:
+            there.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                await use(layer, fails_once)
+                raise
+
+        task = asyncio.create_task(cleans_up())
+        await there.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert calls == 2
+
+    asyncio.run(main())

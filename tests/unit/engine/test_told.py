@@ -1,0 +1,154 @@
+"""What a run tells: its records and its lines in the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from redrive import Breaker, RetryPolicy, errors, journal, retry
+from redrive.engine.run import SHOWN
+from redrive.journal import Record, Ring
+from redrive.testing import FakeClock
+from tests.unit.engine.down import STEADY, Unspeakable, down
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    ring = journal.ring()
+    unsubscribe = journal.subscribe(ring, inline=True, every=True)
+    yield ring
+    unsubscribe()
+
+
+@pytest.mark.req("C-1")
+def test_every_attempt_is_a_record(clock: FakeClock, ring: Ring) -> None:
+    fields = {"tenant": "acme", "attempt": "mine"}
+    layer = retry(STEADY, on=OSError, fields=fields, operation="crm", key=lambda: "a:b:c:d:v1")
+    fields["tenant"] = "changed"
+    with pytest.raises(OSError, match="down"):
+        layer.call(down())
+    assert [(record.kind, record.fields["attempt"]) for record in ring.records] == [("retry", 1), ("retry", 2), ("giveup", 3)]
+    for record in ring.records:
+        assert record.fields["tenant"] == "acme"
+        assert record.fields["operation"] == "crm"
+        assert record.fields["max_attempts"] == 3
+        assert record.fields["idempotency_key"] == "a:b:c:d:v1"
+        assert record.fields["error_class"] == "OSError"
+        assert record.fields["error"] == "down"
+        assert record.fields["retryable"] is True
+    assert [record.fields.get("wait") for record in ring.records] == [1, 2, None]
+    assert ring.records[2].fields["reason"] == "attempts"
+    assert [record.at for record in ring.records] == [clock.now() - timedelta(seconds=left) for left in (3, 2, 0)]
+
+
+@pytest.mark.req("C-1")
+def test_success_is_told_to_those_who_ask(clock: FakeClock, ring: Ring) -> None:
+    calls = 0
+
+    def work() -> None:
+        nonlocal calls
+        calls += 1
+        clock.advance(0.25)
+        if calls == 2:
+            raise OSError
+
+    layer = retry(STEADY, on=OSError, fields={"tenant": "acme"})
+    layer.call(work)
+    layer.call(work)
+    assert [record.kind for record in ring.records] == ["success", "retry", "recovered"]
+    assert {record.fields["latency_ms"] for record in ring.records} == {250}
+    assert {record.fields["tenant"] for record in ring.records} == {"acme"}
+
+
+def test_a_nested_give_up_is_told_by_each_layer(clock: FakeClock, ring: Ring) -> None:
+    inner, outer = (retry(STEADY, on=OSError, operation=name) for name in ("inner", "outer"))
+    with pytest.raises(OSError, match="down"):
+        outer.call(inner(down()))
+    told = [(record.fields["operation"], record.fields.get("reason")) for record in ring.records if record.kind == "giveup"]
+    assert told == [("inner", "attempts"), ("outer", "nested")]
+
+
+def test_refusals_are_told(clock: FakeClock, ring: Ring) -> None:
+    from redrive import deadline
+
+    with deadline(0), pytest.raises(errors.AttemptTimeout):
+        retry(STEADY, operation="crm", fields={"tenant": "acme"}).call(down())
+    (record,) = ring.records
+    assert (record.kind, record.fields["reason"], record.fields["attempt"]) == ("giveup", "timeout", 0)
+    assert (record.fields["operation"], record.fields["tenant"]) == ("crm", "acme")
+
+
+def test_breakers_tell_when_they_open_and_close(clock: FakeClock, ring: Ring) -> None:
+    layer = retry(RetryPolicy.disabled(), on=OSError, breaker=Breaker(min_calls=1, failure_rate=0.1, open_for=1), operation="crm")
+    with pytest.raises(OSError, match="down"):
+        layer.call(down())
+    clock.advance(2)
+    layer.call(lambda: None)
+    told = [record for record in ring.records if record.kind.startswith("breaker")]
+    assert [record.kind for record in told] == ["breaker_opened", "breaker_closed"]
+    assert {record.fields["operation"] for record in told} == {"crm"}
+
+
+def test_an_error_that_cannot_say_itself_is_told(clock: FakeClock, ring: Ring) -> None:
+    with pytest.raises(Unspeakable):
+        retry(STEADY, on=Unspeakable).call(down(Unspeakable))
+    assert {record.fields["error"] for record in ring.records} == {"(its message cannot be read)"}
+
+
+def test_sinks_that_raise_do_not_break_the_call(clock: FakeClock) -> None:
+    heard = 0
+
+    def broken(_: Record) -> None:
+        nonlocal heard
+        heard += 1
+        raise ZeroDivisionError
+
+    before = journal.dropped()
+    unsubscribe = journal.subscribe(broken, inline=True, every=True)
+    try:
+        calls = 0
+
+        def work() -> int:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise OSError
+            return calls
+
+        assert retry(STEADY, on=OSError).call(work) == 2
+        assert retry(STEADY, on=OSError).call(work) == 3
+    finally:
+        unsubscribe()
+    assert heard == 3
+    assert journal.dropped() == before + 3
+
+
+def test_retries_and_give_ups_are_logged(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "redrive"), pytest.raises(OSError, match="down"):
+        retry(STEADY, on=OSError, operation="crm").call(down())
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "crm: attempt 1 of 3 failed (OSError: down), again in 1 s"),
+        ("INFO", "crm: attempt 2 of 3 failed (OSError: down), again in 2 s"),
+        ("WARNING", "crm: attempt 3 of 3 failed (OSError: down), giving up: attempts"),
+    ]
+
+
+def test_a_refusal_is_logged_in_plain_words(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    from redrive import deadline
+
+    with deadline(0), pytest.raises(errors.AttemptTimeout):
+        retry(STEADY, operation="crm").call(down())
+    (record,) = caplog.records
+    assert "None" not in record.message
+
+
+@pytest.mark.req("C-4")
+def test_a_long_story_is_told_short(clock: FakeClock) -> None:
+    with pytest.raises(OSError, match="down") as caught:
+        retry(RetryPolicy(max_attempts=SHOWN + 5, backoff_base=1, backoff_max=1, jitter=0), on=OSError).call(down())
+    (note,) = caught.value.__notes__
+    assert note.count("1, ") == SHOWN
+    assert "1, … s): attempts spent" in note
