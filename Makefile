@@ -9,46 +9,50 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage crash-matrix kill-table wire-table constraints clean
+.PHONY: help environment install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions crash-matrix kill-table wire-table constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-install: ## Make .venv: every extra and every tool, at the pinned versions
+environment:
 	@$(FIND); "$$found" scripts/environment.py .venv --extras all --group dev
 
-demo: install ## See Redrive at work, live in the terminal
-	@$(RUN) -m redrive.demo
+install: environment ## Make .venv: every extra and every tool, at the pinned versions; and bring what tests need from npm
+	@$(RUN) -m tests.servers.bring
+
+demo: ## See Redrive at work: a shop with flaky services, a worker, and the console in your browser (in .venv-demo)
+	@$(FIND); "$$found" scripts/environment.py .venv-demo --extras cli,console,ledger
+	@.venv-demo/bin/python -m redrive.demo
 
 test: install ## Run everything: check, all tests, the other interpreters, requirements, docs
 	@$(RUN) scripts/suites.py check tests interpreters requirements docs
 
-test-quick: install ## Run the unit and property tests on this interpreter only
+test-quick: environment ## Run the unit and property tests on this interpreter only
 	@$(RUN) scripts/suites.py quick
 
-check: install ## Read the code: ruff, mypy --strict, the layers
+check: environment ## Read the code: ruff, mypy --strict, the layers
 	@$(RUN) scripts/suites.py check
 
-format: install ## Lay the code out as `make check` wants it
+format: environment ## Lay the code out as `make check` wants it
 	@$(RUN) -m ruff check --fix-only --quiet .
 	@$(RUN) -m ruff format --quiet .
 
 requirements: install ## Run the tests that show requirements, and print a line for each number
 	@$(RUN) scripts/suites.py shown requirements
 
-docs: install ## Build the documentation into site/, strictly
+docs: environment ## Build the documentation into site/, strictly
 	@$(RUN) scripts/suites.py docs
 
-crash-matrix: install ## Die at every crash point, on both databases, in every way; print what was lost or doubled
+crash-matrix: environment ## Die at every crash point, on both databases, in every way; print what was lost or doubled
 	@$(RUN) -m tests.acceptance.crash.matrix
 
-kill-table: install ## Kill, poison, stop and drain workers, on both databases; print what became of their jobs
+kill-table: environment ## Kill, poison, stop and drain workers, on both databases; print what became of their jobs
 	@$(RUN) -m tests.acceptance.worker.kill_table
 
 wire-table: install ## Count what each storage backend sends when things go wrong, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write
 
-bench: bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage ## Run every benchmark
+bench: bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions ## Run every benchmark
 
 bench-call: ## Measure a call against the other retry libraries (in .venv-bench)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
@@ -62,8 +66,11 @@ bench-commands: ## Measure the whole worker against other libraries (in .venv-be
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-ledger --extras postgres --requirements benchmarks/requirements-ledger.txt
 	@.venv-bench-ledger/bin/python benchmarks/commands.py
 
-bench-batch: install ## Measure the batch layer against its bare sender, on a local Postgres
+bench-batch: environment ## Measure the batch layer against its bare sender, on a local Postgres
 	@$(RUN) benchmarks/batch.py
+
+bench-partitions: environment ## Measure partitions at a million, and faults beside others' algorithms (REDRIVE_BENCH_PARTITIONS=10000000)
+	@$(RUN) benchmarks/partitions.py
 
 bench-clients: ## Measure the clients against bare libraries: HTTP, and the send buffer (in .venv-bench-clients)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-clients --extras http,grpc --requirements benchmarks/requirements-clients.txt
@@ -73,7 +80,12 @@ bench-storage: ## Measure the storage backends against their clients and remote-
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-storage --extras s3-pyarrow,azure,sftp --requirements benchmarks/requirements-storage.txt
 	@.venv-bench-storage/bin/python benchmarks/storage.py
 
-constraints: install ## Resolve every version anew into constraints.txt, for 3.11 and up
+bench-messages: ## Measure messages against raw loops and other libraries (in .venv-bench-messages; arq in .venv-bench-arq)
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-messages --extras postgres,redis --requirements benchmarks/requirements-messages.txt
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-arq --requirements benchmarks/requirements-arq.txt
+	@.venv-bench-messages/bin/python benchmarks/messages.py
+
+constraints: environment ## Resolve every version anew into constraints.txt, for 3.11 and up
 	@$(RUN) scripts/constraints.py
 
 clean: ## Remove what the other targets made

@@ -19,6 +19,15 @@ RECORDS = ROOT / ".cache" / "requirements"
 # Enough for the unit and property tests, without the large ones (pyarrow, s3fs).
 LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
 
+# Another interpreter has another syntax, another standard library, and treats threads, tasks and exceptions otherwise: that
+# meets the decisions, the loops, the journal, the worker and the ledger in SQLite. What servers, commands and pages do is
+# shown once.
+ELSEWHERE = (
+    *(f"tests/unit/{part}" for part in ("core", "engine", "journal", "ledger", "worker")),
+    *(f"tests/conformance/{part}" for part in ("ledger", "worker")),
+    "tests/property",
+)
+
 # Side by side, file by file: most of the tests wait for a disk, a server or another process.
 TOGETHER = ("-n", str(min(8, 3 * (os.cpu_count() or 1))), "--dist", "loadfile")
 
@@ -54,7 +63,7 @@ def tests() -> list[Result]:
 
 
 def interpreters() -> list[Result]:
-    """The unit and property tests on every other interpreter that the machine has."""
+    """The heart of it on every other interpreter that the machine has."""
     found = subprocess.run(["sh", "scripts/find-python", "--all"], cwd=ROOT, check=True, capture_output=True, text=True)
     results: list[Result] = []
     for line in sorted(found.stdout.splitlines(), key=lambda line: [int(part) for part in line.split()[0].split(".")]):
@@ -67,10 +76,8 @@ def interpreters() -> list[Result]:
             results.append((f"set-up, Python {version}", False, 0.0))
             continue
         python = str(ROOT / environment / "bin" / "python")
-        name = f"unit and property tests, Python {version}"
-        # What the command prints does not depend on the interpreter, and each of its tests starts a process.
-        rest = ("--ignore=tests/unit/cli", "tests/unit", "tests/property")
-        results.append(run(name, "pytest", "-q", *TOGETHER, *rest, python=python))
+        name = f"core, engine, journal, ledger and worker, Python {version}"
+        results.append(run(name, "pytest", "-q", *TOGETHER, "-k", "not postgres", *ELSEWHERE, python=python))
     if not results:
         print(f"\nNOT RUN: THE TESTS ON OTHER INTERPRETERS. Python {HERE} is the only one here that is 3.11 or newer.")
     return results

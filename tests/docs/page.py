@@ -1,4 +1,4 @@
-"""Runs the blocks of one page, given as JSON on standard input: a program of its own, so that pages cannot meet.
+"""Runs the blocks of one page, given as JSON on standard input: in a process of its own, so that pages cannot meet.
 
 Its own names stay out of the page's namespace, which is `__main__` as a reader's own script would be.
 """
@@ -11,8 +11,9 @@ import re
 import subprocess
 import sys
 import types
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 def run(page: str, steps: list[dict[str, Any]]) -> None:
@@ -42,6 +43,8 @@ def console(page: str, line: int, source: str) -> None:
             sys.exit(f"{page}:{line}: `{command}` printed\n{printed}\ninstead of\n{shown}")
 
 
-if __name__ == "__main__":
+def main(_arguments: Sequence[str]) -> NoReturn:
+    """In the new process, which ends as one does that was started for this."""
     given = json.load(sys.stdin)
     run(given["page"], given["steps"])
+    sys.exit()

@@ -6,12 +6,12 @@ import dataclasses
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.docs.blocks import Block, blocks
+from tests.zygote import warm
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -20,11 +20,14 @@ WITH_CODE = [page for page in PAGES if blocks(page.read_text(encoding="utf-8"))]
 
 def run(page: str, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     given = {"page": page, "steps": [dataclasses.asdict(block) for block in blocks(text)]}
-    command = [sys.executable, "-W", "error", "-m", "tests.docs.page"]
+    own, place = folder / "own", folder / "place"
+    own.mkdir()
+    place.mkdir()
+    source, out, err = (own / name for name in ("input", "output", "errors"))
+    source.write_text(json.dumps(given), encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
-    return subprocess.run(
-        command, input=json.dumps(given), cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-    )
+    child = warm().fork("tests.docs.page", (), input=source, output=out, errors=err, folder=place, environment=environment)
+    return subprocess.CompletedProcess(page, warm().wait(child), out.read_text("utf-8"), err.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))

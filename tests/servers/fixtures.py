@@ -6,34 +6,30 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers.azurite import azure_server
-from tests.servers.postgres import postgres_server
+from tests.servers.keeper import Keeper, ask
 from tests.servers.process import ServerMissing
-from tests.servers.redis import redis_server
-from tests.servers.seaweed import s3_server
-from tests.servers.sftp import asyncssh_server, openssh_server, sshd
-
-STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
-    "Postgres": postgres_server,
-    "Redis": redis_server,
-    "SFTP": asyncssh_server,
-    "OpenSSH": openssh_server,
-    "S3": s3_server,
-    "Azure": azure_server,
-}
+from tests.servers.sftp import sshd
+from tests.servers.starters import STARTERS
 
 
 class Servers:
-    """What was started in this session, what could not be, and how many tests asked for that in vain."""
+    """What was started in this session, what could not be, and how many tests asked for that in vain.
 
-    def __init__(self) -> None:
+    Where tests run side by side, the servers are the keeper's, and `door` is where to ask it.
+    """
+
+    def __init__(self, door: str | None = None, process: str = "") -> None:
+        self.door = door
+        self.process = process
+        """The name of this process among those side by side."""
+        self.keeper: Keeper | None = None
         self.stack = ExitStack()
         self.addresses: dict[str, str] = {}
         self.missing: dict[str, str] = {}
@@ -43,7 +39,8 @@ class Servers:
         """The server's URL. Fails the test under CI, skips it elsewhere, where there is no such server."""
         if name not in self.addresses and name not in self.missing:
             try:
-                self.addresses[name] = self.stack.enter_context(STARTERS[name]())
+                start = STARTERS[name]
+                self.addresses[name] = ask(self.door, name) if self.door else self.stack.enter_context(start())
             except ServerMissing as missing:
                 self.missing[name] = str(missing)
         if name in self.addresses:
@@ -58,7 +55,18 @@ SERVERS = pytest.StashKey[Servers]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[SERVERS] = Servers()
+    given = getattr(config, "workerinput", {})
+    config.stash[SERVERS] = Servers(given.get("servers"), given.get("workerid", ""))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """One of the processes side by side is about to start."""
+    servers: Servers = node.config.stash[SERVERS]
+    if servers.keeper is None:
+        servers.keeper = Keeper()
+        servers.stack.callback(servers.keeper.close)
+    node.workerinput["servers"] = servers.keeper.door
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -79,7 +87,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    # Also reached when the run is interrupted; a killed one takes its servers with it (see process.py).
+    # Also reached when the run is interrupted; a killed one takes its servers with it (see process.py and keeper.py).
     config.stash[SERVERS].stack.close()
 
 
@@ -93,19 +101,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def postgres(request: pytest.FixtureRequest) -> str:
-    """The URL of the session's Postgres server. For rows of your own take `postgres_db`."""
+    """The URL of the run's Postgres server. For rows of your own take `postgres_db`."""
     return request.config.stash[SERVERS].address("Postgres")
 
 
 @pytest.fixture
 def redis_url(request: pytest.FixtureRequest) -> str:
-    """The URL of the session's Redis (or Valkey) server. All tests share it: use names of your own."""
+    """The URL of the run's Redis (or Valkey) server. All tests share it: use names of your own."""
     return request.config.stash[SERVERS].address("Redis")
 
 
 @pytest.fixture
 def sftp_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The options of the backend `sftp` for the session's asyncssh server. All tests share it: use folders of your own."""
+    """The options of the backend `sftp` for the run's asyncssh server. All tests share it: use folders of your own."""
     found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("SFTP"))
     return found
 
@@ -135,7 +143,7 @@ def postgres_db(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def s3_url(request: pytest.FixtureRequest) -> str:
-    """The URL of the session's S3 server, with key and secret in it. For objects of your own take `s3_bucket`."""
+    """The URL of the run's S3 server, with key and secret in it. For objects of your own take `s3_bucket`."""
     return request.config.stash[SERVERS].address("S3")
 
 
@@ -143,10 +151,12 @@ def s3_url(request: pytest.FixtureRequest) -> str:
 def _s3_bucket_made(request: pytest.FixtureRequest) -> str:
     from tests.servers.buckets import client
 
-    s3 = client(request.config.stash[SERVERS].address("S3"))
-    s3.create_bucket(Bucket="tests")
+    servers = request.config.stash[SERVERS]
+    name = f"tests{servers.process}"  # tests side by side do not empty each other's
+    s3 = client(servers.address("S3"))
+    s3.create_bucket(Bucket=name)
     s3.close()
-    return "tests"
+    return name
 
 
 @pytest.fixture
@@ -165,7 +175,7 @@ def s3_bucket(s3_url: str, _s3_bucket_made: str) -> Iterator[str]:
 
 @pytest.fixture
 def azure_connection(request: pytest.FixtureRequest) -> str:
-    """The connection string of the session's Azure blob server. For blobs of your own take `azure_container`."""
+    """The connection string of the run's Azure blob server. For blobs of your own take `azure_container`."""
     return request.config.stash[SERVERS].address("Azure")
 
 
@@ -181,3 +191,10 @@ def azure_container(azure_connection: str) -> Iterator[str]:
             yield name
         finally:
             container.delete_container()
+
+
+@pytest.fixture(scope="session")
+def chromium_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What Playwright's `chromium.launch(**options)` is to be told."""
+    found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("Chromium"))
+    return found

@@ -56,13 +56,15 @@ def short_folder(owner: pwd.struct_passwd | None = None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+# Looked up here and not in the child, which may take no lock that a thread of the parent could have held.
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)
+
+
 def die_with_parent() -> None:
-    """In the child: end when the test run ends, however it ends (SIGKILL too). Linux only; elsewhere nothing."""
-    try:
+    """In the child: end when the thread that started it ends, however it ends (SIGKILL too). Linux only; elsewhere nothing."""
+    if _prctl is not None:
         pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGINT)
-    except (OSError, AttributeError):
-        pass
+        _prctl(pr_set_pdeathsig, signal.SIGINT)
 
 
 @contextmanager
@@ -93,7 +95,7 @@ def running(
                 group=owner.pw_gid if owner else None,
                 extra_groups=[] if owner else None,
                 start_new_session=True,  # Ctrl+C in the terminal is for pytest; the server is stopped by us
-                preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call, started from the main thread
+                preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call
             )
         try:
             if _came_up(child, port, ready):

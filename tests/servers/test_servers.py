@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import psycopg
+import pytest
 import redis
 from azure.storage.blob import BlobClient
 
 from tests.servers.buckets import client
+from tests.servers.keeper import Kept, told
+from tests.servers.process import ServerMissing
+from tests.servers.starters import STARTERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,14 +60,25 @@ def test_azure_answers(azure_connection: str, azure_container: str) -> None:
         assert blob.download_blob().readall() == b"1"
 
 
-def test_a_killed_run_takes_its_servers_with_it() -> None:
-    program = (
-        "import time\n"
-        "from tests.servers.redis import redis_server\n"
-        "with redis_server() as url:\n"
-        "    print(url, flush=True)\n"
-        "    time.sleep(60)\n"
-    )
+ALONE = """
+import time
+from tests.servers.redis import redis_server
+with redis_server() as url:
+    print(url, flush=True)
+    time.sleep(60)
+"""
+SIDE_BY_SIDE = """
+import time
+from tests.servers.keeper import Keeper, ask
+keeper = Keeper()
+assert ask(keeper.door, "Redis") == ask(keeper.door, "Redis")
+print(ask(keeper.door, "Redis"), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("program", [ALONE, SIDE_BY_SIDE], ids=["alone", "side by side"])
+def test_a_killed_run_takes_its_servers_with_it(program: str) -> None:
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}  # without an address given from outside
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout is not None
@@ -66,11 +86,45 @@ def test_a_killed_run_takes_its_servers_with_it() -> None:
         folder = folder_of(url)
         run.send_signal(signal.SIGKILL)
         run.wait()
-    deadline = time.monotonic() + 10
-    while answers(url):
+    stays = partial(answers, url) if program == ALONE else Path(folder).exists
+    deadline = time.monotonic() + 30
+    while stays():
         assert time.monotonic() < deadline, "the server outlived its test run"
         time.sleep(0.05)
-    shutil.rmtree(folder)  # the one thing that a killed run leaves behind
+    assert not answers(url)
+    shutil.rmtree(folder, ignore_errors=True)  # the one thing that a killed run leaves behind where it has no keeper
+
+
+@contextmanager
+def missing() -> Iterator[str]:
+    raise ServerMissing("install it")
+    yield ""
+
+
+@contextmanager
+def broken() -> Iterator[str]:
+    raise OSError("no disk")
+    yield ""
+
+
+@contextmanager
+def there() -> Iterator[str]:
+    yield "here"
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [(there, {"address": "here"}), (missing, {"missing": "install it"}), (broken, {"broken": "no disk"})],
+)
+def test_what_the_keeper_says(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[[], AbstractContextManager[str]], said: dict[str, str]
+) -> None:
+    monkeypatch.setitem(STARTERS, "It", start)
+    end = threading.Event()
+    kept = Kept("It", end)
+    assert json.loads(told(kept.address)) == said
+    end.set()
+    kept.thread.join()
 
 
 def folder_of(url: str) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 from redrive import App
 from tests.conformance.batch.world import METADATA, engine_at, filled
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.ledgers import sqlite_ledger
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -20,7 +21,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found
-    return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return sqlite_ledger(tmp_path)
 
 
 @pytest.fixture

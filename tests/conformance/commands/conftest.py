@@ -9,6 +9,7 @@ import pytest
 
 from redrive import App
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.ledgers import sqlite_ledger
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -17,7 +18,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found
-    return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return sqlite_ledger(tmp_path)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.tables import METADATA
+from tests.ledgers import sqlite_ledger
 from tests.servers.fixtures import SERVERS
 
 
@@ -46,11 +47,11 @@ def _url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if kind == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found
-    return "sqlite://" if kind == "memory" else f"sqlite:///{tmp_path / 'ledger.db'}"
+    return "sqlite://" if kind == "memory" else sqlite_ledger(tmp_path)
 
 
 def _ledger(url: str) -> Iterator[Ledger]:
-    with open_ledger(url, migrate=url.startswith("sqlite")) as opened:
+    with open_ledger(url, migrate=url == "sqlite://") as opened:
         yield opened
         assert opened.imbalance() == []
         opened.fold()
@@ -87,4 +88,4 @@ def on_postgres(postgres_ledger: str) -> Iterator[Ledger]:
 @pytest.fixture
 def on_sqlite(tmp_path: Path) -> Iterator[Ledger]:
     """A ledger in a SQLite file, for what only SQLite can do wrong."""
-    yield from _ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    yield from _ledger(sqlite_ledger(tmp_path))

@@ -11,6 +11,7 @@ import redis
 
 from redrive.ledger import Ledger, open_ledger
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.ledgers import sqlite_ledger
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -19,9 +20,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found
-    made = f"sqlite:///{tmp_path / 'ledger.db'}"
-    open_ledger(made, migrate=True).close()
-    return made
+    return sqlite_ledger(tmp_path)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The command as its user meets it: as a process of its own, with and without a terminal."""
+"""The command as its user meets it: as a process of its own, with and without a terminal; or called."""
 
 from __future__ import annotations
 
@@ -6,46 +6,72 @@ import os
 import pty
 import subprocess
 import sys
+import tempfile
 import time
+import types
+from collections.abc import Sequence
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from redrive.cli.root import app
+from tests.zygote import warm
+
 PROGRAM = "from redrive.cli import main; main()"
+"""What the command is to an interpreter of one's own."""
 LEFT_OUT = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "REDRIVE_LEDGER", "REDRIVE_DEBUG")
+
+
+def call(*arguments: str, width: int = 100, **environment: str) -> tuple[int, str]:
+    """In this process, where a process of its own is not the point; exit status and all that was printed."""
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(width), "NO_COLOR": "1"} | environment)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Without a terminal."""
     kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
-        env=kept | {"PYTHONIOENCODING": "utf-8", "COLUMNS": "100"} | environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-    )
+    environment = kept | {"PYTHONIOENCODING": "utf-8", "COLUMNS": "100"} | environment
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        child = warm().fork(__name__, arguments, output=out, errors=err, folder=Path.cwd(), environment=environment)
+        status = warm().wait(child)
+        return subprocess.CompletedProcess(arguments, status, out.read_text("utf-8"), err.read_text("utf-8"))
 
 
 def on_terminal(*arguments: str, typed: str = "", **environment: str) -> tuple[int, str]:
     """On a terminal, at which somebody types after the colon of the question; exit status and all that was printed."""
     main, other = pty.openpty()
+    terminal = Path(os.ttyname(other))
     kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
     environment = kept | {"TERM": "xterm-256color", "COLUMNS": "80", "NO_COLOR": "1"} | environment
-    program = [sys.executable, "-c", PROGRAM, *arguments]
-    with subprocess.Popen(program, stdin=other, stdout=other, stderr=other, env=environment) as process:
-        os.close(other)
-        printed = b""
-        try:
-            while block := os.read(main, 65536):
-                printed += block
-                if typed and b"Type " in printed:
-                    time.sleep(0.05)
-                    os.write(main, typed.encode() + b"\n")
-                    typed = ""
-        except OSError:
-            pass  # the terminal is gone when the program is
+    child = warm().fork(__name__, arguments, input=terminal, output=terminal, folder=Path.cwd(), environment=environment)
+    os.close(other)
+    printed = b""
+    try:
+        while block := os.read(main, 65536):
+            printed += block
+            if typed and b"Type " in printed:
+                time.sleep(0.05)
+                os.write(main, typed.encode() + b"\n")
+                typed = ""
+    except OSError:
+        pass  # the terminal is gone when the program is
+    status = warm().wait(child)
     os.close(main)
-    return process.returncode, printed.decode()
+    return status, printed.decode()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """In the new process."""
+    from redrive.cli import main as command
+
+    sys.modules["__main__"] = types.ModuleType("__main__")  # or the usage would name the zygote
+    sys.argv[:] = ["redrive", *arguments]
+    command()
+    return 0
 
 
 def sqlite(folder: Path) -> str:

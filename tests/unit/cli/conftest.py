@@ -10,16 +10,17 @@ import pytest
 
 from redrive import App, correlate
 from redrive.ledger import Ledger, NewJob, open_ledger
+from tests.ledgers import sqlite_ledger
 
 SECRET = "hunter2-s3cret"
+KEY = "shop:ann:o-1:charge:v1"
 LONG = "reports.nightly.customer_activity_summary_of_everything"
 
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where an empty ledger is; the command finds it by itself."""
-    found = f"sqlite:///{tmp_path / 'ledger.db'}"
-    open_ledger(found, migrate=True).close()
+    found = sqlite_ledger(tmp_path)
     monkeypatch.setenv("REDRIVE_LEDGER", found)
     return found
 
@@ -50,7 +51,7 @@ def busy(ledger: Ledger) -> Ledger:
     ledger.sweeps.begin("replay", [11, 12, 3], actor="bob", because="the reports", canary=1, selection={"kind": LONG})
     ledger.sweeps.move(1, "pause", actor="bob", because="not before noon")
     with App(ledger) as app:
-        with app.claim("shop:ann:o-1:charge:v1", request=b"x") as claim:
+        with app.claim(KEY, request=b"x") as claim:
             claim.response = {"charge": 1, "token": SECRET}
         with pytest.raises(ValueError, match="declined"), app.claim("shop:bob:o-2:charge:v1"):
             raise ValueError("declined")

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from typer.testing import CliRunner
 
 from redrive import App
-from redrive.cli.root import app
 from redrive.ledger import Ledger
-from tests.unit.cli.command import on_terminal, run
+from tests.unit.cli.command import call, on_terminal, run
 from tests.unit.cli.conftest import SECRET
 
 SHOWN = [
@@ -24,14 +22,6 @@ SHOWN = [
     ("batch", "reopen", "tiles", "t1", "t5", "--because", "x", "--dry-run"),
     ("batch", "reopen", "tiles", "--reason", "checksum", "--because", "x", "--dry-run"),
 ]
-
-
-def call(*arguments: str, width: int = 100) -> tuple[int, str]:
-    """In this process."""
-    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(width), "NO_COLOR": "1"})
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done.exit_code, done.output
 
 
 @pytest.fixture

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from typer.testing import CliRunner
 from redrive.cli import layers as command
 from redrive.cli.root import app
 from redrive.cli.timeline import timeline
+from tests.unit.cli.command import on_terminal, run
 
 FINE = """
 [[layer]]
@@ -56,37 +54,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "fine.toml").write_text(FINE)
     (tmp_path / "multiplied.toml").write_text(MULTIPLIED)
     return tmp_path
-
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own, without a terminal."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", "from redrive.cli import main; main()", *arguments],
-        env=kept | {"PYTHONIOENCODING": "utf-8"} | environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-    )
-
-
-def on_terminal(*arguments: str, **environment: str) -> str:
-    """What is printed on a real terminal."""
-    main, other = pty.openpty()
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    program = [sys.executable, "-c", "from redrive.cli import main; main()", *arguments]
-    environment = kept | {"TERM": "xterm-256color", "COLUMNS": "80"} | environment
-    with subprocess.Popen(program, stdin=other, stdout=other, stderr=other, env=environment):
-        os.close(other)
-        printed = b""
-        try:
-            while block := os.read(main, 65536):
-                printed += block
-        except OSError:
-            pass  # the terminal is gone when the program is
-    os.close(main)
-    return printed.decode()
 
 
 @pytest.mark.req("C-7")
@@ -145,8 +112,8 @@ def test_it_fits_the_terminal(source: str, width: int) -> None:
 
 def test_colours_only_on_a_terminal() -> None:
     assert "\x1b[" not in run("layers", "multiplied.toml").stdout
-    assert "\x1b[31m" in on_terminal("layers", "multiplied.toml")
-    plain = on_terminal("layers", "multiplied.toml", NO_COLOR="1")
+    assert "\x1b[31m" in on_terminal("layers", "multiplied.toml", NO_COLOR="")[1]
+    _, plain = on_terminal("layers", "multiplied.toml")
     assert "tries again" in plain
     assert not any(f"\x1b[{colour}m" in plain for colour in ("31", "1;31", "32", "1;32", "33", "34"))
 

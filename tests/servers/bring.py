@@ -1,0 +1,29 @@
+"""Brings what no wheel has, once, into .cache: `python -m tests.servers.bring`, a part of `make install`.
+
+What cannot be brought is told and ends nothing: the tests that need it say so again, and fail under CI.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tests.servers import azurite, chromium
+from tests.servers.process import ServerMissing
+
+BROUGHT = {"Azurite": azurite.bring, "Chromium": chromium.bring}
+
+
+def main() -> None:
+    for name, bring in BROUGHT.items():
+        began = time.monotonic()
+        try:
+            home = bring()
+        except ServerMissing as missing:
+            print(f"NOT BROUGHT: {name.upper()}. {missing}", flush=True)
+            continue
+        if time.monotonic() - began > 1:
+            print(f"{name} is in {home.name} after {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Every server by its name: how it is started, for as long as a block lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from tests.servers.azurite import azure_server
+from tests.servers.chromium import chromium
+from tests.servers.postgres import postgres_server
+from tests.servers.redis import redis_server
+from tests.servers.seaweed import s3_server
+from tests.servers.sftp import asyncssh_server, openssh_server
+
+STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
+    "Postgres": postgres_server,
+    "Redis": redis_server,
+    "SFTP": asyncssh_server,
+    "OpenSSH": openssh_server,
+    "S3": s3_server,
+    "Azure": azure_server,
+    "Chromium": chromium,
+}
+"""Each gives its address; ServerMissing where the machine has no such server."""

@@ -1,0 +1,143 @@
+"""The operator looks whether all is well: the audit, the doctor, the tables, and where the ledger is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from redrive.ledger import Ledger, NewJob
+from tests.unit.cli.command import call
+from tests.unit.cli.conftest import KEY, SECRET
+
+
+@pytest.mark.req("O-5")
+def test_a_broken_audit_is_status_1(busy: Ledger) -> None:
+    from sqlalchemy import text
+
+    status, printed = call("audit", "verify")
+    anchor = printed.splitlines()[1].removeprefix("Anchor: ")
+    assert (status, call("audit", "verify", "--anchor", anchor)[0]) == (0, 0)
+    with busy.begin() as tx:
+        tx.execute(text("DELETE FROM redrive_audit WHERE number = 4"))
+    assert call("audit", "verify")[0] == 0
+    assert call("audit", "verify", "--anchor", anchor) == (
+        1,
+        "Entry 4: it was removed: entry 4 was noted, and is not there. Up to entry 3 the audit holds.\n",
+    )
+    with busy.begin() as tx:
+        tx.execute(text("UPDATE redrive_audit SET actor = 'nobody'"))
+    status, printed = call("audit", "verify", "--json")
+    assert (status, json.loads(printed)["broken"], json.loads(printed)["holds"]) == (1, 1, False)
+    assert call("doctor")[0] == 4
+
+
+def test_the_doctor_says_what_mends_it_and_that_mends_it(busy: Ledger) -> None:
+    from sqlalchemy import text
+
+    with busy.begin() as tx:  # of yesterday, or their number alone is worth a word
+        tx.execute(text("UPDATE redrive_dead SET created_at = created_at - 86400000000"))
+    assert call("doctor")[0] == 0
+    with busy.begin() as tx:
+        tx.execute(text("UPDATE redrive_job SET lease_until = 1 WHERE state = 1"))
+        tx.execute(text("DELETE FROM redrive_job WHERE state = 2"))
+        tx.execute(text("UPDATE redrive_key SET status = 'processing', lease_until = 1 WHERE user_id = 'ann'"))
+    status, printed = call("doctor")
+    assert status == 4
+    for mend in (
+        "redrive ledger reap",
+        'redrive ledger recount --because "..."',
+        f'redrive keys release "{KEY}" --because "..."',
+    ):
+        assert f"→ {mend}" in printed
+        command = mend.replace('"', "").replace("...", "mended").split()[1:]
+        assert call(*command)[0] == 0
+    status, printed = call("doctor")
+    assert (status, "All is well" in printed) == (0, True), printed
+    assert call("ledger", "reap") == (0, "No lease has run out.\n")
+    assert call("ledger", "recount", "--because", "x") == (0, "Nothing to do: the counts agree with the rows.\n")
+    assert json.loads(call("ledger", "reap", "--json")[1]) == {"jobs": []}
+    assert json.loads(call("ledger", "recount", "--because", "x", "--json")[1]) == {"added": {}}
+
+
+def test_warnings_are_status_1(ledger: Ledger) -> None:
+    ledger.submit_many([NewJob("mail", f"{each}") for each in range(12)])
+    ledger.settle([lease.dead("attempts") for lease in ledger.claim({"mail": 12}, worker="w")])
+    status, printed = call("doctor", "--json")
+    told = json.loads(printed)
+    assert (status, told["severity"], told["findings"][0]["name"]) == (1, "warning", "dead letters growing")
+
+
+def test_tables_are_made_and_brought_up(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    assert call("ledger", "status", "--ledger", url)[0] == 3
+    assert call("doctor", "--ledger", url)[0] == 3
+    assert not (tmp_path / "new.db").exists()
+    assert call("ledger", "migrate", "--ledger", url, width=300)[1].startswith(f"Made the ledger {url}, revision ")
+    assert call("ledger", "migrate", "--ledger", url, width=300)[1].startswith("Nothing to do: ")
+    from redrive.ledger import open_ledger
+    from redrive.ledger.schema import migrate
+
+    with open_ledger(url) as ledger, ledger.connections.write.use() as session:
+        migrate(session, "0001")
+    status, printed = call("doctor", "--ledger", url, width=300)
+    assert (status, "→ redrive ledger migrate" in printed) == (4, True), printed
+    assert call("dead", "list", "--ledger", url)[0] == 3
+    told = json.loads(call("ledger", "migrate", "--ledger", url, "--json")[1])
+    assert (told["before"], told["changed"]) == ("0001", True)
+
+
+def test_another_program_s_database_is_left_alone(tmp_path: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE redrive_job (x)")
+    connection.close()
+    for command in (("ledger", "migrate"), ("ledger", "status"), ("dead", "list")):
+        status, printed = call(*command, "--ledger", f"sqlite:///{tmp_path / 'other.db'}")
+        assert (status, "another program" in printed) == (3, True)
+    status, printed = call("doctor", "--ledger", f"sqlite:///{tmp_path / 'other.db'}")
+    assert (status, "give another address" in printed) == (4, True)
+    (tmp_path / "text.db").write_text("no database " * 100)
+    assert call("ledger", "status", "--ledger", f"sqlite:///{tmp_path / 'text.db'}")[0] == 3
+
+
+@pytest.mark.req("J-4")
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"postgresql://ann:{SECRET}@127.0.0.1:1/shop",
+        f"postgresql://127.0.0.1:1/shop?user=ann&password={SECRET}",
+        f"mysql://ann:{SECRET}@db/shop",
+        f"postgresql://ann:{SECRET}@127.0.0.1:port/shop",
+        f"postgresql://ann:{SECRET}@/",
+    ],
+)
+@pytest.mark.parametrize("command", [("ledger", "status"), ("ledger", "migrate"), ("doctor",), ("dead", "list")])
+def test_a_ledger_that_cannot_be_reached_is_status_3_and_its_password_is_not_told(address: str, command: tuple[str, ...]) -> None:
+    status, printed = call(*command, "--ledger", address)
+    assert status == 3
+    assert printed.startswith("redrive: ")
+    assert SECRET not in printed
+    assert "Traceback" not in printed
+
+
+def test_where_the_ledger_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shopping.py").write_text(f"from redrive import App\napp = App({url!r})\nclass Box: inner = app\nother = 7\n")
+    for named in ("shopping:app", "shopping:Box.inner"):
+        assert call("ledger", "status", "--ledger", named)[0] == 0
+    assert call("ledger", "migrate", "--ledger", "shopping:app")[1].startswith("Nothing to do")
+    assert call("ledger", "status", REDRIVE_LEDGER="shopping:app")[0] == 0
+    for named, said in (
+        ("shopping:other", "neither an App nor a Ledger, but int"),
+        ("shopping:ap", "did you mean 'app'?"),
+        ("nowhere:app", "module nowhere cannot be imported"),
+        ("shopping", "'shopping' is no ledger: give its address"),
+    ):
+        status, printed = call("ledger", "status", "--ledger", named)
+        assert (status, said in printed) == (2, True), printed
+    monkeypatch.delenv("REDRIVE_LEDGER")
+    status, printed = call("ledger", "status")
+    assert (status, "say where the ledger is by --ledger, or by REDRIVE_LEDGER" in printed) == (3, True)

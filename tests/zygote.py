@@ -1,0 +1,204 @@
+"""A process that has imported what is slow to import, and forks programs off: each is a real process, without its half second.
+
+The programs may be killed, stopped and waited for; they end with the zygote, and the zygote ends with its test run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from redrive.ledger import crashpoint
+from tests.servers.process import die_with_parent
+
+ROOT = Path(__file__).parents[1]
+LOADED = ("psycopg", "alembic.command", "alembic.config", "redrive.ledger.ledger")
+"""What programs on a ledger need."""
+COMMANDS = (
+    *LOADED,
+    "redrive.cli.root",
+    *(f"redrive.cli.{name}" for name in "batch dead doctor events layers storage work".split()),
+)
+"""What commands need."""
+
+
+class Zygote:
+    """Forks programs off. One thread at a time."""
+
+    def __init__(self, loaded: Sequence[str] = LOADED) -> None:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_CRASH")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", __name__, *loaded],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=clean | {"PYTHONPATH": str(ROOT)},
+            start_new_session=True,  # Ctrl+C in the terminal is for the test run
+        )  # fmt: skip
+
+    def _ask(self, **asked: Any) -> int | None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the zygote has died with status {self._process.wait()}")
+        found: int | None = json.loads(answer)
+        return found
+
+    def fork(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        *,
+        output: Path,
+        errors: Path | None = None,
+        input: Path = Path(os.devnull),  # noqa: A002  # it is one
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        crash_at: str = "",
+    ) -> int:
+        """Start `main(arguments)` of a module; its process id. What it prints is added to the file.
+
+        The files are open when this returns; a terminal is one too. errors: a file of their own.
+        folder, environment: its own, whole, instead of the zygote's.
+        crash_at: what REDRIVE_CRASH_AT says to a program that is started in the usual way.
+        """
+        pid = self._ask(
+            act="fork",
+            program=program,
+            arguments=arguments,
+            files=[str(input), str(output), str(errors or output)],
+            folder=str(folder) if folder else None,
+            environment=environment if environment is None else dict(environment),
+            crash_at=crash_at,
+        )
+        assert pid is not None
+        return pid
+
+    def wait(self, pid: int) -> int:
+        """Until it has ended; its status, or minus the signal that killed it."""
+        status = self._ask(act="wait", pid=pid)
+        assert status is not None
+        return status
+
+    def ended(self, pid: int) -> int | None:
+        """Its status, if it has ended."""
+        return self._ask(act="poll", pid=pid)
+
+    def close(self) -> None:
+        """End it, and what it forked off."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write("null\n")  # it may not see the end: a forked child of the test run holds its input open too
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass  # it is gone already
+        self._process.wait()
+        self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+        self.close()
+
+
+@functools.cache
+def warm() -> Zygote:
+    """The one for commands and for pages, of this process and until its end."""
+    made = Zygote(COMMANDS)
+    atexit.register(made.close)
+    return made
+
+
+def arm(setting: str) -> None:
+    """What importing redrive does where the variable is set: here it was imported before."""
+    if setting:
+        nothing, point = crashpoint.crash_point, crashpoint.armed(setting)
+        for module in list(sys.modules.values()):
+            if getattr(module, "crash_point", None) is nothing:
+                vars(module)["crash_point"] = point
+
+
+def _fork(asked: Mapping[str, Any]) -> int:
+    """The new process, in the zygote. In the new process it does not return."""
+    given, output, errors = asked["files"]
+    flags = os.O_NOCTTY | os.O_CLOEXEC
+    added = os.O_WRONLY | os.O_APPEND | os.O_CREAT | flags
+    files = [os.open(given, os.O_RDONLY | flags), os.open(output, added, 0o666), os.open(errors, added, 0o666)]
+    pid = os.fork()
+    if pid == 0:
+        _run(asked, files)
+    for each in files:
+        os.close(each)
+    return pid
+
+
+def _run(asked: Mapping[str, Any], files: Sequence[int]) -> None:
+    """In the forked child. A program that exits by itself (SystemExit) is left as any is; others end here."""
+    status = 1
+    try:
+        die_with_parent()
+        for target, source in enumerate(files):
+            os.dup2(source, target)
+        _settle_in(asked["environment"], asked["folder"])
+        arm(asked["crash_at"])
+        status = importlib.import_module(asked["program"]).main(asked["arguments"])
+    except SystemExit:
+        raise
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _settle_in(environment: Mapping[str, str] | None, folder: str | None) -> None:
+    """What an interpreter does when it starts."""
+    if folder is not None:
+        os.chdir(folder)
+    if environment is not None:
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:1] = ["", *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "utf-8").partition(":")
+    sys.stdin = open(0, encoding=encoding, errors=errors or "strict", closefd=False)  # noqa: SIM115  # as long as the process
+    sys.stdout = open(1, "w", 1 if os.isatty(1) else -1, encoding=encoding, errors=errors or "strict", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding=encoding, errors=errors or "backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def main() -> None:
+    """Serve, until nobody asks any more."""
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
+    ended: dict[int, int] = {}
+    answer: int | None
+    while line := sys.stdin.readline():
+        asked = json.loads(line)
+        if asked is None:
+            return
+        if asked["act"] == "fork":
+            answer = _fork(asked)
+        else:
+            pid = asked["pid"]
+            if pid not in ended:
+                found, status = os.waitpid(pid, 0 if asked["act"] == "wait" else os.WNOHANG)
+                if found:
+                    ended[pid] = os.waitstatus_to_exitcode(status)
+            answer = ended.get(pid)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
