@@ -1,7 +1,6 @@
 """What `redrive.retry` costs beside its peers. `make bench-call` runs it; `--quick` only shows that it works."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from benchmarks.candidate import Candidate, Field, Kind
 from benchmarks.failures import Remains
 from benchmarks.results import YARDSTICK, Results
 from benchmarks.rounds import FULL, QUICK, Effort, Progress
+from benchmarks.shown import Shown, main, show
 from benchmarks.targets import FROM_IMPORT, IMPORT, TARGETS, exit_code, judge, last_line
 
 KINDS: tuple[Kind, ...] = ("sync", "async")
@@ -55,35 +55,29 @@ def run(entrants: Field, effort: Effort, progress: Progress) -> Results:
     return Results(success, retry, remains, found, sizes, absent | failed)
 
 
-def show(text: str) -> None:
-    """One line that overwrites itself, on a terminal only."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.call", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few short rounds; the figures mean little")
-    parser.add_argument("--only", default="", help="names of libraries, with commas between; 'redrive' and 'floor' too")
-    parser.add_argument("--out", type=Path, help="where call.md and call.svg go (default: here; with --quick, nowhere)")
-    options = parser.parse_args(arguments)
+def measure(options: argparse.Namespace, only: list[str]) -> Shown:
     effort = QUICK if options.quick else FULL
-    out = options.out or (None if options.quick or options.only else Path(__file__).parent)
     sleeps.remove()
     peers.hush()
-    results = run(field([name for name in options.only.split(",") if name]), effort, show)
-    show("")
+    results = run(field(only), effort, show)
     judgements = judge(results, TARGETS)
-    print(report.machine(), end="\n\n")
-    print("\n\n".join(table.text() for table in report.tables(results, judgements)), end="\n\n")
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "call.md").write_text(report.markdown(results, judgements, effort), encoding="utf-8")
-        (out / "call.svg").write_text(plot.picture(results, report.machine()), encoding="utf-8")
-        print(f"written: {os.path.relpath(out / 'call.md')}, {os.path.relpath(out / 'call.svg')}")
-    print(last_line(judgements))
-    return exit_code(judgements)
+    return Shown(
+        report.machine(),
+        report.tables(results, judgements),
+        lambda: report.markdown(results, judgements, effort),
+        lambda: plot.picture(results, report.machine()),
+        last_line(judgements),
+        bool(exit_code(judgements)),
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        main(
+            "call",
+            __doc__,
+            measure,
+            quick="a few short rounds",
+            only="names of libraries, with commas between; 'redrive' and 'floor' too",
+        )
+    )

@@ -1,0 +1,65 @@
+"""What a benchmark shows: one line while it runs; at its end tables, a page, a picture, and which targets were missed."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.table import Table
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The end of a run."""
+
+    head: str
+    """Where it was measured."""
+    tables: Sequence[Table]
+    page: Callable[[], str]
+    """In Markdown."""
+    picture: Callable[[], str]
+    """As SVG."""
+    last: str
+    """The last line: what was missed."""
+    missed: bool
+
+
+Measure = Callable[[argparse.Namespace, list[str]], Shown]
+"""From the options, and the names after --only, to the end of the run."""
+
+
+def show(text: str) -> None:
+    """One line that overwrites itself, on a terminal only."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def main(
+    name: str, about: str | None, measure: Measure, *, quick: str, only: str = "", arguments: list[str] | None = None
+) -> int:
+    """Measure, and show it; the exit status. quick, only: what the options say of themselves; without `only` there is none."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
+    parser.add_argument("--quick", action="store_true", help=f"{quick}; the figures mean little")
+    if only:
+        parser.add_argument("--only", default="", help=only)
+    parser.add_argument(
+        "--out", type=Path, help=f"where {name}.md and {name}.svg go (default: {HERE.name}/; with --quick, nowhere)"
+    )
+    options = parser.parse_args(arguments)
+    some = [each for each in getattr(options, "only", "").split(",") if each]
+    out = options.out or (None if options.quick or some else HERE)
+    shown = measure(options, some)
+    show("")
+    print(shown.head, end="\n\n")
+    print("\n\n".join(table.text() for table in shown.tables), end="\n\n")
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"{name}.md").write_text(shown.page(), encoding="utf-8")
+        (out / f"{name}.svg").write_text(shown.picture(), encoding="utf-8")
+        print(f"written: {os.path.relpath(out / f'{name}.md')}, {os.path.relpath(out / f'{name}.svg')}")
+    print(shown.last)
+    return 1 if shown.missed else 0
