@@ -1,9 +1,8 @@
-"""Shown: how values are shown on pages: moments, numbers, states with their sign, sparklines. Everything is escaped."""
+"""Shown: how values are shown on pages: moments, numbers, states with their sign. Everything is escaped."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ SIGNS = {
     "lost": ("!", "bad"), "returned": ("↩", "calm"), "completed": ("✓", "good"), "processing": ("▸", "info"),
     "abandoned": ("!", "bad"), "idle": ("○", "calm"), "healthy": ("✓", "good"), "warning": ("!", "warn"),
     "critical": ("✕", "bad"), "silent": ("!", "bad"), "gone": ("–", "calm"), "open": ("○", "calm"), "giveup": ("✕", "bad"),
-    "acknowledged": ("✓", "good"), "alive": ("●", "good"), "ended": ("○", "calm"), "submitted": ("＋", "calm"),
+    "acknowledged": ("✓", "good"), "alive": ("●", "good"), "ended": ("○", "calm"), "submitted": ("+", "calm"),
     "dead": ("✕", "bad"), "decided": ("◆", "info"), "success": ("✓", "good"), "refresh_failed": ("◪", "warn"),
     "terminal": ("■", "bad"), "accepted": ("✓", "good"), "rejected": ("✕", "bad"), "late": ("!", "warn"), "leased": ("▸", "info"),
 }  # fmt: skip
@@ -56,12 +55,15 @@ def number(value: float | None, /) -> str:
 
 def took(start: datetime | None, end: datetime | None, /) -> str:
     """How long from one moment to the other."""
-    return "–" if start is None or end is None else span(max(0.0, (end - start).total_seconds()))
+    return "–" if start is None or end is None else seconds(max(0.0, (end - start).total_seconds()))
 
 
 def seconds(value: float | timedelta | None, /) -> str:
-    """0.25 s, 5 min, 7.5 h."""
-    return "–" if value is None else span(value.total_seconds() if isinstance(value, timedelta) else value)
+    """8 ms, 1.5 s, 5 min, 7.5 h."""
+    if value is None:
+        return "–"
+    passed = value.total_seconds() if isinstance(value, timedelta) else value
+    return f"{1000 * passed:.0f} ms" if 0 < passed < 0.1 else span(passed)
 
 
 def readable(value: Any, /) -> str:
@@ -80,15 +82,6 @@ def short(value: Any, /) -> str:
     return text if len(text) <= SHORT else text[: SHORT - 1] + "…"
 
 
-def points(values: Sequence[float], width: float = 100.0, height: float = 20.0, /) -> str:
-    """A sparkline's points, for `<polyline points=…>`: from 0 at the bottom to the largest at the top."""
-    if not values:
-        return ""
-    top = max(*values, 1) if len(values) > 1 else max(values[0], 1)
-    step = width / max(1, len(values) - 1)
-    return " ".join(f"{at * step:.1f},{height - 1 - (height - 2) * value / top:.1f}" for at, value in enumerate(values))
-
-
 def percent(part: float, whole: float, /) -> str:
     """Of a bar's width: 37.5%."""
     return f"{100.0 * part / whole:.2f}%" if whole else "0%"
@@ -105,7 +98,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign, "tone": tone,
-        "first_line": first_line, "short": short, "points": points, "span": span, "bars": bars,
+        "first_line": first_line, "short": short, "span": span, "bars": bars,
     }  # fmt: skip
     made.globals |= {"took": took, "percent": percent, "command": command}
     return made
