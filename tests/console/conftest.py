@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, sync_playwright
 
 from redrive import App
 from tests.console.serving import served
@@ -42,16 +42,39 @@ def browser(chromium_options: dict[str, Any]) -> Iterator[Browser]:
         made.close()
 
 
-@pytest.fixture
-def page(browser: Browser, console: str) -> Iterator[Page]:
-    """A page of the console's browser. What it complains of fails the test."""
-    context = browser.new_context(base_url=console, viewport={"width": 1280, "height": 900})
+@pytest.fixture(scope="module")
+def tab(browser: Browser, console: str) -> Iterator[Page]:
+    """One for a module: to open a new one costs more than most tests."""
+    context = browser.new_context(base_url=console)
     context.set_default_timeout(PATIENCE)
-    made = context.new_page()
-    complaints: list[str] = []
-    made.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
-    made.on("pageerror", lambda error: complaints.append(str(error)))
-    made.on("dialog", lambda dialog: (complaints.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
-    yield made
+    yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def page(tab: Page) -> Iterator[Page]:
+    """The console in a browser of 1280 by 900. What it complains of fails the test."""
+    complaints: list[str] = []
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    def asked(dialog: Dialog) -> None:
+        complaints.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def failed(error: Exception) -> None:
+        complaints.append(str(error))
+
+    tab.context.clear_cookies()
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.on("console", said)
+    tab.on("dialog", asked)
+    tab.on("pageerror", failed)
+    yield tab
+    tab.goto("about:blank")  # nothing of this one's is still on its way when the next one begins
+    tab.remove_listener("console", said)
+    tab.remove_listener("dialog", asked)
+    tab.remove_listener("pageerror", failed)
     assert complaints == []

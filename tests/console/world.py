@@ -69,15 +69,20 @@ def in_trouble(app: App) -> None:
 
 def _dead(ledger: Ledger, kind: str, many: int, reason: str, error: str, signature: str, payload: Any = None) -> None:
     start = len(ledger.dead_letters(limit=10_000))
-    for number in range(start, start + many):
-        content = {"customer": f"c-{number}", "password": SECRET} if payload is None else payload
-        ids = {"trace_id": f"{number:032x}", "user_id": "ann"}
-        ledger.submit(NewJob(kind, f"shop:ann:c-{number}:{kind}:v1", json.dumps(content).encode(), max_attempts=3, ids=ids))
-        lease = _claimed(ledger, kind)
-        if number % 2:
-            ledger.settle(lease.again(0.0, error=error, reason="transient"))
-            lease = _claimed(ledger, kind)
-        ledger.settle(lease.dead(reason, error=error, signature=signature))
+    numbers = range(start, start + many)
+    ledger.submit_many([_job(kind, number, payload) for number in numbers])
+    first = ledger.claim({kind: many}, worker="web-1:41")
+    tried, dying = first[1::2], first[::2]
+    ledger.settle([lease.again(0.0, error=error, reason="transient") for lease in tried])
+    dying += ledger.claim({kind: len(tried)}, worker="web-1:41") if tried else []
+    dying.sort(key=lambda lease: lease.job_id)
+    ledger.settle([lease.dead(reason, error=error, signature=signature) for lease in dying])
+
+
+def _job(kind: str, number: int, payload: Any) -> NewJob:
+    content = {"customer": f"c-{number}", "password": SECRET} if payload is None else payload
+    ids = {"trace_id": f"{number:032x}", "user_id": "ann"}
+    return NewJob(kind, f"shop:ann:c-{number}:{kind}:v1", json.dumps(content).encode(), max_attempts=3, ids=ids)
 
 
 def _claimed(ledger: Ledger, kind: str) -> Lease:
@@ -93,7 +98,7 @@ def _blocked(ledger: Ledger) -> None:
 
 def _waiting(ledger: Ledger) -> None:
     ledger.submit(NewJob("receipts.send", "shop:cleo:o-7:receipt:v1", b'{"order_id": "o-7", "user": "cleo"}', max_attempts=5))
-    ledger.settle(_claimed(ledger, "receipts.send").again(90.0, error="ConnectionError: refused", reason="transient"))
+    ledger.settle(_claimed(ledger, "receipts.send").again(1800.0, error="ConnectionError: refused", reason="transient"))
     ledger.submit(NewJob("crm.sync", "shop:dan:c-1:crm.sync:v1", b'{"customer": "dan"}'))
     _claimed(ledger, "crm.sync")  # is running
     for number in range(5):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from typing import Any
+
+BLANK = '"..."'
+"""To be filled in by whoever runs it."""
 
 
 def command(*words: object, **options: Any) -> str:
@@ -18,13 +20,8 @@ def command(*words: object, **options: Any) -> str:
         if value is True:
             said.append(flag)
         elif value is not None and value is not False:
-            said.append(f"{flag} {shlex.quote(_word(value))}")
+            said.append(f"{flag} {BLANK if value == '...' else shlex.quote(_word(value))}")
     return " ".join(said)
-
-
-def because(options: Mapping[str, Any], /) -> dict[str, Any]:
-    """The same options, with a reason to be filled in."""
-    return {**options, "because": "..."}
 
 
 def _word(value: object) -> str:

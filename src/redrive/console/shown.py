@@ -97,8 +97,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign, "tone": tone,
-        "first_line": first_line, "short": short, "span": span, "bars": bars,
+        "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign,
+        "tone": tone, "first_line": first_line, "short": short, "span": span, "bars": bars,
     }  # fmt: skip
     made.globals |= {"took": took, "percent": percent, "command": command}
     return made

@@ -210,9 +210,15 @@ def readable(payload: bytes, /) -> Any:
     except UnicodeDecodeError:
         return None
     try:
-        return redacted(json.loads(text))
-    except ValueError:
+        found = json.loads(text, parse_constant=_no_number)
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair can be written in JSON, and never sent
+    except (ValueError, RecursionError):
         return redacted_text(text) if text.isprintable() or "\n" in text else None
+    return redacted(found)
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
 
 
 def _jobs(ledger: Ledger, letter: DeadLetter) -> list[Job]:

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.console.command import command
-from redrive.console.shown import SIGNS, TEMPLATES, first_line, number, percent, points, seconds, short, sign, tone, took
+from redrive.console.shown import SIGNS, TEMPLATES, first_line, number, percent, seconds, short, sign, tone, took
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=timezone.utc)
 
 
 def test_a_command_as_one_writes_it() -> None:
-    line = command("dead", "replay", 7, kind="crm.sync", since=None, rate=50.0, detach=True, force=False, max_replays=3)
-    assert line == "redrive dead replay 7 --kind crm.sync --rate 50 --detach --max-replays 3"
+    line = command("dead", "replay", 7, kind="crm.sync", since=None, rate=50.0, detach=True, force=False, because="...")
+    assert line == 'redrive dead replay 7 --kind crm.sync --rate 50 --detach --because "..."'
 
 
 @given(st.text(), st.text())
@@ -37,8 +37,7 @@ def test_values_as_people_read_them() -> None:
     assert percent(1, 4) == "25.00%"
     assert percent(1, 0) == "0%"
     assert short({"a": "x" * 200}).endswith("…")
-    assert points([]) == ""
-    assert points([0, 10]) == "0.0,19.0 100.0,1.0"
+    assert seconds(0.0078) == "8 ms"
 
 
 def test_every_state_has_a_sign_and_a_tone() -> None:

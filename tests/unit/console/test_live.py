@@ -35,8 +35,8 @@ async def told(stream: AsyncIterator[str]) -> str:
 async def looked(live: Live, more: int = 2) -> None:
     """Until it has looked so often again: what was changed before is known then."""
     enough = live.looks + more
-    while live.looks < enough:
-        await asyncio.sleep(0)  # noqa: ASYNC110  # nobody is told of a look
+    while live.looks < enough:  # noqa: ASYNC110  # nobody is told of a look
+        await asyncio.sleep(0)
 
 
 @pytest.fixture(autouse=True)

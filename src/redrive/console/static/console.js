@@ -135,6 +135,8 @@ for (const field of all("[data-type]")) {
   check();
 }
 
+one(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 // ---- keys ----
 const help = one("#help");
 one("[data-help]").addEventListener("click", () => help.showModal());

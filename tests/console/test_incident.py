@@ -1,0 +1,132 @@
+"""The walk of docs/how-to/incident.md, done by a browser with a real worker beside it: what is bold there is seen here."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from redrive import App, retry
+from redrive.worker.parking import Parking
+from tests.console.serving import served
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "incident.md"
+ORDERS = 12
+
+
+class Mail:
+    """A mail service that can be down."""
+
+    def __init__(self) -> None:
+        self.down = True
+        self.sent: list[str] = []
+
+    def send(self, order: str) -> None:
+        if self.down:
+            raise ConnectionError("no answer from smtp.example.com")
+        self.sent.append(order)
+
+
+@pytest.fixture(scope="module")
+def mail() -> Mail:
+    return Mail()
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory, mail: Mail) -> Iterator[App]:
+    """A shop whose mail service is down, with a worker that has tried."""
+    with App(f"sqlite:///{tmp_path_factory.mktemp('incident') / 'ledger.db'}", migrate=True) as made:
+
+        @made.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1", retry=retry(max_attempts=2, base=0.01))
+        def send_receipt(order_id: str, user: str) -> None:
+            mail.send(order_id)
+
+        with made.worker(threads=2, parking=Parking.disabled()):
+            for number in range(ORDERS):
+                send_receipt.submit(f"o-{number}", user="ann")
+            while made.ledger.counts()["receipts.send"].dead < ORDERS:
+                time.sleep(0.01)
+            yield made
+
+
+@pytest.fixture
+def console(app: App) -> Iterator[str]:
+    with served(app) as url:
+        yield url
+
+
+def chapters() -> list[tuple[str, list[str]]]:
+    """The headings of the walk, and what is bold under each."""
+    parts = re.split(r"^## (\d\. .+)$", DOCUMENT.read_text(encoding="utf-8").partition("## Defaults")[0], flags=re.MULTILINE)
+    return [(title, re.findall(r"\*\*(.+?)\*\*", text)) for title, text in zip(parts[1::2], parts[2::2], strict=True)]
+
+
+def overview(page: Page, _mail: Mail) -> None:
+    page.goto("/")
+
+
+def failures(page: Page, _mail: Mail) -> None:
+    page.get_by_role("link", name=re.compile("dead letters of receipts.send")).click()
+    page.wait_for_url("**/failures?kind=receipts.send")
+
+
+def one(page: Page, _mail: Mail) -> None:
+    page.get_by_role("link", name=re.compile("ConnectionError: no answer from")).click()
+    expect(page.get_by_text("first seen")).to_be_visible()
+    page.get_by_role("link", name="Show me one").click()
+    page.wait_for_url("**/jobs/*")
+    expect(page.get_by_text("ConnectionError: no answer from smtp.example.com").first).to_be_visible()
+
+
+def mended(page: Page, mail: Mail) -> None:
+    mail.down = False
+    page.goto("/failures?kind=receipts.send")
+    page.get_by_role("link", name=re.compile("ConnectionError: no answer from")).click()
+    page.get_by_role("link", name=re.compile("Replay or discard")).click()
+    page.wait_for_url("**/dead?**")
+    page.get_by_role("link", name=re.compile("^Replay")).first.click()
+    page.wait_for_url("**/dead/plan?**")
+    page.get_by_label("Why, for the audit").fill("INC-42: mail is back")
+    page.get_by_label(re.compile("Canary")).fill("3")
+    page.get_by_label(re.compile(f"Type {ORDERS}")).fill(str(ORDERS))
+
+
+def swept(page: Page, mail: Mail) -> None:
+    page.get_by_role("button", name=f"Replay {ORDERS}").click()
+    page.wait_for_url("**/sweeps/1")
+    expect(page.get_by_text(f"{ORDERS} of {ORDERS} done")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text(f"done {ORDERS}")).to_be_visible(timeout=30_000)
+    assert sorted(mail.sent) == sorted(f"o-{number}" for number in range(ORDERS))
+
+
+def over(page: Page, _mail: Mail) -> None:
+    page.goto("/")
+    expect(page.get_by_text("All is well")).to_be_visible()
+
+
+def audited(page: Page, _mail: Mail) -> None:
+    page.get_by_role("link", name="Audit", exact=True).click()
+    expect(page.get_by_text("INC-42: mail is back").first).to_be_visible()
+
+
+STEPS: tuple[Callable[[Page, Mail], None], ...] = (overview, failures, one, mended, swept, over, audited)
+
+
+@pytest.mark.req("O-3", "O-4", "O-5")
+def test_the_walk_through_an_incident(browser: Browser, console: str, mail: Mail) -> None:
+    context = browser.new_context(base_url=console, viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    seen = ""
+    try:
+        for (title, bold), step in zip(chapters(), STEPS, strict=True):
+            step(page, mail)
+            seen = page.content() if step is not one else seen + page.content()
+            shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", seen)).casefold()
+            missing = [words for words in bold if words.casefold() not in shown]
+            assert missing == [], f"{title}: {missing}"
+    finally:
+        context.close()
