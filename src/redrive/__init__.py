@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import messages as messages
     from . import native as native
     from . import ops as ops
+    from . import partitions as partitions
     from . import storage as storage
     from . import testing as testing
     from .app import App as App
@@ -74,7 +75,7 @@ _HOMES = {
     "outcome": "engine.nesting",
     "retry": "engine.retry",
 }
-_MODULES = frozenset(("backoff", "batch", "errors", "grpc", "http", "journal", "messages", "native", "ops", "storage", "testing"))
+_MODULES = frozenset(("backoff", "batch", "errors", "grpc", "http", "journal", "messages", "native", "ops", "partitions", "storage", "testing"))
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 

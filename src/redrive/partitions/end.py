@@ -11,7 +11,7 @@ from ..core.signature import signature
 from ..errors import Damaged, LeaseLost
 from ..journal.redaction import redacted_text
 from ..worker.outcome import told
-from .attempt import Done
+from .extracting import Done
 from .extraction import Extraction
 from .pace import Meaning, meaning
 from .record import Return, Verdict

@@ -15,10 +15,10 @@ from time import monotonic
 from ..core.context import clock_around
 from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
-from .attempt import Done, Held, coroutine, plain
 from .authority import Authority
 from .control import Control
 from .end import ended
+from .extracting import Done, Held, coroutine, plain
 from .extraction import Extraction
 from .loop import Loop
 from .record import Lease, Return, Verdict

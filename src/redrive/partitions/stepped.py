@@ -12,10 +12,10 @@ from sqlalchemy import Connection, func, select
 from ..ledger.ledger import Ledger
 from ..ledger.partition_tables import source, work
 from ..ledger.tables import sweep
-from .attempt import Done, Held, coroutine, plain
 from .authority import Authority
 from .control import Control
 from .end import ended
+from .extracting import Done, Held, coroutine, plain
 from .extraction import Extraction
 from .firing import Firing
 from .ranges import ACTS

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.signature import said
 from ..journal.bus import emit
-from .attempt import Done
+from .extracting import Done
 from .record import Judged, Return, Verdict
 
 

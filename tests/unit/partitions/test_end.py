@@ -12,8 +12,8 @@ import pytest
 from redrive import App, retry
 from redrive.core.fault import Fault
 from redrive.errors import Again, Blocked, Damaged, LeaseLost, Stop, Unavailable
-from redrive.partitions.attempt import Done, Held
 from redrive.partitions.end import ended
+from redrive.partitions.extracting import Done, Held
 from redrive.partitions.record import Lease, Return, Verdict
 
 from .written import KEY

@@ -1,4 +1,4 @@
-"""Attempt: one partition extracted, written, judged; in both colours. Touches the store, never the ledger."""
+"""Extracting: one attempt at a partition: extracted, written, judged; in both colours. Touches the store, never the ledger."""
 
 from __future__ import annotations
 
