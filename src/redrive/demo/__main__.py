@@ -1,4 +1,4 @@
-"""`python -m redrive.demo`: plays every scene, then sums up."""
+"""`python -m redrive.demo`, and `redrive demo`: the shop with its console; or, with --once, every scene to its end."""
 
 from __future__ import annotations
 
@@ -9,23 +9,44 @@ import sys
 import time
 from importlib.util import find_spec
 
-if not all(map(find_spec, ("alembic", "grpc", "rich", "sqlalchemy"))):  # asked for here, to say what to install
-    sys.exit('The demonstration needs three extras: pip install "redrive[cli,grpc,ledger]"')
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read when grpcio is loaded, which tells of servers that go away
-
-from rich.console import Console
-from rich.table import Table
-
-from .scene import Figures
-from .scenes import SCENES
-from .stage import Stage
+ONCE = {"alembic": "ledger", "grpc": "grpc", "rich": "cli", "sqlalchemy": "ledger"}
+LIVE = {"alembic": "ledger", "fastapi": "console", "jinja2": "console", "rich": "cli", "uvicorn": "console"}
 
 
 def main() -> None:
     """Play, and leave; with --json, only the figures are printed."""
-    parser = argparse.ArgumentParser(prog="python -m redrive.demo", description="See Redrive at work.")
+    parser = argparse.ArgumentParser(prog="redrive demo", description="See Redrive at work.")
+    parser.add_argument("--once", action="store_true", help="play every scene to its end, without the console, and sum up")
+    parser.add_argument("--port", type=int, default=8321, help="of the console; 0: any")
+    parser.add_argument("--seconds", type=float, default=None, help="end by itself after so long")
     parser.add_argument("--json", action="store_true", help="print only what was measured, as one JSON document")
-    only_figures = parser.parse_args().json
+    asked = parser.parse_args()
+    needed = ONCE if asked.once else LIVE
+    if missing := sorted({extra for module, extra in needed.items() if find_spec(module) is None}):
+        sys.exit(f'The demonstration needs: pip install "redrive[{",".join(missing)}]"')
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read when grpcio is loaded, which tells of servers that go away
+    if asked.once:
+        once(only_figures=asked.json)
+        return
+    from rich.console import Console  # noqa: PLC0415  # it was not certain that it is there
+
+    from .live import NotThere, play  # noqa: PLC0415  # likewise
+
+    try:
+        play(None if asked.json else Console(highlight=False), port=asked.port, seconds=asked.seconds)
+    except NotThere as said:
+        sys.exit(str(said))
+
+
+def once(*, only_figures: bool) -> None:
+    """Every scene to its end; the last one proves that nothing was lost."""
+    from rich.console import Console  # noqa: PLC0415  # it was not certain that it is there
+    from rich.table import Table  # noqa: PLC0415  # likewise
+
+    from .scene import Figures  # noqa: PLC0415  # likewise
+    from .scenes import SCENES  # noqa: PLC0415  # likewise
+    from .stage import Stage  # noqa: PLC0415  # likewise
+
     stage = Stage(None if only_figures else Console(highlight=False))
     began = time.monotonic()
     figures: dict[str, Figures] = {}

@@ -1,0 +1,156 @@
+"""Live: the shop at work, with the console beside it, until somebody has seen enough."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from redrive.ops import Operator
+
+from . import shop, traffic
+from .world import WORLD
+
+BURST = 40
+"""Orders at once, to begin with: there is something to see at once."""
+EVERY = 0.7
+DAYS = 92
+PATIENCE = 30.0
+LOOK = (
+    ("/", "what is going on, and what is wrong"),
+    ("/failures", "one problem or many: the printer's bug, the warehouse's hiccups"),
+    ("/dead", "look at one, replay the rest: the printer is mended after a minute"),
+    ("/sweeps", "replays and the backfill as they go on"),
+    ("/partitions", "three months of days of a flaky source, being filled"),
+    ("/journal", "what happens, as it happens"),
+)
+
+
+class NotThere(Exception):
+    """The console did not start; says what it said."""
+
+
+def play(out: Console | None, *, port: int, seconds: float | None) -> None:
+    """Until Ctrl+C, or for so many seconds. Without a console to print on: one JSON document when it is there."""
+    with tempfile.TemporaryDirectory(prefix="redrive-demo-") as folder:
+        os.environ["REDRIVE_LEDGER"] = f"sqlite:///{Path(folder) / 'shop.db'}"
+        over = threading.Event()
+        with shop.app:
+            traffic.prepared()
+            with _console(port) as url, shop.app.worker(threads=4), _traffic(over):
+                _said(out, url)
+                try:
+                    _watch(out, over, seconds)
+                except KeyboardInterrupt:
+                    pass
+                finally:
+                    over.set()
+            _summed(out)
+
+
+@contextmanager
+def _console(port: int) -> Iterator[str]:
+    """The console, as a process of its own; its address."""
+    command = [sys.executable, "-m", "redrive", "serve", "redrive.demo.shop:app", "--port", str(port), "--json"]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own
+    assert served.stdout is not None
+    assert served.stderr is not None
+    try:
+        line = served.stdout.readline()
+        if not line:
+            raise NotThere(served.stderr.read().strip() or "the console ended at once")
+        yield json.loads(line)["url"]
+    finally:
+        served.terminate()
+        served.wait(PATIENCE)
+        served.stdout.close()
+        served.stderr.close()
+
+
+@contextmanager
+def _traffic(over: threading.Event) -> Iterator[None]:
+    for number in range(BURST):
+        traffic.order(number)
+    traffic.tiles(0)
+    traffic.backfill(Operator(shop.app, actor="demo"), DAYS)
+    thread = threading.Thread(
+        target=traffic.flow, args=(over,), kwargs={"first": BURST, "every": EVERY}, name="traffic", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(PATIENCE)
+
+
+def _said(out: Console | None, url: str) -> None:
+    if out is None:
+        print(json.dumps({"event": "started", "url": url}), flush=True)
+        return
+    out.print(Text("A shop with work of every kind, on one SQLite file. Its services fail as services do.", style="bold"))
+    out.print()
+    base = url.rstrip("/")
+    for path, what in LOOK:
+        out.print(Text(f"  {base}{path:<10} ", style="cyan") + Text(what))
+    out.print()
+    out.print(Text(f"  REDRIVE_LEDGER={os.environ['REDRIVE_LEDGER']} redrive overview", style="dim"))
+    out.print(Text("  Ctrl+C ends it.\n", style="dim"))
+
+
+def _watch(out: Console | None, over: threading.Event, seconds: float | None) -> None:
+    """Do now and then what an operator would, so that there is something to see of that too."""
+    operator = Operator(shop.app, actor="demo")
+    began = time.monotonic()
+    acts = [(8.0, _replay_some), (14.0, _discard_one), (60.0, _mend)]
+    while not over.wait(0.25):
+        now = time.monotonic() - began
+        while acts and now >= acts[0][0]:
+            said = acts.pop(0)[1](operator)
+            if out is not None and said:
+                out.print(Text(f"  {now:3.0f} s  {said}"))
+        if seconds is not None and now >= seconds:
+            return
+
+
+def _replay_some(operator: Operator) -> str | None:
+    letters = operator.dead(kind="analytics", limit=5)
+    if not letters:
+        return None
+    plan = operator.replay(ids=[letter.id for letter in letters])
+    operator.begin(plan, because="the warehouse seems to be back", canary=1)
+    return f"demo replays {plan.count} dead letters of analytics, one of them first: /sweeps"
+
+
+def _discard_one(operator: Operator) -> str | None:
+    letters = operator.dead(kind="labels.print", limit=1)
+    if not letters:
+        return None
+    operator.apply(operator.discard(ids=[letters[0].id]), because="the customer picked it up")
+    return "demo discards a dead letter of labels.print: /audit"
+
+
+def _mend(operator: Operator) -> str:
+    WORLD.mended.add("printer")
+    return "the printer is mended: replay what died of it, at /dead?kind=labels.print"
+
+
+def _summed(out: Console | None) -> None:
+    if out is None:
+        return
+    counts = shop.app.ledger.counts().values()
+    wrong = shop.app.ledger.imbalance()
+    out.print(
+        Text(f"\n{sum(one.submitted for one in counts):,} jobs, {sum(one.done for one in counts):,} done, ")
+        + Text(f"{sum(one.dead for one in counts):,} dead letters; " + ("; ".join(wrong) if wrong else "everything adds up."))
+    )
