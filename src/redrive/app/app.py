@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.key import Key, KeyOf
 from ..core.seconds import Seconds
+from ..journal.bus import subscribe
 from ..storage.registry import Registry as Stores
 from ..storage.registry import registry
 from .extracting import Extracting
@@ -17,6 +18,7 @@ from .listening import Listening
 
 if TYPE_CHECKING:
     from ..batch.ledger_items import LedgerItems
+    from ..journal.record import Sink
     from ..ledger.ledger import Ledger
     from ..ledger.spill import LeaveBehind
     from ..messages.source import Source
@@ -35,7 +37,7 @@ class App(Listening, Idempotent, Extracting):
     def __init__(
         self, ledger: str | Ledger | None = None, /, *, migrate: bool | None = None, include: Sequence[str] = (),
         stores: Stores | Mapping[str, Any] | None = None, sources: Sequence[Source] = (), secrets: Collection[str] = (),
-        parking: Parking | None = None, keep: Seconds | None = None,
+        parking: Parking | None = None, keep: Seconds | None = None, journal: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
         """ledger: a URL, or an open one (default: REDRIVE_LEDGER, else what redrive.toml says, else sqlite:///redrive.db).
 
@@ -47,8 +49,10 @@ class App(Listening, Idempotent, Extracting):
         secrets: names of fields that never reach journal, stored errors or console (added to the standard list).
         parking: when its workers take failures for an outage (default: 10 jobs, 9 in 10; off: `Parking.disabled()`).
         keep: how long its workers keep done jobs and events before they are pruned (default: 30 days; for ever: `math.inf`).
+        journal: sinks that hear what happens in this process, until the app is closed: [journal.prometheus(), journal.otel()].
         """
         super().__init__(ledger, migrate)
+        self._unsubscribe = [subscribe(sink) for sink in journal]
         if isinstance(include, str):
             raise TypeError(f"include is a list of modules, not one text: [{include!r}]")
         if isinstance(secrets, str):
@@ -71,6 +75,8 @@ class App(Listening, Idempotent, Extracting):
             self._commands.close()
         super().close()
         self.stores.close()
+        while self._unsubscribe:
+            self._unsubscribe.pop()()
 
     @contextmanager
     def on_ledger(self, ledger: Ledger, /) -> Iterator[None]:

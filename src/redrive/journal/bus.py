@@ -62,7 +62,7 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
     """
     if not callable(sink):
         raise TypeError(f"a sink is a function of one Record, not {type(sink).__name__}: {sink!r}")
-    from .background import Background  # noqa: PLC0415  # threads and queues: not before somebody wants them
+    from .background import LAST_WORDS, Background  # noqa: PLC0415  # threads and queues: not before somebody wants them
 
     every = bool(getattr(sink, "every", False)) if every is None else every
     attached = getattr(sink, "attached", None)
@@ -85,6 +85,8 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
         if background is not None:
             background.close()
         if detach is not None:
+            if background is not None:
+                background.flush(LAST_WORDS)  # it may have more to do with what it is going to hear
             detach()
 
     return unsubscribe

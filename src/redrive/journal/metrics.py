@@ -33,11 +33,9 @@ class Measure(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-ATTEMPTS = Metric(
-    "redrive_attempts_total", "counter", "Attempts of calls and jobs, by how they ended.", ("layer", "operation", "outcome")
-)
+ATTEMPTS = Metric("redrive_attempts_total", "counter", "Attempts, by how they ended.", ("layer", "operation", "outcome"))
 SECONDS = Metric("redrive_attempt_seconds", "histogram", "How long attempts took.", ("layer", "operation"))
-GIVEUPS = Metric("redrive_giveups_total", "counter", "Calls and jobs given up, by why.", ("layer", "operation", "reason"))
+GIVEUPS = Metric("redrive_giveups_total", "counter", "What was given up, by why.", ("layer", "operation", "reason"))
 ITEMS = Metric("redrive_batch_items_total", "counter", "Items of batches, by what became of them.", ("operation", "outcome"))
 EVENTS = Metric("redrive_events_total", "counter", "All else that the journal records, by its kind.", ("event", "operation"))
 DROPPED = Metric("redrive_journal_dropped_total", "counter", "Records that were lost, because a sink raised or was too slow.")
@@ -53,9 +51,10 @@ DISCARDED = Metric("redrive_jobs_discarded_total", "counter", "Dead jobs discard
 LATE = Metric("redrive_jobs_late_total", "counter", "Ends of attempts that came after their lease was lost: refused.", ("kind",))
 OLDEST = Metric("redrive_oldest_due_seconds", "gauge", "How long the oldest job that is due has waited.", ("kind",))
 PARKED = Metric("redrive_kind_parked", "gauge", "1: this kind is not handed out, since all of it failed alike.", ("kind",))
+PARTITIONS = Metric("redrive_partitions", "gauge", "Partitions, by how they stand.", ("dataset", "shade"))
 WORKERS = Metric("redrive_workers", "gauge", "Workers that have not ended, by whether they were seen lately.", ("state",))
 
-STANDING = (UP, JOBS, SUBMITTED, DONE, DISCARDED, LATE, OLDEST, PARKED, WORKERS)
+STANDING = (UP, JOBS, SUBMITTED, DONE, DISCARDED, LATE, OLDEST, PARKED, PARTITIONS, WORKERS)
 """What is read from the ledger when somebody asks."""
 
 CATALOGUE = (*HEARD, DROPPED, *STANDING)
@@ -100,7 +99,7 @@ def measured(record: Record, /) -> Iterator[Measure]:
         if kind != "batch_step":
             yield Measure(EVENTS, 1, (kind, operation))
         return
-    layer = "job" if "job_id" in fields else "call"
+    layer = "job" if "job_id" in fields else "partition" if "logical_date" in fields else "call"
     if fields.get("attempt"):  # else it was never begun: a breaker was open, or its time was over
         yield Measure(ATTEMPTS, 1, (layer, operation, kind))
         if (latency := fields.get("latency_ms")) is not None:

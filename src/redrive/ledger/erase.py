@@ -35,15 +35,11 @@ class Known(NamedTuple):
     held: int = 0
     """Idempotency keys that somebody is at right now."""
 
-    @property
-    def count(self) -> int:
-        """How many rows are to be erased."""
-        return len(self.jobs) + len(self.letters) + len(self.events) + self.keys
-
 
 def known(connection: Connection, session: Session, user: str, /) -> Known:
     """Whatever has this user in its key, or as its correlation id `user_id`. Reads every key: for rare use."""
-    jobs, busy = [], []
+    jobs: list[int] = []
+    busy: list[int] = []
     for row in _of(connection, user, job.c.key, job.c.ids, job.c.id, job.c.state):
         (busy if row.state in (READY, LEASED) else jobs).append(row.id)
     unended = set(busy)

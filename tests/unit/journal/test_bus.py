@@ -268,7 +268,9 @@ def test_a_child_forked_while_a_thread_makes_the_first_record_does_not_hang() ->
 
 def test_the_package_loads_its_names_when_asked() -> None:
     names: list[Callable[..., object] | type] = [journal.Record, journal.Ring, journal.hide, journal.ring]
-    assert [name.__name__ for name in names] == ["Record", "Ring", "hide", "ring"]
-    assert set(journal.__all__) == {"Record", "Ring", "Sink", "dropped", "flush", "hide", "ring", "subscribe"}
+    names += [journal.otel, journal.prometheus, journal.structlog]
+    known = ["Record", "Ring", "hide", "ring", "otel", "prometheus", "structlog"]
+    assert [name.__name__ for name in names] == known
+    assert set(journal.__all__) == {*known, "Sink", "dropped", "flush", "subscribe"}
     with pytest.raises(AttributeError, match="module 'redrive.journal' has no attribute 'rung'"):
         journal.rung  # type: ignore[attr-defined]  # noqa: B018

@@ -1,0 +1,71 @@
+"""Metrics: what a record counts as, and how labels stay few."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from redrive.journal import Record
+from redrive.journal.metrics import CATALOGUE, OTHER, Bounded, measured
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def counted(kind: str, **fields: Any) -> list[tuple[str, float, tuple[str, ...]]]:
+    return [(one.metric.name, one.value, one.labels) for one in measured(Record(kind, NOW, fields))]
+
+
+@pytest.mark.req("J-3")
+def test_an_attempt_of_a_call_and_of_a_job() -> None:
+    assert counted("retry", operation="crm", attempt=1, latency_ms=250.0) == [
+        ("redrive_attempts_total", 1, ("call", "crm", "retry")),
+        ("redrive_attempt_seconds", 0.25, ("call", "crm")),
+    ]
+    assert counted("success", operation="crm/orders", attempt=1, logical_date="2026-01-31") == [
+        ("redrive_attempts_total", 1, ("partition", "crm/orders", "success"))
+    ]
+    assert counted("giveup", operation="mail", attempt=5, reason="attempts", job_id="7") == [
+        ("redrive_attempts_total", 1, ("job", "mail", "giveup")),
+        ("redrive_giveups_total", 1, ("job", "mail", "attempts")),
+    ]
+
+
+@pytest.mark.req("J-3")
+def test_what_was_never_begun_is_given_up_and_no_attempt() -> None:
+    assert counted("giveup", operation="crm", attempt=0, reason="breaker_open") == [
+        ("redrive_giveups_total", 1, ("call", "crm", "breaker_open"))
+    ]
+
+
+@pytest.mark.req("J-3")
+def test_items_are_counted_with_their_batch_and_reasons_of_theirs_are_no_labels() -> None:
+    assert counted("giveup", operation="tiles", item="t1", reason="whatever somebody wrote", attempts=3) == []
+    assert counted("batch_ended", operation="tiles", acknowledged=58, given_up=1, pending=0) == [
+        ("redrive_batch_items_total", 58, ("tiles", "acknowledged")),
+        ("redrive_batch_items_total", 1, ("tiles", "given_up")),
+    ]
+
+
+@pytest.mark.req("J-3")
+def test_all_else_is_an_event() -> None:
+    assert counted("lost_lease", operation="mail", job_id="7") == [("redrive_events_total", 1, ("lost_lease", "mail"))]
+    assert counted("ledger_trouble") == [("redrive_events_total", 1, ("ledger_trouble", "none"))]
+    assert counted("batch_step", operation="tiles", done=1) == []
+
+
+@pytest.mark.req("J-3")
+def test_labels_have_few_values() -> None:
+    bounded = Bounded(most=2)
+    assert [bounded.fold("kind", value) for value in ("a", "b", "c", "a", "d", None)] == ["a", "b", OTHER, "a", OTHER, OTHER]
+    assert bounded.fold("state", "c") == "c"  # each label has its own
+
+
+def test_names_are_as_prometheus_wants_them() -> None:
+    names = [metric.name for metric in CATALOGUE]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("redrive_") for name in names)
+    assert all(metric.name.endswith("_total") == (metric.kind == "counter") for metric in CATALOGUE)
+    families = {name.removesuffix("_total") for name in names}
+    assert len(families) == len(names)  # OpenMetrics knows a counter without its suffix

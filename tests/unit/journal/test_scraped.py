@@ -1,0 +1,91 @@
+"""The Prometheus sink, with the real library and its own parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from redrive import journal, retry
+from redrive.journal.metrics import JOBS, MOST, OTHER, SUBMITTED, Measure
+from redrive.journal.scraped import Exposed, Scraped
+from redrive.testing import inject, instant
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def sink(registry: CollectorRegistry) -> Iterator[Scraped]:
+    made = journal.prometheus(registry)
+    unsubscribe = journal.subscribe(made, inline=True)
+    yield made
+    unsubscribe()
+
+
+def samples(registry: CollectorRegistry, *measures: Measure) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    body, content_type = Exposed(lambda: measures, registry).text()
+    assert content_type.startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in parse(body.decode())
+        for sample in family.samples
+    }
+
+
+@pytest.mark.req("J-3")
+def test_calls_are_counted_by_how_they_ended(registry: CollectorRegistry, sink: Scraped) -> None:
+    @retry(operation="crm.fetch", max_attempts=2)
+    def fetch() -> str:
+        return "ok"
+
+    with instant(), inject(fetch, ConnectionError("x")):
+        fetch()
+    fetch()
+    with instant(), inject(fetch, ConnectionError("x"), ConnectionError("x")), pytest.raises(ConnectionError):
+        fetch()
+    found = samples(registry)
+    ends = {dict(labels)["outcome"]: value for (name, labels), value in found.items() if name == "redrive_attempts_total"}
+    assert ends == {"retry": 2, "recovered": 1, "success": 1, "giveup": 1}
+    why = (("layer", "call"), ("operation", "crm.fetch"), ("reason", "attempts"))
+    assert found["redrive_giveups_total", why] == 1
+    assert found["redrive_attempt_seconds_count", (("layer", "call"), ("operation", "crm.fetch"))] == 5
+    assert ("redrive_journal_dropped_total", ()) in found
+
+
+@pytest.mark.req("J-3")
+def test_names_that_somebody_makes_up_become_other(registry: CollectorRegistry, sink: Scraped) -> None:
+    for number in range(MOST + 50):
+        retry(operation=f"made.up.{number}").call(int)
+    names = {dict(labels)["operation"] for (name, labels) in samples(registry) if name == "redrive_attempts_total"}
+    assert len(names) == MOST + 1
+    assert OTHER in names
+
+
+@pytest.mark.req("J-3")
+def test_what_is_read_at_the_scrape_stands_beside_it(registry: CollectorRegistry) -> None:
+    measures = (Measure(JOBS, 3, ("mail", "waiting")), Measure(JOBS, 1, ('m"a\nil', "dead")), Measure(SUBMITTED, 9, ("mail",)))
+    found = samples(registry, *measures)
+    assert found["redrive_jobs", (("kind", "mail"), ("state", "waiting"))] == 3
+    assert found["redrive_jobs", (("kind", 'm"a\nil'), ("state", "dead"))] == 1
+    assert found["redrive_jobs_submitted_total", (("kind", "mail"),)] == 9
+
+
+def test_openmetrics_where_the_scraper_asks_for_it(registry: CollectorRegistry, sink: Scraped) -> None:
+    retry(operation="crm").call(int)
+    body, content_type = Exposed(lambda: [Measure(SUBMITTED, 9, ("mail",))], registry).text("application/openmetrics-text")
+    assert content_type.startswith("application/openmetrics-text")
+    assert "redrive_jobs_submitted" in {family.name for family in parse_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.req("J-3")
+def test_one_sink_for_a_registry_and_once(registry: CollectorRegistry, sink: Scraped) -> None:
+    assert journal.prometheus(registry) is sink
+    with pytest.raises(ValueError, match="counted twice"):
+        journal.subscribe(sink)
+    assert journal.prometheus(CollectorRegistry()) is not sink

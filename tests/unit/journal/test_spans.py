@@ -1,0 +1,225 @@
+"""The OpenTelemetry sink, with the real SDK and its exporters in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from redrive import Again, App, RetryPolicy, correlate, journal, retry
+from redrive.core.context import CARRIERS
+from redrive.journal.bus import WRAPS
+from redrive.journal.metrics import HEARD, PARTITIONS, STANDING
+from redrive.journal.spans import span_context, traceparent
+from redrive.ops.metrics import observe
+from redrive.testing import inject, instant
+
+QUICK = RetryPolicy(max_attempts=3, backoff_base=0.0, jitter=0.0)
+
+
+class Traced:
+    """A tracer and a meter of a test's own."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.tracer = self.provider.get_tracer("test")
+        self.reader = InMemoryMetricReader()
+        self.meters = MeterProvider([self.reader])
+
+    def spans(self, name: str | None = None) -> list[ReadableSpan]:
+        assert journal.flush()
+        return [span for span in self.exporter.get_finished_spans() if name in (None, span.name)]
+
+    def metrics(self) -> dict[str, list[Any]]:
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        return {
+            metric.name: list(metric.data.data_points)
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+
+@pytest.fixture
+def traced() -> Iterator[Traced]:
+    made = Traced()
+    unsubscribe = journal.subscribe(journal.otel(tracer_provider=made.provider, meter_provider=made.meters))
+    yield made
+    unsubscribe()
+    made.meters.shutdown()
+    assert not CARRIERS
+    assert not WRAPS
+
+
+@retry(operation="crm.fetch", max_attempts=2)
+def fetch() -> str:
+    return "ok"
+
+
+@pytest.mark.req("J-3", "H-5", "J-4")
+def test_each_attempt_of_a_call_is_a_span_under_the_one_around_it(traced: Traced) -> None:
+    failing = inject(fetch, ConnectionError("token=s3cret"))
+    with traced.tracer.start_as_current_span("request") as around, correlate(request_id="r-1"), instant(), failing:
+        fetch()
+    failed, recovered = traced.spans("crm.fetch")
+    for span in (failed, recovered):
+        assert span.parent is not None
+        assert span.parent.span_id == around.get_span_context().span_id
+        assert span.attributes is not None
+        assert span.attributes["redrive.request_id"] == "r-1"
+    assert failed.attributes is not None
+    assert recovered.attributes is not None
+    assert (failed.status.status_code, failed.attributes["redrive.outcome"]) == (StatusCode.ERROR, "retry")
+    assert failed.attributes["error.type"] == "ConnectionError"
+    assert (recovered.status.status_code, recovered.attributes["redrive.outcome"]) == (StatusCode.UNSET, "recovered")
+    assert "s3cret" not in failed.to_json()
+
+
+@pytest.mark.req("J-3")
+def test_a_call_that_succeeds_at_once_is_a_span_too(traced: Traced) -> None:
+    fetch()
+    (span,) = traced.spans("crm.fetch")
+    assert span.parent is None
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert span.start_time <= span.end_time
+
+
+@pytest.mark.req("J-2", "J-3")
+def test_a_job_is_linked_to_its_cause_and_what_it_does_hangs_on_it(traced: Traced) -> None:
+    tried: list[int] = []
+    ended = threading.Event()
+    with App("sqlite://") as app:
+
+        @app.command("second")
+        def second() -> None:
+            ended.set()
+
+        @app.command("first", retry=retry(QUICK, on=ConnectionError))
+        def first() -> None:
+            tried.append(1)
+            if len(tried) == 1:
+                raise ConnectionError("token=s3cret")
+            fetch()
+            second.submit()
+
+        with traced.tracer.start_as_current_span("request") as around:
+            first.submit()
+        with app.worker(threads=1):
+            assert ended.wait(30)
+    failed, done = traced.spans("first")
+    cause = around.get_span_context()
+    for span in (failed, done):
+        assert span.kind is SpanKind.CONSUMER
+        assert span.parent is None
+        assert [link.context.span_id for link in span.links] == [cause.span_id]
+        assert span.attributes is not None
+    assert failed.attributes is not None
+    assert done.attributes is not None
+    assert (failed.attributes["redrive.outcome"], failed.status.status_code) == ("retry", StatusCode.ERROR)
+    assert (done.attributes["redrive.outcome"], done.attributes["redrive.attempt"]) == ("recovered", 2)
+    (inner,) = traced.spans("crm.fetch")
+    assert inner.parent is not None
+    assert done.context is not None
+    assert inner.parent.span_id == done.context.span_id
+    (last,) = traced.spans("second")
+    assert [link.context.span_id for link in last.links] == [done.context.span_id]
+    assert "s3cret" not in failed.to_json()
+
+
+@pytest.mark.req("J-3")
+def test_async_work_work_in_a_transaction_and_work_that_comes_back(traced: Traced) -> None:
+    asked: list[int] = []
+    with App("sqlite://") as app:
+
+        @app.command("async")
+        async def later() -> None:
+            await asyncio.sleep(0)
+
+        @app.command("inside", in_transaction=True)
+        def inside(tx: Any) -> None:
+            asked.append(1)
+            if len(asked) == 1:
+                raise Again("not yet", after=0, free=True)
+
+        jobs = later.submit(), inside.submit()
+        with app.worker(threads=2):
+            for job in jobs:
+                job.result(30)
+    assert [span.status.status_code for span in traced.spans("inside")] == [StatusCode.UNSET] * 2
+    outcomes = [span.attributes["redrive.outcome"] for span in traced.spans("inside") if span.attributes]
+    assert outcomes[0] == "again"
+    assert len(traced.spans("async")) == 1
+
+
+@pytest.mark.req("J-3")
+def test_the_metrics_have_the_names_that_prometheus_has(traced: Traced) -> None:
+    fetch()
+    with App("sqlite://") as app:
+
+        @app.command("mail")
+        def mail() -> None: ...
+
+        mail.submit()
+        observe(app, meter_provider=traced.meters)
+        assert journal.flush()
+        found = traced.metrics()
+    names = {metric.name for metric in STANDING if metric is not PARTITIONS}  # there are none
+    assert names <= found.keys()
+    assert {"redrive_attempts_total", "redrive_attempt_seconds"} <= found.keys() & {metric.name for metric in HEARD}
+    (point,) = found["redrive_attempts_total"]
+    assert (point.value, dict(point.attributes)) == (1, {"layer": "call", "operation": "crm.fetch", "outcome": "success"})
+    waiting = [point.value for point in found["redrive_jobs"] if dict(point.attributes) == {"kind": "mail", "state": "waiting"}]
+    assert waiting == [1]
+
+
+@pytest.mark.req("J-3")
+def test_a_tracer_that_raises_costs_the_span_and_not_the_work() -> None:
+    class Broken(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            raise RuntimeError("a processor of somebody's")
+
+    provider = TracerProvider()
+    provider.add_span_processor(Broken())
+    done = threading.Event()
+    before = journal.dropped()
+    unsubscribe = journal.subscribe(journal.otel(tracer_provider=provider, meter_provider=MeterProvider()))
+    try:
+        with App("sqlite://") as app:
+
+            @app.command("mail")
+            def mail() -> None:
+                done.set()
+
+            mail.submit()
+            with app.worker(threads=1):
+                assert done.wait(30)
+        assert fetch() == "ok"
+        assert journal.flush()
+    finally:
+        unsubscribe()
+    assert journal.dropped() >= before + 2
+
+
+@pytest.mark.parametrize("text", [None, "", "00-1-2", f"zz-{'1' * 32}-{'2' * 16}-01", f"00-{'0' * 32}-{'2' * 16}-01"])
+def test_what_is_no_traceparent_is_none(text: object) -> None:
+    assert span_context(text) is None
+
+
+def test_a_traceparent_there_and_back() -> None:
+    text = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+    found = span_context(text)
+    assert found is not None
+    assert traceparent(found) == text

@@ -1,0 +1,94 @@
+"""What a ledger knows of one user, taken out of it; on both databases by tests/conformance."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from redrive import App, Event, Stop, correlate, retry
+from redrive.ops import Operator
+from redrive.ops.erase import erased, planned
+
+ANN = "ann-4711"
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    made = App(f"sqlite:///{tmp_path / 'shop.db'}")
+
+    @made.command("mail", key="shop:{user}:{order}:mail:v1", retry=retry(max_attempts=1))
+    def mail(order: str, user: str) -> str:
+        if order == "bad":
+            raise Stop(f"no such address: {user}@example.org")
+        return f"to {user}"
+
+    @made.on("order.placed", name="stock")
+    def stock(event: Event[dict[str, str]]) -> None: ...
+
+    @made.once("shop:{user}:{order}:charge:v1")
+    def charge(order: str, user: str) -> str:
+        return f"{user} paid"
+
+    with made:
+        for user in (ANN, "bob"):
+            with correlate(user_id=user):
+                mail.submit("o-1", user=user)
+                mail.submit("bad", user=user)
+                made.receive(Event("order.placed", {"user": user}, id=f"e-{user[:3]}"))
+                charge("o-1", user)
+        with made.worker(threads=1) as worker:
+            while worker.status.done + worker.status.dead < 6:
+                pass
+        yield made
+
+
+def everything(app: App) -> str:
+    """All that is in the file, of all tables."""
+    with closing(sqlite3.connect(app.url.removeprefix("sqlite:///"))) as connection:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return "\n".join(str(row) for name in tables for row in connection.execute(f'SELECT * FROM "{name}"'))
+
+
+def test_nothing_of_theirs_is_left_and_all_of_the_others(app: App) -> None:
+    assert ANN in everything(app)
+    before = everything(app).count("bob")
+    plan = planned(app.ledger, ANN)
+    assert (plan.jobs, plan.letters, plan.events, plan.keys, plan.busy) == (3, 1, 1, 1, ())
+    assert ANN in everything(app)  # a plan changes nothing
+    erased(app.ledger, plan, actor="dpo", because="request 1")
+    left = everything(app)
+    assert ANN not in left
+    assert left.count("bob") == before
+    assert planned(app.ledger, ANN).count == 0
+    assert app.ledger.imbalance() == []
+    operator = Operator(app, actor="dpo")
+    assert operator.verify().holds
+    assert {(one.actor, one.action, one.because) for one in operator.audit()} == {("dpo", "user.erase", "request 1")}
+
+
+def test_what_waits_is_left_until_it_has_ended(app: App) -> None:
+    with correlate(user_id=ANN):
+        app.receive(Event("order.placed", {"user": ANN}, id="e-2"))
+    plan = planned(app.ledger, ANN)
+    assert len(plan.busy) == 1
+    erased(app.ledger, plan, actor="dpo", because="request 1")
+    assert app.ledger.counts()["stock"].ready == 1
+    with app.worker(threads=1) as worker:
+        while worker.status.done < 1:
+            pass
+    again = planned(app.ledger, ANN)
+    assert (again.jobs, again.busy) == (1, ())
+    erased(app.ledger, again, actor="dpo", because="request 1")
+    assert ANN not in everything(app)
+    assert app.ledger.imbalance() == []
+
+
+def test_another_user_with_a_name_alike_is_not_meant(app: App) -> None:
+    assert planned(app.ledger, "ann").count == 0
+    assert planned(app.ledger, "%").count == 0
+    with pytest.raises(ValueError, match="whose data"):
+        planned(app.ledger, " ")
