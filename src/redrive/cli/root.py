@@ -48,6 +48,7 @@ COMMANDS = {
     ),
     "layers": Lazy("layers", "Show what a stack of retrying layers can do in the worst case, and which layer owns which error."),
     "erase": Lazy("erase", "Erase what the ledger knows of one user: payloads, results, errors, headers and keys of theirs."),
+    "demo": Lazy("demo", "See Redrive at work: a shop on one SQLite file, with flaky services, a worker and the console."),
     "config": Lazy("config", "Show what redrive.toml and the environment say, and which of them said it."),
 }
 """Every command: the module of its noun, which is loaded when it is run, and what it says of itself (a test compares)."""

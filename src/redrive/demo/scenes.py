@@ -10,5 +10,6 @@ from .patience import PATIENCE
 from .recovery import RECOVERY
 from .rescue import RESCUE
 from .uploads import UPLOADS
+from .whole import WHOLE
 
-SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE, INCIDENT, UPLOADS, PARKED)
+SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE, INCIDENT, UPLOADS, PARKED, WHOLE)
