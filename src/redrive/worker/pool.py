@@ -87,6 +87,9 @@ class Pool:
                     self._told(ended)
                     ended = []
                 del finished  # an error would keep everything alive that its frames know, until the next job
+            if ended:  # another thread took the last one, after this one had seen it there
+                self._told(ended)
+                del ended
             with self._lock:
                 self._idle += 1
             if self._todo:
