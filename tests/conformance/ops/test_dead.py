@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -228,7 +229,7 @@ def test_a_sweep_is_steered_by_somebody_with_a_reason(ledger: Ledger, ann: Opera
 
 @pytest.mark.parametrize("wrong", [{"rate": 0}, {"rate": -1}, {"canary": -1}, {"canary": True}])
 def test_a_sweep_with_wrong_numbers_is_refused_and_nothing_is_written(
-    ledger: Ledger, ann: Operator, wrong: dict[str, int]
+    ledger: Ledger, ann: Operator, wrong: dict[str, Any]
 ) -> None:
     die(ledger, "a")
     with pytest.raises(ValueError, match="rate|canary"):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import typer
 from rich.cells import cell_len
 
+from redrive.cli.confirm import agreed
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.record import Entry
 from redrive.ops import stored_plan
@@ -70,20 +75,13 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.usefixtures("lake")
-def test_it_fits_the_terminal(width: int) -> None:
+def test_it_fits_the_terminal_and_json_is_one_document() -> None:
     for arguments in SHOWN:
-        _, printed = call(*arguments, width=width)
-        assert max(cell_len(line) for line in printed.splitlines()) <= width, arguments
-        assert "Traceback" not in printed
-
-
-@pytest.mark.usefixtures("lake")
-def test_json_is_one_document() -> None:
-    for arguments in SHOWN:
-        _, printed = call(*arguments, "--json")
-        json.loads(printed)
+        for width in (60, 80, 120):
+            _, printed = call(*arguments, width=width)
+            assert max(cell_len(line) for line in printed.splitlines()) <= width, arguments
+        json.loads(call(*arguments, "--json")[1])
 
 
 @pytest.mark.req("O-1")
@@ -125,35 +123,32 @@ def test_one_is_explained() -> None:
     assert call("state", "history", f"crm/nobody/orders/{DAY}")[0] == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("state", "retry", "--because", "x"), "say which"),
-        (("state", "retry", "crm/orders"), "--because must say why"),
-        (("state", "retry", "crm/orders", "--because", " "), "--because must say why"),
-        (("state", "retry", "cmr/orders", "--because", "x"), "there is no source 'cmr' (did you mean 'crm'?); there is crm"),
-        (("state", "inspect", "crm/ordes"), "no query 'ordes' of source 'crm' (did you mean 'orders'?); there is orders"),
-        (("state", "retry", "crm/*/orders/2026-03-09..2026-03-01", "--because", "x"), "the range is reversed"),
-        (("state", "retry", "crm/*/orders/2999-01-01", "--because", "x"), "2999-01-01 has not come yet"),
-        (("state", "inspect", "--date", "2026-02-30"), "no date that exists"),
-        (("state", "inspect", "--date", "2026-02-03", "--since", "2026-02-03"), "--date is one day"),
-        (("state", "inspect", "--calendar", "--status", "failed"), "folds all customers"),
-        (("state", "explain", "crm/orders"), "written source/customer/query/date"),
-        (("state", "pause", "--because", "x"), "say which"),
-        (("state", "pause", "crm/orders", "--whole-source", "--because", "x"), "--whole-source is of one source"),
-        (("backfill", "plan", "crm/orders", "--since", "2025-01-01", "--until", "2025-01-02"), "does not know the customers"),
-        (("backfill", "apply", "p-nothing", "--because", "x"), "there is no plan p-nothing"),
-        (("backfill", "apply", "crm/orders", "--since", "2025-01-01", "--because", "x"), "both --since and --until"),
-    ],
-    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
-)  # fmt: skip
+NONSENSE: list[tuple[tuple[str, ...], str]] = [
+    (("state", "retry", "--because", "x"), "say which"),
+    (("state", "retry", "crm/orders"), "--because must say why"),
+    (("state", "retry", "crm/orders", "--because", " "), "--because must say why"),
+    (("state", "retry", "cmr/orders", "--because", "x"), "there is no source 'cmr' (did you mean 'crm'?); there is crm"),
+    (("state", "inspect", "crm/ordes"), "no query 'ordes' of source 'crm' (did you mean 'orders'?); there is orders"),
+    (("state", "retry", "crm/*/orders/2026-03-09..2026-03-01", "--because", "x"), "the range is reversed"),
+    (("state", "retry", "crm/*/orders/2999-01-01", "--because", "x"), "2999-01-01 has not come yet"),
+    (("state", "inspect", "--date", "2026-02-30"), "no date that exists"),
+    (("state", "inspect", "--date", "2026-02-03", "--since", "2026-02-03"), "--date is one day"),
+    (("state", "inspect", "--calendar", "--status", "failed"), "folds all customers"),
+    (("state", "explain", "crm/orders"), "written source/customer/query/date"),
+    (("state", "pause", "--because", "x"), "say which"),
+    (("state", "pause", "crm/orders", "--whole-source", "--because", "x"), "--whole-source is of one source"),
+    (("backfill", "plan", "crm/orders", "--since", "2025-01-01", "--until", "2025-01-02"), "does not know the customers"),
+    (("backfill", "apply", "p-nothing", "--because", "x"), "there is no plan p-nothing"),
+    (("backfill", "apply", "crm/orders", "--since", "2025-01-01", "--because", "x"), "both --since and --until"),
+]
+
+
 @pytest.mark.req("O-2")
 @pytest.mark.usefixtures("lake")
-def test_nonsense_is_one_line_and_status_2(arguments: tuple[str, ...], says: str) -> None:
-    status, printed = call(*arguments)
-    assert status == 2
-    assert says in printed
-    assert len(printed.splitlines()) == 1
+def test_nonsense_is_one_line_and_status_2() -> None:
+    for arguments, says in NONSENSE:
+        status, printed = call(*arguments)
+        assert (status, says in printed, len(printed.splitlines())) == (2, True, 1), (arguments, printed)
 
 
 @pytest.mark.req("O-2")
@@ -323,5 +318,32 @@ def test_the_heat_map_reads_without_colours(lake: World) -> None:
     printed = call("state", "inspect", "--calendar", "--since", "2026-02-25", "--until", "2026-03-20", "--by", "week", width=80)[
         1
     ]
-    assert printed.splitlines()[:2] == ["            Mar 2026", "crm/orders  !○○■   60 %"]
+    assert printed.splitlines()[:2] == ["            Mar 2026", "crm/orders  !○○■   50 %"]
     assert "no partition was asked for" in call("state", "inspect", "--calendar")[1]
+
+
+@dataclass
+class Counted:
+    """A plan of so many."""
+
+    count: int
+    act: str = "retry"
+
+
+@pytest.mark.req("O-2")
+def test_some_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def confirm(question: str, *, err: bool) -> bool:
+        asked.append(question)
+        return err and len(asked) > 1
+
+    monkeypatch.setattr(typer, "confirm", confirm)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    agreed(Counted(20), yes=False, most=None)
+    assert asked == []
+    with pytest.raises(typer.Exit) as left:
+        agreed(Counted(21), yes=False, most=None)
+    assert left.value.exit_code == 1
+    agreed(Counted(100), yes=False, most=None)
+    assert asked == ["Retry 21 partitions?", "Retry 100 partitions?"]
