@@ -14,10 +14,16 @@ from .lake import Lake
 VERDICT = ("partition.judge.before_commit", "partition.judge.after_commit")
 LEASE = ("partition.claim.before_commit", "partition.claim.after_commit")
 POINTS = (*LEASE, *RUN_POINTS, *VERDICT)
+ELSEWHERE = ("partition.claim.after_commit", "run.payload", "run.before_manifest", "run.after_manifest", VERDICT[0])
+"""Those that are tried on Postgres and S3 too in every run; a client of S3 takes a second to start."""
 
 
 @pytest.mark.req("P-2", "P-6", "P-7", "P-12")
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("lake", "point"),
+    [*(("sqlite-local", point) for point in POINTS), *(("postgres-s3", point) for point in ELSEWHERE)],
+    indirect=["lake"],
+)
 def test_dying_there(lake: Lake, point: str) -> None:
     assert lake.zygote.wait(lake.hire(crash_at=f"{point}:1:kill")) == -signal.SIGKILL, lake.story()
     lake.an_hour_passes()
