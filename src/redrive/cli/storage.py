@@ -140,7 +140,7 @@ def put(
     """Write a file from here into a store, whole or not at all.
 
     Exit status: 0, written; 1, it is there already (--if-absent), or not allowed; 2, no such file or store, no path, or no
-    configuration; 3, the backend cannot be reached.
+    configuration; 3, the backend cannot be reached; 130, interrupted: nothing was changed.
     """
     with opened(config) as registry:
         place = ops.place(registry, where)
@@ -185,7 +185,7 @@ def cp(
     Each file appears whole or not at all. What was copied before something went wrong stays; run it again to go on.
 
     Exit status: 0, all copied; 1, there is none, some are there already (--if-absent), or not allowed; 2, no such store, no path,
-    or no configuration; 3, a backend cannot be reached.
+    or no configuration; 3, a backend cannot be reached; 130, interrupted: run it again to go on.
     """
     with opened(config) as registry:
         plan = ops.copies(ops.place(registry, source), ops.place(registry, target), recursive=recursive)
