@@ -45,6 +45,7 @@ docs: environment ## Build the documentation into site/, strictly
 
 crash-matrix: environment ## Die at every crash point, on both databases, in every way; print what was lost or doubled
 	@$(RUN) -m tests.acceptance.crash.matrix
+	@$(RUN) -m tests.acceptance.partitions.matrix
 
 kill-table: environment ## Kill, poison, stop and drain workers, on both databases; print what became of their jobs
 	@$(RUN) -m tests.acceptance.worker.kill_table

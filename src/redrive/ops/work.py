@@ -32,7 +32,7 @@ class Shift:
     threads: int
     kinds: tuple[str, ...]
     scheduled: Mapping[str, str]
-    """Commands that fire by themselves, and by which line."""
+    """Commands and datasets that fire by themselves, and by which line."""
     unknown: Mapping[str, int]
     """Kinds that wait in the ledger and that are not registered here, with how many there are: kept, for whoever has them."""
     metrics: str | None = None
@@ -137,6 +137,7 @@ def _shift(app: App, name: str, threads: int, only: Sequence[str]) -> Shift:
     from .ledger import status  # noqa: PLC0415  # likewise
 
     kinds = tuple(sorted(kind.name for kind in app.kinds(only or None)))
+    datasets = app.datasets.chosen(only or None)
     registered = {kind.name for kind in app.kinds()}
     waiting = {
         kind.name: kind.states["queued"] + kind.states["retry_wait"] + kind.states["replaying"]
@@ -147,7 +148,8 @@ def _shift(app: App, name: str, threads: int, only: Sequence[str]) -> Shift:
         name=name,
         url=redacted_text(app.url),
         threads=threads,
-        kinds=kinds,
-        scheduled={terms.name: str(terms.cron) for terms in app.commands.scheduled if terms.name in kinds},
+        kinds=(*kinds, *sorted(one.name for one in datasets)),
+        scheduled={terms.name: str(terms.cron) for terms in app.commands.scheduled if terms.name in kinds}
+        | {one.name: str(one.cron) for one in datasets if one.cron is not None},
         unknown={kind: many for kind, many in waiting.items() if many},
     )
