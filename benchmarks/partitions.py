@@ -11,7 +11,7 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.durable.course import DURABLE, SETTINGS, databases
+from benchmarks.durable.course import DURABLE, QUICK, databases
 from benchmarks.durable.targets import last_line
 from benchmarks.partitioned.faults import compared
 from benchmarks.partitioned.measure import measured, memory
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     big = 5000 if options.quick else int(os.environ.get("REDRIVE_BENCH_PARTITIONS", "1000000"))
     small, rounds, batch = (2500, 2, 20) if options.quick else (10_000, 15, 100)
     found: Found = {}
-    with databases(SETTINGS if options.quick else DURABLE) as places:
+    with databases(QUICK.settings if options.quick else DURABLE) as places:
         for database in ("sqlite", "postgres"):
             for many in (small, big) if options.only in (None, database) else ():
                 show(f"{database}, {many:,} partitions")

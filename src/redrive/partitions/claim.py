@@ -23,7 +23,7 @@ from .pace import too_old
 from .policy import Terms
 from .ranges import Range
 from .record import LANES, Lease
-from .rows import POLICY, Changes, Mark, hold_sources, locked, marks, works
+from .rows import POLICY, Changes, Held, Mark, hold_sources, locked, marks, works
 from .streams import Due, due
 
 LISTED = 100
@@ -98,7 +98,7 @@ def _active(session: Session) -> dict[tuple[str, str], int]:
 
 
 def _sources(
-    desk: Desk, active: Mapping[tuple[str, str], int], held: Mapping[str, sources.Held], now: datetime
+    desk: Desk, active: Mapping[tuple[str, str], int], held: Mapping[str, Held], now: datetime
 ) -> tuple[dict[str, int], set[str]]:
     """How many more of each source may run, and which of them are probed."""
     room: dict[str, int] = {}

@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import and_, func, or_, select
 
 from ..ledger.now import now_on
+from ..ledger.partition_tables import range_, work
 from ..ledger.partition_tables import source as source_table
-from ..ledger.partition_tables import work
 from ..ledger.session import Session
 from ..ledger.tables import sweep
 from . import ranges, sources
@@ -115,7 +115,7 @@ def _in_the_way(session: Session, key: Partition, held: Held | None, terms: Term
 
 def _waiting_in(session: Session, key: Partition) -> Range | None:
     """The sweep under way in whose range it stands, and whose cursor has not come to it."""
-    query = select(*ranges.COLUMNS).join(ranges.range_, ranges.range_.c.sweep_id == sweep.c.id)
+    query = select(*ranges.COLUMNS).join(range_, range_.c.sweep_id == sweep.c.id)
     under_way = query.where(sweep.c.state.in_(("running", "paused", "halted")), sweep.c.act.in_(ACTS))
     for one in map(Range._make, session.core.execute(under_way.order_by(sweep.c.id))):
         if one.a_grid and one.of[0] == (key.source, key.query_name):

@@ -84,8 +84,8 @@ class Turns:
 
     def _lane(self, waiting: set[Lane], shares: Mapping[Lane, float], now: datetime) -> Lane:
         late = [lane for lane in LANES if lane in waiting and now - self._served.setdefault(lane, now) > PATIENCE]
-        longest = min(late, key=lambda lane: self._served[lane], default=None)
-        lane = longest or self._next("lanes", {lane: shares[lane] for lane in LANES if lane in waiting})
+        longest = sorted(late, key=lambda lane: self._served[lane])
+        lane = longest[0] if longest else self._next("lanes", {lane: shares[lane] for lane in LANES if lane in waiting})
         self._served[lane] = now
         return lane
 

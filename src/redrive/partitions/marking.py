@@ -13,7 +13,7 @@ from ..ledger.now import now_on
 from ..ledger.partition_tables import partition
 from ..ledger.session import Session
 from .outcome import requeued
-from .record import Act
+from .record import Act, Kind
 from .rows import Changes, Mark, Row, Work, chunks, hold_sources, locked, marks, works
 
 LISTED = 100
@@ -120,7 +120,7 @@ def _out(changes: Changes, row: Row, mine: Work | None) -> None:
 
 
 def _queued(row: Row, seed: float, now: datetime, actor: str) -> Work:
-    kind = "retry" if row.attempt_count else "initial"
+    kind: Kind = "retry" if row.attempt_count else "initial"
     return Work(
         row.id, row.source, row.query_name, 1, 0, now, now, kind, None, seed, f"asked for by {actor}", 0, None, None, None, None
-    )  # type: ignore[arg-type]  # one of the kinds
+    )

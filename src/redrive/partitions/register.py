@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from ..ledger.now import now_on
-from ..ledger.partition_tables import partition, rollup, work
+from ..ledger.partition_tables import TROUBLE, partition, rollup, work
 from . import backfill, explain, find, picked, progress, ranges, runs, sources
 from .find import known
 from .grid import Grid
@@ -109,7 +109,7 @@ class Register:
     def reasons(self, *, source: str | None = None, query_name: str | None = None) -> dict[str, int]:
         """How many failed, or could not be refreshed, for what; the most first. Reads those alone."""
         at = partition.c
-        query = select(at.reason, func.count()).where(find.TROUBLE).group_by(at.reason)
+        query = select(at.reason, func.count()).where(TROUBLE).group_by(at.reason)
         for column, value in ((at.source, source), (at.query_name, query_name)):
             query = query if value is None else query.where(column == value)
         with self._reading() as session:

@@ -69,6 +69,7 @@ def test_a_reprocessing_that_fails_leaves_the_success_in_force(world: World) -> 
 def test_terminal_is_no_status_and_a_grant_is_stored(world: World) -> None:
     """Ruling A2: who clears a terminal partition gets as many attempts as were granted, and not none. A3: at max_attempts."""
     lease = world.one()
+    judged = None
     for number in (1, 2, 3):
         (judged,) = world.reject(lease)
         assert judged.status == "failed"
@@ -76,6 +77,7 @@ def test_terminal_is_no_status_and_a_grant_is_stored(world: World) -> None:
         if number < 3:
             world.pass_time(100)
             (lease,) = world.claim()
+    assert judged is not None
     assert (judged.terminal, judged.next_at) == ("attempts", None)
     known = world.facts()
     assert (known.status, known.shade, known.next_at) == ("failed", "terminal", None)

@@ -47,7 +47,7 @@ def test_four_validators_with_a_hundred_runs_each_of_one_partition(world: World,
                 here.authority.judge([Verdict(f"run-{number}", "rejected" if number % 2 else "accepted") for number in numbers])
                 here.authority.judge([Verdict(f"run-{(number + 1) % 400}", "rejected") for number in numbers])
 
-    at_once(*(lambda mine=mine: validate(mine) for mine in range(4)))  # type: ignore[misc]
+    at_once(*(lambda mine=mine: validate(mine) for mine in range(4)))
     known = world.facts()
     assert known.attempt_count == 400
     assert known.current_run_id is None  # none of them has the lease

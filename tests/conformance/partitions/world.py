@@ -23,7 +23,7 @@ from redrive.partitions.register import Register
 from tests.conformance.ledger.world import pass_time
 
 DAY = date(2026, 3, 1)
-SAID = {"actor": "ann", "because": "a test"}
+SAID: Any = {"actor": "ann", "because": "a test"}
 
 
 class World:
