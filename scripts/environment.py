@@ -2,6 +2,7 @@
 
     python scripts/environment.py .venv --extras all --group dev
     python scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
+    python scripts/environment.py .venv-demo --extras cli,console,ledger
 
 Standard library only: it runs before anything is installed. The stamp in the environment is a digest of all that
 decides its content; the folder's own place is part of it, since an environment doesn't survive a move.
@@ -51,12 +52,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make or refresh a virtual environment.")
     parser.add_argument("environment", type=Path)
     parser.add_argument("--extras", default="", help="extras of redrive, with commas")
-    what = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--group", help="a dependency group of pyproject.toml, at the versions of constraints.txt")
     what.add_argument("--requirements", help="a requirements file that pins its own versions")
     asked = parser.parse_args()
 
-    wanted = ("--group", asked.group, *PINS) if asked.group else ("--requirement", asked.requirements)
+    wanted = (
+        ("--requirement", asked.requirements)
+        if asked.requirements
+        else (*(("--group", asked.group) if asked.group else ()), *PINS)
+    )
     stamp = asked.environment / "redrive-stamp"
     fresh = digest(asked.environment, asked.extras, wanted)
     if stamp.is_file() and stamp.read_text() == fresh:
