@@ -23,5 +23,7 @@ def asgi(
     from .access import Access  # noqa: PLC0415  # the extra may be missing
     from .site import site  # noqa: PLC0415  # the same
 
-    secrets = {"password": password, "token": token, "viewer_password": viewer_password, "viewer_token": viewer_token}
-    return site(app, Access(**secrets, read_only=read_only))
+    access = Access(
+        password=password, token=token, viewer_password=viewer_password, viewer_token=viewer_token, read_only=read_only
+    )  # fmt: skip
+    return site(app, access)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from starlette.concurrency import run_in_threadpool
 
@@ -23,7 +23,7 @@ class Live:
         self.looks = 0
         """How often it has looked, ever."""
 
-    async def stream(self) -> AsyncIterator[str]:
+    async def stream(self) -> AsyncGenerator[str, None]:
         """Server-sent events: `change` with a name for what is there now; comments between."""
         ear: asyncio.Queue[str] = asyncio.Queue(1)
         self._ears.add(ear)

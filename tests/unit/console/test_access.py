@@ -49,7 +49,7 @@ def test_a_token_acts_in_the_name_that_comes_with_it() -> None:
 @pytest.mark.parametrize("given", [{"password": "short"}, {"token": "0123456789"}, {"viewer_token": ""}])
 def test_what_is_too_short_is_refused_by_its_name(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=next(iter(given))):
-        Access(**given)
+        Access(**given)  # type: ignore[arg-type]
 
 
 def test_a_session_is_known_until_it_is_over_and_by_other_processes_too() -> None:
