@@ -80,12 +80,13 @@ def _decisions(found: Sequence[Decision], now: datetime, width: int) -> Renderab
 
 
 def _what(what: Mapping[str, Any]) -> str:
-    acted = what.get("jobs") or what.get("letters") or what.get("items")
+    acted = what.get("jobs") or what.get("letters") or what.get("items") or what.get("partitions")
     if isinstance(acted, (dict, list)):
         of = f"{what['batch']}: " if "batch" in what else ""
         return of + ", ".join(map(str, list(acted)[:3])) + (f" and {len(acted) - 3} more" if len(acted) > 3 else "")
     if "sweep" in what:
-        return f"sweep {what['sweep']}" + (f", {what['count']:,} letters" if "count" in what else "")
+        kept = "letters" if "letters" in what else "partitions"
+        return f"sweep {what['sweep']}" + (f", {what['count']:,} {kept}" if "count" in what else "")
     return str(what["key"]) if "key" in what else json.dumps(document(what), ensure_ascii=False)
 
 

@@ -21,7 +21,7 @@ from .fit import Column, fitted
 from .moments import ago
 from .options import NOT_DONE, AsJson, Where, operator
 from .output import complain, console, print_json, show
-from .partition_shown import counted, explained, standing, told
+from .partition_shown import counted, explained, rejected, standing, told
 from .selectors import (
     Customers,
     Error,
@@ -204,5 +204,4 @@ def _table(found: Sequence[Facts], now: datetime, width: int) -> RenderableType:
 
 
 def _why(one: Facts) -> str:
-    said = ": ".join(part for part in (one.reason, (one.error or "").strip().partition("\n")[0]) if part)
-    return said or one.paused or one.terminal or ""
+    return rejected(one.reason, one.error) or one.paused or one.terminal or ""

@@ -17,7 +17,7 @@ from .moments import both, utc
 from .output import heading, pairs
 from .shown import indented
 
-__all__ = ["counted", "explained", "standing", "told"]
+__all__ = ["counted", "explained", "rejected", "standing", "told"]
 CHECKS = 6
 """Checks of one verdict that are shown where all are well."""
 
@@ -29,6 +29,12 @@ def standing(facts: Facts, /, *, short: bool = False) -> str:
     else:
         words = {"refresh_failed": "success, refresh failed", "terminal": "failed, terminal"}.get(facts.shade, facts.shade)
     return f"{words}, running" if facts.running else f"{words}, paused" if facts.paused is not None else words
+
+
+def rejected(reason: str | None, message: str | None, /) -> str:
+    """Why, in a line: what it is called, and what was said, which may begin with that."""
+    said = (message or "").strip().partition("\n")[0]
+    return said if reason and said.startswith(reason) else ": ".join(part for part in (reason, said) if part)
 
 
 def told(found: History, width: int, /) -> RenderableType:
@@ -84,8 +90,7 @@ def _run(run: Run, now: datetime) -> RenderableType:
         "verdict", f"{verdict.decision} by {f'{verdict.validator} {verdict.version}'.strip()}, {utc(run.verdict_at)} UTC{rows}"
     )
     if verdict.decision == "rejected":
-        said = ": ".join(part for part in (verdict.reason, verdict.message) if part)
-        made.add_row("because", Text(said, style="red"))
+        made.add_row("because", Text(rejected(verdict.reason, verdict.message), style="red"))
     bad = [check for check in verdict.checks if not check.get("ok")]
     good = [check for check in verdict.checks if check.get("ok")]
     for check in (*bad, *good[: max(0, CHECKS - len(bad))]):
@@ -120,7 +125,7 @@ def explained(found: Explained, /) -> RenderableType:
     last = found.last
     if facts is not None and facts.last_verdict == "rejected" and last is not None:
         what = "refresh" if facts.current_run_id is not None else "last"
-        said = ": ".join(part for part in (facts.reason, (facts.error or "").partition("\n")[0]) if part)
+        said = rejected(facts.reason, facts.error)
         made.add_row(what, Text(f"attempt {facts.attempt_count} rejected {utc(facts.verdict_at)} UTC: {said}", style="red"))
     why = list(found.explanation.why) or ["nothing is in its way: it starts with the next claim"]
     running = facts is not None and facts.running
@@ -130,11 +135,11 @@ def explained(found: Explained, /) -> RenderableType:
         made.add_row(
             "queue", f"{found.explanation.position:,} of {found.explanation.queued:,} in lane {facts.lane if facts else '–'}"
         )
-    if found.explanation.budget:
-        assumed = (
-            " (the policy's defaults: this ledger does not know the dataset; --ledger module:app does)" if found.assumed else ""
-        )
-        made.add_row("budget", found.explanation.budget + assumed)
+    if found.assumed and facts is not None:
+        said = f"{facts.attempt_count} judged, {facts.dispatch_count} begun; how many more its policy allows only the app knows"
+        made.add_row("attempts", f"{said} (--ledger module:app)")
+    elif found.explanation.budget:
+        made.add_row("budget", found.explanation.budget)
     for place, hint in enumerate(_hints(found)):
         made.add_row("" if place else "try", Text(hint, style="dim"))
     del now

@@ -109,7 +109,7 @@ def test_one_is_explained() -> None:
     assert re.search(r"not running  It waits until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ: ", printed)
     assert "rejected" in printed
     assert "row_count: too few" in printed
-    assert "5 of 6 attempts left; 1 verdicts and 1 runs in all (the policy's defaults" in printed
+    assert "1 judged, 1 begun; how many more its policy allows only the app knows" in printed
     assert f'redrive state retry {BAD} --because "..."' in printed
     odd = call("state", "explain", f"crm/Zoë, Söhne%2FCo/orders/{DAY}", width=140)[1]
     assert "48,201 rows  ← consumers read this" in odd
