@@ -92,6 +92,13 @@ def fire(session: Session, of: tuple[str, str], grids: Sequence[Grid], moment: d
     return [_begun(session, "fresh", grid, now, "redrive", f"cron {cron}", lane=lane, share=SHARE) for grid in grids]
 
 
+def seen(session: Session, source: str, query_name: str, moment: datetime, cron: str, /) -> datetime:
+    """The last moment of a dataset's cron; of one that has never fired this one, from now on: it is written down."""
+    new = upsert(session, dataset).values(source=source, query_name=query_name, cron=cron, fired_at=moment)
+    session.core.execute(new.on_conflict_do_nothing())
+    return fired(session, source, query_name) or moment
+
+
 def fired(session: Session, source: str, query_name: str, /) -> datetime | None:
     """The last moment of a dataset's cron whose work is written down; None: there was none yet."""
     query = select(dataset.c.fired_at).where(dataset.c.source == source, dataset.c.query_name == query_name)

@@ -120,6 +120,11 @@ class Control:
         with self._ledger().connections.read.use() as session:
             return backfill.fired(session, source, query_name)
 
+    def seen(self, source: str, query_name: str, moment: datetime, /, *, cron: str) -> datetime:
+        """The same; where there is none, this moment is written down: a new dataset does not fire for the time before it."""
+        with self._do("fire") as session:
+            return backfill.seen(session, source, query_name, moment, cron)
+
     # ---- for an operator ----
 
     def begin(self, picked: Picked, /, *, actor: str, because: str, **order: Any) -> Range:

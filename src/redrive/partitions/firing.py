@@ -24,8 +24,6 @@ class Firing:
     def __init__(self, ledger: Ledger, extractions: Sequence[Extraction], /) -> None:
         self._scheduled = [one for one in extractions if one.cron is not None]
         self._control = Control(ledger, [one.terms for one in extractions])
-        self._first: dict[str, datetime] = {}
-        """When those that have never fired were first seen: a new dataset does not fire for the time before it."""
 
     def do(self, now: datetime, /) -> None:
         """Fire what is due. One that cannot say its customers does not hold up the others."""
@@ -43,7 +41,7 @@ class Firing:
         cron = extraction.cron
         assert cron is not None
         source, query = extraction.terms.dataset
-        last = self._control.fired(source, query) or self._first.setdefault(extraction.name, now)
+        last = self._control.fired(source, query) or self._control.seen(source, query, now, cron=str(cron))
         moments = due(cron, last, now)
         if moments:
             customers = extraction.everyone()
