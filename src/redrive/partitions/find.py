@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date
 from typing import Any
 
-from sqlalchemy import Connection, Select, select, tuple_
+from sqlalchemy import Connection, Select, select
 
 from ..ledger.partition_tables import TROUBLE, partition, rollup, work
+from .lookup import known_by
 from .partition import Partition, days
 from .record import LANES, SHADES, Facts, Selection
 from .rows import ROW, Mark, Row, Work, chunks, marks, read, works
-
-MOST = 100_000
-"""Of a selection by customers: as many lookups."""
 
 
 def known(connection: Connection, key: Partition, /) -> Row | None:
@@ -48,56 +46,70 @@ def facts(connection: Connection, ids: Collection[int], /) -> list[Facts]:
 
 def selected(connection: Connection, asked: Selection, /, *, after: int = 0, limit: int = 100) -> list[Facts]:
     """Those that are asked for, by their ids, from the one after `after` on."""
-    query = narrowed(connection, select(*ROW), asked)
-    if query is None:
-        return []
-    rows = connection.execute(query.where(partition.c.id > after).order_by(partition.c.id).limit(limit))
-    return _facts(connection, [Row._make(row) for row in rows])
+    rows: list[Row] = []
+    for query, by in narrowed(connection, ROW, asked):
+        rows += map(Row._make, connection.execute(query.where(by > after).order_by(by).limit(limit)))
+    return _facts(connection, sorted(rows, key=lambda row: row.id)[:limit])
 
 
-def narrowed(connection: Connection, query: Select[Any], asked: Selection, /) -> Select[Any] | None:
-    """The query, for what is asked only; None: there cannot be any."""
-    at = partition.c
-    for column, value in ((at.source, asked.source), (at.query_name, asked.query_name), (at.reason, asked.reason)):
-        if value is not None:
-            query = query.where(column == value)
-    if asked.ids is not None:
-        query = query.where(at.id.in_(list(asked.ids)))
+def narrowed(connection: Connection, columns: Sequence[Any], asked: Selection, /) -> Iterator[tuple[Select[Any], Any]]:
+    """Queries that together find what is asked for, each with the id to order it by; one to a dataset, as the indexes begin."""
+    query, at = select(*columns), partition.c
+    if asked.reason is not None:
+        query = query.where(at.reason == asked.reason)
     if asked.min_attempts is not None:
         query = query.where(at.attempt_count >= asked.min_attempts)
     if asked.shades is not None:
         numbers = sorted({SHADES.index(one) for one in asked.shades})
         query = query.where(at.shade.in_(numbers))
         if numbers and numbers[0] > 1:
-            query = query.where(TROUBLE)  # by name of the index over those that somebody may want to look at
+            query = query.where(TROUBLE)  # as the index over those has it that somebody may want to look at
     if asked.lane is not None:
         query = query.where(at.id.in_(select(work.c.partition_id).where(work.c.lane == LANES.index(asked.lane))))
+    if asked.ids is not None:
+        query = query.where(at.id.in_(list(asked.ids)))
     if asked.keys is not None:
-        keys = [(key.source, key.query_name, key.logical_date, key.customer_id) for key in asked.keys]
-        query = query.where(tuple_(at.source, at.query_name, at.logical_date, at.customer_id).in_(keys))
-    return _dated(connection, query, asked)
+        query = query.where(at.id.in_(_ids(connection, asked.keys)))
+    # An id that is reckoned is no way in: ordered by the id itself, a database may read all of them to save itself the sorting.
+    dated = not (asked.since is None and asked.until is None and asked.customers is None)
+    by = at.id + 0 if dated else at.id
+    for source, query_name in _datasets(connection, asked):
+        here = query.where(at.source == source, at.query_name == query_name)
+        if asked.customers is not None:
+            # By each of the days that there are: the index has the customer after the date.
+            dates = _dates(connection, source, query_name, asked)
+            if not dates or not asked.customers:
+                continue
+            here = here.where(at.logical_date.in_(dates), at.customer_id.in_(list(asked.customers)))
+        else:
+            here = here if asked.since is None else here.where(at.logical_date >= asked.since)
+            here = here if asked.until is None else here.where(at.logical_date <= asked.until)
+        yield here, by
 
 
-def _dated(connection: Connection, query: Select[Any], asked: Selection) -> Select[Any] | None:
-    at = partition.c
-    if asked.customers is None:
-        if asked.since is not None:
-            query = query.where(at.logical_date >= asked.since)
-        return query if asked.until is None else query.where(at.logical_date <= asked.until)
-    # By each of the days that there are: the index has the customer after the date.
-    there = select(rollup.c.logical_date).distinct()
+def _ids(connection: Connection, keys: Sequence[Partition]) -> list[int]:
+    found: list[int] = []
+    for source, query_name in sorted({(key.source, key.query_name) for key in keys}):
+        mine = [key for key in keys if (key.source, key.query_name) == (source, query_name)]
+        found += [row.id for some in chunks(mine) for row in known_by(connection, source, query_name, some).values()]
+    return found
+
+
+def _datasets(connection: Connection, asked: Selection) -> list[tuple[str, str]]:
+    if asked.source is not None and asked.query_name is not None:
+        return [(asked.source, asked.query_name)]
+    there = select(rollup.c.source, rollup.c.query_name).distinct()
     for column, value in ((rollup.c.source, asked.source), (rollup.c.query_name, asked.query_name)):
         there = there if value is None else there.where(column == value)
-    there = there if asked.since is None else there.where(rollup.c.logical_date >= asked.since)
-    there = there if asked.until is None else there.where(rollup.c.logical_date <= asked.until)
-    dates = list(connection.execute(there).scalars())
-    if not dates or not asked.customers:
-        return None
-    if asked.source is None or asked.query_name is None:
-        pairs = select(rollup.c.source, rollup.c.query_name).distinct()
-        datasets = [(row[0], row[1]) for row in connection.execute(pairs)]
-        query = query.where(tuple_(at.source, at.query_name).in_(datasets))
-    return query.where(at.logical_date.in_(dates), at.customer_id.in_(list(asked.customers)))
+    return sorted((row[0], row[1]) for row in connection.execute(there))
+
+
+def _dates(connection: Connection, source: str, query_name: str, asked: Selection) -> list[date]:
+    at = rollup.c
+    there = select(at.logical_date).distinct().where(at.source == source, at.query_name == query_name)
+    there = there if asked.since is None else there.where(at.logical_date >= asked.since)
+    there = there if asked.until is None else there.where(at.logical_date <= asked.until)
+    return list(connection.execute(there).scalars())
 
 
 def _facts(connection: Connection, rows: Sequence[Row]) -> list[Facts]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Date, Text, bindparam, cast, func, insert, select
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import insert
 
 from ..ledger.partition_tables import partition
 from ..ledger.session import Session
 from .grid import Grid
+from .lookup import known_by
 from .partition import Partition
 from .ranges import Range
 from .record import Kind
@@ -48,7 +46,7 @@ def materialised(
     place, end = of.cursor, min(of.total, of.cursor + max(LOOK, many))
     while place < end and len(taken) < many:
         keys = [grid.at(at) for at in range(place, min(end, place + max(100, many - len(taken))))]
-        known = known_by(session, grid.source, grid.query_name, keys)
+        known = known_by(session.core, grid.source, grid.query_name, keys)
         busy, marked = (
             works(session.core, [row.id for row in known.values()]),
             marks(session.core, [row.id for row in known.values()]),
@@ -111,31 +109,3 @@ def _made(session: Session, keys: Sequence[Partition], now: datetime) -> list[Ro
     ]
     found = {row.partition: row for row in map(Row._make, session.core.execute(new, given))}
     return [found[key] for key in keys]
-
-
-_here = (partition.c.source == bindparam("of_source"), partition.c.query_name == bindparam("of_query"))
-_listed = func.json_each(bindparam("keys")).table_valued("value").alias("listed")
-_ON_SQLITE: Any = (
-    select(*ROW)
-    .select_from(_listed)
-    .where(*_here, partition.c.logical_date == func.json_extract(_listed.c.value, "$[0]", type_=Text()))
-    .where(partition.c.customer_id == func.json_extract(_listed.c.value, "$[1]", type_=Text()))
-)
-_arrays = (cast(bindparam("dates"), ARRAY(Date)), cast(bindparam("customers"), ARRAY(Text)))
-_paired = func.unnest(*_arrays).table_valued("day", "customer").render_derived(name="paired")
-_ON_POSTGRES: Any = (
-    select(*ROW)
-    .select_from(_paired)
-    .where(*_here, partition.c.logical_date == _paired.c.day, partition.c.customer_id == _paired.c.customer)
-)
-
-
-def known_by(session: Session, source: str, query_name: str, keys: Sequence[Partition], /) -> dict[Partition, Row]:
-    """Those of one dataset's partitions that have rows."""
-    given: dict[str, Any] = {"of_source": source, "of_query": query_name}
-    if session.sqlite:
-        given["keys"] = json.dumps([[key.logical_date.isoformat(), key.customer_id] for key in keys])
-    else:
-        given |= {"dates": [key.logical_date for key in keys], "customers": [key.customer_id for key in keys]}
-    found = session.core.execute(_ON_SQLITE if session.sqlite else _ON_POSTGRES, given)
-    return {row.partition: row for row in map(Row._make, found)}

@@ -55,26 +55,27 @@ def pick(connection: Connection, act: Verb, asked: Selection, /, *, clear_termin
     shades: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     said = hashlib.sha256()
-    readable, after = 0, 0
+    readable = 0
     busy = set(connection.execute(select(work.c.partition_id).where(work.c.lease_until.is_not(None))).scalars())
-    query = narrowed(connection, select(*_WHAT, partition.c.source, partition.c.query_name), asked)
-    while query is not None:
-        page = connection.execute(query.where(partition.c.id > after).order_by(partition.c.id).limit(PAGE)).all()
-        for id_, number, attempts, current, reason, source, query_name in page:
-            after = id_
-            why = "running now" if id_ in busy else left_alone(act, SHADES[number], clear_terminal)
-            if why is not None:
-                skipped[why] += 1
-                continue
-            ids.append(id_)
-            datasets.add((source, query_name))
-            shades[SHADES[number]] += 1
-            readable += current is not None
-            if reason is not None:
-                reasons[reason] += 1
-            said.update(b"%d:%d:%d;" % (id_, number, attempts))
-        if len(page) < PAGE:
-            break
+    for query, by in narrowed(connection, (*_WHAT, partition.c.source, partition.c.query_name), asked):
+        after = 0
+        while True:
+            page = connection.execute(query.where(by > after).order_by(by).limit(PAGE)).all()
+            for id_, number, attempts, current, reason, source, query_name in page:
+                after = id_
+                why = "running now" if id_ in busy else left_alone(act, SHADES[number], clear_terminal)
+                if why is not None:
+                    skipped[why] += 1
+                    continue
+                ids.append(id_)
+                datasets.add((source, query_name))
+                shades[SHADES[number]] += 1
+                readable += current is not None
+                if reason is not None:
+                    reasons[reason] += 1
+                said.update(b"%d:%d:%d;" % (id_, number, attempts))
+            if len(page) < PAGE:
+                break
     raw = len(ids) - len(_judged_raw(connection, ids)) if len(ids) <= 1000 else 0
     return Picked(act, ids, said.hexdigest(), sorted(datasets), reasons, shades, skipped, readable, raw)
 
@@ -97,7 +98,8 @@ def drifted(connection: Connection, picked: Picked, /) -> dict[str, int]:
     busy = set(connection.execute(select(work.c.partition_id).where(work.c.lease_until.is_not(None))).scalars())
     moved: Counter[str] = Counter()
     for some in chunks(picked.ids):
-        for id_, number, attempts, _, _ in connection.execute(_THESE, {"these": list(some)}):
+        now_are = {row[0]: row for row in connection.execute(_THESE, {"these": list(some)})}
+        for id_, number, attempts, _, _ in (now_are[one] for one in some if one in now_are):
             said.update(b"%d:%d:%d;" % (id_, number, attempts))
             found[id_] = number
             if id_ in busy:
