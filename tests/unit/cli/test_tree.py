@@ -50,12 +50,16 @@ def leaves() -> list[Leaf]:
 LEAVES = {leaf.path: leaf for leaf in leaves() if not leaf.path.startswith("dlq")}
 
 
-@pytest.mark.req("O-3")
+@pytest.mark.req("O-1", "O-3")
 def test_what_the_requirements_name_is_there() -> None:
-    wanted = """dead list,
-    dead show, dead replay, dead discard, events replay, batch giveups, batch reopen, keys show, audit list,
-    audit verify, doctor, layers"""
+    wanted = """dead list, dead show, dead replay, dead discard, events replay, backfill plan, backfill apply, backfill status,
+    backfill pause, backfill resume, backfill cancel, batch giveups, batch reopen, keys show, journal tail, audit list,
+    audit verify,
+    doctor, layers, state inspect, state history, state explain, state retry, state reprocess, state revalidate, state rollback,
+    state failures"""
     assert not {" ".join(path.split()) for path in wanted.split(",")} - LEAVES.keys()
+    assert "dlq" in COMMANDS
+    assert "--terminal" in LEAVES["state failures"].options
 
 
 @pytest.mark.parametrize("path", LEAVES)

@@ -1,15 +1,15 @@
-"""What a ledger knows of one user, taken out of it; on both databases by tests/conformance."""
+"""What a ledger knows of one user, taken out of it."""
 
 from __future__ import annotations
 
-import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
+from sqlalchemy import inspect, text
 
 from redrive import App, Event, Stop, correlate, retry
+from redrive.ledger import Ledger
 from redrive.ops import Operator
 from redrive.ops.erase import erased, planned
 
@@ -17,8 +17,8 @@ ANN = "ann-4711"
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[App]:
-    made = App(f"sqlite:///{tmp_path / 'shop.db'}")
+def app(ledger: Ledger) -> Iterator[App]:
+    made = App(ledger)
 
     @made.command("mail", key="shop:{user}:{order}:mail:v1", retry=retry(max_attempts=1))
     def mail(order: str, user: str) -> str:
@@ -40,17 +40,22 @@ def app(tmp_path: Path) -> Iterator[App]:
                 mail.submit("bad", user=user)
                 made.receive(Event("order.placed", {"user": user}, id=f"e-{user[:3]}"))
                 charge("o-1", user)
-        with made.worker(threads=1) as worker:
-            while worker.status.done + worker.status.dead < 6:
-                pass
+        ended(made, 6)
         yield made
 
 
+def ended(app: App, many: int) -> None:
+    """Work until so many have ended."""
+    with app.worker(threads=1) as worker:
+        while worker.status.done + worker.status.dead < many:
+            time.sleep(0.005)
+
+
 def everything(app: App) -> str:
-    """All that is in the file, of all tables."""
-    with closing(sqlite3.connect(app.url.removeprefix("sqlite:///"))) as connection:
-        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return "\n".join(str(row) for name in tables for row in connection.execute(f'SELECT * FROM "{name}"'))
+    """All that is in the database, of all tables."""
+    with app.ledger.reading() as connection:
+        tables = [name for name in inspect(connection).get_table_names() if name.startswith("redrive_")]
+        return "\n".join(str(row) for name in tables for row in connection.execute(text(f'SELECT * FROM "{name}"')))
 
 
 def test_nothing_of_theirs_is_left_and_all_of_the_others(app: App) -> None:
@@ -77,9 +82,7 @@ def test_what_waits_is_left_until_it_has_ended(app: App) -> None:
     assert len(plan.busy) == 1
     erased(app.ledger, plan, actor="dpo", because="request 1")
     assert app.ledger.counts()["stock"].ready == 1
-    with app.worker(threads=1) as worker:
-        while worker.status.done < 1:
-            pass
+    ended(app, 1)
     again = planned(app.ledger, ANN)
     assert (again.jobs, again.busy) == (1, ())
     erased(app.ledger, again, actor="dpo", because="request 1")
