@@ -347,3 +347,38 @@ def test_some_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left.value.exit_code == 1
     agreed(Counted(100), yes=False, most=None)
     assert asked == ["Retry 21 partitions?", "Retry 100 partitions?"]
+
+
+APP = """
+from redrive import App
+from redrive.partitions import row_count
+
+app = App("sqlite:///{folder}/lake.db", stores={{"raw": {{"type": "local", "options": {{"root": "{folder}/raw"}}}}}})
+
+@app.dataset("crm", "orders", raw="raw", customers=["acme", "globex"], checks=[row_count(min=1)])
+def orders(partition, out):
+    out.rows([{{"n": 1}}])
+"""
+
+
+@pytest.mark.req("P-10")
+@pytest.mark.req("O-1")
+def test_an_app_knows_its_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lake_of_state.py").write_text(APP.format(folder=tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    here = ("--ledger", "lake_of_state:app")
+    days = ("--since", "2025-01-01", "--until", "2025-01-31")
+    assert call("state", "inspect", *here)[1].startswith("no partitions yet")
+    status, printed = call("backfill", "plan", "crm/order", *days, *here)
+    assert (status, "no query 'order' of source 'crm' (did you mean 'orders'?); there is orders" in printed) == (2, True)
+    status, printed = call("backfill", "plan", "crm/orders", *days, *here)
+    assert (status, "crm/orders × 2 customers × 31 days = 62, the last day first" in printed) == (0, True)
+    status, printed = call(
+        "backfill", "apply", "crm/orders", *days, *here, "--because", "x", "--yes", "--max", "62", "--share", "0.3"
+    )
+    assert (status, "Backfill 1 is written down" in printed) == (0, True)
+    printed = call("state", "explain", "crm/acme/orders/2025-01-07", *here, width=120)[1]
+    assert "its turn in sweep 1 (backfill, running) has not come: 0 of 62 had theirs" in printed.lower()
+    health = json.loads(call("doctor", *here, "--json")[1])
+    assert (health["findings"], health["checked"][-1]) == ([], "raw data")
