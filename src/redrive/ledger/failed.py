@@ -11,6 +11,8 @@ from .moment import MICROSECONDS
 
 SLOT = 600
 """Seconds that are counted together."""
+HOUR = 6
+"""So many of these."""
 LONGEST = 300
 """Characters of a signature, and of the error that is kept as a sample: both databases must be able to index it."""
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, case, delete, extract, func, select, tuple_, union_all
+from sqlalchemy import BigInteger, Connection, case, cast, delete, extract, func, select, tuple_, union_all
 from sqlalchemy.dialects.postgresql import insert
 
-from .failed import SLOT, Alike, Failed, slot_of
+from .failed import HOUR, SLOT, Alike, Failed, slot_of
 from .failure_tables import FAILURES, failure, failure_delta, failure_slot
 from .moment import micros
 from .now import now_on
@@ -41,9 +41,11 @@ class Group(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What failed within ten minutes."""
+    """What failed within an hour: the last one, or one of those before it."""
 
-    slot: int
+    first: int
+    last: int
+    """The ten minutes in which it was first and last seen."""
     tries: int
     died: int
 
@@ -121,27 +123,30 @@ def _together(old: Group, new: Group) -> Group:
     )  # fmt: skip
 
 
-def by_kind(connection: Connection, since: int, /) -> dict[str, list[Counted]]:
-    """What failed in each ten minutes since a slot, by kind."""
-    rows = _slots(connection, since)
-    summed = select(rows.c.kind, rows.c.slot, func.sum(rows.c.tries), func.sum(rows.c.died)).group_by(rows.c.kind, rows.c.slot)
+def by_kind(connection: Connection, now: int, hours: int, /) -> dict[str, list[Counted]]:
+    """What failed in each of the last hours, by kind. now: the slot that it is."""
+    rows = _slots(connection, now - HOUR * hours)
     found: dict[str, list[Counted]] = {}
-    for kind, slot, tries, died in connection.execute(summed.order_by(rows.c.slot)):
-        found.setdefault(kind, []).append(Counted(int(slot), int(tries), int(died)))
+    for kind, *counted in connection.execute(_hourly(rows, now, rows.c.kind)):
+        found.setdefault(kind, []).append(Counted(*map(int, counted)))
     return found
 
 
-def by_group(connection: Connection, since: int, wanted: Sequence[Alike], /) -> dict[Alike, list[Counted]]:
+def by_group(connection: Connection, now: int, hours: int, wanted: Sequence[Alike], /) -> dict[Alike, list[Counted]]:
     """The same for some that are alike."""
     if not wanted:
         return {}
-    rows = _slots(connection, since, wanted)
-    alike = (rows.c.kind, rows.c.signature)
-    summed = select(*alike, rows.c.slot, func.sum(rows.c.tries), func.sum(rows.c.died)).group_by(*alike, rows.c.slot)
+    rows = _slots(connection, now - HOUR * hours, wanted)
     found: dict[Alike, list[Counted]] = {}
-    for kind, signature, slot, tries, died in connection.execute(summed.order_by(rows.c.slot)):
-        found.setdefault((kind, signature), []).append(Counted(int(slot), int(tries), int(died)))
+    for kind, signature, *counted in connection.execute(_hourly(rows, now, rows.c.kind, rows.c.signature)):
+        found.setdefault((kind, signature), []).append(Counted(*map(int, counted)))
     return found
+
+
+def _hourly(rows: Any, now: int, *by: Any) -> Any:
+    ago = (number(now) - rows.c.slot).op("/")(number(HOUR))  # of whole numbers, in both databases
+    sums = (func.min(rows.c.slot), func.max(rows.c.slot), func.sum(rows.c.tries), func.sum(rows.c.died))
+    return select(*by, *sums).group_by(*by, ago)
 
 
 def blocked(connection: Connection, /) -> dict[str, int]:
@@ -161,7 +166,7 @@ def _slots(connection: Connection, since: int, wanted: Sequence[Alike] | None = 
         kept = kept.where(tuple_(slots.kind, slots.signature).in_(wanted))
     if connection.dialect.name == "sqlite":
         return kept.subquery()
-    slot = func.floor(extract("epoch", delta.at) / number(SLOT))
+    slot = cast(func.floor(extract("epoch", delta.at) / number(SLOT)), BigInteger)
     fresh = select(delta.kind, delta.signature, slot, delta.tries, delta.died).where(delta.job_id.is_not(None))
     if wanted is not None:
         fresh = fresh.where(tuple_(delta.kind, delta.signature).in_(wanted))

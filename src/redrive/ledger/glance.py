@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, select, union_all
 
-from . import find
+from . import find, queue
 from .counts import counts
 from .record import Job
 from .state import Shown, Status
@@ -94,6 +94,12 @@ def jobs(connection: Connection, name: Shown | None, /, *, kind: str | None, lim
         died = letters(connection, status=status, kind=kind, blocked=blocked, limit=limit, newest=True)
         rows = find.lines(connection, [one.job_id for one in died if one.job_id is not None])
         return [rows[one.job_id] for one in died if one.job_id in rows]
+    if name == "queued" or name == "retry_wait":
+        return queue.waiting(connection, name, kind=kind, limit=limit)
+    if name == "replaying":
+        under_way = letters(connection, status="replaying", kind=kind, limit=limit, newest=True)
+        again = find.lines(connection, [one.replay_job_id for one in under_way if one.replay_job_id is not None])
+        return [one for one in again.values() if one.shown == "replaying"]
     if name == "done":
         recent = find.recent(connection, kind=kind, limit=limit)
         if len(recent) == limit:

@@ -100,7 +100,7 @@ _pruned = text("state = 5")
 Index("redrive_job_pruned", job.c.expires_at, postgresql_where=_pruned, sqlite_where=_pruned)
 TRIED = text("state = 0 AND (attempts > 0 OR reason IS NOT NULL)")
 """What waits for another attempt."""
-Index("redrive_job_tried", job.c.kind, postgresql_where=TRIED, sqlite_where=TRIED)
+Index("redrive_job_tried", job.c.kind, job.c.due_at, job.c.id, postgresql_where=TRIED, sqlite_where=TRIED)
 
 attempt = Table(
     "redrive_attempt",

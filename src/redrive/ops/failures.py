@@ -56,7 +56,7 @@ def failures(ledger: Ledger, /, *, kind: str | None = None, since: datetime | No
     with ledger.reading() as connection:
         groups = stored.groups(connection, kind=kind, since=since, limit=limit)
         groups = [one for one in groups if since is None or one.last_at >= since]
-        counted = stored.by_group(connection, now - 6 * HOURS, [(one.kind, one.signature) for one in groups])
+        counted = stored.by_group(connection, now, HOURS, [(one.kind, one.signature) for one in groups])
     found = [_failure(one, counted.get((one.kind, one.signature), []), now) for one in groups]
     found.sort(key=lambda one: (-one.trend.hour, -one.pending, -one.last_at.timestamp()))
     return found[:limit]
@@ -74,7 +74,7 @@ def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) ->
         found = stored.group(connection, kind, signature)
         if found is None:
             return None
-        counted = stored.by_group(connection, now - 6 * HOURS, [(kind, signature)])
+        counted = stored.by_group(connection, now, HOURS, [(kind, signature)])
         lines = glance.letters(connection, status="pending", kind=kind, signature=signature, limit=limit, newest=True)
     letters = tuple(Letter(**{name: getattr(one, name) for name in Letter.__slots__}) for one in lines)
     return FailureReport(_failure(found, counted.get((kind, signature), []), now), letters, moment)
@@ -83,6 +83,6 @@ def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) ->
 def _failure(one: Group, counted: list[Counted], now: int) -> Failure:
     return Failure(
         kind=one.kind, signature=one.signature, pending=one.pending, blocked=one.blocked, tries=one.tries, died=one.died,
-        first_at=one.first_at, last_at=one.last_at, trend=trend([(each.slot, each.tries or each.died) for each in counted], now),
-        job_id=one.job_id, error=one.error,
+        first_at=one.first_at, last_at=one.last_at, job_id=one.job_id, error=one.error,
+        trend=trend([(each.first, each.last, each.tries or each.died) for each in counted], now),
     )  # fmt: skip

@@ -43,27 +43,25 @@ class Trend:
 NONE = Trend((0,) * HOURS, 0, 0, None)
 
 
-def trend(counted: Sequence[tuple[int, int]], now: int, /) -> Trend:
-    """Of what was counted in slots (which, how many); now: the slot that it is."""
-    if not any(many for _slot, many in counted):
-        return NONE
+def trend(counted: Sequence[tuple[int, int, int]], now: int, /) -> Trend:
+    """Of what was counted hour by hour: the first and the last slot in which there were any, how many; now: the slot that is."""
     hours = [0] * HOURS
-    slots: set[int] = set()
-    for slot, many in counted:
-        ago = (now - slot) // SLOTS
+    seen: list[tuple[int, int]] = []
+    for first, last, many in counted:
+        ago = (now - last) // SLOTS
         if many and 0 <= ago < HOURS:
             hours[HOURS - 1 - ago] += many
-            slots.add(slot)
-    return Trend(tuple(hours), hours[-1], sum(hours), _since(slots, now))
+            seen.append((first, last))
+    return Trend(tuple(hours), hours[-1], sum(hours), _since(seen, now)) if seen else NONE
 
 
-def _since(slots: set[int], now: int) -> datetime | None:
-    last = max(slots, default=None)
-    if last is None or now - last > PAUSE:
+def _since(seen: list[tuple[int, int]], now: int) -> datetime | None:
+    seen.sort(reverse=True)
+    if now - seen[0][1] > PAUSE:
         return None
-    first = last
-    for slot in sorted(slots, reverse=True):
-        if first - slot > PAUSE:
+    began = seen[0][0]
+    for first, last in seen[1:]:
+        if began - last > PAUSE:
             break
-        first = slot
-    return datetime.fromtimestamp(0, timezone.utc) + first * SLOT
+        began = first
+    return datetime.fromtimestamp(0, timezone.utc) + began * SLOT

@@ -18,15 +18,22 @@ def moment(slot: int) -> datetime:
 
 
 def test_slots_become_hours_and_the_last_hour_ends_now() -> None:
-    found = trend([(NOW - 143, 7), (NOW - 144, 100), (NOW - 6, 5), (NOW - 5, 1), (NOW, 2), (NOW + 1, 50)], NOW)
+    counted = [
+        (NOW - 143, NOW - 143, 7),
+        (NOW - 150, NOW - 144, 100),
+        (NOW - 8, NOW - 6, 5),
+        (NOW - 5, NOW, 3),
+        (NOW + 1, NOW + 1, 50),
+    ]
+    found = trend(counted, NOW)
     assert (len(found.hours), found.hours[0], found.hours[-2], found.hours[-1]) == (HOURS, 7, 5, 3)
     assert (found.hour, found.day) == (3, 15)
 
 
 def test_since_when_it_comes_without_a_pause() -> None:
-    assert trend([(NOW - 20, 1), (NOW - 5, 1), (NOW - 3, 1), (NOW, 1)], NOW).since == moment(NOW - 5)
-    assert trend([(NOW - 3, 1)], NOW).since == moment(NOW - 3)
-    assert trend([(NOW - 4, 1)], NOW).since is None
+    assert trend([(NOW - 20, NOW - 18, 1), (NOW - 8, NOW - 7, 1), (NOW - 5, NOW, 3)], NOW).since == moment(NOW - 8)
+    assert trend([(NOW - 5, NOW - 3, 1)], NOW).since == moment(NOW - 5)
+    assert trend([(NOW - 5, NOW - 4, 1)], NOW).since is None
     assert trend([], NOW) is NONE
 
 
@@ -34,7 +41,7 @@ def test_since_when_it_comes_without_a_pause() -> None:
     ("last", "before", "growing"), [(9, 0, False), (10, 0, True), (100, 23 * 49, True), (100, 23 * 50, False), (0, 0, False)]
 )
 def test_growing_is_many_and_twice_as_many_as_before(last: int, before: int, growing: bool) -> None:
-    assert trend([(NOW, last), (NOW - 60, before)], NOW).growing is growing
+    assert trend([(NOW, NOW, last), (NOW - 60, NOW - 60, before)], NOW).growing is growing
 
 
 def test_in_the_terminal_and_in_the_browser() -> None:

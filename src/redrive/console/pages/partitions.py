@@ -163,8 +163,6 @@ def _plan(view: View, given: Mapping[str, str], said: str | None = None, status:
     told = _given(given)
     keys = given.get("keys", "").strip()
     options = {"query-name" if name == "query" else "customer-id" if name == "customer" else name: told[name] for name in told}
-    if options.get("error"):
-        options["error-class"] = options.pop("error")
     words = keys.split("\n") if keys else ()
     clear = given.get("clear_terminal") == "1"
     line = command("state", made.act, *words, **options, clear_terminal=clear, because=given.get("because") or "...")

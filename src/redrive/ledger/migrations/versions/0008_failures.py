@@ -74,7 +74,7 @@ def upgrade() -> None:
     op.create_index("redrive_failure_pending", "redrive_failure", ["pending", "last_at"])
     op.create_index("redrive_failure_last", "redrive_failure", ["last_at"])
     op.create_index("redrive_failure_slot_group", "redrive_failure_slot", ["kind", "signature", "slot"])
-    op.create_index("redrive_job_tried", "redrive_job", ["kind"], postgresql_where=TRIED, sqlite_where=TRIED)
+    op.create_index("redrive_job_tried", "redrive_job", ["kind", "due_at", "id"], postgresql_where=TRIED, sqlite_where=TRIED)
     op.create_index("redrive_attempt_ended", "redrive_attempt", ["ended_at", "job_id", "fence"])
     op.create_index(
         "redrive_dead_group", "redrive_dead", ["kind", "signature", "id"], postgresql_where=PENDING, sqlite_where=PENDING
