@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from ..core.seconds import Seconds, positive, whole
+from ..journal.bus import emit
 from ..ledger import limits
 from ..ledger.now import now_on
 from ..ledger.session import Session
@@ -135,7 +136,12 @@ class Control:
     def step(self, sweep_id: int, /) -> Step:
         """The next of a retry, reprocessing or revalidation. Any number of processes may do this at once."""
         with self._do("sweep") as session:
-            return requeue.step(session, sweep_id, self._desk.draw)
+            done = requeue.step(session, sweep_id, self._desk.draw)
+        if done.made:
+            sweep = done.sweep
+            asked = {"sweep_id": sweep.id, "actor_key": sweep.actor, "reason": sweep.because, "count": done.made}
+            emit("requeued", {"operation": sweep.act, **asked})
+        return done
 
     def backfill(self, grid: Grid, /, *, actor: str, because: str, **options: Any) -> Range:
         """Have a range extracted. NotAllowed: another one under way has some of the same. See `backfill.begin`."""

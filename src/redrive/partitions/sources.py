@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, select, update
 
+from ..journal.bus import emit
 from ..ledger import audit
 from ..ledger.limits import words
 from ..ledger.now import now_on
@@ -47,6 +48,7 @@ def answered(session: Session, held: Mapping[str, Held], told: Sequence[tuple[Ju
 
 def opened_again(session: Session, name: str, now: datetime, /) -> None:
     """It answers: work goes on."""
+    emit("unparked", {"operation": name})
     session.core.execute(update(source).where(source.c.source == name).values(**OPEN, updated_at=now))
 
 
@@ -61,6 +63,7 @@ def rest(session: Session, held: Held, one: Return, policy: Policy, now: datetim
     because = words(one.error) or "a fault that is everybody's"
     _set(session, held.source, now, now + timedelta(seconds=seconds), because, POLICY, one.signature)
     audit.write(session, actor=POLICY, action="source.pause", because=because, what=what)
+    emit("parked", {"operation": held.source, "reason": because.partition("\n")[0], "wait": seconds})
 
 
 def probing(session: Session, name: str, until: datetime, now: datetime, /) -> None:
