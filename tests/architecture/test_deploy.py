@@ -158,13 +158,19 @@ def test_the_image_is_put_together_with_care() -> None:
             for source in rest.split()[:-1]:
                 assert (DEPLOY.parent / source).exists(), f"COPY {source}: there is none"
     assert words.index("USER") < words.index("ENTRYPOINT")
-    assert [rest for word, rest in found if word == "USER"] == ["redrive"]
+    assert [rest for word, rest in found if word == "USER"] == ["10001"]
     assert [rest for word, rest in found if word == "STOPSIGNAL"] == ["SIGTERM"]
     for word, rest in found:
         if word == "ENV":
             assert set(re.findall(r"(REDRIVE_\w+)=", rest)) <= {key.variable for key in KEYS}
     extras = re.search(r"\$\{wheel\}\[([\w,]+)\]", str(found))
     assert extras is not None
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    hadolint = Path(sys.executable).parent / "hadolint"
+    done = subprocess.run([hadolint, "--no-color", DEPLOY / "docker" / "Dockerfile"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_compose_file_fits_together() -> None:
