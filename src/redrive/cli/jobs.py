@@ -14,7 +14,7 @@ from ..ops.document import document
 from ..ops.jobs import JobLine, JobReport
 from .fit import Column, fitted
 from .moments import ago, both
-from .options import NOT_DONE, AsJson, Kind, Where, operator
+from .options import NOT_DONE, Actor, AsJson, Kind, Where, operator, option
 from .output import complain, console, heading, pairs, print_json, show
 from .shown import fields, indented, payload, tries
 
@@ -87,14 +87,27 @@ def _first_line(text: str | None) -> str:
 
 @app.command("show")
 def show_(
-    job_id: Annotated[int, typer.Argument(metavar="ID", help="The job's number.")], where: Where = None, as_json: AsJson = False
+    job_id: Annotated[int, typer.Argument(metavar="ID", help="The job's number.")],
+    raw: Annotated[bool, typer.Option("--raw", help="Only its payload, with the secrets in it; needs --because.")] = False,
+    because: Annotated[str | None, option("--because", "TEXT", "With --raw: why, for the audit.")] = None,
+    actor: Actor = None,
+    where: Where = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show one job: what it waits for, payload and headers without secrets, and every attempt that did not end well.
+
+    With --raw its payload is shown as it is stored, and the audit has who wanted it and why.
 
     Exit status: 0, shown; 1, there is none of that number; 2, a wrong option; 3, the ledger cannot be reached or has another
     schema.
     """
-    with operator(where) as ops:
+    if raw != (because is not None):
+        raise typer.BadParameter("go together: who sees secrets says why", param_hint="--raw, --because")
+    with operator(where, actor) as ops:
+        if because is not None:
+            revealed = ops.reveal("job", job_id, because=because)
+            print_json(document(revealed)) if as_json else show(console(), Text(revealed.text))
+            return
         report = ops.job(job_id)
     if report is None:
         complain(f"there is no job {job_id}; `redrive jobs list` lists them")

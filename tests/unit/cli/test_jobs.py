@@ -84,3 +84,13 @@ def test_one_job_with_all_there_is() -> None:
     assert none.exit_code == 1
     assert "there is no job 999; `redrive jobs list` lists them" in none.output
     assert run("list", "--state", "lost").exit_code == 2
+
+
+def test_a_payload_with_its_secrets_is_shown_for_a_reason(busy: Ledger) -> None:
+    assert run("show", "1", "--raw").exit_code == 2
+    assert run("show", "1", "--because", "x").exit_code == 2
+    done = run("show", "1", "--raw", "--because", "the customer asks", "--actor", "ann")
+    assert done.exit_code == 0, done.output
+    assert SECRET in done.output
+    entry = busy.audit(limit=1000)[-1]
+    assert (entry.actor, entry.action, entry.because, entry.what["job"]) == ("ann", "payload.reveal", "the customer asks", 1)
