@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any, Self
 
 from ..errors import Damaged, NotFound
+from ..storage.body import CHUNK
 from ..storage.store import Store
 from .partition import Partition
 from .place import folder_of, manifest_of
@@ -101,8 +102,7 @@ def loaded(store: Store, partition: Partition, run_id: str, /, *, digest: str | 
     """
     path = manifest_of(partition, run_id)
     try:
-        with store.read(path) as file:
-            stored = file.read(MOST)
+        stored = _read(store, path)
     except NotFound as missing:
         raise _damaged(
             store, path, f"run {run_id} of {partition} has no manifest: it was never ended, or has been deleted"
@@ -120,6 +120,15 @@ def loaded(store: Store, partition: Partition, run_id: str, /, *, digest: str | 
             store, path, f"the manifest is of run {found.run_id} of {found.partition}, not of run {run_id} of {partition}"
         )
     return found
+
+
+def _read(store: Store, path: str) -> bytes:
+    """All of it, a piece at a time: a file makes room beforehand for all that it is asked for."""
+    stored = b""
+    with store.read(path) as file:
+        while len(stored) <= MOST and (piece := file.read(CHUNK)):
+            stored += piece
+    return stored
 
 
 def _damaged(store: Store, path: str, says: str) -> Damaged:

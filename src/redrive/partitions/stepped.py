@@ -20,6 +20,7 @@ from .extraction import Extraction
 from .firing import Firing
 from .ranges import ACTS
 from .record import Verdict
+from .told import tell_judged, tell_returned
 
 LEASE = 8.0
 
@@ -52,9 +53,10 @@ class Stepped:
         if killed or found is None:
             return True
         if isinstance(found, Verdict):
-            self._authority.judge([found])
+            tell_judged(done, found, self._authority.judge([found])[0], now)
         else:
             self._control.give_back([found])
+            tell_returned(done, found)
         return True
 
     def _made(self, held: Held) -> Done:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from redrive import App, current
+from redrive import App, current, journal
 from redrive.errors import Again, Blocked, Stop
+from redrive.journal import Record
 from redrive.partitions import Partition, Sink, row_count
 from redrive.partitions.register import Register
 from redrive.testing import sandbox
@@ -135,8 +136,13 @@ def test_a_source_that_is_down_is_paused_and_nobody_is_charged(app: App, box: Sa
     box.drain()
     day = box.clock.now() - timedelta(days=1)
     box.clock.advance(2 * 3600)
+    records: list[Record] = []
+    unsubscribe = journal.subscribe(records.append, inline=True)
     box.drain()
+    unsubscribe()
     assert len(calls) == 24, "four probes were refused; then all went well"
+    assert [record.kind for record in records if record.kind.endswith("parked")] == ["parked"] * 4 + ["unparked"]
+    assert {record.fields["reason"] for record in records if record.kind == "again"} == {"systemic"}
     found = [Register(app.ledger).get(key(day, f"c-{n}")) for n in range(20)]
     assert {(one.status, one.attempt_count) for one in found if one is not None} == {("success", 1)}
 

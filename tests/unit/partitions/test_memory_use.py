@@ -1,0 +1,45 @@
+"""Memory is bounded by pieces, not by the data: written, judged and read."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from redrive.partitions import not_null, row_count, unique
+from redrive.partitions.raw import raw
+from redrive.partitions.sink import Writing
+from redrive.partitions.validator import Validator
+from redrive.storage import Store
+from redrive.storage.local import Local
+
+from .written import KEY, NOW
+
+ROWS = 4_000
+TEXT = "x" * 5_000
+MIB = 1024 * 1024
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    for number in range(ROWS):  # 20 MB
+        yield {"id": number, "text": TEXT}
+
+
+def test_a_run_of_any_size(tmp_path: Path) -> None:
+    store = Store(Local(root=str(tmp_path)))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        run = Writing(store, KEY, "r-1")
+        run.sink.rows(rows())
+        assert run.end(NOW).size > 20 * MIB * 0.9
+        found = raw(store, KEY, "r-1")
+        checks = [row_count(min=ROWS), unique("id"), not_null("text")]
+        assert Validator("v", "1", checks).judge(found).decision == "accepted"
+        found.verified()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * MIB, f"{peak / MIB:.1f} MiB"
