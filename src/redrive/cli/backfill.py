@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.text import Text
 
+from ..core.context import clock_around
 from ..core.span import span
 from ..ops.backfill import PARTITIONED, BackfillReport
 from ..ops.document import document
@@ -20,7 +23,7 @@ from .act import Canary, Most, Rate, Yes, counted
 from .fit import Column, fitted
 from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
-from .output import complain, console, heading, pairs, print_json, show
+from .output import Harmless, complain, console, heading, pairs, print_json, show
 from .plan import applied
 from .planned import AcceptDrift, HaltOn, Out, Told, carried_out
 from .selectors import Customers
@@ -40,6 +43,9 @@ Share = Annotated[
 Order = Annotated[Literal["newest", "oldest"], typer.Option("--order", help="Which day first.")]
 ClearTerminal = Annotated[bool, typer.Option("--clear-terminal", help="Also what is terminal, with new attempts.")]
 Again = Annotated[bool, typer.Option("--again", help="Also what is accepted already; it stays readable.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Wait until it ends; on a terminal, show how it goes.")]
+EVERY = 1.0
+"""Seconds between two looks."""
 Number = Annotated[int, typer.Argument(metavar="ID", help="The backfill's number.")]
 PlanOrDataset = Annotated[
     str, typer.Argument(metavar="PLAN", help="The id of a plan, its file; or a dataset, with --since and --until.")
@@ -142,21 +148,43 @@ def _table(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:
 
 
 @app.command()
-def status(sweep_id: Number, where: Where = None, as_json: AsJson = False) -> None:
+def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json: AsJson = False) -> None:
     """How far a backfill is, or any sweep over partitions; how long the rest takes at the pace so far; what fails.
 
-    Exit status: 0, shown; 1, there is none of that number; 2, a wrong option; 3, the ledger cannot be reached or has another
-    schema.
+    Exit status: 0, shown, or with --watch done; 1, there is none of that number, or with --watch it ended otherwise; 2, a wrong
+    option; 3, the ledger cannot be reached or has another schema; 130, --watch was interrupted.
     """
     with operator(where, app_first=True) as ops:
         report = ops.partitions.progress(sweep_id)
         if report is None:
             complain(f"there is no backfill {sweep_id}; `redrive backfill list --all` lists them")
             raise typer.Exit(NOT_DONE)
+        if watch:
+            report = _watched(ops, report, quiet=as_json)
         if as_json:
             print_json(document(report))
         else:
             show(console(), _report(report))
+        raise typer.Exit(NOT_DONE if watch and report.sweep.state != "done" else 0)
+
+
+def _watched(ops: Operator, report: BackfillReport, *, quiet: bool) -> BackfillReport:
+    """Until it ends, halts, or is paused; on a terminal one sees how it goes."""
+    out = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    clock = clock_around()
+    with (
+        Live(Harmless(_report(report)), console=out, transient=True, auto_refresh=False)
+        if out.is_terminal and not quiet
+        else nullcontext() as live
+    ):
+        while report.sweep.state == "running":
+            clock.sleep(EVERY)
+            found = ops.partitions.progress(report.sweep.id)
+            assert found is not None
+            report = found
+            if live is not None:
+                live.update(Harmless(_report(report)), refresh=True)
+    return report
 
 
 def _report(report: BackfillReport) -> RenderableType:

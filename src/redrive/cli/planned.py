@@ -168,11 +168,9 @@ def planned(plan: Plan, /) -> RenderableType:
 
 
 def _of(plan: Plan) -> str:
-    if plan.kinds:
-        return f" of {', '.join(plan.kinds)}"
-    about = plan.partitions
-    many = 0 if about is None or about.picked is None else len(about.picked.datasets)
-    return f" of {many} datasets" if many else ""
+    if len(plan.kinds) > 1:
+        return f" of {len(plan.kinds)} datasets: {counted(plan.kinds)}"
+    return "".join(f" of {name}" for name in plan.kinds)
 
 
 def _left(plan: Plan, left: Mapping[str, int]) -> str:

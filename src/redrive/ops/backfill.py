@@ -87,15 +87,7 @@ def steps(app: Operated, sweep_id: int, /) -> Iterator[Applied]:
 
 def listed(app: Operated, /, *, limit: int, acts: Collection[str] = ("backfill",)) -> list[Sweep]:
     """The newest first."""
-    found: list[Sweep] = []
-    before: int | None = None
-    while len(found) < limit:
-        page = ledger_of(app).sweeps.list(before=before, limit=100)
-        found += [of_stored(one) for one in page if one.act in acts]
-        if len(page) < 100:
-            break
-        before = page[-1].id
-    return found[:limit]
+    return [of_stored(one) for one in ledger_of(app).sweeps.list(acts=tuple(acts), limit=limit)]
 
 
 def reported(app: Operated, sweep_id: int, /) -> BackfillReport | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
-
 from ..ledger.partition_tables import partition, work
 from ..partitions.find import narrowed
 from ..partitions.partition import Partition
@@ -24,13 +22,16 @@ LISTED = 100
 def leased(ledger: Ledger, selection: Selection, /) -> dict[str, str]:
     """The first of them, as text, and who has each."""
     of = partition.c
-    query = select(of.source, of.customer_id, of.query_name, of.logical_date, work.c.worker).join(
-        work, work.c.partition_id == of.id
-    )
+    columns = (of.source, of.customer_id, of.query_name, of.logical_date, work.c.worker)
+    held = (work.c.partition_id == of.id, work.c.lease_until.is_not(None))
+    found: dict[str, str] = {}
     with ledger.reading() as connection:
-        some = narrowed(connection, query.where(work.c.lease_until.is_not(None)), selection)
-        rows = [] if some is None else connection.execute(some.order_by(of.id).limit(LISTED)).all()
-    return {str(Partition(*row[:4])): f"running now, by {row.worker}" for row in rows}
+        for query, by in narrowed(connection, columns, selection):
+            for row in connection.execute(query.where(*held).order_by(by).limit(LISTED - len(found))):
+                found[str(Partition(*row[:4]))] = f"running now, by {row.worker}"
+            if len(found) >= LISTED:
+                break
+    return found
 
 
 def without(ledger: Ledger, ids: Sequence[int], /) -> int:

@@ -74,7 +74,7 @@ def picked(app: Operated, act: PickingAct, selection: Selection, wish: Wish, /) 
         whole("grant", wish.grant)
     found = Register(ledger).pick(act, selection, clear_terminal=wish.clear_terminal)
     busy = leased(ledger, selection) if found.skipped.get("running now") else {}
-    kinds = {label(*one): found.count for one in found.datasets} if len(found.datasets) == 1 else {}
+    kinds = {label(*one): many for one, many in sorted(found.counts.items())}
     return of_picked(found, selection, wish, kinds=kinds, skipped=busy)
 
 

@@ -40,6 +40,8 @@ class Picked:
     """How many have an accepted run, which stays in force."""
     without_raw: int
     """How many have no raw data that was ever judged. Counted up to a thousand picks; beyond, 0 means not counted."""
+    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """How many of each dataset."""
 
     @property
     def count(self) -> int:
@@ -50,7 +52,7 @@ class Picked:
 def pick(connection: Connection, act: Verb, asked: Selection, /, *, clear_terminal: bool = False) -> Picked:
     """The partitions that this act would be for, and which of those selected it would leave alone."""
     ids: array[int] = array("q")
-    datasets: set[tuple[str, str]] = set()
+    datasets: Counter[tuple[str, str]] = Counter()
     reasons: Counter[str] = Counter()
     shades: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
@@ -68,7 +70,7 @@ def pick(connection: Connection, act: Verb, asked: Selection, /, *, clear_termin
                     skipped[why] += 1
                     continue
                 ids.append(id_)
-                datasets.add((source, query_name))
+                datasets[source, query_name] += 1
                 shades[SHADES[number]] += 1
                 readable += current is not None
                 if reason is not None:
@@ -77,7 +79,7 @@ def pick(connection: Connection, act: Verb, asked: Selection, /, *, clear_termin
             if len(page) < PAGE:
                 break
     raw = len(ids) - len(_judged_raw(connection, ids)) if len(ids) <= 1000 else 0
-    return Picked(act, ids, said.hexdigest(), sorted(datasets), reasons, shades, skipped, readable, raw)
+    return Picked(act, ids, said.hexdigest(), sorted(datasets), reasons, shades, skipped, readable, raw, datasets)
 
 
 def left_alone(act: str, shade: str, clear_terminal: bool, /) -> str | None:

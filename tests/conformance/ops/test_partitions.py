@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
+from redrive.backoff import fixed
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.ops.operator import Operator
 from redrive.ops.selection import Selection, selected
+from redrive.partitions.authority import Authority
+from redrive.partitions.control import Control
+from redrive.partitions.grid import Grid
 from redrive.partitions.partition import Partition
+from redrive.partitions.policy import Policy, Terms
+from redrive.partitions.record import Verdict
 from tests.conformance.partitions.world import DAY, World
 
 ALL = Selection(source="crm", query_name="orders")
@@ -306,3 +312,39 @@ def test_the_doctor_compares_the_calendar_with_the_rows(world: World, ann: Opera
     assert "success is counted 2 too many" in finding.says
     with world.ledger.connections.write.use() as session, session.transaction("test"):
         session.core.exec_driver_sql("UPDATE redrive_partition_rollup SET n = n - 2")
+
+
+@pytest.mark.req("P-10")
+def test_a_canary_that_is_rejected_halts_it_until_somebody_has_looked(world: World, ann: Operator) -> None:
+    world.accept(world.one("a"))
+    world.control.tick()
+    plan = ann.backfill("crm/orders", DAY, DAY + timedelta(days=4), customers=["b"])
+    begun = ann.apply(plan, because="history", canary=2).sweep
+    leases = world.claim()
+    assert len(leases) == 2
+    world.reject(*leases)
+    world.pass_time(3600)
+    world.control.tick()
+    assert world.claim(0) == []
+    world.claim()
+    report = ann.partitions.progress(begun.id)
+    assert report is not None
+    assert (report.sweep.state, "of the 2 that went first" in (report.sweep.reason or "")) == ("halted", True)
+    assert ann.resume(begun.id, because="looked at: the first days are empty").state == "running"
+    assert len(world.claim()) > 0
+
+
+@pytest.mark.req("O-2")
+def test_a_plan_over_several_datasets(ledger: Ledger, ann: Operator) -> None:
+    """Whose partitions have numbers in between each other's."""
+    both = [Terms("crm", query, Policy(max_attempts=3, backoff=fixed(60)), concurrency=100) for query in ("orders", "customers")]
+    control, authority = Control(ledger, both, draw=lambda: 0.5), Authority(ledger, both)
+    for at in range(6):
+        one = Grid.of("crm", both[at % 2].query_name, ["acme"], DAY + timedelta(days=at))
+        control.backfill(one, actor="ann", because="a test")
+        (lease,) = control.claim(1, worker="w1")
+        authority.judge([Verdict(lease.run_id, "rejected", reason="row_count", manifest="sha")])
+    plan = ann.retry(Selection(source="crm"))
+    assert (plan.count, plan.kinds) == (6, {"crm/orders": 3, "crm/customers": 3})
+    done = ann.apply(plan, **WHY)
+    assert (done.sweep.made, done.sweep.skipped) == (6, 0)

@@ -271,6 +271,8 @@ def test_a_backfill_on_the_command_line(lake: World) -> None:
     status, printed = call("backfill", "cancel", "4", "--because", "enough")
     assert (status, "is cancelled: there is nothing to cancel" in printed) == (1, True)
     assert call("backfill", "status", "99")[0] == 1
+    status, printed = call("backfill", "status", "4", "--watch")
+    assert (status, "state  cancelled" in printed) == (1, True)
     assert [one["id"] for one in json.loads(call("backfill", "list", "--json")[1])] == [5, 4, 3, 1]
     assert len(lake.claim(worker="w9")) > 0
 
