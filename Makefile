@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help environment install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions crash-matrix kill-table wire-table constraints clean
+.PHONY: help environment install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions screenshots crash-matrix kill-table wire-table constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ requirements: install ## Run the tests that show requirements, and print a line 
 
 docs: environment ## Build the documentation into site/, strictly
 	@$(RUN) scripts/suites.py docs
+
+screenshots: install ## Take the pictures of the console into docs/pictures
+	@$(RUN) scripts/screenshots.py
 
 crash-matrix: environment ## Die at every crash point, on both databases, in every way; print what was lost or doubled
 	@$(RUN) -m tests.acceptance.crash.matrix
