@@ -102,7 +102,7 @@ def _in_the_way(session: Session, key: Partition, held: Held | None, terms: Term
         until = f"until {_at(held.paused_until)}" if held.paused_until else "until somebody says so"
         said.append(f"source {key.source} is paused {until} by {held.actor}: {held.because}")
     if terms is None:
-        said.append(f"no worker's control plane is known here to have {key.source}/{key.query_name}")
+        said.append(f"what else is in its way is not known here: only the app has the limits of {key.source}/{key.query_name}")
         return said
     busy = select(work.c.query_name, func.count()).where(work.c.source == key.source, work.c.lease_until.is_not(None))
     active = {row[0]: row[1] for row in session.core.execute(busy.group_by(work.c.query_name))}
