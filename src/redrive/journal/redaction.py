@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Set
 from datetime import date, time, timedelta
+from functools import lru_cache
 from typing import Any
 
 HIDDEN = "[redacted]"
@@ -78,8 +79,10 @@ def hide(*names: str) -> None:
         if not isinstance(name, str) or not _plain(name):
             raise TypeError(f"the name of a secret field must be text: {name!r}")
     _extra = _extra | {_plain(name) for name in names}
+    is_secret.cache_clear()
 
 
+@lru_cache(1024)  # the same few names in every record
 def is_secret(name: str, /) -> bool:
     """Whether a field of this name is hidden."""
     plain = _plain(name)
