@@ -263,10 +263,10 @@ def run(ledger: Ledger, examples: int, steps: int) -> None:
 @pytest.mark.req("P-5")
 def test_any_order_of_acts_on_sqlite() -> None:
     with open_ledger("sqlite://") as ledger:
-        run(ledger, 300 if FULL else 12, 40)
+        run(ledger, 300 if FULL else 6, 35)
 
 
 @pytest.mark.req("P-5")
 def test_any_order_of_acts_on_postgres(postgres_ledger: str) -> None:
     with open_ledger(postgres_ledger) as ledger:
-        run(ledger, 100 if FULL else 4, 30)
+        run(ledger, 100 if FULL else 3, 25)

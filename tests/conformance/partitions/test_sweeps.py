@@ -223,7 +223,7 @@ def test_a_retry_with_a_grant_and_cleared_terminals(world: World) -> None:
 
 def test_a_sweep_of_many_goes_in_steps_and_another_goes_on(ledger: Ledger) -> None:
     world = World(ledger)
-    world.backfill(2500)
+    world.backfill(1500)
     while leases := world.claim(1000):
         world.reject(*leases)
     plan = world.register.pick("retry", Selection(source="crm", query_name="orders"))
@@ -234,6 +234,6 @@ def test_a_sweep_of_many_goes_in_steps_and_another_goes_on(ledger: Ledger) -> No
     other.tick()
     done = world.register.progress(sweep)
     assert done is not None
-    assert (done.queued, done.untouched) == (2500, 0)
+    assert (done.queued, done.untouched) == (1500, 0)
     assert world.register.imbalance() == []
-    assert len(other.claim(5000, worker="w")) == 2500
+    assert len(other.claim(5000, worker="w")) == 1500
