@@ -102,8 +102,7 @@ def history(partition: Partition, where: Where = None, as_json: AsJson = False) 
         if as_json:
             print_json(document(found))
             return
-        out = console()
-        show(out, told(found, out.width))
+        show(console(), told(found))
 
 
 def explain(partition: Partition, where: Where = None, as_json: AsJson = False) -> None:

@@ -37,7 +37,7 @@ def rejected(reason: str | None, message: str | None, /) -> str:
     return said if reason and said.startswith(reason) else ": ".join(part for part in (reason, said) if part)
 
 
-def told(found: History, width: int, /) -> RenderableType:
+def told(found: History, /) -> RenderableType:
     """A partition, and every attempt at it."""
     facts, now = found.facts, found.now
     first = pairs()
@@ -53,7 +53,6 @@ def told(found: History, width: int, /) -> RenderableType:
         lines += ["", _title(run, facts.current_run_id, now), indented(_run(run, now))]
     if not found.runs:
         lines += ["", Text("no attempt yet", style="dim")]
-    del width
     return Group(*lines)
 
 
@@ -127,8 +126,9 @@ def explained(found: Explained, /) -> RenderableType:
         what = "refresh" if facts.current_run_id is not None else "last"
         said = rejected(facts.reason, facts.error)
         made.add_row(what, Text(f"attempt {facts.attempt_count} rejected {utc(facts.verdict_at)} UTC: {said}", style="red"))
-    why = list(found.explanation.why) or ["nothing is in its way: it starts with the next claim"]
     running = facts is not None and facts.running
+    due = facts is not None and not running and facts.next_at is not None and facts.next_at <= now
+    why = [*(["it is due: a worker takes it when its turn comes"] if due else []), *found.explanation.why]
     for place, line in enumerate(why):
         made.add_row("" if place else "running" if running else "not running", f"{line[0].upper()}{line[1:]}")
     if found.explanation.position is not None:
@@ -142,7 +142,6 @@ def explained(found: Explained, /) -> RenderableType:
         made.add_row("budget", found.explanation.budget)
     for place, hint in enumerate(_hints(found)):
         made.add_row("" if place else "try", Text(hint, style="dim"))
-    del now
     return Group(heading(str(found.partition)), indented(made))
 
 

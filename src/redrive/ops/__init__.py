@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from .operator import Operator
+from .plan import Plan
+from .sweep import Sweep
 
-__all__ = ["Operator"]
+__all__ = ["Operator", "Plan", "Sweep"]

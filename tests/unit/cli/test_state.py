@@ -103,19 +103,20 @@ def test_listed_and_narrowed_down() -> None:
 
 
 @pytest.mark.req("O-1")
-@pytest.mark.usefixtures("lake")
-def test_one_is_explained() -> None:
+def test_one_is_explained(lake: World) -> None:
     printed = call("state", "explain", BAD, width=140)[1]
     assert re.search(r"not running  It waits until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ: ", printed)
     assert "rejected" in printed
     assert "row_count: too few" in printed
+    lake.pass_time(7200)
+    assert "not running  It is due: a worker takes it when its turn comes" in call("state", "explain", BAD, width=140)[1]
     assert "1 judged, 1 begun; how many more its policy allows only the app knows" in printed
     assert f'redrive state retry {BAD} --because "..."' in printed
     odd = call("state", "explain", f"crm/Zoë, Söhne%2FCo/orders/{DAY}", width=140)[1]
     assert "48,201 rows  ← consumers read this" in odd
     assert "refresh" in odd
     assert "'crm/Zoë, Söhne%2FCo/orders/2026-03-01'" in odd
-    assert "running  It is running: run " in call("state", "explain", f"crm/c7/orders/{DAY}", width=140)[1]
+    assert "running   It is running: run " in call("state", "explain", f"crm/c7/orders/{DAY}", width=140)[1]
     assert "clear-terminal" in call("state", "explain", f"crm/c6/orders/{DAY}", width=140)[1]
     assert "--since 2026-03-01" in call("state", "explain", f"crm/nobody/orders/{DAY}", width=140)[1]
     history = call("state", "history", BAD, width=140)[1]
