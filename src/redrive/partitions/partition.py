@@ -100,4 +100,5 @@ def days(since: date, until: date, /) -> Iterator[date]:
 
 def _quoted(part: str) -> str:
     # Only what the form itself needs: a customer's name stays readable.
-    return part.replace("%", "%25").replace("/", "%2F")
+    # A lone * is how an operator says any.
+    return "%2A" if part == "*" else part.replace("%", "%25").replace("/", "%2F")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from redrive.ops.selection import Selection, selected, short
+from redrive.partitions.partition import Partition
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,16 @@ def test_words_and_options_together() -> None:
     assert [str(one) for one in full.keys or ()] == ["crm/a/orders/2026-06-01", "crm/b/orders/2026-06-01"]
     with pytest.raises(ValueError, match="source is said twice, and differently: crm and ads"):
         selected(["crm/orders"], source="ads")
+
+
+NAMES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" ,/*%."), min_size=1, max_size=20).filter(
+    lambda name: bool(name.strip()) and name.isprintable()
+)
+
+
+@given(NAMES, NAMES, NAMES, st.dates())
+@example("*", "a, b/c", "%2F", date(2026, 6, 1))
+def test_a_partition_in_full_means_itself_whatever_its_names(source: str, customer: str, query: str, day: date) -> None:
+    one = Partition(source, customer, query, day)
+    assert selected([str(one)]) == Selection(keys=(one,))
+    assert short(f"{one!s}..{day}").customers == (customer,)
