@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ..core.classify import classify
 from ..core.known.schema import KNOWN
-from ..core.signature import signature
+from ..core.signature import said, signature
 from ..errors import Damaged, LeaseLost
 from ..journal.redaction import redacted_text
 from ..worker.outcome import told
@@ -31,10 +31,10 @@ def ended(done: Done, now: datetime, /, *, stopping: bool) -> Verdict | Return |
     if done.verdict is not None:
         return done.verdict
     assert error is not None
-    if isinstance(error, LeaseLost) and done.held.lost:
-        return None
     if stopping and isinstance(error, CancelledError):
         return Return(lease, "stopped")
+    if done.held.lost and isinstance(error, (LeaseLost, CancelledError)):
+        return None
     found = meant(done.held.extraction, error, now)
     if found.kind in ("rate_limited", "systemic", "not_ready"):
         name = signature(error) if found.kind == "systemic" else None
@@ -50,7 +50,10 @@ def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Mea
     """What an error means. The dataset's own rules (`retry(on=...)`) come first, where they have a word for it."""
     if not isinstance(error, Exception):
         return Meaning("ordinary", type(error).__name__, str(error))
-    found = meaning(error, now)
+    try:
+        found = meaning(error, now)
+    except Exception:  # an error of the user's that cannot even be looked at
+        return Meaning("ordinary", type(error).__name__, said(error))
     if isinstance(error, Damaged):
         return Meaning("ordinary", "damaged", found.message)
     if found.kind != "ordinary":

@@ -16,7 +16,7 @@ import pytest
 from redrive import App, RetryPolicy, current, journal, retry
 from redrive.errors import Again
 from redrive.journal import Record
-from redrive.partitions import Partition, Raw, Sink, row_count
+from redrive.partitions import Finding, Partition, Raw, Sink, row_count
 from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
 from redrive.partitions.record import Selection
@@ -204,10 +204,13 @@ def test_bad_extractions_say_what_is_wrong(app: App) -> None:
 
         out.rows(rows())
 
+    def mumbles(partition: Partition, out: Sink) -> None:
+        raise ValueError("nul \x00 and half \ud800 of a character")
+
     def exits(partition: Partition, out: Sink) -> None:
         raise SystemExit(3)
 
-    functions = (writes_nothing, writes_twice, returns_a_generator, raises_in_the_middle, exits)
+    functions = (writes_nothing, writes_twice, returns_a_generator, raises_in_the_middle, mumbles, exits)
     for fn in functions:
         app.dataset("crm", fn.__name__, **told(retry=RetryPolicy.disabled(), customers=["a,b/é"]))(fn)
     backfill(app, *(fn.__name__ for fn in functions), customers=("a,b/é",), until=SINCE)
@@ -222,6 +225,7 @@ def test_bad_extractions_say_what_is_wrong(app: App) -> None:
     assert "'rows.jsonl' was written by this run already" in said["writes_twice"]
     assert "returned generator, which nobody writes: out.rows(...) does" in said["returns_a_generator"]
     assert "page 2" in said["raises_in_the_middle"]
+    assert "and half" in said["mumbles"]
     assert "SystemExit" in said["exits"]
     stored = sorted(path.rpartition("/")[2] for path in app.stores.get_store("raw").files())
     assert stored == ["rows.jsonl"], "of the one that wrote twice; without a manifest it does not count"
@@ -250,8 +254,8 @@ def test_the_same_data_judged_again(app: App) -> None:
     strict = [True]
     extracted: list[str] = []
 
-    def judge(raw: Raw) -> bool:
-        return not strict
+    def judge(raw: Raw) -> Finding:
+        return Finding(not strict, value="\x00", limit=float("nan"), detail="nul \x00 and half \ud800 of a character")
 
     @app.dataset("crm", "orders", **told(checks=[judge], retry=RetryPolicy.disabled()))
     def orders(partition: Partition, out: Sink) -> None:

@@ -117,7 +117,18 @@ def test_a_worker_that_stops() -> None:
 
 def test_a_lease_that_was_lost_is_nothing() -> None:
     assert end(LeaseLost("gone"), lost=True) is None
+    assert end(CancelledError(), lost=True) is None
     assert charged(LeaseLost("of somebody else's")).decision == "rejected"
+
+
+class Evil(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_error_that_cannot_be_looked_at() -> None:
+    found = charged(Evil())
+    assert (found.reason, found.final) == ("Evil", False)
 
 
 def test_damaged_data_and_the_end_of_the_process_are_rejections() -> None:
