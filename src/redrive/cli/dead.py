@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -28,15 +30,18 @@ from .options import (
     Since,
     Where,
     operator,
+    option,
     since_of,
 )
-from .output import complain, console, heading, pairs, print_json, show
+from .output import complain, console, heading, pairs, print_json, print_line, show
 from .shown import fields, indented, payload, tries
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: list them, look at one, replay or discard.")
 
 Numbers = Annotated[list[int] | None, typer.Argument(metavar="ID", help="Dead letters by their numbers.", show_default=False)]
 Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
+Edit = Annotated[str | None, option("--edit", "FILE", "Of one: with the payload in this file; -: standard input.")]
+Payload = Annotated[str | None, option("--payload", "TEXT", "Of one: with this payload.")]
 StatusOption = Annotated[
     Literal["pending", "replaying", "replayed", "discarded", "all"], typer.Option("--status", help="Only in this state.")
 ]
@@ -185,21 +190,78 @@ def _tries(job: Drive, report: LetterReport) -> RenderableType:
 def replay(
     because: Because, ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, since: Since = None,
     limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, canary: Canary = 0,
-    max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, actor: Actor = None, where: Where = None,
-    as_json: AsJson = False,
+    max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, edit: Edit = None, payload_: Payload = None,
+    actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Give dead letters a new job each, in the old one's place and under its key.
 
     By their numbers, or by kind, error, reason or since; the latter asks for confirmation: type the number, or say --yes --max N.
     What was confirmed is written down first, as a sweep: killed in the middle, workers go on with it, or `redrive sweeps resume`.
+    One of them may be given another payload (--edit, --payload); the letter keeps its own, and the audit knows of both.
 
     Exit status: 0, all replayed; 1, some or none of them (they are listed, with why); 2, a wrong option, or no selection; 3, the
     ledger cannot be reached or has another schema; 130, interrupted.
     """
     with operator(where, actor) as ops:
+        if edit is not None or payload_ is not None:
+            _replay_edited(ops, ids or [], _edited(edit, payload_), because, max_replays or None, as_json=as_json)
+            return
         plan = ops.replay(ids=ids or (), kind=kind, error=error, reason=reason, since=since_of(since), limit=bound(ids, limit))
         how = How(because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
         act(ops, plan, how, rate=rate, canary=canary, max_replays=max_replays or None)
+
+
+def _edited(file: str | None, text: str | None) -> bytes:
+    if file is not None and text is not None:
+        raise typer.BadParameter("is given already, by --payload", param_hint="--edit")
+    if text is not None:
+        return text.encode()
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file or "").read_bytes()
+    except OSError as wrong:
+        raise typer.BadParameter(f"{file} cannot be read: {wrong.strerror}", param_hint="--edit") from None
+
+
+def _replay_edited(
+    ops: Operator, ids: list[int], changed: bytes, because: str, max_replays: int | None, *, as_json: bool
+) -> None:
+    if len(ids) != 1:
+        raise typer.BadParameter("goes with one dead letter, by its number", param_hint="--edit, --payload")
+    job_id = ops.replay_edited(ids[0], changed, because=because, max_replays=max_replays)
+    if as_json:
+        print_json({"done": {str(ids[0]): job_id}, "edited": [ids[0]]})
+    else:
+        show(console(), Text(f"Dead letter {ids[0]} replayed with another payload: job {job_id}"))
+
+
+@app.command()
+def export(
+    ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, status: StatusOption = "pending",
+    since: Since = None, limit: Annotated[int | None, option("--limit", "N", "At most so many. Default: all.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="With the secrets in them; needs --because.")] = False,
+    because: Annotated[str | None, option("--because", "TEXT", "Why they are wanted raw, for the audit.")] = None,
+    actor: Actor = None, where: Where = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Print dead letters with headers and payloads, the oldest first: a JSON document on each line (--json: one list).
+
+    Secrets are masked. With --raw they are not: payloads come as text, else in base64, and the audit has who wanted them and why.
+
+    Exit status: 0, printed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    """
+    if raw is (because is None):
+        raise typer.BadParameter("go together: who sees secrets says why", param_hint="--raw, --because")
+    with operator(where, actor) as ops:
+        found = ops.export(
+            ids=ids or (), kind=kind, error=error, reason=reason, status=None if status == "all" or ids else status,
+            since=since_of(since), limit=limit, because=because,
+        )  # fmt: skip
+        if as_json:
+            print_json(list(found))
+        else:
+            for one in found:
+                print_line(one)
 
 
 @app.command()

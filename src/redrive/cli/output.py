@@ -82,6 +82,12 @@ def print_json(data: Any) -> None:
     print(COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
+def print_line(data: Any) -> None:
+    """One JSON document on one line."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    print(COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
 def complain(message: str, *hints: str) -> None:
     """One line on standard error, and a line for each hint."""
     print(f"redrive: {COMMANDS.sub('', message)}", file=sys.stderr)

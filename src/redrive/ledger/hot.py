@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from .arrival import Arriving, Grant, Received
 from .record import Lease, NewJob, Settlement, Submitted, Turn
 from .session import Session
 from .statement import Many
@@ -37,6 +38,14 @@ class Hot(Protocol):
 
     def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
         """Settle, then claim."""
+
+    def receive(
+        self, session: Session, settlements: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /
+    ) -> Received:
+        """Settle, then store events with their handlers' jobs, and begin as many of these as were granted."""
+
+    def receive_in(self, run: Many, events: Sequence[Arriving], /) -> list[bool]:
+        """Store events in the caller's transaction, their jobs ready; which were new."""
 
     def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
         """Claim in the transaction that is open."""

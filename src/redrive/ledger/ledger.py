@@ -100,6 +100,10 @@ class Ledger:
         self._bell.ring()
         return found
 
+    def ring(self) -> None:
+        """Something was written by other means: whoever waits for work in this process may look."""
+        self._bell.ring()
+
     def joined(self, tx: Any, /) -> Many:
         """A caller's open transaction, made ready for statements of ours; TypeError or ValueError where it cannot be."""
         if id(tx) in self._lent:

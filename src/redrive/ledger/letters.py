@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,6 +14,7 @@ from sqlalchemy import Connection, insert, null, select, update
 from . import audit, failures
 from .counts import add
 from .failed import Alike, Failed, dealt_with
+from .limits import mapping
 from .now import now_on
 from .record import DeadLetter
 from .session import Session
@@ -19,6 +22,8 @@ from .state import DEAD, DROPPED, Status
 from .statement import number
 from .tables import CHANNEL, dead, job
 
+EDITED = "redrive-edited"
+"""A header of a job whose payload somebody changed before the replay: who."""
 CARRIED = ("max_attempts", "keep", "deadline", "version", "request_hash", "ids", "headers")
 
 
@@ -57,18 +62,22 @@ def letters(
     return [DeadLetter._make(row) for row in connection.execute(query)]
 
 
-def replay(session: Session, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None) -> Sorted:
-    """Give each a new job in the old one's place, under the same key."""
+def replay(
+    session: Session, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None,
+    edits: Mapping[int, bytes] | None = None,
+) -> Sorted:  # fmt: skip
+    """Give each a new job in the old one's place, under the same key. edits: payloads that differ from the letter's own."""
     audit.said(actor, because)
     with session.transaction("replay") as connection:
-        return replayed(session, connection, ids, actor=actor, because=because, max_replays=max_replays)
+        return replayed(session, connection, ids, actor=actor, because=because, max_replays=max_replays, edits=edits)
 
 
 def replayed(
     session: Session, connection: Connection, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None,
-    audited: bool = True,
+    audited: bool = True, edits: Mapping[int, bytes] | None = None,
 ) -> Sorted:  # fmt: skip
     """The same, in the transaction that is open. audited: False where the whole of which this is a part was."""
+    edits = edits or {}
     found, skipped = _pending(connection, ids)
     now = now_on(session)
     done: dict[int, int] = {}
@@ -79,6 +88,8 @@ def replayed(
             continue
         connection.execute(update(job).where(job.c.id == old.id).values(state=DROPPED, current=False))
         new = {name: getattr(old, name) for name in CARRIED} | {"payload": letter.payload}
+        if letter.id in edits:
+            new |= {"payload": edits[letter.id], "headers": _edited(old.headers, actor)}
         made = connection.execute(
             insert(job)
             .values(kind=old.kind, key=old.key, created_at=now, due_at=now, replay_of=old.id, dead_id=letter.id, **new)
@@ -100,8 +111,22 @@ def replayed(
         add(session, changes)
         failures.add(session, _over(found, done), now)
     if done and audited:
-        audit.write(session, actor=actor, action="dead.replay", because=because, what=_jobs(done))
+        changed = {str(letter.id): _difference(letter.payload, edits[letter.id]) for letter, _ in found if letter.id in edits}
+        what = _jobs(done) | ({"edited": changed} if changed else {})
+        audit.write(session, actor=actor, action="dead.replay", because=because, what=what)
     return Sorted(done, skipped)
+
+
+def _edited(headers: str | None, actor: str) -> str | None:
+    """The headers of a job whose payload is not the letter's own any more; the letter keeps that."""
+    return mapping("headers", {**(json.loads(headers) if headers else {}), EDITED: actor})
+
+
+def _difference(before: bytes, after: bytes) -> dict[str, Any]:
+    """What the audit has of an edit: which payload it was, and which it became; not what is in them."""
+    return {
+        "from": hashlib.sha256(before).hexdigest()[:16], "to": hashlib.sha256(after).hexdigest()[:16], "bytes": len(after),
+    }  # fmt: skip
 
 
 def discard(session: Session, ids: Sequence[int], /, *, actor: str, because: str) -> Sorted:
@@ -150,7 +175,7 @@ def unblock(session: Session, limit: int, /) -> Sorted:
         return replayed(session, connection, ids, actor="redrive", because="what it was blocked on was due by now")
 
 
-def _jobs(done: dict[int, int]) -> dict[str, dict[str, int]]:
+def _jobs(done: dict[int, int]) -> dict[str, Any]:
     return {"jobs": {str(letter): job_id for letter, job_id in done.items()}}
 
 

@@ -86,8 +86,8 @@ class Lease(NamedTuple):
     """The dead letter that this job replays."""
     due_stored: int | datetime
     deadline_stored: int | datetime | None
-    ids_stored: str | None
-    headers_stored: str | None
+    ids_stored: str | Mapping[str, str] | None
+    headers_stored: str | Mapping[str, str] | None
     payload: bytes
 
     @property
@@ -297,5 +297,7 @@ class Entry(NamedTuple):
     hash: str
 
 
-def _mapping(stored: str | None) -> dict[str, str]:
-    return json.loads(stored) if stored else {}
+def _mapping(stored: str | Mapping[str, str] | None) -> dict[str, str]:
+    if not stored:
+        return {}
+    return json.loads(stored) if isinstance(stored, str) else stored  # type: ignore[return-value]  # never changed

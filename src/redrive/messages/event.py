@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 MAX_NAME = 200
 MAX_ID = 500
@@ -27,9 +28,9 @@ class Event(Generic[T_co]):
     """When it happened, where its source says so."""
 
     def __post_init__(self) -> None:
-        _named("type", self.type, MAX_NAME)
-        _named("source", self.source, MAX_NAME)
-        _named("id", self.id, MAX_ID)
+        named("type", self.type, MAX_NAME)
+        named("source", self.source, MAX_NAME)
+        named("id", self.id, MAX_ID)
         if self.at is not None and self.at.tzinfo is None:
             raise ValueError(f"an event's at= needs a time zone, for example datetime.now(timezone.utc): {self.at!r}")
         for name, value in self.headers.items():
@@ -37,10 +38,24 @@ class Event(Generic[T_co]):
                 raise TypeError(f"an event's headers are text: {name!r}: {value!r}")
 
 
-def _named(what: str, value: object, most: int) -> None:
+def known(type_: str, payload: T, id_: str, source: str, headers: Mapping[str, str], at: datetime | None, /) -> Event[T]:
+    """An event that was looked at when it came: made without looking again."""
+    made: Event[T] = object.__new__(Event)
+    put = object.__setattr__
+    put(made, "type", type_)
+    put(made, "payload", payload)
+    put(made, "id", id_)
+    put(made, "source", source)
+    put(made, "headers", headers)
+    put(made, "at", at)
+    return made
+
+
+def named(what: str, value: object, most: int, /) -> None:
+    """Refuse a name that is none, with what is wrong with it."""
     if not isinstance(value, str):
         raise TypeError(f"an event's {what} is text, not {type(value).__name__}: {value!r}")
     if not value or not value.isprintable():
         raise ValueError(f"an event's {what} must be printable and not empty: {value!r}")
-    if len(value.encode()) > most:
+    if len(value) * 4 > most and len(value.encode()) > most:
         raise ValueError(f"an event's {what} must not be longer than {most} bytes: {value[:60]!r}…")

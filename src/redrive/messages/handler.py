@@ -119,7 +119,7 @@ def _payload(fn: Callable[..., Any], parameter: inspect.Parameter, place: str) -
 
 
 def _nothing(of: Handler, result: object) -> None:
-    if inspect.isawaitable(result):
+    if result is not None and inspect.isawaitable(result):
         close = getattr(result, "close", None)
         if close is not None:
             close()

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from .handler import EVERYTHING, Handler, handler
 
 F = TypeVar("F", bound=Callable[..., Any])
+MOST = 1000
+"""Types whose handlers are kept at hand; others may send any number of them."""
 
 
 class Handlers:
@@ -19,6 +21,7 @@ class Handlers:
         self._taken = taken
         self._named: dict[str, Handler] = {}
         self._typed: dict[str, list[Handler]] = {}
+        self._parts: dict[str, list[tuple[str, int]]] = {}
 
     def decorator(self, types: tuple[str, ...], **told: Any) -> Callable[[F], F]:
         """What registers a function for events of these types; the function stays as it is."""
@@ -36,7 +39,7 @@ class Handlers:
         if other is not None and not (known and hasattr(sys, "ps1")):  # who sits at a prompt defines it again and again
             raise ValueError(f"{new.name!r} is taken, by {other}; give {new.place} another one: @app.on(..., name=...)")
         self._named[new.name] = new
-        self._typed = {}
+        self._typed, self._parts = {}, {}
         for one in self._named.values():
             for type_ in one.types:
                 self._typed.setdefault(type_, []).append(one)
@@ -46,6 +49,15 @@ class Handlers:
         found = self._typed.get(type_, [])
         everything = self._typed.get(EVERYTHING)
         return [*found, *(one for one in everything if one not in found)] if everything else found
+
+    def parts(self, type_: str, /) -> list[tuple[str, int]]:
+        """Those who handle events of this type: their names, and how many attempts each makes."""
+        found = self._parts.get(type_)
+        if found is None:
+            found = [(one.name, one.settings.max_attempts) for one in self.of(type_)]
+            if len(self._parts) < MOST:
+                self._parts[type_] = found
+        return found
 
     def __contains__(self, name: str) -> bool:
         return name in self._named

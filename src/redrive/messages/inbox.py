@@ -9,13 +9,12 @@ from typing import Any
 
 from ..journal.bus import emit
 from ..ledger import limits
-from ..ledger.crashpoint import crash_point
+from ..ledger.arrival import Arriving
 from ..ledger.gathering import distinct
 from ..ledger.ledger import Ledger
 from ..ledger.record import Lease, NewJob
 from ..ledger.statement import Many
 from ..worker.kind import Colour, Kind
-from . import rows
 from .event import Event
 from .handler import Handler
 from .handlers import Handlers
@@ -38,23 +37,34 @@ class Inbox:
 
     def receive(self, event: Event[Any], tx: Any = None, /) -> bool:
         """Store an event and make its handlers' jobs; in the caller's transaction, where one is given. False: it was known."""
-        return self.store([stored(event)], tx=tx)[0]
+        one = stored(event)
+        limits.payload("payload", one.payload, self.ledger.max_payload)
+        return self.store([self.arriving(one)], tx=tx)[0]
 
-    def store(self, events: Sequence[Stored], /, *, unread: Sequence[NewJob] = (), tx: Any = None) -> list[bool]:
+    def arriving(self, one: Stored, /) -> Arriving:
+        """As it goes into the ledger, with the jobs of its handlers."""
+        return one.arriving(self.handlers.parts(one.type))
+
+    def store(self, events: Sequence[Arriving], /, *, unread: Sequence[NewJob] = (), tx: Any = None) -> list[bool]:
         """Store events and make the jobs of their handlers, in one transaction; which of them are new.
 
         unread: jobs for what could not be read, written with them.
         """
         ledger = self._ledger()
-        jobs = [self._jobs(one, ledger.max_payload) for one in events]
         if tx is not None:
-            return self._written(ledger, ledger.joined(tx), events, jobs, unread)
+            return self._written(ledger, ledger.joined(tx), events, unread)
         with ledger.connections.write.use() as session, session.transaction("receive"):
-            fresh = self._written(ledger, session.raw, events, jobs, unread)
-        for one, made, new in zip(events, jobs, fresh, strict=True):
-            if new and not made:
-                emit("unhandled", {**one.ids(), "operation": one.type, "reason": "no handler for this type of event"})
+            fresh = self._written(ledger, session.raw, events, unread)
+        ledger.ring()
+        self.told(events, fresh)
         return fresh
+
+    def told(self, events: Sequence[Arriving], fresh: Sequence[bool], /) -> None:
+        """These were stored; what nobody handles is said."""
+        for one, new in zip(events, fresh, strict=True):
+            if new and not one.parts:
+                fields = {"operation": one.type, "reason": "no handler for this type of event"}
+                emit("unhandled", {**one.opened[0], **fields})
 
     @property
     def kinds(self) -> list[Kind]:
@@ -85,28 +95,18 @@ class Inbox:
         return runs[colour]
 
     def record(self, one: Stored, tx: Any = None, /) -> None:
-        """Store an event alone, if it is not there."""
+        """Store an event alone, if it is not there: its handlers' jobs are."""
         ledger = self._ledger()
-        many = [(one, len(self.handlers.of(one.type)))]
+        many = [self.arriving(one)._replace(parts=())]
         if tx is not None:
-            rows.store(ledger.joined(tx), ledger.connections.on_sqlite, many)
+            ledger.connections.hot.receive_in(ledger.joined(tx), many)
             return
         with ledger.connections.write.use() as session, session.transaction("receive"):
-            rows.store(session.raw, ledger.connections.on_sqlite, many)
+            ledger.connections.hot.receive_in(session.raw, many)
 
-    def _jobs(self, one: Stored, most: int) -> list[NewJob]:
-        handlers = self.handlers.of(one.type)
-        return [limits.checked(one.job(each.name, each.settings.max_attempts), most) for each in handlers]
-
-    def _written(
-        self, ledger: Ledger, run: Many, events: Sequence[Stored], jobs: Sequence[Sequence[NewJob]], unread: Sequence[NewJob]
-    ) -> list[bool]:
-        hot, on_sqlite = ledger.connections.hot, ledger.connections.on_sqlite
-        many = [(one, len(made)) for one, made in zip(events, jobs, strict=True)]
-        fresh = rows.store(run, on_sqlite, many) if events else []
-        crash_point("receive.between")
-        wanted = [job for made, new in zip(jobs, fresh, strict=True) if new for job in made]
-        wanted += unread
-        if wanted:
-            distinct(wanted, lambda new: hot.submit_in(run, new))
+    def _written(self, ledger: Ledger, run: Many, events: Sequence[Arriving], unread: Sequence[NewJob]) -> list[bool]:
+        hot = ledger.connections.hot
+        fresh = hot.receive_in(run, events) if events else []
+        if unread:
+            distinct(unread, lambda new: hot.submit_in(run, new))  # of any size: that may be what is wrong with it
         return fresh

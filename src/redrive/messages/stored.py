@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from ..core.codec import codec, from_bytes, to_bytes
 from ..core.context import ids_around
 from ..core.key import Key
+from ..ledger import limits
+from ..ledger.arrival import Arriving, Part
 from ..ledger.origin import SOURCE, SOURCE_ID
 from ..ledger.record import Lease, NewJob
-from .event import Event
+from .event import Event, known
 
 PREFIX = "redrive-"
 TYPE, ID, AT = f"{PREFIX}event-type", f"{PREFIX}event-id", f"{PREFIX}event-at"
@@ -21,6 +23,10 @@ IDS = frozenset(
     correlation_id tenant_id session_id""".split()
 )
 """Headers of a message that are correlation ids: they reach every handler, every call in it, and every record."""
+
+
+OPENS = (b"{", b"[", b'"')
+"""What JSON begins with, mostly."""
 
 
 class Stored(NamedTuple):
@@ -37,6 +43,8 @@ class Stored(NamedTuple):
     def ids(self) -> dict[str, str]:
         """Correlation ids: those around who received it, those that its headers have, and its own."""
         found = {**ids_around(), "event_id": self.event_id, "event_type": self.type, "source": self.source}
+        if not self.headers:
+            return found
         for name, value in self.headers.items():
             plain = name.lower().replace("-", "_").removeprefix("x_")
             if plain in IDS:
@@ -48,17 +56,43 @@ class Stored(NamedTuple):
                     found.setdefault("trace_id", parts[1])
         return found
 
-    def job(self, handler: str, max_attempts: int | None, /) -> NewJob:
-        """What this handler has to do."""
-        own = {SOURCE: self.source, ID: self.event_id, TYPE: self.type}
+    def arriving(self, handlers: Sequence[tuple[str, int | None]], /) -> Arriving:
+        """As it goes into the ledger, with a job for each of these handlers (name, attempts); ValueError where it cannot.
+
+        Its payload is not looked at, see `limits.payload`.
+        """
+        # As Key has it: all parts were looked at when the event was made and the handler was decorated.
+        prefix = f"event:{_safe(self.source)}:{_safe(self.event_id)}:"
+        parts = tuple([Part(name, f"{prefix}{name}:v1", attempts) for name, attempts in handlers])
+        for part in parts:
+            limits.name("key", part.key, limits.MAX_KEY)
+        ids, carried = self.ids(), self.carried()
+        return Arriving(
+            self.source, self.event_id, self.type, self.payload, limits.mapping("headers", self.headers),
+            limits.mapping("ids", ids), limits.mapping("headers", carried), self.source_id, self.at, len(parts), parts,
+            (ids, carried),
+        )  # fmt: skip
+
+    def carried(self) -> dict[str, str]:
+        """The headers of its handlers' jobs: its own, and what it takes to make the event again."""
+        found = {**self.headers, SOURCE: self.source, ID: self.event_id, TYPE: self.type}
         if self.source_id is not None:
-            own[SOURCE_ID] = self.source_id
+            found[SOURCE_ID] = self.source_id
         if self.at is not None:
-            own[AT] = self.at.astimezone(timezone.utc).isoformat()
+            at = self.at if self.at.tzinfo is timezone.utc else self.at.astimezone(timezone.utc)
+            found[AT] = at.isoformat()
+        return found
+
+    def job(self, handler: str, max_attempts: int | None, /) -> NewJob:
+        """What one handler has to do, by itself."""
         return NewJob(
             kind=handler, key=str(Key("event", self.source, self.event_id, handler)), payload=self.payload,
-            max_attempts=max_attempts, ids=self.ids(), headers={**self.headers, **own},
+            max_attempts=max_attempts, ids=self.ids(), headers=self.carried(),
         )  # fmt: skip
+
+
+def _safe(part: str) -> str:
+    return part.replace("%", "%25").replace(":", "%3A") if ":" in part or "%" in part else part
 
 
 def stored(event: Event[Any], /) -> Stored:
@@ -85,10 +119,9 @@ def event_of(lease: Lease, payload: Any, /) -> Event[Any]:
     """The event again, as its handler gets it."""
     headers = lease.headers
     at = headers.get(AT)
-    return Event(
-        headers[TYPE], payload, id=headers[ID], source=headers[SOURCE], at=None if at is None else datetime.fromisoformat(at),
-        headers={name: value for name, value in headers.items() if not name.startswith(PREFIX)},
-    )  # fmt: skip
+    own = {name: value for name, value in headers.items() if not name.startswith(PREFIX)}
+    moment = None if at is None else datetime.fromisoformat(at)
+    return known(headers[TYPE], payload, headers[ID], headers[SOURCE], own, moment)
 
 
 def of_lease(lease: Lease, /) -> Stored:
@@ -102,4 +135,5 @@ def of_lease(lease: Lease, /) -> Stored:
 
 def loaded(payload: bytes, /) -> Any:
     """A payload as JSON; ValueError where it is none."""
-    return from_bytes(payload)
+    # To find out how it is encoded takes a while.
+    return from_bytes(payload.decode() if payload[:1] in OPENS and payload[1:2] != b"\0" else payload)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Drift
-from . import audit, dead, doctor, events, jobs, keys, ledger, plan, reveal, stacks, sweep
+from . import audit, dead, doctor, edit, events, export, jobs, keys, ledger, plan, reveal, stacks, sweep
 from . import batch as items_of
 from . import pulse as changes
 from .audit import Chain, Decision
@@ -128,6 +128,22 @@ class Operator(Watching, Partitioning):
             skipped |= step.skipped
             begun = step.sweep
         return Applied(done, skipped, begun)
+
+    def replay_edited(self, letter_id: int, payload: bytes, /, *, because: str, max_replays: int | None = MAX_REPLAYS) -> int:
+        """Give a dead letter a new job with another payload; the job's id. The letter keeps its own."""
+        self._say(because)
+        return edit.replayed(self.ledger, letter_id, payload, actor=self.actor, because=because, max_replays=max_replays)
+
+    def export(
+        self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
+        status: LetterStatus | None = "pending", since: datetime | None = None, limit: int | None = None,
+        because: str | None = None,
+    ) -> Iterator[dict[str, Any]]:  # fmt: skip
+        """Dead letters with headers and payloads, the oldest first. because: with the secrets in them, in the audit."""
+        if because is not None:
+            self._say(because)
+        some = Selection.of(ids=ids, kind=kind, error=error, reason=reason, since=since, limit=limit)
+        return export.exported(self.ledger, some, status, actor=self.actor, because=because)
 
     # ---- sweeps ----
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from datetime import datetime
@@ -15,6 +14,7 @@ from typing import Any
 
 from ..journal.bus import emit
 from ..ledger import kinds, limited
+from ..ledger.arrival import Grant
 from ..ledger.connections import MOST
 from ..ledger.crashpoint import crash_point
 from ..ledger.hot import Demand
@@ -22,14 +22,14 @@ from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
 from ..ledger.record import Lease, Settlement
 from .alone import Alone
+from .crew import Crew
 from .due import POLL, Due
 from .ends import Ends
 from .finished import Finished
 from .hand import Hand
+from .intake import Intake
 from .kind import Kind
-from .loop import Loop
 from .parking import Parking
-from .pool import Pool
 from .room import Room, Want
 from .scope import Around
 from .trouble import Trouble
@@ -37,8 +37,6 @@ from .upkeep import Upkeep
 
 SOON = 0.05
 """Seconds between two looks for places that others leave in kinds with a limit, and at short jobs that wait for a thread."""
-GRACE = 1.0
-"""Seconds that cancelled work has to end."""
 
 
 class Clerk:
@@ -76,9 +74,9 @@ class Clerk:
         self._parking = parking
         self._room = Room(known.values(), threads, tasks, transactions=1 if ledger.connections.on_sqlite else MOST)
         self._alone = Alone()
+        self.intake = Intake(self._poke.set)
         around = Around(context, self.upkeep.now)
-        self._pool = Pool(theirs, around, threads, self.told, name)
-        self._loop = Loop(around, self.told, f"{name}-loop") if any(kind.colour == "async" for kind in known.values()) else None
+        self._crew = Crew(theirs, known, self.hand, self._room, around, threads=threads, told=self.told, name=name)
 
     # ---- for other threads ----
 
@@ -98,6 +96,7 @@ class Clerk:
         end = monotonic() + (0.0 if now else self._drain)
         self._stopping = end if self._stopping is None else min(end, self._stopping)
         self.stopped.set()
+        self.intake.close()
         self._poke.set()
 
     def now(self) -> datetime:
@@ -136,15 +135,14 @@ class Clerk:
         if self._inbox or self._woken or (self._stopping is None and self._eager()):
             return
         now = monotonic()
-        moments = [self.upkeep.timers.next, *self._dry.values(), self._alone.next]
+        moments = [self.upkeep.timers.next, *self._dry.values(), self._alone.next, self.intake.until]
         if self._stopping is not None:
             moments = [self.upkeep.timers.next, self._stopping]
-        if self._pool.waiting:
+        if self._crew.waiting:
             moments.append(now + SOON)
         self._poke.wait(max(0.0, min(min(moments) - now, POLL)))
         self._poke.clear()
-        if self._pool.waiting:
-            self._pool.help()
+        self._crew.help()
 
     def _eager(self) -> bool:
         """Whether there may be more, and room for it."""
@@ -164,13 +162,15 @@ class Clerk:
             if not self._alone.holds:
                 self._room.next()
                 for group, members in self._room.groups(self._open()):
-                    want = self._room.want(group, members)
-                    if want.total > 0 and (group not in self._dry or self._settlements):
-                        self._claim(want)
+                    if group not in self._dry or (self._settlements and not self.intake):
+                        want = self._room.want(group, members)
+                        if want.total > 0:
+                            self._claim(want)
                 self._probe()
             if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart):
                 self._claim_alone()
-        self._settle()
+        if not self._take_in():
+            self._settle()
         if self.state == "alone" and not self._alone.holds:
             self.state = "working"
 
@@ -178,14 +178,44 @@ class Clerk:
         if self._settlements:
             self._ended(self._ledger.turn(self._settlements, {}, worker=self._name, lease=self._lease).late)
 
+    def _take_in(self) -> bool:
+        """Store what sources have read, together with what has ended; begin as much of it as there is room for.
+
+        True: in a moment, when there is room, and so that what has ended is written with it.
+        """
+        arrivals = self.intake.waiting()
+        if not arrivals:
+            return False
+        came = sum((arrival.kinds for arrival in arrivals), Counter[str]())
+        granted, soon = self._room.grant(came, () if self._alone.holds else self._open())
+        if soon and monotonic() < self.intake.until:
+            return True
+        self.intake.leave(arrivals)
+        try:
+            with self._ledger.connections.write.use() as session:
+                events = [one for arrival in arrivals for one in arrival.events]
+                grant = Grant(self._name, self._lease, granted)
+                found = self._ledger.connections.hot.receive(session, self._settlements, events, grant)
+        except BaseException:
+            for arrival in arrivals:
+                arrival.end(None)
+            raise
+        self._ended(found.late)
+        self._crew.give(found.leases)
+        fresh = iter(found.fresh)
+        for arrival in arrivals:
+            arrival.end([next(fresh) for _ in arrival.events])
+        for name in came:
+            if name in self._known and came[name] > granted.get(name, 0):
+                self._dry.pop(self._room.group(name), None)  # the rest waits to be claimed
+        return False
+
     def _collect(self) -> None:
         finished = []
         while self._inbox:
             one = self._inbox.popleft()
             finished.append(one)
-            self._room.took(one.kind.name, one.seconds)
-            self._room.gives(one.lease)
-            self.hand.leave(one.lease)
+            self._crew.back(one)
             if one.kind.concurrency is not None:
                 self._dry.pop(f"limited:{one.kind.colour}", None)
         if finished:
@@ -211,7 +241,7 @@ class Clerk:
             self._settlements, want.kinds, worker=self._name, lease=self._lease, total=want.total, alone=alone
         )  # fmt: skip
         self._ended(turn.late)
-        self._hand_out(turn.leases)
+        self._crew.give(turn.leases)
         if not alone and len(turn.leases) < want.total:
             self._dry[want.group] = self._due.next(monotonic())
         return turn.leases
@@ -222,7 +252,7 @@ class Clerk:
         assert want.limits is not None
         with self._ledger.connections.write.use() as session:
             found = limited.claim(session, self._ledger.connections.hot, demand, want.limits)
-        self._hand_out(found.leases)
+        self._crew.give(found.leases)
         if not alone and len(found.leases) < want.total:
             waits = [SOON * 4 if kind.concurrency else POLL for kind in map(self._known.__getitem__, want.kinds)]
             soonest = min([*waits, *(max(after, 0.01) for after in found.after.values())])
@@ -244,27 +274,6 @@ class Clerk:
     def _until_due(self) -> float | None:
         due = self._ledger.next_due(self._open())
         return None if due is None else (due - self.now()).total_seconds()
-
-    def _hand_out(self, leases: Sequence[Lease]) -> None:
-        if not leases:
-            return
-        crash_point("worker.claimed")
-        plain: list[tuple[Kind, Lease]] = []
-        tasks: list[tuple[Kind, Lease]] = []
-        threads = 0.0
-        for lease in leases:
-            kind = self._known[lease.kind]
-            self.hand.take(kind, lease)
-            weight = self._room.takes(lease, kind)
-            if kind.colour == "async":
-                tasks.append((kind, lease))
-            else:
-                plain.append((kind, lease))
-                threads += weight
-        if plain:
-            self._pool.give(plain, max(1, math.ceil(threads - 1e-9)))
-        if tasks and self._loop is not None:
-            self._loop.give(tasks)
 
     # ---- outages, and what was running when a worker died ----
 
@@ -310,30 +319,20 @@ class Clerk:
     def _lost(self, leases: list[Lease]) -> None:
         for lease in leases:
             emit("lost_lease", {"operation": lease.kind, "job_id": str(lease.job_id), "fence": lease.fence, **lease.ids})
-        if self._loop is not None:
-            self._loop.cancel(leases)
+        self._crew.cancel(leases)
 
     # ---- the end ----
 
     def _end(self) -> None:
         """Give back what has not ended, and say that this worker did."""
         self.state = "draining"
-        if self._loop is not None:
-            self._loop.cancel()
-        until = monotonic() + GRACE
-        while any(held.kind.colour == "async" for held in self.hand.all()) and monotonic() < until:
-            self._poke.wait(0.02)
-            self._poke.clear()
-            self._try(self._collect)
-        self._pool.empty()
+        self._crew.end(self._poke, lambda: self._try(self._collect))
         for _ in range(5):
             self._try(self._release)
             if self.state == "ended":
                 break
         self.state = "ended"
-        self._pool.close()
-        if self._loop is not None:
-            self._loop.close()
+        self._crew.close()
 
     def _release(self) -> None:
         self._collect()

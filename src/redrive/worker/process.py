@@ -7,6 +7,7 @@ said to be gone: then leases run out by time.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -35,6 +36,25 @@ def gone(identity: object, /) -> bool:
         return False  # another user's, and there
     found = _began(int(pid))
     return found is not None and found != began
+
+
+def label() -> str:
+    """This process in a few characters, for names that others may have to judge; see `left`."""
+    here, began = _here(), _began(os.getpid())
+    known = "" if here is None or began is None else _digest(here)
+    return f"{os.getpid()}.{began or 0}.{known}"
+
+
+def left(label: str, /) -> bool:
+    """Whether the process of this label is certainly not there any more."""
+    pid, _, rest = label.partition(".")
+    began, _, known = rest.partition(".")
+    here = _here()
+    return here is not None and bool(known) and known == _digest(here) and gone(f"{here}/{pid}/{began}")
+
+
+def _digest(here: str) -> str:
+    return hashlib.blake2s(here.encode(), digest_size=4).hexdigest()
 
 
 def _here() -> str | None:

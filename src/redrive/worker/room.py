@@ -7,7 +7,7 @@ as many as it does in a few milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from ..ledger.limited import Limit
@@ -77,10 +77,11 @@ class Room:
         """These kinds by what they share, in fair turns."""
         groups: dict[str, list[str]] = {}
         for name in names:
-            groups.setdefault(self._group(name), []).append(name)
+            groups.setdefault(self.group(name), []).append(name)
         return _turned([(group, _turned(members, self._turn)) for group, members in groups.items()], self._turn)
 
-    def _group(self, name: str) -> str:
+    def group(self, name: str, /) -> str:
+        """What this kind shares with others."""
         if name in self._limits:
             return f"limited:{self._kinds[name].colour}"
         return "short" if self._kinds[name].colour == "plain" and self.handful(name) > 1 else self._kinds[name].colour
@@ -107,6 +108,27 @@ class Room:
             most = dict.fromkeys(members, free)
         limits = self._limits if group.startswith("limited:") else None
         return Want(group, most, min(free, sum(most.values())), limits)
+
+    def grant(self, kinds: Mapping[str, int], names: Container[str], /) -> tuple[dict[str, int], bool]:
+        """How many of what comes can be begun at once; and whether there will be room for more in a moment.
+
+        kinds: how many came of each; names: those of which something may be begun now.
+        """
+        granted: dict[str, int] = {}
+        left: dict[str, int] = {}
+        soon = False
+        for name, came in kinds.items():
+            if name not in names or name not in self._kinds or name in self._limits:
+                continue
+            group = self.group(name)
+            most = min(came, left.get(group, max(0, self.free(group))))
+            if group == "short":
+                whole = min(came, MOST, self.handful(name) * max(1, self._threads // 2))
+                most = min(most, whole)
+                soon = soon or most < whole
+            granted[name] = most
+            left[group] = left.get(group, max(0, self.free(group))) - most
+        return granted, soon
 
     def limits(self, name: str, /) -> Mapping[str, Limit] | None:
         """The limits, if this kind has one."""

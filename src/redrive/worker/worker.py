@@ -21,6 +21,7 @@ from ..journal.bus import WRAPS, emit
 from ..ledger.ledger import DAY, Ledger
 from .chore import Chore, Drains
 from .clerk import Clerk
+from .intake import Brings
 from .kind import Kind
 from .parking import Parking
 from .process import identity
@@ -125,6 +126,7 @@ class Worker:
         try:
             clerk.run()
         finally:
+            clerk.intake.close()
             self._over.set()
             for thread in others:
                 thread.join(1)
@@ -185,6 +187,8 @@ class Worker:
                 self._over.wait(0.5)
 
     def _do(self, chore: Chore, clerk: Clerk) -> None:
+        if isinstance(chore, Brings):
+            chore.brings_to(clerk.intake)
         pause = chore.every
         while not clerk.stopped.is_set():
             try:
@@ -194,6 +198,8 @@ class Worker:
                 emit("chore_failed", {"operation": chore.name, "error": str(error), "error_class": type(error).__name__})
                 pause = min(max(pause, 0.1) * 2, max(CHORE_PAUSE, chore.every))
             clerk.stopped.wait(pause)
+        if isinstance(chore, Brings):
+            chore.end()
         if isinstance(chore, Drains):
             chore.drain(self._left)
 

@@ -92,3 +92,24 @@ def test_there_is_never_more_in_hand_than_can_be_started_soon(steps: list[tuple[
             room.gives(one)
             room.took(each.name, seconds)
         held = held[len(held) // 2 :]
+
+
+def test_of_what_comes_as_much_is_begun_as_there_is_room_for() -> None:
+    room = Room([kind("mail"), kind("book"), kind("few", concurrency=2), kind("aio", "async")], 4, 10)
+    everything = ("mail", "book", "few", "aio")
+    assert room.grant({"mail": 3, "book": 3, "few": 1, "aio": 2, "unknown": 5}, everything) == (
+        {"mail": 3, "book": 1, "aio": 2},
+        False,
+    )
+    assert room.grant({"mail": 3}, ("book",)) == ({}, False), "parked, or somebody runs alone"
+
+
+def test_short_ones_wait_a_moment_for_room() -> None:
+    room = Room([short := kind("mail")], 8, 100)
+    for _ in range(200):
+        room.took("mail", 0.00001)
+    assert room.grant({"mail": MOST}, ("mail",)) == ({"mail": MOST}, False)
+    assert room.grant({"mail": 10 * MOST}, ("mail",)) == ({"mail": MOST}, False), "more will never fit at once"
+    for number in range(2 * MOST):
+        room.takes(lease(job_id=number), short)
+    assert room.grant({"mail": 5}, ("mail",)) == ({"mail": 0}, True)

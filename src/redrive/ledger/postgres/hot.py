@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ..arrival import NOTHING, Arriving, Grant, Received
 from ..crashpoint import crash_point
 from ..hot import Demand, plain
 from ..record import Lease, NewJob, Settlement, Submitted, Turn
 from ..session import Session
 from ..statement import Many
-from . import settle, submit, turn
+from . import receive, settle, submit, turn
 from .marks import EVERYTHING, Marks
 
 
@@ -59,6 +60,24 @@ class OnPostgres:
                 rest = demand._replace(kinds=kinds, total=left)
                 leases += turn.turn(session.run, (), rest, [EVERYTHING] * len(kinds))[0]
         return leases, settled
+
+    def receive(
+        self, session: Session, settlements: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /
+    ) -> Received:
+        """Settle, then store events with their handlers' jobs, and begin as many of these as were granted."""
+        short = plain(settlements)
+        late = [] if short else self.settle(session, settlements)
+        crash_point("receive.between")
+        crash_point("receive.before_commit")
+        found, settled = receive.receive(session.run, settlements if short else (), events, grant)
+        crash_point("receive.after_commit")
+        if short and len(settled) != len(settlements):
+            late = settle.counted_late(session.run, [one for one in settlements if one.job_id not in settled])
+        return found._replace(late=late)
+
+    def receive_in(self, run: Many, events: Sequence[Arriving], /) -> list[bool]:
+        """Store events in the caller's transaction, their jobs ready; which were new."""
+        return receive.receive(run, (), events, NOTHING)[0].fresh
 
     def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
         """Claim in the transaction that is open."""

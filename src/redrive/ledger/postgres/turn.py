@@ -27,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from ..hot import Demand
 from ..record import Lease, Settlement
@@ -70,15 +71,19 @@ def _claimed(lanes: Sequence[int]) -> ColumnElement[int]:
     return func.array(chosen.scalar_subquery())
 
 
-def _turn(lanes: Sequence[int]) -> str:
+def settled() -> ReturningUpdate[tuple[int, str]]:
+    """Say of these that they are done; for a statement that does more than that."""
     done = rows("done", id=BigInteger(), fence=Integer(), result=LargeBinary())
-    settled = (
+    return (
         update(job)
         .values(state=number(DONE), lease_until=null(), ended_at=func.now(), result=done.c.result)
         .where(job.c.id == done.c.id, job.c.fence == done.c.fence, HELD)
         .returning(job.c.id, job.c.kind)
-        .cte("settled")
     )
+
+
+def _turn(lanes: Sequence[int]) -> str:
+    ended = settled().cte("settled")
     start = bindparam("start", type_=Integer())
     claimed = (
         update(job)
@@ -95,7 +100,7 @@ def _turn(lanes: Sequence[int]) -> str:
         .cte("claimed")
     )
     moved = union_all(
-        select(settled.c.kind, number(0).label("ready"), number(-1).label("leased"), number(1).label("done")),
+        select(ended.c.kind, number(0).label("ready"), number(-1).label("leased"), number(1).label("done")),
         select(claimed.c.kind, number(-1).label("ready"), number(1).label("leased"), number(0).label("done")),
     ).subquery()
     counted = (
@@ -112,7 +117,7 @@ def _turn(lanes: Sequence[int]) -> str:
             select(*claimed.c, none.label("settled")),
             select(
                 *(cast(null(), column.type) for column in LEASE),
-                func.array_agg(settled.c.id),
+                func.array_agg(ended.c.id),
             ),
         ).add_cte(counted)
     ).text

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..arrival import NOTHING, Arriving, Grant, Received
 from ..crashpoint import crash_point
 from ..hot import Demand, plain
 from ..now import micros_now
 from ..record import Lease, NewJob, Settlement, Submitted, Turn
 from ..session import Session
 from ..statement import Many
-from . import claim, settle, submit
+from . import claim, receive, settle, submit
 
 BEGIN = "BEGIN IMMEDIATE"
 
@@ -64,6 +65,33 @@ class OnSQLite:
             raise
         crash_point("turn.after_commit")
         return Turn(leases, late)
+
+    def receive(
+        self, session: Session, settlements: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /
+    ) -> Received:
+        """Settle, then store events with their handlers' jobs, and begin as many of these as were granted."""
+        raw = session.raw
+        now = micros_now()
+        raw.execute(BEGIN)
+        try:
+            short = plain(settlements) and (not settlements or settle.done_only(raw, settlements, now))
+            found = receive.receive_fresh(raw, events, grant, now) if short else None
+            if found is None:
+                raw.execute("ROLLBACK")
+                raw.execute(BEGIN)
+                late = settle.settle(raw, settlements, now)
+                found = receive.receive(raw, events, grant, now)._replace(late=late)
+            crash_point("receive.before_commit")
+            raw.execute("COMMIT")
+        except BaseException:
+            session.undo()
+            raise
+        crash_point("receive.after_commit")
+        return found
+
+    def receive_in(self, run: Many, events: Sequence[Arriving], /) -> list[bool]:
+        """Store events in the caller's transaction, their jobs ready; which were new."""
+        return receive.receive(run, events, NOTHING, micros_now()).fresh
 
     def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
         """Claim in the transaction that is open."""

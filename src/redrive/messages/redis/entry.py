@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ...core.key import Key
 from ...ledger.origin import SOURCE, SOURCE_ID
 from ...ledger.record import NewJob
-from ..event import Event
+from ..event import MAX_ID, MAX_NAME, Event, named
 from ..stored import Stored, stored
 
 Fields: TypeAlias = Mapping[bytes, bytes]
@@ -49,13 +49,14 @@ def event_in(entry: Entry, source: str, decode: Decode | None, /) -> Stored:
         id_ = fields[ID].decode() if ID in fields else entry.id
         name = next((one for one in PAYLOADS if one in fields), None)
         headers = {key.decode(): value.decode() for key, value in fields.items() if key not in (TYPE, ID, name)}
-        event = Event(type_, fields[name] if name else b"null", id=id_, source=source, headers=headers, at=_moment(entry.id))
+        named("type", type_, MAX_NAME)
+        named("id", id_, MAX_ID)
     except KeyError:
         had = ", ".join(sorted(name.decode("utf-8", "replace") for name in fields)) or "nothing"
         raise Unread(f"it has no field 'type'; it has {had}") from None
     except (ValueError, TypeError) as wrong:
         raise Unread(str(wrong)) from wrong
-    return stored(event)._replace(source_id=entry.id)
+    return Stored(source, id_, type_, fields[name] if name else b"null", headers, _moment(entry.id), entry.id)
 
 
 def _moment(entry_id: str) -> datetime | None:

@@ -24,10 +24,9 @@ class Group:
 
     def read(self, count: int, block: float, /) -> list[Entry]:
         """New entries, waiting for them so long."""
+        wait = int(block * 1000) or None  # 0 would be for ever
         found = self._there(
-            lambda: self.client.xreadgroup(
-                self.group, self.consumer, {self.stream: ">"}, count=count, block=max(1, int(block * 1000))
-            )
+            lambda: self.client.xreadgroup(self.group, self.consumer, {self.stream: ">"}, count=count, block=wait)
         )
         return [_entry(one) for _, entries in _pairs(found) for one in entries]
 
@@ -42,6 +41,25 @@ class Group:
         found = [_entry(one) for one in answer[1] if one is not None and one[0] is not None]
         gone = [Entry(_words(one), None) for one in (answer[2] if len(answer) > 2 else ())]
         return [*found, *gone]
+
+    def inherit(self, count: int, gone: Callable[[str], bool], /) -> list[Entry]:
+        """Entries of consumers that are certainly gone: nobody has to wait until these have been idle for long enough."""
+        found: Any = self._there(lambda: self.client.xinfo_consumers(self.stream, self.group))
+        for one in found:
+            name = _words(one["name"])
+            if not one["pending"] or name == self.consumer or not gone(name):
+                continue
+            theirs: Any = self.client.xpending_range(self.stream, self.group, "-", "+", count, consumername=name)
+            ids = [_words(each["message_id"]) for each in theirs]
+            looks = self.client.pipeline(transaction=False)
+            for each in ids:
+                looks.xrange(self.stream, each, each)
+            # One that was trimmed is left to `take_over`, which tells it from one that another has acknowledged meanwhile.
+            there: list[Any] = [each for each, entry in zip(ids, looks.execute(), strict=True) if entry]
+            if there:
+                claimed: Any = self.client.xclaim(self.stream, self.group, self.consumer, 0, there)
+                return [_entry(each) for each in claimed if each is not None and each[0] is not None]
+        return []
 
     def acknowledge(self, ids: Sequence[str], /) -> None:
         """These are stored: nobody else needs to have them."""

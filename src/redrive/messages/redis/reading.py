@@ -1,17 +1,21 @@
-"""Reading: one round of a consumer: read, store in one transaction, acknowledge at once."""
+"""Reading: one round of a consumer: read, have it stored in the worker's next turn, acknowledge at once."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from time import monotonic
+from typing import NamedTuple
 
 from ...core.context import clock_around
 from ...journal.bus import emit
+from ...ledger.arrival import Arriving
 from ...ledger.crashpoint import crash_point
 from ...ledger.record import NewJob
+from ...worker.intake import Arrival, Intake
+from ...worker.process import left
 from ..inbox import Inbox
-from ..stored import Stored
 from .entry import Decode, Entry, Unread, event_in, unread
 from .group import Group
 
@@ -25,8 +29,18 @@ GONE = 86_400.0
 """Seconds; a consumer that was not seen for so long is another process's, which has ended."""
 LOOK = 1.0
 """Seconds between two looks at how much waits."""
+AHEAD = 2
+"""So many reads may be on their way into the ledger: the next is read while the one before is written."""
 FULL = 0.05
 """The same, while it is too much."""
+
+
+class Brought(NamedTuple):
+    """Entries on their way into the ledger."""
+
+    entries: Sequence[Entry]
+    events: Sequence[Arriving]
+    arrival: Arrival
 
 
 class Reading:
@@ -45,19 +59,29 @@ class Reading:
         self._full = False
         self._unseen = 0
         """Read since the last look."""
+        self._intake: Intake | None = None
+        self._brought: deque[Brought] = deque()
+
+    def brings_to(self, intake: Intake, /) -> None:
+        """A worker stores what is read, in its own turn; without one it is stored here."""
+        self._intake = intake
+
+    def end(self) -> None:
+        """The worker ends: what it has not stored is stored here, so that it need not be read again."""
+        self._acknowledge(0)
 
     def do(self, _now: datetime, /) -> None:
         """One round."""
+        self._acknowledge(AHEAD)  # what could not be stored before comes before anything new
         now = monotonic()
         entries = self._take_over(now)
         if not entries and not self._waits(now):
-            entries = self._group.read(self._batch, BLOCK)
+            entries = self._group.read(self._batch, 0 if self._brought else BLOCK)
         if entries:
             crash_point("read.after")
-            self._store(entries)
-            crash_point("ack.before")
-            self._group.acknowledge([entry.id for entry in entries])
-            crash_point("ack.after")
+            self._bring(entries)
+        # Less than was asked for: then there is nothing more for now, and the next read may take its time.
+        self._acknowledge(AHEAD - 1 if len(entries) >= self._batch else 0)
         if self._trim is not None and now - self._trimmed >= self._trim:
             self._trimmed = now
             self._group.trim()
@@ -66,10 +90,13 @@ class Reading:
             self._group.forget(GONE)
 
     def _take_over(self, now: float) -> list[Entry]:
-        """What a dead consumer left, also on a quiet stream: until there is nothing more, then again after a while."""
+        """What a dead consumer left, also on a quiet stream: until there is nothing more, then again after a while.
+
+        At once where its process was on this machine and is gone; else when it has been idle for long enough.
+        """
         if now < self._taken:
             return []
-        found = self._group.take_over(self._batch, self._idle)
+        found = self._group.inherit(self._batch, _gone) or self._group.take_over(self._batch, self._idle)
         if found:
             emit("taken_over", {"operation": self.name, "source": self._source, "entries": len(found)})
         else:
@@ -86,8 +113,8 @@ class Reading:
             clock_around().sleep(FULL)
         return self._full
 
-    def _store(self, entries: Sequence[Entry]) -> None:
-        events: list[Stored] = []
+    def _bring(self, entries: Sequence[Entry]) -> None:
+        events: list[Arriving] = []
         others: list[NewJob] = []
         most = self._inbox.ledger.max_payload
         for entry in entries:
@@ -95,9 +122,38 @@ class Reading:
                 one = event_in(entry, self._source, self._decode)
                 if len(one.payload) > most:
                     raise Unread(f"its payload has {len(one.payload)} bytes; the ledger takes at most {most}")
-                events.append(one)
-            except Unread as wrong:
+                events.append(self._inbox.arriving(one))
+            except (Unread, ValueError) as wrong:
                 emit("unread", {"operation": self.name, "source": self._source, "source_id": entry.id, "error": str(wrong)})
                 others.append(unread(self._kind, self._source, entry))
         self._unseen += len(entries)
-        self._inbox.store(events, unread=others)
+        if others:
+            self._inbox.store([], unread=others)
+        if self._intake is None:
+            arrival = Arrival(events)
+            arrival.end(None)
+        else:
+            arrival = self._intake.put(events)
+        self._brought.append(Brought(entries, events, arrival))
+
+    def _acknowledge(self, ahead: int) -> None:
+        """What is stored; wait for the others, until so many are on their way."""
+        stored: list[str] = []
+        try:
+            while self._brought and (len(self._brought) > ahead or self._brought[0].arrival.over):
+                first = self._brought[0]
+                if first.arrival.wait():
+                    self._inbox.told(first.events, first.arrival.fresh or ())
+                else:
+                    self._inbox.store(first.events)
+                stored += [entry.id for entry in first.entries]
+                self._brought.popleft()
+        finally:
+            if stored:
+                crash_point("ack.before")
+                self._group.acknowledge(stored)
+                crash_point("ack.after")
+
+
+def _gone(consumer: str) -> bool:
+    return left(consumer.rpartition("-")[2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from ...journal.redaction import redacted_text
 from ...ledger.record import Lease
 from ...worker.chore import Chore
 from ...worker.kind import Kind, Undecodable
+from ...worker.process import label
 from ..event import MAX_NAME
 from ..inbox import Inbox
 from .entry import LOST, Decode, Entry, Unread, event_in, unpacked
@@ -90,7 +90,7 @@ class RedisStream:
 
     def chores(self, inbox: Inbox, /) -> Sequence[Chore]:
         """Reading it, and telling of dead letters."""
-        consumer = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        consumer = f"{socket.gethostname()}-{secrets.token_hex(3)}-{label()}"  # `left` knows by its end whether it is gone
         group = Group(self.connect(), self.stream, self.group, consumer)
         reading = Reading(
             inbox, group, source=self.name, kind=self.unread, batch=self.batch, idle=positive("idle", self.idle),
@@ -105,7 +105,7 @@ class RedisStream:
         def run(lease: Lease) -> None:
             entry = Entry(lease.headers["redrive-source-id"], None if LOST in lease.headers else unpacked(lease.payload))
             try:
-                inbox.store([event_in(entry, self.name, self.decode)])
+                inbox.store([inbox.arriving(event_in(entry, self.name, self.decode))])
             except (Unread, ValueError) as wrong:
                 reason = "payload_lost" if entry.fields is None else "undecodable"
                 raise Undecodable(f"entry {entry.id} of {self.stream}: {wrong}", reason=reason) from wrong

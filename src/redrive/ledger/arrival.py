@@ -1,0 +1,84 @@
+"""Arrival: events on their way into the ledger, with the jobs of their handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from .record import Lease, Settlement
+
+
+class Part(NamedTuple):
+    """What one handler has to do with an event."""
+
+    kind: str
+    key: str
+    max_attempts: int | None
+
+
+class Arriving(NamedTuple):
+    """An event, as it is stored."""
+
+    source: str
+    event_id: str
+    type: str
+    payload: bytes
+    headers: str | None
+    """JSON."""
+    ids: str | None
+    """JSON."""
+    carried: str | None
+    """The headers of its handlers' jobs, JSON."""
+    source_id: str | None
+    at: datetime | None
+    handlers: int
+    """How many have it to handle."""
+    parts: tuple[Part, ...]
+    """What is to be written for them."""
+    opened: tuple[Mapping[str, str], Mapping[str, str]]
+    """Ids and headers of the jobs as they were before: who begins one at once need not read them."""
+
+
+class Grant(NamedTuple):
+    """Who writes events down, and how many of each kind of their jobs it begins at once: these are never ready, but leased."""
+
+    worker: str | None = None
+    seconds: float = 0.0
+    """How long it holds them."""
+    kinds: Mapping[str, int] = {}
+
+
+NOTHING = Grant()
+"""All jobs are ready, for whoever claims them."""
+
+
+class Received(NamedTuple):
+    """What became of events: which were new, which of their jobs are begun; and settlements that came too late."""
+
+    fresh: list[bool]
+    leases: list[Lease]
+    late: Sequence[Settlement] = ()
+
+
+def distinct(events: Sequence[Arriving], /) -> list[Arriving]:
+    """Each once, the first of those that are the same; in one order for everybody, so that two who store the same never wait
+    for each other."""
+    found = {(one.source, one.event_id): one for one in reversed(events)}
+    return [found[name] for name in sorted(found)]
+
+
+def marked(events: Sequence[Arriving], created: set[tuple[str, str]], /) -> list[bool]:
+    """Which are new; of those that are the same the first one is."""
+    fresh = []
+    for one in events:
+        name = (one.source, one.event_id)
+        fresh.append(name in created)
+        created.discard(name)
+    return fresh
+
+
+def begun(event: Arriving, part: Part, job_id: int, due: int | datetime, /) -> Lease:
+    """The lease of a job that was begun when it was written."""
+    ids, headers = event.opened
+    return Lease(job_id, 1, part.kind, part.key, 1, 0, part.max_attempts, 1, None, due, None, ids, headers, event.payload)

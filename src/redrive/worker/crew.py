@@ -1,0 +1,94 @@
+"""Crew: who does the work, and what of it is in hand: threads for plain functions, an event loop for async ones."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+
+from ..ledger.crashpoint import crash_point
+from ..ledger.ledger import Ledger
+from ..ledger.record import Lease
+from .finished import Finished
+from .hand import Hand
+from .kind import Kind
+from .loop import Loop
+from .pool import Pool
+from .room import Room
+from .scope import Around
+
+GRACE = 1.0
+"""Seconds that cancelled work has to end."""
+
+
+class Crew:
+    """Belongs to the ledger thread."""
+
+    def __init__(
+        self, theirs: Ledger, known: Mapping[str, Kind], hand: Hand, room: Room, around: Around, *, threads: int,
+        told: Callable[[list[Finished]], None], name: str,
+    ) -> None:  # fmt: skip
+        """theirs: the ledger for transactions of the work, which may have all of its connections in use for long."""
+        self._known, self._hand, self._room = known, hand, room
+        self._pool = Pool(theirs, around, threads, told, name)
+        self._loop = Loop(around, told, f"{name}-loop") if any(kind.colour == "async" for kind in known.values()) else None
+
+    def give(self, leases: Sequence[Lease], /) -> None:
+        """Do these."""
+        if not leases:
+            return
+        crash_point("worker.claimed")
+        plain: list[tuple[Kind, Lease]] = []
+        tasks: list[tuple[Kind, Lease]] = []
+        threads = 0.0
+        for lease in leases:
+            kind = self._known[lease.kind]
+            self._hand.take(kind, lease)
+            weight = self._room.takes(lease, kind)
+            if kind.colour == "async":
+                tasks.append((kind, lease))
+            else:
+                plain.append((kind, lease))
+                threads += weight
+        if plain:
+            self._pool.give(plain, max(1, math.ceil(threads - 1e-9)))
+        if tasks and self._loop is not None:
+            self._loop.give(tasks)
+
+    def back(self, one: Finished, /) -> None:
+        """An attempt was made: it is in hand no more."""
+        self._room.took(one.kind.name, one.seconds)
+        self._room.gives(one.lease)
+        self._hand.leave(one.lease)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything waits for a thread."""
+        return self._pool.waiting
+
+    def help(self) -> None:
+        """One more thread for what waits."""
+        if self._pool.waiting:
+            self._pool.help()
+
+    def cancel(self, leases: Sequence[Lease] | None = None, /) -> None:
+        """Stop these, or all, as far as they can be stopped."""
+        if self._loop is not None:
+            self._loop.cancel(leases)
+
+    def end(self, poke: threading.Event, collect: Callable[[], None], /) -> None:
+        """Cancel what can be cancelled, give it a moment to end, and take back what has not begun."""
+        self.cancel()
+        until = monotonic() + GRACE
+        while any(held.kind.colour == "async" for held in self._hand.all()) and monotonic() < until:
+            poke.wait(0.02)
+            poke.clear()
+            collect()
+        self._pool.empty()
+
+    def close(self) -> None:
+        """Let everybody go; who is at something ends after it."""
+        self._pool.close()
+        if self._loop is not None:
+            self._loop.close()

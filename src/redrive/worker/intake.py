@@ -1,0 +1,106 @@
+"""Intake: what sources have read, on its way into the ledger: it is written in the worker's own turn.
+
+Events, the jobs of their handlers and the ends of the jobs before become durable together, and jobs for which there is room
+are begun in the same transaction: nobody has to claim them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Protocol, runtime_checkable
+
+from ..ledger.arrival import Arriving
+
+LINGER = 0.02
+"""Seconds that what has come may wait for room, where jobs are short: there will be some in a moment."""
+
+
+class Arrival:
+    """Events that a source has read together. Made by one thread, stored by another."""
+
+    __slots__ = ("_over", "events", "fresh", "kinds", "since")
+
+    def __init__(self, events: Sequence[Arriving]) -> None:
+        self.events = events
+        self.kinds = Counter([part.kind for one in events for part in one.parts])
+        self.since = monotonic()
+        self.fresh: list[bool] | None = None
+        """Which of them were new; None: they are not stored."""
+        self._over = threading.Event()
+
+    def wait(self) -> bool:
+        """Until it is decided; whether they are stored."""
+        self._over.wait()
+        return self.fresh is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether it is decided."""
+        return self._over.is_set()
+
+    def end(self, fresh: list[bool] | None, /) -> None:
+        """They are stored; or (None) they are not, and whoever read them has to see to it."""
+        self.fresh = fresh
+        self._over.set()
+
+
+class Intake:
+    """What waits for the ledger thread. Threads may share it."""
+
+    def __init__(self, poke: Callable[[], None]) -> None:
+        self._poke = poke
+        self._lock = threading.Lock()
+        self._waiting: list[Arrival] = []
+        self._closed = False
+
+    def put(self, events: Sequence[Arriving], /) -> Arrival:
+        """Have these stored, soon."""
+        arrival = Arrival(events)
+        with self._lock:
+            if not self._closed:
+                self._waiting.append(arrival)
+        if self._closed:
+            arrival.end(None)
+        else:
+            self._poke()
+        return arrival
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def until(self) -> float:
+        """How long the first one may wait, on the monotonic clock."""
+        first = next(iter(self._waiting), None)
+        return float("inf") if first is None else first.since + LINGER
+
+    def waiting(self) -> list[Arrival]:
+        """All that wait, in the order they came."""
+        return list(self._waiting)
+
+    def leave(self, arrivals: list[Arrival], /) -> None:
+        """These, the first ones, wait no more."""
+        with self._lock:
+            del self._waiting[: len(arrivals)]
+
+    def close(self) -> None:
+        """Nothing more is stored here: whoever brings something, or has, is told so."""
+        with self._lock:
+            self._closed = True
+            left, self._waiting = self._waiting, []
+        for arrival in left:
+            arrival.end(None)
+
+
+@runtime_checkable
+class Brings(Protocol):
+    """A chore that reads events, and leaves it to the worker to store them."""
+
+    def brings_to(self, intake: Intake, /) -> None:
+        """Before it is done for the first time: where to bring them."""
+
+    def end(self) -> None:
+        """It is not done any more: see to what was brought and is not stored."""

@@ -1,0 +1,198 @@
+"""Drills: the service is stopped and started, credentials are broken, groups and streams deleted, a server is LOADING."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+
+from redrive import App, Event, journal
+from redrive.ledger import Ledger
+from redrive.messages import RedisStream
+from redrive.ops import Operator
+from redrive.testing import FaultServer
+from tests.conformance.messages.test_redis import Shop, paid, pending
+
+NAMES = tuple(f"p-{n}" for n in range(6))
+
+
+@contextmanager
+def heard() -> Iterator[list[Any]]:
+    """The records of the block."""
+    records: list[Any] = []
+    hush = journal.subscribe(records.append, inline=True)
+    try:
+        yield records
+    finally:
+        hush()
+
+
+@pytest.mark.req("M-7")
+def test_the_service_is_stopped_in_the_middle_and_started_again(
+    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
+) -> None:
+    shop = Shop(ledger, redis_url, stream, batch=5)
+    names = [f"p-{n:02}" for n in range(60)]
+    paid(client, stream, *names)
+    shop.work(lambda: len(shop.seen) >= 10)
+    assert pending(client, stream) == 0, "what was read is stored before it stops"
+    shop.work(lambda: len(shop.seen) >= 60)
+    assert Counter(event.id for event in shop.seen) == Counter(names)
+    assert pending(client, stream) == 0
+    assert ledger.imbalance() == []
+
+
+@pytest.mark.req("M-7", "M-4")
+def test_a_credential_of_the_called_service_is_broken_and_its_dead_letters_are_replayed(
+    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
+) -> None:
+    booked: list[str] = []
+    with FaultServer(401) as server:
+        app = App(ledger, sources=[RedisStream(redis_url, stream, group="shop")])
+
+        @app.on("paid", name="crm")
+        def crm(event: Event[Any]) -> None:
+            try:
+                urllib.request.urlopen(server.url, timeout=5).close()
+            except urllib.error.HTTPError as refused:
+                refused.close()
+                raise
+            booked.append(event.id)
+
+        shop = Shop.__new__(Shop)
+        shop.app, shop.seen = app, []
+        paid(client, stream, *NAMES)
+        shop.work(lambda: len(ledger.dead_letters()) == len(NAMES))
+        assert server.count == len(NAMES), "nobody tries a wrong credential again by himself"
+        assert {letter.reason for letter in ledger.dead_letters()} == {"not_retryable"}
+        server.script(200)
+        ann = Operator(app, actor="ann")
+        ann.apply(ann.replay(kind="crm"), because="the credential was mended")
+        shop.work(lambda: len(booked) == len(NAMES))
+    assert sorted(booked) == sorted(NAMES)
+    assert {letter.status for letter in ledger.dead_letters()} == {"replayed"}
+
+
+@pytest.mark.req("M-7")
+def test_a_credential_of_redis_is_taken_away_and_given_back(
+    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
+) -> None:
+    user, word = f"shop{secrets.token_hex(4)}", f"Word-{secrets.token_hex(8)}"
+
+    def allowed() -> None:
+        client.acl_setuser(user, enabled=True, passwords=[f"+{word}"], categories=["+@all"], keys=["*"])
+
+    allowed()
+    at = urlsplit(redis_url)
+    shop = Shop(ledger, f"redis://{user}:{word}@{at.hostname}:{at.port}/0", stream)
+    try:
+        with heard() as records:
+            shown: list[str] = []
+
+            def reached() -> bool:
+                if not shown and len(shop.seen) == 1:
+                    shown.append("taken away")
+                    client.acl_deluser(user)
+                if len(shown) == 1 and any(one.kind == "chore_failed" for one in records):
+                    shown.append("given back")
+                    allowed()
+                    paid(client, stream, "p-2")
+                return len(shop.seen) == 2
+
+            paid(client, stream, "p-1")
+            shop.work(reached)
+        assert [event.id for event in shop.seen] == ["p-1", "p-2"]
+        assert word not in str([one.fields for one in records])
+    finally:
+        client.acl_deluser(user)
+
+
+@pytest.mark.req("M-7")
+@pytest.mark.parametrize("how", ["group", "stream"])
+def test_the_group_or_the_stream_is_deleted_while_it_is_read(
+    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str, how: str
+) -> None:
+    shop = Shop(ledger, redis_url, stream)
+    paid(client, stream, "p-1")
+    deleted: list[str] = []
+
+    def reached() -> bool:
+        if len(shop.seen) == 1 and not deleted:
+            deleted.append(how)
+            client.xgroup_destroy(stream, "shop") if how == "group" else client.delete(stream)
+            paid(client, stream, "p-2")
+        return len(shop.seen) == 2
+
+    shop.work(reached)
+    assert [event.id for event in shop.seen] == ["p-1", "p-2"]
+    assert shop.app.ledger.counts()["book"].submitted == 2
+
+
+class Loading:
+    """Stands before a server, and says LOADING for it to the first few commands of its clients."""
+
+    def __init__(self, url: str, times: int) -> None:
+        at = urlsplit(url)
+        self._server = (str(at.hostname), int(at.port or 6379))
+        self.left = times
+        self._listens = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listens.getsockname()[1]}/0"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                theirs, _ = self._listens.accept()
+            except OSError:
+                return
+            ours = socket.create_connection(self._server)
+            threading.Thread(target=self._forward, args=(theirs, ours), daemon=True).start()
+            threading.Thread(target=_pipe, args=(ours, theirs), daemon=True).start()
+
+    def _forward(self, theirs: socket.socket, ours: socket.socket) -> None:
+        try:
+            while block := theirs.recv(65536):
+                if self.left > 0 and b"XREADGROUP" in block:
+                    self.left -= 1
+                    theirs.sendall(b"-LOADING server is loading the dataset in memory\r\n")
+                else:
+                    ours.sendall(block)
+        except OSError:
+            pass
+        ours.close()
+
+    def close(self) -> None:
+        self._listens.close()
+
+
+def _pipe(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while block := source.recv(65536):
+            target.sendall(block)
+    except OSError:
+        pass
+    target.close()
+
+
+@pytest.mark.req("M-7")
+def test_a_server_that_is_loading_is_waited_for(ledger: Ledger, redis_url: str, client: redis.Redis, stream: str) -> None:
+    loading = Loading(redis_url, times=3)
+    shop = Shop(ledger, loading.url, stream)
+    paid(client, stream, *NAMES)
+    with heard() as records:
+        shop.work(lambda: len(shop.seen) == len(NAMES))
+    loading.close()
+    failed = [one.fields["error"] for one in records if one.kind == "chore_failed"]
+    assert len(failed) == 3
+    assert all("loading" in one for one in failed)
+    assert Counter(event.id for event in shop.seen) == Counter(NAMES)
