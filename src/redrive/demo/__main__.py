@@ -9,7 +9,7 @@ import sys
 import time
 from importlib.util import find_spec
 
-ONCE = {"alembic": "ledger", "grpc": "grpc", "rich": "cli", "sqlalchemy": "ledger"}
+ONCE = {"alembic": "ledger", "rich": "cli", "sqlalchemy": "ledger"}
 LIVE = {"alembic": "ledger", "fastapi": "console", "jinja2": "console", "rich": "cli", "uvicorn": "console"}
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from redrive.ops import Operator
@@ -101,8 +102,10 @@ def _said(out: Console | None, url: str) -> None:
     out.print(Text("A shop with work of every kind, on one SQLite file. Its services fail as services do.", style="bold"))
     out.print()
     base = url.rstrip("/")
+    places = Table.grid(padding=(0, 2))
     for path, what in LOOK:
-        out.print(Text(f"  {base}{path:<10} ", style="cyan") + Text(what))
+        places.add_row("", Text(f"{base}{path}", style="cyan"), what)
+    out.print(places)
     out.print()
     out.print(Text(f"  REDRIVE_LEDGER={os.environ['REDRIVE_LEDGER']} redrive overview", style="dim"))
     out.print(Text("  Ctrl+C ends it.\n", style="dim"))

@@ -1,0 +1,42 @@
+"""The demonstration with its console: within a minute there is something to see on every page."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from redrive.console.nav import NAV
+
+PATIENCE = 60.0
+
+
+@pytest.mark.skipif("REDRIVE_FULL" not in os.environ, reason="takes half a minute: REDRIVE_FULL=1 runs it")
+def test_something_to_see_on_every_page() -> None:
+    command = [sys.executable, "-W", "error", "-m", "redrive", "demo", "--json", "--port", "0"]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert demo.stdout is not None
+    try:
+        url = json.loads(demo.stdout.readline())["url"].rstrip("/")
+        left = {page.path for _, pages in NAV for page in pages}
+        end = time.monotonic() + PATIENCE
+        while left:
+            assert time.monotonic() < end, f"nothing to see on {sorted(left)}"
+            left = {path for path in left if 'class="empty"' in asked(url + path)}
+            time.sleep(0.5)
+    finally:
+        demo.send_signal(signal.SIGINT)
+        _, said = demo.communicate(timeout=PATIENCE)
+    assert (demo.returncode, said) == (0, "")
+
+
+def asked(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        assert answer.status == 200
+        return str(answer.read().decode())
