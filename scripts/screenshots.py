@@ -6,8 +6,10 @@ With a folder as its argument, every page goes there, at 400 and 1600 pixels, da
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,20 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from redrive.console.nav import NAV  # noqa: E402
+from tests.conformance.partitions.world import DAY, World  # noqa: E402
 from tests.console.serving import served  # noqa: E402
 from tests.console.world import in_trouble, shop  # noqa: E402
 from tests.servers.chromium import options  # noqa: E402
 
+DAYS = 45
+RANGE = f"since={DAY}&until={DAY + timedelta(days=DAYS - 1)}"
 PICTURES = {
     "overview": "/",
-    "failure": "/dead/3",
+    "failure": "/dead/2",
     "plan": "/dead/plan?act=replay&kind=crm.sync",
     "sweep": "/sweeps/2",
     "dead": "/dead?by=cause",
+    "partitions": f"/partitions?{RANGE}",
 }
 EVERY = {
     **{page.path.strip("/") or "overview": page.path for _, pages in NAV for page in pages}, **PICTURES,
@@ -37,11 +43,12 @@ EVERY = {
 
 def main() -> int:
     everywhere = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    with tempfile.TemporaryDirectory() as folder, shop(f"sqlite:///{folder}/redrive.db") as app:
-        in_trouble(app)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), shop("sqlite:///redrive.db") as app:
+        in_trouble(app, "the total is -3")
         letters = [one.id for one in app.ledger.dead_letters(status="pending", error="CrmRejected", limit=9)]
         begun = app.ledger.sweeps.begin("replay", letters, actor="ann", because="INC-42: addresses are there now", canary=1)
         app.ledger.sweeps.step(begun.id)
+        lake(World(app.ledger))
         with served(app) as url, sync_playwright() as playwright:
             told: dict[str, Any] = options()
             browser = playwright.chromium.launch(**told)
@@ -54,6 +61,19 @@ def main() -> int:
                         picture(browser, url + path, everywhere / f"{name}-{width}-{scheme}.png", width, scheme)
             browser.close()
     return 0
+
+
+def lake(world: World) -> None:
+    """A dataset of twelve customers: most days are well, some are not."""
+    world.backfill(12, DAYS)
+    leases = world.claim(10_000)
+    outage = [lease for lease in leases if (lease.partition.logical_date - DAY).days in (20, 21, 22)]
+    wrong = [lease for lease in leases if lease.partition.customer_id == "c7" and lease not in outage]
+    late = [lease for lease in leases if (lease.partition.logical_date - DAY).days > DAYS - 4]
+    world.reject(*wrong[10:30])
+    world.reject(*outage[::2], reason="schema")
+    rest = [lease for lease in leases if lease not in wrong[10:30] and lease not in outage[::2] and lease not in late]
+    world.accept(*rest)
 
 
 def picture(browser: Browser, url: str, to: Path, width: int, scheme: Any) -> None:

@@ -26,7 +26,7 @@ def test_replay_by_filter_with_a_canary_and_the_number_typed(page: Page, app: Ap
     button.click()
     expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r"Sweep \d+: replay"))
     expect(page.locator("#progress")).to_contain_text("1 of 3 done")
-    expect(page.locator("#progress")).to_contain_text("Waiting for the first 1 to end")
+    expect(page.locator("#progress")).to_contain_text("Waiting for the first one to end")
     # A worker does the canary's job; the page learns of it by itself.
     number = int(page.url.rpartition("/")[2])
     (lease,) = app.ledger.claim({"crm.sync": 1}, worker="web-1:41")

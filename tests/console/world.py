@@ -40,8 +40,11 @@ def shop(url: str) -> App:
     return app
 
 
-def in_trouble(app: App) -> None:
-    """Jobs in every state, dead letters of three causes, keys, events, a sweep that is done."""
+def in_trouble(app: App, odd: str = NASTY) -> None:
+    """Jobs in every state, dead letters of three causes, keys, events, a sweep that is done.
+
+    odd: what stands in some of their errors, keys and ids.
+    """
     ledger = app.ledger
     ledger.beat("web-1:41", {"threads": 8, "kinds": ["receipts.send", "crm.sync", "qscore", "badges"]})
     _dead(ledger, "crm.sync", 14, "attempts", TIMEOUT, "TimeoutError: read timed out after # s")
@@ -51,20 +54,20 @@ def in_trouble(app: App) -> None:
         "receipts.send",
         2,
         "permanent",
-        f"ValueError: {NASTY}",
+        f"ValueError: {odd}",
         "ValueError: nasty",
-        payload={"note": NASTY, "password": SECRET},
+        payload={"note": odd, "password": SECRET},
     )
     _blocked(ledger)
     _waiting(ledger)
     _done(ledger)
     for number in range(3):
         app.receive(Event("session.completed", {"session": number, "token": SECRET}, id=f"ev-{number}", source="shop.events"))
-    app.receive(Event("session.completed", {"session": "odd"}, id=NASTY, source="shop.events"))
+    app.receive(Event("session.completed", {"session": "odd"}, id=odd, source="shop.events"))
     for lease in ledger.claim({"qscore": 1}, worker="web-1:41"):
         ledger.settle(lease.dead("permanent", error="KeyError: 'score'", signature="KeyError: #"))
-    _keys(app)
-    ledger.sweeps.step(ledger.sweeps.begin("discard", [1], actor="ben", because=f"a test order {NASTY}").id)
+    _keys(app, odd)
+    ledger.sweeps.step(ledger.sweeps.begin("discard", [1], actor="ben", because=f"a test order {odd}").id)
 
 
 def _dead(ledger: Ledger, kind: str, many: int, reason: str, error: str, signature: str, payload: Any = None) -> None:
@@ -112,7 +115,7 @@ def _done(ledger: Ledger) -> None:
     ledger.settle([lease.done(b'"sent"') for lease in leases])
 
 
-def _keys(app: App) -> None:
+def _keys(app: App, odd: str) -> None:
     @app.once("billing:{user}:{order}:charge:v1")
     def charge(order: str, user: str) -> dict[str, str]:
         if order == "o-bad":
@@ -121,4 +124,4 @@ def _keys(app: App) -> None:
 
     charge("o-1", user="ann")
     charge("o-2", user="ann")
-    charge("o-3", user=NASTY.replace("\n", " "))
+    charge("o-3", user=odd)

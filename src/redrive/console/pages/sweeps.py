@@ -12,6 +12,8 @@ router = APIRouter()
 MOVES = {"running": ("pause", "cancel"), "paused": ("resume", "cancel"), "halted": ("resume", "cancel")}
 """What may be done to one, by its state."""
 PAGE = 100
+OF_LETTERS = ("replay", "discard")
+"""What is done to dead letters; the other sweeps are over partitions."""
 
 
 @router.get("/sweeps")
@@ -47,7 +49,8 @@ def _shown(view: View, number: int, said: str | None = None, status: int = 200) 
     report = view.ops.sweep(number, after=after, limit=PAGE)
     if report is None:
         raise missing(f"There is no sweep {number}.")
+    far = None if report.sweep.act in OF_LETTERS else view.ops.partitions.progress(number)
     return view.page(
-        "sweep.html", code=status, report=report, one=report.sweep, now=report.now, said=said, after=after, page=PAGE,
+        "sweep.html", code=status, far=far, report=report, one=report.sweep, now=report.now, said=said, after=after, page=PAGE,
         moves=MOVES.get(report.sweep.state, ()),
     )  # fmt: skip

@@ -1,0 +1,121 @@
+"""Partitions in the browser: the heat map is what the rollup says; a day, one partition, a plan, and what was decided."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from redrive import App
+from redrive.console.heat import NOTHING, square
+from redrive.ops.operator import Operator
+from redrive.partitions.authority import Authority
+from redrive.partitions.control import Control
+from redrive.partitions.grid import Grid
+from redrive.partitions.policy import Terms
+from redrive.partitions.record import Verdict
+from tests.console.looks import faint, sideways, unlabelled
+
+TODAY = date(2026, 1, 31)
+CUSTOMERS = tuple(f"c-{number}" for number in range(4))
+BAD = {("c-1", TODAY), ("c-2", TODAY - timedelta(days=3))}
+NASTY = "<script>alert('xss')</script>"
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """Two datasets, ten days, four customers; two partitions of orders were rejected, one of them for good."""
+    with App(f"sqlite:///{tmp_path_factory.mktemp('heat') / 'ledger.db'}", migrate=True) as made:
+        terms = [Terms("crm", name, concurrency=100) for name in ("orders", "visits")]
+        control, authority = Control(made.ledger, terms), Authority(made.ledger, terms)
+        for one in terms:
+            grid = Grid(one.source, one.query_name, CUSTOMERS, TODAY - timedelta(days=9), TODAY)
+            control.step(control.backfill(grid, actor="ann", because="history").id)
+        for lease in control.claim(1000, worker="w1"):
+            of = lease.partition
+            bad = of.query_name == "orders" and (of.customer_id, of.logical_date) in BAD
+            final = bad and of.logical_date == TODAY
+            check = {"name": "row_count", "ok": not bad, "value": 48 if bad else 420, "limit": 120}
+            said = "rejected" if bad else "accepted"
+            message = f"48 rows {NASTY}" if bad else None
+            verdict = Verdict(
+                lease.run_id, said, reason="row_count" if bad else None, message=message, checks=[check], record_count=420,
+                final=final, manifest="m",
+            )  # fmt: skip
+            authority.judge([verdict])
+        yield made
+
+
+RANGE = f"since={TODAY - timedelta(days=9)}&until={TODAY}"
+
+
+@pytest.mark.req("O-4")
+def test_the_heat_map_is_what_the_rollup_says(page: Page, app: App) -> None:
+    for scheme, width in (("dark", 1600), ("light", 400)):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"/partitions?{RANGE}")
+        assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+        assert page.locator("tr[data-query=orders] td:not(.num)").count() == 10
+        assert page.locator("tr[data-query=visits] td.s").count() == 10
+        assert page.locator("tr[data-query=orders] td.s").count() == 8
+        assert page.locator("tr[data-query=orders] td.t").count() == 1
+        assert page.locator("tr[data-query=orders] td.f").get_attribute("title") == (
+            f"{TODAY - timedelta(days=3)}: 3 accepted, 1 failed"
+        )
+    counted = Operator(app, actor="ann").partitions.calendar(TODAY - timedelta(days=9), TODAY)
+    assert {row.query: dict(row.counts) for row in counted.rows}["orders"] == {"success": 38, "failed": 1, "terminal": 1}
+
+
+@pytest.mark.req("O-4", "O-1")
+def test_a_day_one_partition_and_why(page: Page) -> None:
+    page.goto(f"/partitions?{RANGE}")
+    page.locator("tr[data-query=orders] td.f").click()
+    page.wait_for_url("**/partitions/day?**")
+    page.get_by_role("link", name="c-2").click()
+    drawer = page.get_by_role("complementary", name="One partition")
+    expect(drawer.get_by_text("Why it is not running now")).to_be_visible()
+    expect(drawer.get_by_text(f"row_count: 48 rows {NASTY}")).to_be_visible()
+    expect(drawer.get_by_text("limit 120")).to_be_visible()
+    expect(drawer.get_by_text(re.compile("attempts left"))).to_be_visible()
+    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+
+
+@pytest.mark.req("O-2", "O-4")
+def test_a_selection_becomes_a_plan_and_a_sweep(page: Page, app: App) -> None:
+    page.goto(f"/partitions/day?source=crm&query=orders&status=failed&{RANGE}")
+    page.get_by_role("link", name="Retry …").first.click()
+    page.wait_for_url("**/partitions/plan?**")
+    expect(page.get_by_role("heading", name="Retry 1 partition?")).to_be_visible()
+    expect(page.get_by_text("terminal", exact=True).first).to_be_visible()  # it is left alone
+    page.get_by_label("Why, for the audit").fill("the source was mended")
+    page.get_by_role("button", name="Retry it").click()
+    page.wait_for_url("**/sweeps/*")
+    (decided, *_) = Operator(app, actor="ann").audit(limit=1)
+    assert decided.because == "the source was mended"
+
+
+@pytest.mark.req("O-4", "O-5")
+def test_one_is_paused_and_a_share_is_changed_each_for_a_reason(page: Page, app: App) -> None:
+    key = f"crm/c-1/orders/{TODAY}"
+    page.goto(f"/partitions/day?source=crm&query=orders&key={key}")
+    drawer = page.get_by_role("complementary", name="One partition")
+    drawer.locator("select[name=act]").select_option("pause")
+    drawer.locator("form[action$=steer] input[name=because]").fill("it is odd")
+    drawer.get_by_role("button", name="Do it").click()
+    expect(page.get_by_role("status").first).to_contain_text(f"{key}: pause")
+    assert Operator(app, actor="ann").partitions.inspect(limit=100)
+    assert [one.because for one in Operator(app, actor="ann").audit(limit=1)] == ["it is odd"]
+
+
+def test_squares() -> None:
+    assert square(None) is NOTHING
+    assert square({"success": 3}).css == "s"
+    assert square({"success": 99, "failed": 1}).css == "f n1"
+    assert square({"success": 9, "failed": 1}) == square({"success": 9, "failed": 1})
+    assert square({"success": 9, "failed": 1}).css == "f n2"
+    assert square({"pending": 1, "terminal": 1}).css == "t n3"
+    assert square({"success": 1, "refresh_failed": 1}).said == "1 accepted, 1 accepted, refresh failed"
