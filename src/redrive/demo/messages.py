@@ -1,0 +1,93 @@
+"""Events arrive, one of two handlers fails; its dead letters are grouped, and replayed behind a canary."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from redrive import App, Event, RetryPolicy
+from redrive.ops import Operator
+from redrive.worker.parking import Parking
+
+from .scene import Figures, Scene
+from .stage import Stage
+
+EVENTS, CANARY = 40, 3
+PATIENCE = 30.0
+POLICY = RetryPolicy(max_attempts=2, backoff_base=0.05, backoff_max=0.05, jitter=0)
+
+
+def _play(stage: Stage) -> Figures:
+    with tempfile.TemporaryDirectory(prefix="redrive-demo-") as folder:
+        app = App(f"sqlite:///{Path(folder) / 'school.db'}", parking=Parking.disabled())
+        broken, counts, lock = threading.Event(), Counter[str](), threading.Lock()
+        broken.set()
+
+        @app.on("session.completed", name="search")
+        def search(event: Event[dict[str, Any]]) -> None:
+            with lock:
+                counts["search"] += 1
+
+        @app.on("session.completed", name="qscore", retry=POLICY)
+        def qscore(event: Event[dict[str, Any]]) -> None:
+            if broken.is_set() and event.payload["score"] % 2:
+                raise ConnectionError("the database of scores refused the connection")
+            with lock:
+                counts["qscore"] += 1
+
+        stage.line(f"{EVENTS} events for two handlers; a tenth comes twice. One handler's database refuses every second.")
+        with app, app.worker(threads=4):
+            ann = Operator(app, actor="ann")
+            stage.bar("search", lambda: counts["search"])
+            stage.bar("qscore", lambda: counts["qscore"])
+            known = _receive(app)
+            _until(lambda: counts.total() + len(ann.dead()) == 2 * EVENTS)
+            reasons = Counter(f"{letter.kind}: {letter.signature or letter.reason}" for letter in ann.dead())
+            stage.line(f"{known} came again and were known. search has done all of its {counts['search']}.")
+            for reason, many in reasons.items():
+                stage.line(f"{many} dead letters: {reason}", "yellow")
+            dead = len(ann.dead())
+            broken.clear()
+            stage.line(f"It is mended. Replayed: {CANARY} first, the rest when these have ended well.")
+            swept = ann.apply(ann.replay(kind="qscore"), because="the database is back", canary=CANARY)
+            _until(lambda: counts.total() == 2 * EVENTS)
+            stage.line(f"replayed {swept.sweep.made} of {dead}: qscore has done {counts['qscore']}, search none twice", "green")
+            return {
+                "events": EVENTS, "known": known, "search": counts["search"], "qscore": counts["qscore"], "dead": dead,
+                "replayed": swept.sweep.made,
+            }  # fmt: skip
+
+
+def _receive(app: App) -> int:
+    """How many of them were known already."""
+    known = 0
+    for number in range(EVENTS):
+        for _ in range(2 if number % 10 == 0 else 1):
+            event = Event("session.completed", {"score": number}, id=f"s-{number}", source="web")
+            known += not app.receive(event)
+    return known
+
+
+def _until(reached: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        if time.monotonic() > deadline:
+            raise RuntimeError("the events did not get that far")
+        time.sleep(0.02)
+
+
+MESSAGES = Scene(
+    "messages",
+    "9. One handler of two fails, and is replayed by itself",
+    _play,
+    lambda figures: (
+        f"{figures['events']} events for two handlers, {figures['known']} duplicates known; one died {figures['dead']} times, "
+        f"{figures['replayed']} replayed"
+    ),
+    "docs/how-to/messages.md",
+)
