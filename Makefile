@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help environment install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions screenshots crash-matrix kill-table wire-table constraints clean
+.PHONY: help environment install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console screenshots crash-matrix kill-table wire-table constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -56,7 +56,7 @@ kill-table: environment ## Kill, poison, stop and drain workers, on both databas
 wire-table: install ## Count what each storage backend sends when things go wrong, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write
 
-bench: bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions ## Run every benchmark
+bench: bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console ## Run every benchmark
 
 bench-call: ## Measure a call against the other retry libraries (in .venv-bench)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
@@ -75,6 +75,9 @@ bench-batch: environment ## Measure the batch layer against its bare sender, on 
 
 bench-partitions: environment ## Measure partitions at a million, and faults beside others' algorithms (REDRIVE_BENCH_PARTITIONS=10000000)
 	@$(RUN) benchmarks/partitions.py
+
+bench-console: environment ## Measure every page of the console beside a thousand and a million jobs, dead letters and partitions
+	@$(RUN) benchmarks/console.py
 
 bench-clients: ## Measure the clients against bare libraries: HTTP, and the send buffer (in .venv-bench-clients)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-clients --extras http,grpc --requirements benchmarks/requirements-clients.txt

@@ -10,7 +10,7 @@ CAUSES = 10
 # Of the jobs: four in ten done, two due, one in the future, two wait to be tried again, one is dropped.
 JOBS = """
 INSERT INTO redrive_job (kind, key, payload, state, attempts, reason, error, due_at, created_at, started_at, ended_at, worker)
-SELECT 'kind.' || (n % {kinds}), 'shop:u' || (n % 977) || ':o-' || n || ':receipt:v1', {payload},
+SELECT 'kind.' || (n / 10 % {kinds}), 'shop:u' || (n % 977) || ':o-' || n || ':receipt:v1', {payload},
   CASE WHEN n % 10 < 4 THEN 2 WHEN n % 10 < 9 THEN 0 ELSE 4 END, CASE WHEN n % 10 IN (7, 8) THEN 2 ELSE 0 END,
   CASE WHEN n % 10 IN (7, 8) THEN 'failed' END, CASE WHEN n % 10 IN (7, 8) THEN 'TimeoutError: no answer after 10 s' END,
   CASE n % 10 WHEN 6 THEN {later} ELSE {then} END, {then}, CASE WHEN n % 10 < 4 THEN {then} END,
@@ -19,7 +19,7 @@ FROM {numbers}
 """
 DEAD_JOBS = """
 INSERT INTO redrive_job (kind, key, payload, state, attempts, reason, error, due_at, created_at, started_at, ended_at, worker)
-SELECT 'kind.' || (n % {kinds}), 'shop:u' || (n % 977) || ':d-' || n || ':receipt:v1', {payload}, 3, 5, 'attempts',
+SELECT 'kind.' || (n / {causes} % {kinds}), 'shop:u' || (n % 977) || ':d-' || n || ':receipt:v1', {payload}, 3, 5, 'attempts',
   'Error' || (n % {causes}) || ': no answer from host ' || n, {then}, {then}, {then}, {then}, 'web-1' FROM {numbers}
 """
 LETTERS = """

@@ -39,25 +39,20 @@ def failures(
     with operator(where) as ops:
         found = ops.failures(kind=kind, since=since_of(since), limit=limit if words is None else 500)
         now = ops.ledger.now()
-        if words is not None:
-            one = _chosen(found, words)
-            report = ops.failure(one.kind, one.signature)
-            assert report is not None  # it was there a moment ago, and is forgotten after a month
-    if words is not None:
+        chosen = None if words is None else _chosen(found, words)
+        report = None if chosen is None else ops.failure(chosen.kind, chosen.signature)
+    out = console()
+    if report is not None:
         if as_json:
             print_json(document(report))
         else:
-            out = console()
             show(out, _report(report, out.width))
-        return
-    if as_json:
+    elif as_json:
         print_json(document(found))
-        return
-    out = console()
-    if not found:
+    elif not found:
         show(out, Text("nothing that failed matches" if kind or since else "nothing has failed, as far as anybody remembers"))
-        return
-    show(out, _groups(found, now, out.width, full=len(found) == limit))
+    else:
+        show(out, _groups(found, now, out.width, full=len(found) == limit))
 
 
 def _chosen(found: Sequence[Failure], words: str) -> Failure:

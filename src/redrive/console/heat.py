@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import lru_cache
+from typing import Any
 
-from ..ops.calendar import Calendar, worst
+from ..ops.calendar import WORST, Calendar
 
 LETTERS = {"success": "s", "pending": "p", "refresh_failed": "r", "failed": "f", "terminal": "t"}
 """Classes of the style sheet, short since there may be thousands."""
@@ -34,23 +36,30 @@ class Line:
 
     source: str
     query: str
-    counts: Mapping[str, int]
+    counts: Mapping[Any, int]
+    """By their shades."""
     squares: tuple[Square, ...]
 
 
 NOTHING = Square("", "")
 
 
-def square(shades: Mapping[str, int] | None, /) -> Square:
+def square(shades: Mapping[Any, int] | None, /) -> Square:
     """One day. None: nothing is known of it."""
-    name = None if shades is None else worst(shades)  # type: ignore[arg-type]  # shades by their names
-    if name is None or shades is None:
+    return NOTHING if not shades else _square(tuple(shades.items()))
+
+
+@lru_cache(2000)  # many days are alike
+def _square(shades: tuple[tuple[str, int], ...]) -> Square:
+    there = {name: many for name, many in shades if many}
+    name = next((each for each in WORST if each in there), None)
+    if name is None:
         return NOTHING
     if name == "success":
         return Square("s", "")
-    part = shades[name] / sum(shades.values())
+    part = there[name] / sum(there.values())
     level = 1 if part < SOME else 2 if part < MANY else 3
-    said = ", ".join(f"{many:,} {WORDS[shade]}" for shade, many in shades.items() if many)
+    said = ", ".join(f"{many:,} {WORDS[shade]}" for shade, many in there.items())
     return Square(f"{LETTERS[name]} n{level}", said)
 
 
@@ -66,5 +75,5 @@ def lines(calendar: Calendar, /) -> list[Line]:
     return sorted(made, key=lambda line: (-_wrong(line.counts), line.source, line.query))
 
 
-def _wrong(counts: Mapping[str, int]) -> int:
+def _wrong(counts: Mapping[Any, int]) -> int:
     return 1 if any(counts.get(name) for name in ("failed", "terminal", "refresh_failed")) else 0

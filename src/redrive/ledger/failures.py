@@ -103,7 +103,7 @@ def _deltas(connection: Connection) -> list[Group]:
     """What was not summed up yet: nothing on SQLite, of the last seconds on Postgres."""
     if connection.dialect.name == "sqlite":
         return []
-    return [Group(row[0], row[1], *map(int, row[2:6]), *row[6:]) for row in connection.execute(_SUMMED)]
+    return [Group._make((*row[:2], *map(int, row[2:6]), *row[6:])) for row in connection.execute(_SUMMED)]
 
 
 def _merged(found: Mapping[Alike, Group], fresh: Iterable[Group]) -> dict[Alike, Group]:
@@ -117,10 +117,8 @@ def _merged(found: Mapping[Alike, Group], fresh: Iterable[Group]) -> dict[Alike,
 def _together(old: Group, new: Group) -> Group:
     failed = new.job_id is not None
     counted = (getattr(old, name) + getattr(new, name) for name in FAILURES)
-    return Group(
-        old.kind, old.signature, *counted, min(old.first_at, new.first_at) if failed else old.first_at,
-        max(old.last_at, new.last_at) if failed else old.last_at, new.job_id or old.job_id, new.error or old.error,
-    )  # fmt: skip
+    ends = (min(old.first_at, new.first_at), max(old.last_at, new.last_at)) if failed else (old.first_at, old.last_at)
+    return Group._make((old.kind, old.signature, *counted, *ends, new.job_id or old.job_id, new.error or old.error))
 
 
 def by_kind(connection: Connection, now: int, hours: int, /) -> dict[str, list[Counted]]:
@@ -130,6 +128,13 @@ def by_kind(connection: Connection, now: int, hours: int, /) -> dict[str, list[C
     for kind, *counted in connection.execute(_hourly(rows, now, rows.c.kind)):
         found.setdefault(kind, []).append(Counted(*map(int, counted)))
     return found
+
+
+def lately(connection: Connection, now: int, /) -> dict[Alike, int]:
+    """How many attempts failed in the last hour, of all that are alike."""
+    rows = _slots(connection, now - HOUR + 1)
+    summed = select(rows.c.kind, rows.c.signature, func.sum(rows.c.tries)).group_by(rows.c.kind, rows.c.signature)
+    return {(kind, signature): int(tries) for kind, signature, tries in connection.execute(summed)}
 
 
 def by_group(connection: Connection, now: int, hours: int, wanted: Sequence[Alike], /) -> dict[Alike, list[Counted]]:
@@ -187,9 +192,8 @@ def fold(session: Session, /) -> int:
         merged: dict[Alike, Group] = {}
         slots: dict[tuple[int, str, str], tuple[int, int]] = {}
         for row in sorted(found, key=lambda one: one.id):
-            one = Group(
-                row.kind, row.signature, *(getattr(row, name) for name in FAILURES), row.at, row.at, row.job_id, row.error
-            )
+            counts = (getattr(row, name) for name in FAILURES)
+            one = Group._make((row.kind, row.signature, *counts, row.at, row.at, row.job_id, row.error))
             old = merged.get((one.kind, one.signature))
             merged[one.kind, one.signature] = one if old is None else _together(old, one)
             if one.tries or one.died:

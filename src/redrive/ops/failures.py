@@ -56,10 +56,10 @@ def failures(ledger: Ledger, /, *, kind: str | None = None, since: datetime | No
     with ledger.reading() as connection:
         groups = stored.groups(connection, kind=kind, since=since, limit=limit)
         groups = [one for one in groups if since is None or one.last_at >= since]
-        counted = stored.by_group(connection, now, HOURS, [(one.kind, one.signature) for one in groups])
-    found = [_failure(one, counted.get((one.kind, one.signature), []), now) for one in groups]
-    found.sort(key=lambda one: (-one.trend.hour, -one.pending, -one.last_at.timestamp()))
-    return found[:limit]
+        fresh = stored.lately(connection, now)
+        groups.sort(key=lambda one: (-fresh.get((one.kind, one.signature), 0), -one.pending, -one.last_at.timestamp()))
+        counted = stored.by_group(connection, now, HOURS, [(one.kind, one.signature) for one in groups[:limit]])
+    return [_failure(one, counted.get((one.kind, one.signature), []), now) for one in groups[:limit]]
 
 
 def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) -> FailureReport | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..core.span import span
 from ..journal.redaction import redacted_text
 from . import trouble
+from .doctor import GRACE
 from .finding import Severity
 from .trend import HOURS, Trend, trend
 from .trouble import Trouble
@@ -115,7 +116,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         blocked = failures.blocked(connection)
         parked = look.parked(connection)
         seen = workers.workers(connection)
-        expired = stored.expired(connection, now - timedelta(seconds=trouble.GRACE))
+        expired = stored.expired(connection, now - timedelta(seconds=GRACE))
         sources = latest(connection)
     alive = [one for one in seen if one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet)]
     registered = {kind for one in alive for kind in one.info.get("kinds", ())}

@@ -16,7 +16,7 @@ def failures(view: Here) -> Response:
     kind = view.text("kind")
     if kind is not None and "signature" in view.query:
         return _one(view, kind, view.query["signature"])
-    limit = view.number("limit", 50, most=200)
+    limit = view.number("limit", 30, most=200)
     found = view.ops.failures(kind=kind, since=view.since(), limit=limit)
     return view.page("failures.html", found=found, limit=limit, now=view.ops.ledger.now())
 

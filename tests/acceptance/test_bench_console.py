@@ -1,0 +1,44 @@
+"""`make bench-console` works and judges rightly. What it measures is not asserted here: machines are noisy."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.consoled.course import DATABASES, Page, Results
+from benchmarks.consoled.report import markdown, picture, tables, targets
+from benchmarks.durable.targets import last_line
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.req("O-4")
+def test_the_targets_are_the_requirements() -> None:
+    good, bad = Page([10.0], [19.0], 149_000, 10), Page([10.0], [60.0], 151_000, 11)
+    fast = Page([0.5], [4.0], 1000, 1)  # nobody notices
+    results = Results(1_000_000, {("sqlite", "overview"): good, ("sqlite", "keys"): fast, ("postgres", "overview"): bad})
+    judged = targets(results)
+    assert [j.target.text for j in judged] == ["≤ 2×", "≤ 50 ms", "≤ 150 KB", "≤ 10"] * len(DATABASES)
+    assert [j.verdict for j in judged] == ["ok"] * 4 + ["MISSED"] * 4
+    assert all(j.target.what.endswith("the most: overview") for j in judged)
+    assert last_line(judged).startswith("4 of 8 targets missed: Postgres: server time at 1,000,000, to 1,000")
+    assert "| keys | 0.50 | 4 | 0.80 | 1.0 | 1 |" in markdown(results, judged, 1)
+    assert [table.title for table in tables(results, judged)] == ["Targets", "Pages on SQLite", "Pages on Postgres"]
+    assert ">overview, 1,000,000</text>" in picture(results)
+
+
+@pytest.mark.req("O-4")
+def test_a_quick_run_measures_every_page_and_writes_table_and_plot(postgres: str, tmp_path: Path) -> None:
+    command = [sys.executable, "benchmarks/console.py", "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode in (0, 1), done.stderr
+    assert re.match(r"(all \d+ targets met|\d+ of \d+ targets missed: )", done.stdout.splitlines()[-1]), done.stderr
+    assert "NOT MEASURED" not in done.stdout
+    text = (tmp_path / "console.md").read_text(encoding="utf-8")
+    assert text.startswith("# What a page of the console costs")
+    pages = [line.split("|") for line in text.splitlines() if line.startswith("| ") and line.count("|") == 7]
+    rows = [row for row in pages if row[6].strip().isdecimal()]
+    assert rows
+    assert all(int(row[6]) <= 10 and float(row[5]) <= 150 for row in rows)  # these do not depend on the machine
