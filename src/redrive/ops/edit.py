@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ..errors import NotAllowed
 from ..journal.redaction import HIDDEN
-from ..ledger import letters, limits
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 
 def replayed(ledger: Ledger, letter_id: int, payload: bytes, /, *, actor: str, because: str, max_replays: int | None) -> int:
     """Give a dead letter a new job with this payload; the job's id. NotAllowed, or ValueError for the payload, says why not."""
+    from ..ledger import letters, limits  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
     found = ledger.dead_letters(ids=(letter_id,), limit=1)
     if not found:
         raise NotAllowed(f"there is no dead letter {letter_id}")
