@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..ledger.partition_tables import partition, work
-from ..partitions.find import narrowed
-from ..partitions.partition import Partition
+from sqlalchemy import select
+
+from ..ledger.partition_tables import work
+from ..partitions.register import Register
 from ..partitions.rows import chunks
 from ..partitions.runs import with_raw
 
@@ -21,16 +23,16 @@ LISTED = 100
 
 def leased(ledger: Ledger, selection: Selection, /) -> dict[str, str]:
     """The first of them, as text, and who has each."""
-    of = partition.c
-    columns = (of.source, of.customer_id, of.query_name, of.logical_date, work.c.worker)
-    held = (work.c.partition_id == of.id, work.c.lease_until.is_not(None))
-    found: dict[str, str] = {}
+    register = Register(ledger)
     with ledger.reading() as connection:
-        for query, by in narrowed(connection, columns, selection):
-            for row in connection.execute(query.where(*held).order_by(by).limit(LISTED - len(found))):
-                found[str(Partition(*row[:4]))] = f"running now, by {row.worker}"
-            if len(found) >= LISTED:
-                break
+        busy = list(connection.execute(select(work.c.partition_id).where(work.c.lease_until.is_not(None))).scalars())
+    mine = busy if selection.ids is None else sorted(set(busy) & set(selection.ids))
+    found: dict[str, str] = {}
+    for some in chunks(mine):
+        facts = register.find(replace(selection, ids=some), limit=LISTED - len(found))
+        found |= {str(one.partition): f"running now, by {one.worker}" for one in facts}
+        if len(found) >= LISTED:
+            break
     return found
 
 

@@ -78,7 +78,7 @@ SHOWN = [
 @pytest.mark.usefixtures("lake")
 def test_it_fits_the_terminal_and_json_is_one_document() -> None:
     for arguments in SHOWN:
-        for width in (60, 80, 120):
+        for width in (60, 80):
             _, printed = call(*arguments, width=width)
             assert max(cell_len(line) for line in printed.splitlines()) <= width, arguments
         json.loads(call(*arguments, "--json")[1])
