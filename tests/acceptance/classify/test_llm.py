@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-import anthropic
-import openai
 import pydantic
 import pytest
 
@@ -21,11 +19,15 @@ Ask: TypeAlias = Callable[[str], object]
 
 
 def ask_openai(url: str) -> object:
+    import openai
+
     with openai.OpenAI(base_url=url, api_key="k", max_retries=0, timeout=0.3) as client:
         return client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hello"}])
 
 
 def ask_anthropic(url: str) -> object:
+    import anthropic
+
     with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0, timeout=0.3) as client:
         return client.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "hello"}])
 
@@ -123,11 +125,15 @@ def test_the_connection(ask: Ask) -> None:
 
 
 def stream_openai(url: str) -> object:
+    import openai
+
     with openai.OpenAI(base_url=url, api_key="k", max_retries=0, timeout=0.3) as client:
         return list(client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], stream=True))
 
 
 def stream_anthropic(url: str) -> object:
+    import anthropic
+
     with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0, timeout=0.3) as client:
         said: Any = [{"role": "user", "content": "x"}]
         return list(client.messages.create(model="m", max_tokens=1, messages=said, stream=True))

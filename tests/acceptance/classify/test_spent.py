@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import anthropic
 import boto3
-import openai
 import pytest
 import redis
 import requests
@@ -199,11 +197,15 @@ def test_google_api_core() -> None:
 
 
 def ask_openai(url: str, retries: int) -> object:
+    import openai
+
     with openai.OpenAI(base_url=url, api_key="k", max_retries=retries, timeout=0.5) as client:
         return client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hello"}])
 
 
 def ask_anthropic(url: str, retries: int) -> object:
+    import anthropic
+
     with anthropic.Anthropic(base_url=url, api_key="k", max_retries=retries, timeout=0.5) as client:
         return client.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "hello"}])
 

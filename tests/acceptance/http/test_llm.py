@@ -7,9 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import anthropic
 import httpx2
-import openai
 import pydantic
 import pytest
 
@@ -48,6 +46,8 @@ class Refusal(Exception):
 
 
 def ask_openai(url: str, **options: Any) -> str:
+    import openai
+
     with openai.OpenAI(base_url=url, api_key="k", **{"max_retries": 0, **options}) as client:
         choice = client.chat.completions.create(model="m", messages=ASKED).choices[0]
         if choice.finish_reason == "content_filter":
@@ -56,6 +56,8 @@ def ask_openai(url: str, **options: Any) -> str:
 
 
 def ask_anthropic(url: str, **options: Any) -> str:
+    import anthropic
+
     with anthropic.Anthropic(base_url=url, api_key="k", **{"max_retries": 0, **options}) as client:
         message = client.messages.create(model="m", max_tokens=1, messages=ASKED)
         if message.stop_reason == "refusal":
@@ -93,6 +95,9 @@ def test_the_providers_own_time_is_kept(provider: str, ask: Ask, server: FaultSe
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_what_is_wrong_with_the_request_is_not(ask: Ask, server: FaultServer, status: int) -> None:
+    import anthropic
+    import openai
+
     server.script(failure(status))
     with pytest.raises((openai.APIStatusError, anthropic.APIStatusError)):
         retry(POLICY).call(ask, server.url)
@@ -126,6 +131,9 @@ def test_a_refusal_is_not(provider: str, ask: Ask, server: FaultServer) -> None:
 @pytest.mark.req("C-7")
 @pytest.mark.parametrize("trouble", [500, "close"])
 def test_the_sdks_own_retries_are_seen(ask: Ask, server: FaultServer, trouble: Any) -> None:
+    import anthropic
+    import openai
+
     server.script(failure(trouble) if isinstance(trouble, int) else trouble)
     with pytest.raises((openai.APIError, anthropic.APIError)) as caught:
         retry(POLICY).call(ask, server.url, max_retries=1)
@@ -137,6 +145,8 @@ def test_the_sdks_own_retries_are_seen(ask: Ask, server: FaultServer, trouble: A
 
 @pytest.mark.req("C-7")
 def test_the_sdks_own_retries_are_seen_in_async_code(server: FaultServer) -> None:
+    import openai
+
     @retry(POLICY)
     async def embed(text: str) -> object:
         async with openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=1) as client:
@@ -151,6 +161,9 @@ def test_the_sdks_own_retries_are_seen_in_async_code(server: FaultServer) -> Non
 @pytest.mark.req("C-7", "H-1")
 def test_or_the_transport_is_the_one_layer(provider: str, ask: Ask, server: FaultServer) -> None:
     """With its own budget and records, beneath an SDK whose retries are off: also in a layer around."""
+    import anthropic
+    import openai
+
     server.script(failure(529), said("hi")[provider])
     headers = {"idempotency-key": "k-1"}
     quick = retry(RetryPolicy(max_attempts=3, backoff_base=0.001, jitter=0))

@@ -9,7 +9,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-import openai
 import pydantic
 import pytest
 
@@ -67,6 +66,8 @@ def test_a_script(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.req("C-5")
 def test_llm_calls(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    import openai
+
     def said(text: str) -> Answer:
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
         body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}

@@ -25,7 +25,7 @@ from tests.servers.fixtures import SERVERS
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.01, backoff_max=0.02, jitter=0)
 MIB = 1024 * 1024
-BIG = bytes(index % 251 for index in range(14 * MIB))  # pieces and parts that are all different
+BIG = (bytes(range(251)) * (14 * MIB // 251 + 1))[: 14 * MIB]  # pieces and parts that are all different
 
 
 class World(NamedTuple):
