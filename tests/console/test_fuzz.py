@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import Case
 
 from redrive.console import asgi
+from tests.conformance.partitions.world import World
 from tests.console.world import SECRET, in_trouble, shop
 
 HEADERS = {"authorization": "Bearer 0123456789abcdef-token"}
@@ -23,6 +24,9 @@ EXAMPLES = 200 if os.environ.get("REDRIVE_FULL") == "1" else 5
 def api(tmp_path: Path) -> Iterator[Any]:
     with shop(f"sqlite:///{tmp_path / 'ledger.db'}") as app:
         in_trouble(app)
+        lake = World(app.ledger)
+        lake.backfill(3, 4)
+        lake.reject(*lake.claim(5))
         console = asgi(app, token=HEADERS["authorization"].removeprefix("Bearer "))
         yield schemathesis.openapi.from_asgi("/api/openapi.json", console, headers=HEADERS)
 

@@ -64,6 +64,15 @@ def test_an_act_keeps_to_the_same_rails(api: TestClient, app: App) -> None:
     assert api.post(f"/api/sweeps/{done['id']}/pause", json={"because": "too late"}).status_code == 409
 
 
+def test_items_are_opened_again_and_partitions_have_their_place(api: TestClient) -> None:
+    nothing = api.post("/api/batches/reopen", json={"batch": "tiles", "reason": "corrupt", "max": 5, "because": "mended"})
+    assert nothing.json() == {"opened": [], "skipped": {}}
+    assert api.post("/api/batches/reopen", json={"batch": "tiles", "because": "everything"}).status_code == 422
+    assert api.get("/api/partitions").json() == []
+    assert api.get("/api/partitions/one?key=crm/acme/orders/2026-01-31").status_code in (404, 422)
+    assert api.post("/api/partitions/retry", json={"because": "everything", "max": 5}).status_code == 422
+
+
 def test_a_payload_is_revealed_for_a_reason(api: TestClient) -> None:
     assert api.post("/api/jobs/1/reveal", json={}).status_code == 422
     assert SECRET in api.post("/api/jobs/1/reveal", json={"because": "the customer asks"}).json()["text"]

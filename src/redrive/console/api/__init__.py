@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import audit, dead, events, jobs, keys, layers, status, sweeps, watching
+from . import audit, batches, dead, events, jobs, keys, layers, partitions, status, sweeps, watching
 
-API = tuple(noun.router for noun in (status, watching, jobs, dead, sweeps, events, keys, audit, layers))
+API = tuple(noun.router for noun in (status, watching, jobs, dead, sweeps, events, keys, batches, partitions, audit, layers))

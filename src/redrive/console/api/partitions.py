@@ -1,0 +1,117 @@
+"""Partitions: how they stand, why one is not running; and having them extracted again."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from ...errors import NotAllowed
+from ...ops.calendar import Calendar
+from ...ops.lookup import Explained, Facts, History
+from ...ops.plan import Plan
+from ...ops.selection import selected
+from ...ops.sweep import Sweep
+from ..problem import missing
+from .dead import Planned
+from .word import Because, Here, Limit, Number, Said, Text, problems
+
+router = APIRouter(prefix="/api/partitions", tags=["partitions"], responses=problems())
+Standing = Literal["pending", "success", "failed", "refresh_failed", "terminal"]
+Act = Literal["retry", "reprocess", "revalidate"]
+Key = Annotated[Said, Query(description="source/customer/query/date")]
+
+
+class Chosen(Because):
+    """Which partitions, why, and how."""
+
+    keys: Annotated[list[Said], Field(max_length=1000)] = Field(default_factory=list)
+    source: Said | None = None
+    query: Said | None = None
+    customers: Annotated[list[Said], Field(max_length=1000)] = Field(default_factory=list)
+    since: date | None = None
+    until: date | None = None
+    status: Standing | None = None
+    max: Annotated[int, Field(ge=0)] | None = None
+    """Do nothing if there are more. Asked for unless they are named one by one."""
+    seen: str | None = None
+    clear_terminal: bool = False
+    """Of a retry: also what was given up."""
+    without_raw: bool = False
+    """Of a retry: also those whose extraction has never ended."""
+    rate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    canary: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+
+@router.get("", responses=problems(422))
+def partitions(
+    view: Here, source: Text = None, query: Text = None, customer: Text = None, since: date | None = None,
+    until: date | None = None, status: Standing | None = None, after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
+    limit: Limit = 100,
+) -> list[Facts]:  # fmt: skip
+    """Page by page; `after` is the last one's number."""
+    customers = () if customer is None else (customer,)
+    some = selected(source=source, query=query, customers=customers, since=since, until=until, status=status)
+    return view.ops.partitions.inspect(some, after=after, limit=limit)
+
+
+@router.get("/calendar", responses=problems(422))
+def calendar(
+    view: Here, since: date | None = None, until: date | None = None, source: Text = None, query: Text = None
+) -> Calendar:
+    """Days by dataset: how many customers stand how."""
+    return view.ops.partitions.calendar(since, until, source=source, query=query)
+
+
+@router.get("/one", responses=problems(404, 422))
+def one(view: Here, key: Key) -> History:
+    """One with every attempt at it, the newest first."""
+    found = view.ops.partitions.history(key)
+    if found is None:
+        raise missing(f"nothing is stored of {key!r}")
+    return found
+
+
+@router.get("/explain", responses=problems(422))
+def explain(view: Here, key: Key) -> Explained:
+    """How one stands, why it is not running now, and what could be done."""
+    return view.ops.partitions.explain(key)
+
+
+@router.post("/plan/{act}", responses=problems(409, 422))
+def plan(view: Here, act: Act, body: Chosen) -> Planned:
+    """What would be done. Leaves no trace, whatever the reason says."""
+    return Planned.of(_made(view, act, body))
+
+
+@router.post("/{act}", responses=problems(409, 422))
+def apply(view: Here, act: Act, body: Chosen) -> Sweep:
+    """Do it: a sweep, that workers carry out."""
+    made = _made(view, act, body)
+    if not body.keys:
+        if body.max is None:
+            raise ValueError(f"say max, the most you want to {act}: {made.count:,} match. Nothing was done")
+        if made.count > body.max:
+            raise NotAllowed(f"{made.count:,} match, and max says {body.max:,}: nothing was done")
+    return view.ops.begin(
+        made, because=body.because, seen=body.seen, rate=body.rate, canary=body.canary, without_raw=body.without_raw
+    )  # fmt: skip
+
+
+@router.post("/backfills/{number}/share", responses=problems(409, 422))
+def share(view: Here, number: Number, percent: Annotated[float, Query(gt=0, le=100)], body: Because) -> Sweep:
+    """Another part of all work for a backfill, from the next claim on."""
+    return view.ops.partitions.share(number, percent / 100, because=body.because)
+
+
+def _made(view: Here, act: Act, body: Chosen) -> Plan:
+    narrowed: dict[str, Any] = {
+        "source": body.source, "query": body.query, "customers": body.customers, "since": body.since, "until": body.until,
+        "status": body.status,
+    }  # fmt: skip
+    some = selected(body.keys, **{name: value for name, value in narrowed.items() if value})
+    if act == "retry":
+        return view.ops.retry(some, clear_terminal=body.clear_terminal)
+    return (view.ops.reprocess if act == "reprocess" else view.ops.revalidate)(some)
