@@ -118,19 +118,25 @@ class Runner:
         leases = self._control.claim(free, worker=self.worker, lease=self._lease)
         if leases:
             crash_point("extract.claimed")
-        for lease in leases:
-            self._begin(lease)
+        for at, lease in enumerate(leases):
+            held = Held(self._known[lease.partition.source, lease.partition.query_name], lease)
+            try:
+                self._begin(held)
+            except Exception:  # no thread can be had just now: they are somebody else's to try
+                rest = [Held(held.extraction, one) for one in leases[at:]]
+                self._returns += [(Done(one, None, None, 0.0), Return(one.lease, "stopped")) for one in rest]
+                raise
         return len(leases)
 
-    def _begin(self, lease: Lease) -> None:
-        extraction = self._known[lease.partition.source, lease.partition.query_name]
-        held = self._held[lease.run_id] = Held(extraction, lease)
+    def _begin(self, held: Held) -> None:
+        extraction, lease = held.extraction, held.lease
         context = self._context.copy()
         if extraction.colour == "async":
             self._loop.give(lease.run_id, lambda: self._attempted(held), context)
         else:
             name = f"{self.worker}-{lease.run_id}"
             threading.Thread(target=context.run, args=(self._attempt, held), name=name, daemon=True).start()
+        self._held[lease.run_id] = held
 
     def _attempt(self, held: Held) -> None:
         self._tell(plain(held))
