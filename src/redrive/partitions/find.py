@@ -47,32 +47,30 @@ def facts(connection: Connection, ids: Collection[int], /) -> list[Facts]:
 def selected(connection: Connection, asked: Selection, /, *, after: int = 0, limit: int = 100) -> list[Facts]:
     """Those that are asked for, by their ids, from the one after `after` on."""
     rows: list[Row] = []
-    for query, by in narrowed(connection, ROW, asked):
+    # An id that is reckoned is no way in: ordered by the id itself, a database may read all of them to save itself the sorting.
+    by: Any = partition.c.id + 0 if asked.dated else partition.c.id
+    for query in narrowed(connection, ROW, asked):
         rows += map(Row._make, connection.execute(query.where(by > after).order_by(by).limit(limit)))
     return _facts(connection, sorted(rows, key=lambda row: row.id)[:limit])
 
 
-def narrowed(connection: Connection, columns: Sequence[Any], asked: Selection, /) -> Iterator[tuple[Select[Any], Any]]:
-    """Queries that together find what is asked for, each with the id to order it by; one to a dataset, as the indexes begin."""
+def narrowed(connection: Connection, columns: Sequence[Any], asked: Selection, /) -> Iterator[Select[Any]]:
+    """Queries that together find what is asked for: one to a dataset, as the indexes begin."""
     query, at = select(*columns), partition.c
     if asked.reason is not None:
         query = query.where(at.reason == asked.reason)
     if asked.min_attempts is not None:
         query = query.where(at.attempt_count >= asked.min_attempts)
     if asked.shades is not None:
-        numbers = sorted({SHADES.index(one) for one in asked.shades})
-        query = query.where(at.shade.in_(numbers))
-        if numbers and numbers[0] > 1:
-            query = query.where(TROUBLE)  # as the index over those has it that somebody may want to look at
+        query = query.where(at.shade.in_(sorted({SHADES.index(one) for one in asked.shades})))
+        if asked.troubled:
+            query = query.where(TROUBLE)  # as the index has it
     if asked.lane is not None:
         query = query.where(at.id.in_(select(work.c.partition_id).where(work.c.lane == LANES.index(asked.lane))))
     if asked.ids is not None:
         query = query.where(at.id.in_(list(asked.ids)))
     if asked.keys is not None:
         query = query.where(at.id.in_(_ids(connection, asked.keys)))
-    # An id that is reckoned is no way in: ordered by the id itself, a database may read all of them to save itself the sorting.
-    dated = not (asked.since is None and asked.until is None and asked.customers is None)
-    by = at.id + 0 if dated else at.id
     for source, query_name in _datasets(connection, asked):
         here = query.where(at.source == source, at.query_name == query_name)
         if asked.customers is not None:
@@ -84,7 +82,7 @@ def narrowed(connection: Connection, columns: Sequence[Any], asked: Selection, /
         else:
             here = here if asked.since is None else here.where(at.logical_date >= asked.since)
             here = here if asked.until is None else here.where(at.logical_date <= asked.until)
-        yield here, by
+        yield here
 
 
 def _ids(connection: Connection, keys: Sequence[Partition]) -> list[int]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from heapq import heapify, heappop, heapreplace
 from typing import TypeVar
 
 from .record import LANES, Lane
@@ -56,36 +57,21 @@ class Turns:
     ) -> list[int]:  # fmt: skip
         """How many to take of each stream, in all at most `total`. datasets, sources: how many more of each may run."""
         taken = [0] * len(streams)
-        room_of, room_at = Counter(dict(datasets)), Counter(dict(sources))
+        queues = _Queues(streams, datasets, sources)
         shares = _shares(streams)
         for lane in LANES:
-            if not any(one.lane == lane and one.dues for one in streams):
+            if lane not in queues.by_lane:
                 self._served[lane] = now  # nobody waits in it
-        while total > 0:
-            open_ = [
-                place
-                for place, one in enumerate(streams)
-                if taken[place] < len(one.dues) and room_of[one.dataset] > 0 and room_at[one.source] > 0
-            ]
-            if not open_:
-                break
-            lane = self._lane({streams[place].lane for place in open_}, shares, now)
-            mine = [place for place in open_ if streams[place].lane == lane]
-            sweep = self._next(lane, {streams[place].sweep: streams[place].share for place in mine})
-            first = min(
-                (place for place in mine if streams[place].sweep == sweep),
-                key=lambda place: (streams[place].dues[taken[place]], place),
-            )
-            taken[first] += 1
-            room_of[streams[first].dataset] -= 1
-            room_at[streams[first].source] -= 1
+        while total > 0 and (waiting := queues.waiting()):
+            lane = self._lane({lane: shares[lane] for lane in waiting}, now)
+            taken[queues.take(lane, self._next(lane, waiting[lane]))] += 1
             total -= 1
         return taken
 
-    def _lane(self, waiting: set[Lane], shares: Mapping[Lane, float], now: datetime) -> Lane:
-        late = [lane for lane in LANES if lane in waiting and now - self._served.setdefault(lane, now) > PATIENCE]
+    def _lane(self, waiting: Mapping[Lane, float], now: datetime) -> Lane:
+        late = [lane for lane in waiting if now - self._served.setdefault(lane, now) > PATIENCE]
         longest = sorted(late, key=lambda lane: self._served[lane])
-        lane = longest[0] if longest else self._next("lanes", {lane: shares[lane] for lane in LANES if lane in waiting})
+        lane = longest[0] if longest else self._next("lanes", waiting)
         self._served[lane] = now
         return lane
 
@@ -100,6 +86,54 @@ class Turns:
         self._time[group] = self._passes[group, chosen]
         self._passes[group, chosen] += 1 / waiting[chosen]
         return chosen
+
+
+class _Queues:
+    """What waits, by lane and sweep, the oldest first; and how much more of each dataset and source may run. For one choice."""
+
+    def __init__(self, streams: Sequence[Stream], datasets: Mapping[tuple[str, str], int], sources: Mapping[str, int]) -> None:
+        self._streams = streams
+        self._taken = [0] * len(streams)
+        self._of, self._at = Counter(dict(datasets)), Counter(dict(sources))
+        self.by_lane: dict[Lane, dict[int, list[tuple[datetime, int]]]] = {}
+        self._shares: dict[tuple[Lane, int], float] = {}
+        for lane in LANES:
+            for place, one in enumerate(streams):
+                if one.lane == lane and one.dues:
+                    self.by_lane.setdefault(lane, {}).setdefault(one.sweep, []).append((one.dues[0], place))
+                    self._shares[lane, one.sweep] = one.share
+        for sweeps in self.by_lane.values():
+            for queue in sweeps.values():
+                heapify(queue)
+
+    def waiting(self) -> dict[Lane, dict[int, float]]:
+        """The lanes, and in each the sweeps, of which something may start, with their shares."""
+        found: dict[Lane, dict[int, float]] = {}
+        for lane, sweeps in self.by_lane.items():
+            for sweep, queue in sweeps.items():
+                while queue and not self._room(queue[0][1]):
+                    heappop(queue)  # there will be no more room within this choice
+                if queue:
+                    found.setdefault(lane, {})[sweep] = self._shares[lane, sweep]
+        return found
+
+    def _room(self, place: int) -> bool:
+        one = self._streams[place]
+        return self._of[one.dataset] > 0 and self._at[one.source] > 0
+
+    def take(self, lane: Lane, sweep: int) -> int:
+        """The oldest of a sweep; which stream it is of."""
+        queue = self.by_lane[lane][sweep]
+        _, place = queue[0]
+        one = self._streams[place]
+        self._taken[place] += 1
+        self._of[one.dataset] -= 1
+        self._at[one.source] -= 1
+        if self._taken[place] < len(one.dues):
+            heapreplace(queue, (one.dues[self._taken[place]], place))
+        else:
+            heappop(queue)
+        return place
 
 
 def _shares(streams: Sequence[Stream]) -> dict[Lane, float]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, Date, Text, bindparam, literal, select, tuple_
 
 from ..ledger.partition_tables import partition, run, verdict, work
 from .find import narrowed
@@ -18,8 +18,9 @@ from .rows import chunks
 
 Verb: TypeAlias = Literal["retry", "reprocess", "revalidate"]
 PAGE = 20_000
-_WHAT = (partition.c.id, partition.c.shade, partition.c.attempt_count, partition.c.current_run_id, partition.c.reason)
-_THESE = select(*_WHAT).where(partition.c.id.in_(bindparam("these", expanding=True))).order_by(partition.c.id)
+_WHAT = (partition.c.id, partition.c.shade, partition.c.attempt_count, partition.c.reason)
+_THESE = select(*_WHAT[:3]).where(partition.c.id.in_(bindparam("these", expanding=True))).order_by(partition.c.id)
+_PLACE = select(partition.c.logical_date, partition.c.customer_id, partition.c.source, partition.c.query_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +53,63 @@ class Picked:
 def pick(connection: Connection, act: Verb, asked: Selection, /, *, clear_terminal: bool = False) -> Picked:
     """The partitions that this act would be for, and which of those selected it would leave alone."""
     ids: array[int] = array("q")
-    datasets: Counter[tuple[str, str]] = Counter()
+    datasets: dict[tuple[str, str], int] = {}
     reasons: Counter[str] = Counter()
-    shades: Counter[str] = Counter()
+    shades: Counter[int] = Counter()
     skipped: Counter[str] = Counter()
     said = hashlib.sha256()
-    readable = 0
-    busy = set(connection.execute(select(work.c.partition_id).where(work.c.lease_until.is_not(None))).scalars())
-    for query, by in narrowed(connection, (*_WHAT, partition.c.source, partition.c.query_name), asked):
-        after = 0
-        while True:
-            page = connection.execute(query.where(by > after).order_by(by).limit(PAGE)).all()
-            for id_, number, attempts, current, reason, source, query_name in page:
-                after = id_
-                why = "running now" if id_ in busy else left_alone(act, SHADES[number], clear_terminal)
-                if why is not None:
-                    skipped[why] += 1
-                    continue
-                ids.append(id_)
-                datasets[source, query_name] += 1
-                shades[SHADES[number]] += 1
-                readable += current is not None
-                if reason is not None:
-                    reasons[reason] += 1
-                said.update(b"%d:%d:%d;" % (id_, number, attempts))
-            if len(page) < PAGE:
-                break
+    busy = _busy(connection)
+    why = [left_alone(act, shade, clear_terminal) for shade in SHADES]
+    for query in narrowed(connection, _WHAT, asked):
+        before = len(ids)
+        for page in _pages(connection, query, by_id=asked.troubled):
+            left = [row for row in page if row[0] in busy or why[row[1]] is not None]
+            skipped.update("running now" if row[0] in busy else why[row[1]] or "" for row in left)
+            mine = [row for row in page if row[0] not in busy and why[row[1]] is None] if left else page
+            if not mine:
+                continue
+            ids.extend([row[0] for row in mine])
+            said.update(_digest(mine))
+            shades.update([row[1] for row in mine])
+            reasons.update([row[3] for row in mine if row[3] is not None])
+        if len(ids) > before:
+            source, query_name = connection.execute(_PLACE.where(partition.c.id == ids[-1])).one()[2:]
+            datasets[source, query_name] = len(ids) - before
     raw = len(ids) - len(_judged_raw(connection, ids)) if len(ids) <= 1000 else 0
-    return Picked(act, ids, said.hexdigest(), sorted(datasets), reasons, shades, skipped, readable, raw, datasets)
+    by_name: dict[str, int] = {SHADES[number]: many for number, many in sorted(shades.items())}
+    readable = by_name.get("success", 0) + by_name.get("refresh_failed", 0)
+    return Picked(act, ids, said.hexdigest(), sorted(datasets), reasons, by_name, skipped, readable, raw, datasets)
+
+
+def _pages(connection: Connection, query: Any, *, by_id: bool) -> Iterator[Sequence[Any]]:
+    """In the order of an index, a few thousand at a time: neither sorted, nor in memory as a whole."""
+    at = partition.c
+    first = (query.order_by(at.id) if by_id else query.order_by(at.logical_date, at.customer_id)).limit(PAGE)
+    query = first
+    while page := _plain(connection, query):
+        yield page
+        if len(page) < PAGE:
+            return
+        place = connection.execute(_PLACE.where(at.id == page[-1][0])).one()
+        there = tuple_(literal(place.logical_date, Date), literal(place.customer_id, Text))
+        query = first.where(at.id > page[-1][0] if by_id else tuple_(at.logical_date, at.customer_id) > there)
+
+
+def _plain(connection: Connection, query: Any) -> list[Any]:
+    """As the driver has them: numbers and text, which need no second look, a million times over."""
+    found = connection.execute(query)
+    rows = list(found.cursor.fetchall())
+    found.close()
+    return rows
+
+
+def _digest(rows: Iterable[Any]) -> bytes:
+    """Which they are, and how each stands."""
+    return array("q", [part for row in rows for part in row[:3]]).tobytes()
+
+
+def _busy(connection: Connection) -> set[int]:
+    return set(connection.execute(select(work.c.partition_id).where(work.c.lease_until.is_not(None))).scalars())
 
 
 def left_alone(act: str, shade: str, clear_terminal: bool, /) -> str | None:
@@ -96,23 +126,22 @@ def left_alone(act: str, shade: str, clear_terminal: bool, /) -> str | None:
 def drifted(connection: Connection, picked: Picked, /) -> dict[str, int]:
     """How many of them are not as they were planned, in a word each; empty: nothing moved."""
     said = hashlib.sha256()
-    found: dict[int, int] = {}
-    busy = set(connection.execute(select(work.c.partition_id).where(work.c.lease_until.is_not(None))).scalars())
-    moved: Counter[str] = Counter()
+    now: Counter[str] = Counter()
+    busy, moved = _busy(connection), Counter[str]()
     for some in chunks(picked.ids):
-        now_are = {row[0]: row for row in connection.execute(_THESE, {"these": list(some)})}
-        for id_, number, attempts, _, _ in (now_are[one] for one in some if one in now_are):
-            said.update(b"%d:%d:%d;" % (id_, number, attempts))
-            found[id_] = number
-            if id_ in busy:
-                moved["running now"] += 1
+        there = {row[0]: row for row in connection.execute(_THESE, {"these": list(some)})}
+        rows = [there[one] for one in some if one in there]
+        said.update(_digest(rows))
+        now.update(SHADES[row[1]] for row in rows)
+        moved["running now"] += sum(row[0] in busy for row in rows)
+    moved = +moved
     if said.hexdigest() != picked.digest:
-        before, now = Counter(picked.shades), Counter(SHADES[number] for number in found.values())
+        before = Counter(picked.shades)
         for shade in SHADES:
             if now[shade] > before[shade]:
                 moved[f"{shade} meanwhile"] = now[shade] - before[shade]
-        if len(found) < len(picked.ids):
-            moved["gone"] = len(picked.ids) - len(found)
+        if now.total() < len(picked.ids):
+            moved["gone"] = len(picked.ids) - now.total()
         if not moved:
             moved["tried meanwhile"] = 1
     return dict(moved)

@@ -193,6 +193,16 @@ class Selection:
     keys: Sequence[Partition] | None = None
 
     @property
+    def troubled(self) -> bool:
+        """Whether it is for those alone that somebody may want to look at: they have an index of their own."""
+        return bool(self.shades) and all(SHADES.index(one) > 1 for one in self.shades or ())
+
+    @property
+    def dated(self) -> bool:
+        """Whether it is by dates, or by customers, which are found by their dates."""
+        return not (self.since is None and self.until is None and self.customers is None)
+
+    @property
     def everything(self) -> bool:
         """Whether nothing at all is asked for."""
         return all(getattr(self, name) is None for name in self.__slots__)
