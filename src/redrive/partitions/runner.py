@@ -21,7 +21,7 @@ from .end import ended
 from .extracting import Done, Held, coroutine, plain
 from .extraction import Extraction
 from .loop import Loop
-from .record import Lease, Return, Verdict
+from .record import Return, Verdict
 from .told import tell_judged, tell_late, tell_returned
 
 LEASE = 60.0
