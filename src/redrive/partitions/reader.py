@@ -64,6 +64,10 @@ class Reader:
         run_id = facts.current_raw_id or facts.current_run_id
         assert run_id is not None
         try:
-            return raw(self._store(), key, run_id)
+            found = raw(self._store(), key, run_id)
         except Damaged as damage:
             return Gap(key, "lost", f"run {facts.current_run_id} is in force, and its data cannot be read: {damage}")
+        if facts.record_count not in (None, found.row_count):
+            told = f"its manifest says {found.row_count:,} rows, and {facts.record_count:,} were accepted: it has been changed"
+            return Gap(key, "lost", f"run {facts.current_run_id} is in force, and {told}")
+        return found
