@@ -14,7 +14,8 @@ from ..core.span import span
 from ..ops.document import document
 from ..ops.finding import Finding
 from ..ops.moments import ago, utc
-from ..ops.overview import QUIET, KindLine, Overview, SourceLine
+from ..ops.overview import QUIET, Overview, SourceLine
+from ..ops.standing import KindLine
 from .fit import Column, fitted
 from .options import AsJson, Where, operator
 from .output import bullets, console, heading, print_json, show

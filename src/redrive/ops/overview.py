@@ -12,7 +12,8 @@ from ..journal.redaction import redacted_text
 from . import trouble
 from .doctor import GRACE
 from .finding import Severity
-from .trend import HOURS, Trend, trend
+from .standing import KindLine
+from .trend import HOURS, trend
 from .trouble import Trouble
 
 if TYPE_CHECKING:
@@ -21,36 +22,6 @@ if TYPE_CHECKING:
 
 QUIET = 60.0
 """Seconds after which a worker that gives no sign of life is taken for gone: several of its beats."""
-
-
-@dataclass(frozen=True, slots=True)
-class KindLine:
-    """The jobs of one kind: of a command, or of a handler of events."""
-
-    name: str
-    waiting: int
-    due_since: datetime | None
-    """Since when the oldest one is due; None: none is."""
-    next_due: datetime | None
-    """When the first falls due, where none is yet."""
-    running: int
-    retry_wait: int
-    """Of those that wait, for another attempt; where `retry_more`, that many at least."""
-    retry_more: bool
-    dead: int
-    """Pending dead letters, blocked ones included."""
-    blocked: int
-    failed: Trend
-    """Attempts that failed."""
-    died: Trend
-    """Dead letters that came."""
-    parked: str | None
-    """Why it is not handed out for now; None: it is."""
-    parked_since: datetime | None
-    workers: int
-    """Living ones that take it."""
-    done: int
-    submitted: int
 
 
 @dataclass(frozen=True, slots=True)

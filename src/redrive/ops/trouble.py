@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from ..core.span import span
 from .doctor import GRACE
 from .finding import Finding
+from .standing import KindLine
 
 if TYPE_CHECKING:
     from ..ledger.overview import Some
-    from .overview import KindLine
 
 
 @dataclass(frozen=True, slots=True)

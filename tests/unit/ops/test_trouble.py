@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from redrive.ledger.overview import Some
-from redrive.ops.overview import KindLine
+from redrive.ops.standing import KindLine
 from redrive.ops.trend import NONE, Trend
 from redrive.ops.trouble import Facts, found
 
