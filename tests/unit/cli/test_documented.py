@@ -14,7 +14,8 @@ from tests.unit.cli.command import call
 def commands(group: Any, *names: str) -> list[tuple[str, ...]]:
     """Every command there is, by its words."""
     found: list[tuple[str, ...]] = []
-    for name, command in group.commands.items():
+    for name in group.commands:
+        command = group.get_command(None, name)  # loaded now
         inside = getattr(command, "commands", None)
         found += commands(command, *names, name) if inside else [(*names, name)]
     return found

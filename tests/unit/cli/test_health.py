@@ -140,4 +140,4 @@ def test_where_the_ledger_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ur
         assert (status, said in printed) == (2, True), printed
     monkeypatch.delenv("REDRIVE_LEDGER")
     status, printed = call("ledger", "status")
-    assert (status, "say where the ledger is by --ledger, or by REDRIVE_LEDGER" in printed) == (3, True)
+    assert (status, "say where the ledger is by --ledger, by REDRIVE_LEDGER, or in redrive.toml" in printed) == (3, True)

@@ -75,7 +75,7 @@ def test_every_command_has_json_and_says_how_it_ends(path: str) -> None:
 def test_one_name_means_one_thing(path: str) -> None:
     """The same words, the same help, wherever an option is."""
     same = {
-        "--because": "Why",
+        "--because": ("Why", "With --raw: why"),
         "--actor": "Who does this, for the audit. Default: you.",
         "--yes": "Don't ask; needs --max.",
         "--max": "With --yes: do nothing if there are more.",
