@@ -203,6 +203,8 @@ def _report(report: BackfillReport) -> RenderableType:
     made.add_row("", " · ".join(parts))
     if report.left is not None:
         made.add_row("left", f"about {span(report.left.total_seconds())}, at the pace so far")
+    elif sweep.state == "running" and progress.queued and not progress.untouched and not progress.active:
+        made.add_row("left", f"{progress.queued:,} wait for their next attempt; `redrive state failures`")
     if progress.skips:
         made.add_row("left alone", ", ".join(f"{many:,} {why}" for why, many in progress.skips.items()))
     if report.reasons:

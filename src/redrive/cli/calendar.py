@@ -75,10 +75,10 @@ def bands(since: date, until: date, room: int, by: By | None = None, /) -> Itera
     weeks = _weeks(since, until)
     if by == "month" or (by is None and len(weeks) > BANDS * room):
         for months in _even(_months(since, until), room):
-            yield Band(months, _over(months, lambda first: str(first.year)))
+            yield Band(months, _over(months, _year))
     elif by == "week" or (by is None and len(weeks) > BANDS * ((room + 1) // 8)):
         for some in _even(weeks, room):
-            yield Band(some, _over(some, _month))
+            yield Band(some, _over(some, _year), _over(some, _name))
     else:
         for some in _even(weeks, max(1, (room + 1) // 8)):
             columns: list[tuple[date, date] | None] = []
@@ -94,18 +94,31 @@ def _even(columns: list[tuple[date, date]], room: int) -> Iterator[list[tuple[da
         yield columns[at : at + each]
 
 
-def _month(first: date) -> str:
-    return f"{first:%b %Y}" if first.month == 1 else f"{first:%b}"
+def _month(first: date, told: bool) -> list[str]:
+    """What it may be called, the best first. told: a year stands before it."""
+    return [f"{first:%b}"] if told and first.month > 1 else [f"{first:%b %Y}", f"{first:%b}"]
 
 
-def _over(columns: Sequence[tuple[date, date] | None], name: Callable[[date], str]) -> str:
-    """Names over the columns where they begin, if there is room."""
-    line, before = "", ""
+def _name(first: date, _told: bool) -> list[str]:
+    return [f"{first:%b}"]
+
+
+def _year(first: date, _told: bool) -> list[str]:
+    return [str(first.year)]
+
+
+def _over(columns: Sequence[tuple[date, date] | None], names: Callable[[date, bool], list[str]]) -> str:
+    """Names over the columns where they begin, each as long as there is room up to the next."""
+    starts: list[tuple[int, date]] = []
     for at, column in enumerate(columns):
-        if column is not None and (said := name(column[1])) != before:
-            if at == 0 or at > len(line):
-                line = line.ljust(at) + (said if at or said.isdigit() else f"{column[1]:%b %Y}")
-            before = said
+        if column is not None and (not starts or names(column[1], True)[-1] != names(starts[-1][1], True)[-1]):
+            starts.append((at, column[1]))
+    line, told = "", False
+    for place, (at, first) in enumerate(starts):
+        room = (starts[place + 1][0] - 1 if place + 1 < len(starts) else max(at + 8, len(columns))) - at
+        said = next((name for name in names(first, told) if len(name) <= room), "")
+        told = told or str(first.year) in said
+        line = line.ljust(at) + said
     return line
 
 

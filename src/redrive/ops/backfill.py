@@ -114,6 +114,8 @@ def reported(app: Operated, sweep_id: int, /) -> BackfillReport | None:
 def _left(sweep: Sweep, progress: Progress, now: datetime) -> timedelta | None:
     """By how many have ended since it began: what was skipped took no time."""
     ended = progress.ok + progress.failed
+    if not progress.untouched and not progress.active:
+        return None  # what is left waits for its next attempt, which no pace tells
     open_ = sweep.total - sweep.skipped - ended
     if sweep.state != "running" or ended < TELLING or open_ <= 0:
         return None

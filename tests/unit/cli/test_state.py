@@ -308,7 +308,7 @@ def test_steered(lake: World) -> None:
 def test_the_heat_map_reads_without_colours(lake: World) -> None:
     printed = call("state", "inspect", "--calendar", "--since", "2026-02-25", "--until", "2026-03-08", width=80)[1]
     assert printed == (
-        "            Feb 2026\n"
+        "            Feb Mar 2026\n"
         "            25    2\n"
         "crm/orders  ····! ·······   44 %\n"
         "\n"
@@ -321,7 +321,7 @@ def test_the_heat_map_reads_without_colours(lake: World) -> None:
     printed = call("state", "inspect", "--calendar", "--since", "2026-02-25", "--until", "2026-03-20", "--by", "week", width=80)[
         1
     ]
-    assert printed.splitlines()[:2] == ["            Mar 2026", "crm/orders  !○○■   50 %"]
+    assert printed.splitlines()[:3] == ["            2026", "            Mar", "crm/orders  !○○■   50 %"]
     assert "no partition was asked for" in call("state", "inspect", "--calendar")[1]
 
 
