@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..errors import Drift
 from ..partitions.partition import Partition
@@ -46,7 +47,7 @@ class StoredPlan:
         """Drift where it is too old, or another ledger's."""
         if now >= self.expires_at:
             raise Drift(f"plan {self.id} has expired, {self.expires_at:%Y-%m-%d %H:%M:%S} UTC: plan anew. Nothing was done")
-        if url != self.ledger:
+        if _place(url) != _place(self.ledger):
             raise Drift(f"plan {self.id} is for {self.ledger}, and this is {url}. Nothing was done")
 
 
@@ -90,6 +91,12 @@ def loaded(name: str, /) -> StoredPlan:
         return _read(body, str(path))
     except (ValueError, KeyError, TypeError) as wrong:
         raise ValueError(f"{path} cannot be applied: {wrong}; plan anew") from None
+
+
+def _place(url: str) -> tuple[str, str | None, str]:
+    """Which database it is, whoever goes there, and through which port."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.path
 
 
 def _home() -> Path:
