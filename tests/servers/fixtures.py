@@ -148,29 +148,30 @@ def s3_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def _s3_bucket_made(request: pytest.FixtureRequest) -> str:
+def _s3(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Made once: a client of botocore takes a while."""
     from tests.servers.buckets import client
 
-    servers = request.config.stash[SERVERS]
-    name = f"tests{servers.process}"  # tests side by side do not empty each other's
-    s3 = client(servers.address("S3"))
-    s3.create_bucket(Bucket=name)
+    s3 = client(request.config.stash[SERVERS].address("S3"))
+    yield s3
     s3.close()
+
+
+@pytest.fixture(scope="session")
+def _s3_bucket_made(request: pytest.FixtureRequest, _s3: Any) -> str:
+    name = f"tests{request.config.stash[SERVERS].process}"  # tests side by side do not empty each other's
+    _s3.create_bucket(Bucket=name)
     return name
 
 
 @pytest.fixture
-def s3_bucket(s3_url: str, _s3_bucket_made: str) -> Iterator[str]:
+def s3_bucket(_s3: Any, _s3_bucket_made: str) -> Iterator[str]:
     """The name of an empty bucket, for this test alone; emptied after it. (To make a new one takes half a second.)"""
-    from tests.servers.buckets import client
-
     yield _s3_bucket_made
-    s3 = client(s3_url)
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=_s3_bucket_made):
+    for page in _s3.get_paginator("list_objects_v2").paginate(Bucket=_s3_bucket_made):
         found = [{"Key": each["Key"]} for each in page.get("Contents", ())]
         if found:
-            s3.delete_objects(Bucket=_s3_bucket_made, Delete={"Objects": found})
-    s3.close()
+            _s3.delete_objects(Bucket=_s3_bucket_made, Delete={"Objects": found})
 
 
 @pytest.fixture

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
+from azure.storage.blob import ContainerClient
 
 from redrive import RetryPolicy
 from redrive.storage import Store
 from redrive.storage.azure import Azure
 from redrive.testing.storage import StorageConformance
+from tests.servers.fixtures import SERVERS
+
+
+@pytest.fixture(scope="module")
+def backend(request: pytest.FixtureRequest) -> Iterator[Azure]:
+    """Made once: a client takes longer than most tests."""
+    connection = request.config.stash[SERVERS].address("Azure")
+    with ContainerClient.from_connection_string(connection, f"conformance-{uuid.uuid4().hex[:8]}") as container:
+        container.create_container()
+        quick = RetryPolicy(max_attempts=3, backoff_base=0.05, jitter=0.05)
+        made = Azure("blobs", container=container.container_name, connection_string=connection, retry=quick)
+        yield made
+        made.close()
+        container.delete_container()
 
 
 @pytest.mark.req("S-12")
 class TestAzure(StorageConformance):
     @pytest.fixture
-    def store(self, azure_connection: str, azure_container: str) -> Iterator[Store]:
-        quick = RetryPolicy(max_attempts=3, backoff_base=0.05, jitter=0.05)
-        backend = Azure("blobs", container=azure_container, connection_string=azure_connection, retry=quick)
-        yield Store(backend)
-        backend.close()
+    def store(self, backend: Azure) -> Store:
+        return Store(backend, root_path=uuid.uuid4().hex[:8])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,15 @@ from redrive.storage import Store
 from redrive.storage.graph import Graph, monitor
 from redrive.testing.storage import StorageConformance
 from tests.servers.graph import graph_server
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[Graph]:
+    """Made once, on a drive that all tests of this file share."""
+    with graph_server() as server:
+        made = Graph("sharepoint", drive="drives/d1", token="good", base_url=f"{server.service}/v1.0")
+        yield made
+        made.close()
 
 
 @pytest.mark.req("S-12")
@@ -22,9 +32,6 @@ class TestGraph(StorageConformance):
     )
 
     @pytest.fixture
-    def store(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    def store(self, backend: Graph, monkeypatch: pytest.MonkeyPatch) -> Store:
         monkeypatch.setattr(monitor, "FIRST", 0.01)
-        with graph_server() as server:
-            backend = Graph("sharepoint", drive="drives/d1", token="good", base_url=f"{server.service}/v1.0")
-            yield Store(backend)
-            backend.close()
+        return Store(backend, root_path=uuid.uuid4().hex[:8])

@@ -13,22 +13,31 @@ from redrive.storage.sftp import Sftp
 from redrive.testing.storage import StorageConformance
 
 
-def store_of(options: dict[str, Any]) -> Iterator[Store]:
+@pytest.fixture(scope="module")
+def backends() -> Iterator[dict[str, Sftp]]:
+    """Made once for a server: to shake hands takes longer than most tests."""
+    made: dict[str, Sftp] = {}
+    yield made
+    for backend in made.values():
+        backend.close()
+
+
+def store_of(server: str, options: dict[str, Any], backends: dict[str, Sftp]) -> Store:
     """A store in a folder of its own."""
-    backend = Sftp("box", **options)
-    yield Store(backend, root_path=f"test-{uuid.uuid4().hex[:8]}")
-    backend.close()
+    if server not in backends:
+        backends[server] = Sftp("box", **options)
+    return Store(backends[server], root_path=f"test-{uuid.uuid4().hex[:8]}")
 
 
 @pytest.mark.req("S-12")
 class TestAsyncssh(StorageConformance):
     @pytest.fixture
-    def store(self, sftp_options: dict[str, Any]) -> Iterator[Store]:
-        yield from store_of(sftp_options)
+    def store(self, sftp_options: dict[str, Any], backends: dict[str, Sftp]) -> Store:
+        return store_of("asyncssh", sftp_options, backends)
 
 
 @pytest.mark.req("S-12")
 class TestOpenSSH(StorageConformance):
     @pytest.fixture
-    def store(self, openssh_options: dict[str, Any]) -> Iterator[Store]:
-        yield from store_of(openssh_options)
+    def store(self, openssh_options: dict[str, Any], backends: dict[str, Sftp]) -> Store:
+        return store_of("OpenSSH", openssh_options, backends)
