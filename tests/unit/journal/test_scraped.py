@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from redrive import journal, retry
+from redrive import App, journal, retry
 from redrive.journal.metrics import JOBS, MOST, OTHER, SUBMITTED, Measure
 from redrive.journal.scraped import Exposed, Scraped
 from redrive.testing import inject, instant
@@ -81,6 +81,19 @@ def test_openmetrics_where_the_scraper_asks_for_it(registry: CollectorRegistry, 
     body, content_type = Exposed(lambda: [Measure(SUBMITTED, 9, ("mail",))], registry).text("application/openmetrics-text")
     assert content_type.startswith("application/openmetrics-text")
     assert "redrive_jobs_submitted" in {family.name for family in parse_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.req("J-3")
+def test_the_sinks_of_an_app_hear_until_it_is_closed(registry: CollectorRegistry) -> None:
+    sink = journal.prometheus(registry)
+    with App("sqlite://", journal=[sink]):
+        assert sink.subscribed
+        retry(operation="crm").call(int)
+        assert journal.flush()
+    assert not sink.subscribed
+    retry(operation="crm").call(int)
+    ended = (("layer", "call"), ("operation", "crm"), ("outcome", "success"))
+    assert samples(registry)["redrive_attempts_total", ended] == 1
 
 
 @pytest.mark.req("J-3")

@@ -213,6 +213,34 @@ def test_a_tracer_that_raises_costs_the_span_and_not_the_work() -> None:
     assert journal.dropped() >= before + 2
 
 
+@pytest.mark.req("J-3")
+def test_an_exporter_that_stands_still_holds_up_nobody() -> None:
+    release, stuck = threading.Event(), threading.Event()
+
+    class Slow(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:
+            stuck.set()
+            release.wait(30)
+
+    provider = TracerProvider()
+    provider.add_span_processor(Slow())
+    unsubscribe = journal.subscribe(journal.otel(tracer_provider=provider, meter_provider=MeterProvider()))
+    try:
+        with App("sqlite://") as app:
+
+            @app.command("mail")
+            def mail() -> int:
+                return len([fetch() for _ in range(3)])
+
+            with app.worker(threads=1):
+                first, second = mail.submit(), mail.submit()
+                assert (first.result(30), second.result(30)) == (3, 3)
+            assert stuck.wait(30)
+    finally:
+        release.set()
+        unsubscribe()
+
+
 @pytest.mark.parametrize("text", [None, "", "00-1-2", f"zz-{'1' * 32}-{'2' * 16}-01", f"00-{'0' * 32}-{'2' * 16}-01"])
 def test_what_is_no_traceparent_is_none(text: object) -> None:
     assert span_context(text) is None
