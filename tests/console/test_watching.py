@@ -1,0 +1,64 @@
+"""What an operator watches, in the browser: the journal comes alive, a group leads to its letters, items are reopened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from redrive import App
+from redrive.ledger import NewJob
+from redrive.ops.operator import Operator
+from tests.console.looks import faint, sideways, unlabelled
+from tests.console.world import in_trouble, shop
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """A shop in trouble, with a batch of which some items were given up."""
+    with shop(f"sqlite:///{tmp_path_factory.mktemp('watching') / 'ledger.db'}") as made:
+        in_trouble(made)
+        items = made.items("tiles")
+        items.increment_many([f"t-{number}" for number in range(5)])
+        items.give_up_many({f"t-{number}": "corrupt blob" for number in range(3)})
+        yield made
+
+
+@pytest.mark.req("O-4", "J-3")
+def test_the_journal_comes_alive(page: Page, app: App) -> None:
+    page.goto("/journal?event=submitted")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    app.ledger.submit(NewJob("crm.sync", "crm:ann:brand-new:sync:v1"))
+    expect(page.get_by_text("crm:ann:brand-new:sync:v1")).to_be_visible()
+
+
+@pytest.mark.req("O-4")
+def test_from_the_overview_to_one_letter_of_a_group(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("row", name=re.compile("crm.sync")).get_by_role("link", name="17").first.click()
+    page.wait_for_url("**/dead?kind=crm.sync")
+    page.goto("/failures")
+    page.get_by_role("link", name="TimeoutError: read timed out after # s").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("TimeoutError: read timed out after # s")
+    expect(page.get_by_text(re.compile("growing"))).to_be_visible()
+    page.get_by_role("row").nth(1).get_by_role("link").click()
+    page.wait_for_url("**/dead/*")
+
+
+@pytest.mark.req("O-3", "O-4", "O-5")
+def test_items_that_were_given_up_are_reopened_for_a_reason(page: Page, app: App) -> None:
+    page.goto("/batches")
+    page.get_by_role("link", name="tiles").first.click()
+    page.get_by_label("reason").fill("corrupt")
+    page.get_by_role("button", name="Filter").click()
+    page.get_by_role("link", name="Reopen these …").click()
+    expect(page.get_by_text("3 items")).to_be_visible()
+    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+    page.get_by_label("Why, for the audit").fill("the blobs were mended")
+    page.get_by_role("button", name="Reopen 3").click()
+    expect(page.get_by_role("status").first).to_have_text("3 items reopened")
+    ann = Operator(app, actor="ann")
+    assert ann.giveups() == []
+    assert ann.audit(limit=1)[0].because == "the blobs were mended"
