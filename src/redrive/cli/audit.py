@@ -84,6 +84,8 @@ def _what(what: Mapping[str, Any]) -> str:
     if isinstance(acted, (dict, list)):
         of = f"{what['batch']}: " if "batch" in what else ""
         return of + ", ".join(map(str, list(acted)[:3])) + (f" and {len(acted) - 3} more" if len(acted) > 3 else "")
+    if "partition" in what:
+        return f"{what['partition']} to run {what['to']}" if "to" in what else str(what["partition"])
     if "sweep" in what:
         kept = "letters" if "letters" in what else "partitions"
         return f"sweep {what['sweep']}" + (f", {what['count']:,} {kept}" if "count" in what else "")

@@ -101,10 +101,14 @@ def _check(check: Mapping[str, Any]) -> Text:
     ok = bool(check.get("ok"))
     line = Text("✓ " if ok else "✗ ", style="green" if ok else "red").append(str(check.get("name")), style="")
     if check.get("value") is not None:
-        line.append(f": {check['value']}")
+        line.append(f": {_plain(check['value'])}")
     if check.get("limit") is not None:
-        line.append(f", limit {check['limit']}", style="dim")
+        line.append(f", limit {_plain(check['limit'])}", style="dim")
     return line
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(f"{name} {part}" for name, part in value.items()) if isinstance(value, dict) else str(value)
 
 
 def explained(found: Explained, /) -> RenderableType:
