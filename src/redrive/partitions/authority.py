@@ -93,7 +93,7 @@ def _judge(session: Session, verdicts: Sequence[Verdict], policies: Mapping[tupl
             told.append(_one(changes, of, one, policies, now))
             rows.append(_verdict(one, now))
     ended = [
-        {"at_run": one.run_id, "to_state": one.outcome, "to_ended_at": now, "to_note": None}
+        {"run_id": one.run_id, "state": one.outcome, "ended_at": now, "note": None}
         for one in told
         if one.outcome in ("accepted", "rejected", "late")
     ]

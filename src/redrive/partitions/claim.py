@@ -53,7 +53,7 @@ def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float
     """Lease up to so many."""
     if most < 1 or not desk.terms:
         return []
-    if _offers(session, desk, most, now_on(session)) == ([], []):  # a look without a lock: an idle tick holds nobody up
+    if _offers(session, desk, most, None) == ([], []):  # a look without a lock: an idle tick holds nobody up
         return []
     with session.transaction("partition.claim"):
         now = now_on(session)
@@ -69,7 +69,7 @@ def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float
 
 
 def _offers(
-    session: Session, desk: Desk, most: int, now: datetime, *, hold: bool = False
+    session: Session, desk: Desk, most: int, now: datetime | None, *, hold: bool = False
 ) -> tuple[list[Offer], list[tuple[Range, str]]]:
     """What there is to choose from, and which sweeps are to be halted, for what."""
     swept = ranges.running(session, desk.terms, hold=hold)
@@ -82,6 +82,7 @@ def _offers(
     ]
     halting = []
     for one in swept:
+        now = now_on(session) if now is None else now
         may = ranges.allowed(one, most, now)
         if may.halt is not None:
             halting.append((one, may.halt))

@@ -54,7 +54,7 @@ def given_back(session: Session, returns: Sequence[Return], terms: Mapping[tuple
         then = after_return(policy, one.cause, one.after, mine.seed, one.lease.attempt_no, now)
         _back(changes, was[mine.partition_id], mine._replace(lost=0), then, marked.get(mine.partition_id, {}), now)
         note = words(f"{one.cause}: {one.error}" if one.error else one.cause)
-        ended.append({"at_run": one.lease.run_id, "to_state": "returned", "to_ended_at": now, "to_note": note})
+        ended.append({"run_id": one.lease.run_id, "state": "returned", "ended_at": now, "note": note})
         its = held[one.lease.partition.source]
         if one.cause == "systemic":
             sources.rest(session, its, one, policy, now)
@@ -86,7 +86,7 @@ def reaped(session: Session, terms: Mapping[tuple[str, str], Terms], limit: int,
         then = after_loss(policy, lost, mine.seed, now, None if exempt else too_old(policy, row.logical_date))
         _back(changes, row, mine._replace(lost=lost), then, marked.get(id_, {}), now)
         note = f"nobody heard of it again; its worker was {mine.worker}"
-        ended.append({"at_run": mine.run_id, "to_state": "lost", "to_ended_at": now, "to_note": note})
+        ended.append({"run_id": mine.run_id, "state": "lost", "ended_at": now, "note": note})
     changes.write(session, ended=ended)
     return [was[id_].partition for id_ in sorted({*changes.work, *changes.idle})]
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import date, datetime
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ..ledger.ledger import Ledger
 from ..ledger.partition_tables import marker, partition, range_, rollup, run, source, verdict, work
 from ..ledger.session import Session
+from .bulk import added, inserted, updated
 from .outcome import shade, stored
 from .partition import Partition
 from .record import LANES, SHADES, Decision, Kind, Lane, Shade, Status
@@ -201,22 +202,17 @@ def upsert(session: Session, table: Any, /) -> Any:
     return sqlite.insert(table) if session.sqlite else postgresql.insert(table)
 
 
-_SAVE = (
-    update(partition)
-    .where(partition.c.id == bindparam("at_id"))
-    .values({name: bindparam(f"to_{name}") for name in Row._fields[5:]})
-)
-_WORKED = (
-    update(work)
-    .where(work.c.partition_id == bindparam("at_id"))
-    .values({name: bindparam(f"to_{name}") for name in Work._fields[3:]})
-)
-_IDLE = delete(work).where(work.c.partition_id == bindparam("at_id"))
-_ENDED = (
-    update(run)
-    .where(run.c.run_id == bindparam("at_run"))
-    .values(state=bindparam("to_state"), ended_at=bindparam("to_ended_at"), note=bindparam("to_note"))
-)
+BEGUN = (
+    "partition_id", "attempt_no", "run_id", "raw_run_id", "kind", "state", "lane", "sweep_id", "worker", "leased_at",
+)  # fmt: skip
+"""Of a run that begins."""
+ENDED = ("state", "ended_at", "note")
+"""Of one that ends."""
+SAID = (
+    "run_id", "decision", "validator", "version", "checks", "record_count", "reason", "message", "manifest", "at",
+)  # fmt: skip
+"""Of a verdict."""
+_IDLE = delete(work).where(work.c.partition_id.in_(_these))
 _UNMARKED = delete(marker).where(marker.c.partition_id == bindparam("at_id"), marker.c.kind == bindparam("at_kind"))
 
 
@@ -260,19 +256,20 @@ class Changes:
         said: Sequence[dict[str, Any]] = (),
     ) -> None:  # fmt: skip
         """Write all of it, in the one order. begun, ended: runs that begin and end with it; said: verdicts."""
-        for statement, rows in (
-            (_SAVE, [_to(row, 5) for _, row in sorted(self.rows.items())]),
-            (_IDLE, [{"at_id": id_} for id_ in sorted(self.idle)]),
-            (_WORKED, [_to(row, 3) for id_, row in sorted(self.work.items()) if id_ not in self.idle]),
-            (insert(work), [row._asdict() for _, row in sorted(self.new_work.items())]),
-            (insert(run), begun),
-            (_ENDED, ended),
-            (insert(verdict), said),
-            (_UNMARKED, [{"at_id": id_, "at_kind": kind} for id_, kind in sorted(self.unmarked)]),
-            (_marking(session), [mark._asdict() for _, mark in sorted(self.marked.items())]),
-        ):
-            if rows:
-                session.core.execute(statement, rows)
+        rows = [row._asdict() for _, row in sorted(self.rows.items())]
+        updated(session, partition, "id", Row._fields[5:], rows)
+        for some in chunks(sorted(self.idle)):
+            session.core.execute(_IDLE, {"these": some})
+        busy = [row._asdict() for id_, row in sorted(self.work.items()) if id_ not in self.idle]
+        updated(session, work, "partition_id", Work._fields[3:], busy)
+        inserted(session, work, Work._fields, [row._asdict() for _, row in sorted(self.new_work.items())])
+        inserted(session, run, BEGUN, begun)
+        updated(session, run, "run_id", ENDED, sorted(ended, key=lambda row: str(row["run_id"])))
+        inserted(session, verdict, SAID, said)
+        if self.unmarked:
+            session.core.execute(_UNMARKED, [{"at_id": id_, "at_kind": kind} for id_, kind in sorted(self.unmarked)])
+        if self.marked:
+            session.core.execute(_marking(session), [mark._asdict() for _, mark in sorted(self.marked.items())])
         _counted(session.core, self.ranges, self.placed)
         self._roll(session)
 
@@ -292,10 +289,12 @@ def roll(session: Session, moved: Counter[tuple[str, str, date, int]], /) -> Non
         for key, n in sorted(moved.items())
         if n
     ]
-    if rows:
+    if rows and session.sqlite:
         new = upsert(session, rollup)
         changed = new.on_conflict_do_update(index_elements=list(rollup.primary_key), set_={"n": rollup.c.n + new.excluded.n})
         session.core.execute(changed, rows)
+    elif rows:
+        added(session, rollup, ("source", "query_name", "logical_date", "shade", "n"), "n", rows)
 
 
 def _marking(session: Session) -> Any:
@@ -312,7 +311,3 @@ def _counted(connection: Connection, changes: Counter[tuple[int, str]], placed: 
             by_sweep.setdefault(sweep_id, {})[name] = range_.c[name] + many
     for sweep_id, values in sorted(by_sweep.items()):
         connection.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(values))
-
-
-def _to(row: Any, since: int) -> dict[str, Any]:
-    return {"at_id": row[0]} | {f"to_{name}": value for name, value in zip(row._fields[since:], row[since:], strict=True)}

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, DateTime, Integer, SmallInteger, Text, bindparam, literal_column, select, true
+from sqlalchemy import BigInteger, DateTime, Integer, SmallInteger, Text, bindparam, func, literal_column, select, true
 
 from ..ledger.moment import micros, moment
+from ..ledger.now import micros_now
 from ..ledger.partition_tables import work
 from ..ledger.postgres.literal import plain, texts
 from ..ledger.session import Session
@@ -49,7 +50,7 @@ _due = (
         work.c.query_name == literal_column("want.query"),
         work.c.lane == literal_column("want.lane"),
         work.c.sweep_id == literal_column("want.sweep"),
-        work.c.due_at <= bindparam("now", type_=DateTime(timezone=True)),
+        work.c.due_at <= func.coalesce(bindparam("now", type_=DateTime(timezone=True)), func.now()),
     )
     .order_by(work.c.due_at, work.c.partition_id)
     .limit(bindparam("most", type_=Integer()))
@@ -58,11 +59,13 @@ _due = (
 MANY = postgres(select(_want.c.place, _due.c.due_at, _due.c.partition_id).select_from(_want.join(_due, true()))).text
 
 
-def due(session: Session, wanted: Sequence[Due], most: int, now: datetime, /) -> list[tuple[Due, list[datetime], list[int]]]:
-    """What is due in each of these, the oldest first; those with nothing are left out."""
+def due(
+    session: Session, wanted: Sequence[Due], most: int, now: datetime | None, /
+) -> list[tuple[Due, list[datetime], list[int]]]:
+    """What is due in each of these, the oldest first; those with nothing are left out. now: None for the database's own."""
     found: dict[int, tuple[list[datetime], list[int]]] = {}
     if session.sqlite:
-        at = micros(now)
+        at = micros_now() if now is None else micros(now)
         for place, one in enumerate(wanted):
             if some := session.raw.execute(ONE, (*one, at, most)).fetchall():
                 found[place] = [_moment(row[0]) for row in some], [row[1] for row in some]
