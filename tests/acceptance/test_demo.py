@@ -39,6 +39,7 @@ def test_its_figures() -> None:
     parked = scenes["commands"]
     assert (parked["done"], parked["dead"]) == (parked["commands"], 0)
     assert 10 <= parked["requests_while_down"] < 1.5 * parked["commands"]
+    assert scenes["messages"] == {"events": 40, "known": 4, "search": 40, "qscore": 40, "dead": 20, "replayed": 20}
     rescue = scenes["rescue"]
     assert (rescue["lost"], rescue["doubled"], rescue["done"]) == (0, 0, rescue["jobs"])
     whole = scenes["whole"]

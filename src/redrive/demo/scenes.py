@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from .commands import PARKED
+from .messages import MESSAGES
 from .nesting import NESTING
 from .outage import OUTAGE
 from .patience import PATIENCE
@@ -23,4 +24,4 @@ def _with_grpc() -> tuple[Scene, ...]:
     return (INCIDENT,)
 
 
-SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE, *_with_grpc(), UPLOADS, PARKED, WHOLE)
+SCENES = (RECOVERY, OUTAGE, NESTING, PATIENCE, RESCUE, *_with_grpc(), UPLOADS, PARKED, MESSAGES, WHOLE)
