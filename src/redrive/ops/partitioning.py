@@ -9,9 +9,10 @@ from ..partitions.partition import Day, day
 from ..partitions.record import Lane, Selection
 from . import partition_plan
 from .backfill import grid, steps, written
+from .chosen import Wish
 from .datasets import Named, named
 from .desk import Desk
-from .partition_plan import PickingAct, Wish
+from .partition_plan import PickingAct
 from .plan import Plan
 from .selection import selected
 from .sweep import Applied, Sweep

@@ -14,7 +14,7 @@ from .dead import Selection, pending
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.sweep import Act
-    from .partition_plan import Partitions
+    from .chosen import Partitions
 
 
 @dataclass(frozen=True, slots=True)

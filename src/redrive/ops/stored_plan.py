@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 from ..errors import Drift
 from ..partitions.partition import Partition
 from ..partitions.record import Selection
+from .chosen import Wish
 from .document import document
-from .partition_plan import Wish, of_grid, of_picked
+from .partition_plan import of_grid, of_picked
 from .plan import Plan
 
 LIFE = timedelta(minutes=30)
