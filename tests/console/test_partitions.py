@@ -16,7 +16,7 @@ from redrive.partitions.authority import Authority
 from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
 from redrive.partitions.policy import Terms
-from redrive.partitions.record import Verdict
+from redrive.partitions.record import Decision, Verdict
 from tests.console.looks import faint, sideways, unlabelled
 
 TODAY = date(2026, 1, 31)
@@ -39,7 +39,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
             bad = of.query_name == "orders" and (of.customer_id, of.logical_date) in BAD
             final = bad and of.logical_date == TODAY
             check = {"name": "row_count", "ok": not bad, "value": 48 if bad else 420, "limit": 120}
-            said = "rejected" if bad else "accepted"
+            said: Decision = "rejected" if bad else "accepted"
             message = f"48 rows {NASTY}" if bad else None
             verdict = Verdict(
                 lease.run_id, said, reason="row_count" if bad else None, message=message, checks=[check], record_count=420,

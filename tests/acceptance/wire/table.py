@@ -19,7 +19,7 @@ from unittest.mock import patch
 from tests.acceptance.wire.fault import FAULTS, Fault
 from tests.acceptance.wire.measured import Measured, measured, proxied
 from tests.acceptance.wire.subject import POLICY, SUBJECTS, Subject
-from tests.servers.fixtures import STARTERS
+from tests.servers.starters import STARTERS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "wire.md"
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
