@@ -196,8 +196,9 @@ def test_many_are_confirmed(lake: World) -> None:
 def test_a_plan_is_kept_and_applied_by_another(lake: World, tmp_path: Path) -> None:
     before = len(lake.ledger.audit())
     file = tmp_path / "plan.json"
-    status, printed = call("state", "retry", "crm/orders", "--error", "row_count", "--out", str(file), "--actor", "ann")
-    assert (status, "expires in 30 min" in printed, f"redrive plan apply {file}" in printed.replace("\n", "")) == (0, True, True)
+    planning = ("state", "retry", "crm/orders", "--error", "row_count", "--out", str(file), "--actor", "ann")
+    status, printed = call(*planning, width=1000)
+    assert (status, "expires in 30 min" in printed, f"redrive plan apply {file}" in printed) == (0, True, True)
     status, printed = call("state", "retry", BAD, "--plan", "--json")
     kept = json.loads(printed)
     assert (status, kept["plan"]["count"], re.fullmatch("p-[0-9a-f]{8}", kept["id"]) is not None) == (0, 1, True)
