@@ -25,9 +25,8 @@ def updated(session: Session, table: Table, key: str, columns: tuple[str, ...], 
     if not session.sqlite:
         session.run.execute(_update(table, key, columns), _arrays(table, (key, *columns), given))
         return
-    statement = update(table).where(table.c[key] == bindparam(f"at_{key}"))
-    changed = statement.values({name: bindparam(f"to_{name}") for name in columns})
-    session.core.execute(changed, [{f"at_{key}": row[key]} | {f"to_{name}": row[name] for name in columns} for row in given])
+    changes = [{f"at_{key}": row[key]} | {f"to_{name}": row[name] for name in columns} for row in given]
+    session.core.execute(_each(table, key, columns), changes)
 
 
 def inserted(session: Session, table: Table, columns: tuple[str, ...], given: Rows, /) -> None:
@@ -43,6 +42,12 @@ def inserted(session: Session, table: Table, columns: tuple[str, ...], given: Ro
 def added(session: Session, table: Table, columns: tuple[str, ...], count: str, given: Rows, /) -> None:
     """Add to a count, by the other columns; on Postgres. The rows come in one order for everybody."""
     session.run.execute(_add(table, columns, count), _arrays(table, columns, given))
+
+
+@cache
+def _each(table: Table, key: str, columns: tuple[str, ...]) -> Any:
+    to: dict[str, Any] = {name: bindparam(f"to_{name}") for name in columns}
+    return update(table).where(table.c[key] == bindparam(f"at_{key}")).values(to)
 
 
 @cache
