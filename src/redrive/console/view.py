@@ -52,7 +52,7 @@ class View:
 
     def text(self, name: str, /) -> str | None:
         """A word of the query; None where it is missing or empty."""
-        return self.query.get(name, "").strip() or None
+        return self.query.get(name, "").replace("\0", "").strip() or None  # Postgres has no NUL in its texts
 
     def number(self, name: str, default: int, /, *, least: int = 1, most: int = 1_000_000) -> int:
         """A number of the query, within its bounds; the default where it is none."""
