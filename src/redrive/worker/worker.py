@@ -106,8 +106,8 @@ class Worker:
         self._since = SYSTEM.now()
         self._own = self._ledger.beside()
         self._clerk = Clerk(
-            self._own, self._ledger, _wrapped(self._kinds), name=self.name, threads=self._threads, tasks=self._tasks, lease=self._lease,
-            drain=self._drain, parking=self._parking, keep=self._keep, info=info, context=copy_context(),
+            self._own, self._ledger, _wrapped(self._kinds), name=self.name, threads=self._threads, tasks=self._tasks,
+            lease=self._lease, drain=self._drain, parking=self._parking, keep=self._keep, info=info, context=copy_context(),
         )  # fmt: skip
         if self._told:
             self._clerk.stop()
