@@ -14,7 +14,7 @@ from typing import Any
 
 from ..journal.bus import emit
 from ..ledger import kinds, limited
-from ..ledger.arrival import Grant
+from ..ledger.arrival import Arriving, Grant, Received
 from ..ledger.connections import MOST
 from ..ledger.crashpoint import crash_point
 from ..ledger.hot import Demand
@@ -58,6 +58,8 @@ class Clerk:
         self._dry: dict[str, float] = {}
         """Groups that had nothing, until when they need not be asked again."""
         self._woken = True
+        self._behind = self._lingers = False
+        """More waits than there was room for: that comes before what sources bring."""
         self._due = Due(self._until_due)
         self._stopping: float | None = None
         """When what runs must have ended, on the monotonic clock."""
@@ -132,7 +134,8 @@ class Clerk:
 
     def _rest(self) -> None:
         """Until there is something to do."""
-        if self._inbox or self._woken or (self._stopping is None and self._eager()):
+        comes = self.intake and not self._lingers
+        if self._inbox or self._woken or comes or (self._stopping is None and self._eager()):
             return
         now = monotonic()
         moments = [self.upkeep.timers.next, *self._dry.values(), self._alone.next, self.intake.until]
@@ -157,6 +160,8 @@ class Clerk:
     def _turn(self) -> None:
         """Settle what was made, claim what there is room for."""
         self._collect()
+        behind, self._behind = self._behind, False
+        self._lingers = not behind and self._take_in()
         if self._stopping is None:
             self._wake()
             if not self._alone.holds:
@@ -169,7 +174,9 @@ class Clerk:
                 self._probe()
             if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart):
                 self._claim_alone()
-        if not self._take_in():
+        if behind:
+            self._lingers = self._take_in()
+        if not self._lingers:
             self._settle()
         if self.state == "alone" and not self._alone.holds:
             self.state = "working"
@@ -190,25 +197,18 @@ class Clerk:
         granted, soon = self._room.grant(came, () if self._alone.holds else self._open())
         if soon and monotonic() < self.intake.until:
             return True
-        self.intake.leave(arrivals)
-        try:
-            with self._ledger.connections.write.use() as session:
-                events = [one for arrival in arrivals for one in arrival.events]
-                grant = Grant(self._name, self._lease, granted)
-                found = self._ledger.connections.hot.receive(session, self._settlements, events, grant)
-        except BaseException:
-            for arrival in arrivals:
-                arrival.end(None)
-            raise
+        grant = Grant(self._name, self._lease, granted)
+        found = self.intake.stored(arrivals, lambda events: self._received(events, grant))
         self._ended(found.late)
         self._crew.give(found.leases)
-        fresh = iter(found.fresh)
-        for arrival in arrivals:
-            arrival.end([next(fresh) for _ in arrival.events])
         for name in came:
             if name in self._known and came[name] > granted.get(name, 0):
                 self._dry.pop(self._room.group(name), None)  # the rest waits to be claimed
         return False
+
+    def _received(self, events: Sequence[Arriving], grant: Grant) -> Received:
+        with self._ledger.connections.write.use() as session:
+            return self._ledger.connections.hot.receive(session, self._settlements, events, grant)
 
     def _collect(self) -> None:
         finished = []
@@ -242,6 +242,7 @@ class Clerk:
         )  # fmt: skip
         self._ended(turn.late)
         self._crew.give(turn.leases)
+        self._behind |= len(turn.leases) == want.total
         if not alone and len(turn.leases) < want.total:
             self._dry[want.group] = self._due.next(monotonic())
         return turn.leases

@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol, runtime_checkable
 
-from ..ledger.arrival import Arriving
+from ..ledger.arrival import Arriving, Received
 
-LINGER = 0.02
+LINGER = 0.1
 """Seconds that what has come may wait for room, where jobs are short: there will be some in a moment."""
+
+TOGETHER = 100
+"""Events of several that are stored in one transaction."""
 
 
 class Arrival:
@@ -78,13 +81,30 @@ class Intake:
         return float("inf") if first is None else first.since + LINGER
 
     def waiting(self) -> list[Arrival]:
-        """All that wait, in the order they came."""
-        return list(self._waiting)
+        """The first that waits, and as many of the others as go with it."""
+        found: list[Arrival] = []
+        many = 0
+        for arrival in list(self._waiting):
+            many += len(arrival.events)
+            if found and many > TOGETHER:
+                break
+            found.append(arrival)
+        return found
 
-    def leave(self, arrivals: list[Arrival], /) -> None:
-        """These, the first ones, wait no more."""
+    def stored(self, arrivals: Sequence[Arrival], write: Callable[[Sequence[Arriving]], Received], /) -> Received:
+        """Write these, the first ones, and tell whoever brought them."""
         with self._lock:
             del self._waiting[: len(arrivals)]
+        try:
+            found = write([one for arrival in arrivals for one in arrival.events])
+        except BaseException:
+            for arrival in arrivals:
+                arrival.end(None)
+            raise
+        fresh = iter(found.fresh)
+        for arrival in arrivals:
+            arrival.end([next(fresh) for _ in arrival.events])
+        return found
 
     def close(self) -> None:
         """Nothing more is stored here: whoever brings something, or has, is told so."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from redrive.ledger.arrival import Arriving, Part
+from collections.abc import Sequence
+
+import pytest
+
+from redrive.ledger.arrival import Arriving, Part, Received
 from redrive.worker.intake import LINGER, Intake
 
 
@@ -22,10 +26,29 @@ def test_it_pokes_and_keeps_the_order() -> None:
     assert (dict(first.kinds), dict(second.kinds)) == ({"book": 2, "mail": 1}, {})
     assert intake.until == first.since + LINGER
     assert intake.waiting() == [first, second]
-    intake.leave([first])
-    assert intake.waiting() == [second]
-    first.end([True, False])
-    assert (first.wait(), first.over, first.fresh) == (True, True, [True, False])
+    found = intake.stored([first, second], lambda events: Received([True, False, True], []))
+    assert found.fresh == [True, False, True]
+    assert (intake.waiting(), first.wait(), first.fresh, second.fresh) == ([], True, [True, False], [True])
+
+
+def test_what_cannot_be_written_is_whose_it_was() -> None:
+    intake = Intake(lambda: None)
+    first = intake.put([event("a")])
+    with pytest.raises(OSError, match="full"):
+        intake.stored([first], full)
+    assert (first.wait(), intake.waiting()) == (False, [])
+
+
+def full(_events: Sequence[Arriving]) -> Received:
+    raise OSError("the disk is full")
+
+
+def test_what_comes_together_is_written_together_up_to_a_hundred() -> None:
+    intake = Intake(lambda: None)
+    small = [intake.put([event(f"a{n}")]) for n in range(3)]
+    large = intake.put([event(f"b{n}") for n in range(98)])
+    assert intake.waiting() == small
+    assert large.over is False
 
 
 def test_closed_it_tells_those_who_wait_and_those_who_come() -> None:
