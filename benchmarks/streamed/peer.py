@@ -26,8 +26,17 @@ def emptied(redis_url: str) -> Any:
 
 
 async def over(clock: Clock) -> None:
+    """Until all are handled; then the end of the program: some never come back from being cancelled."""
     if not await asyncio.to_thread(clock.over.wait, PATIENCE):
         raise TimeoutError(f"only {clock.handled} of {clock.messages}")
+    finish(clock)
+
+
+def finish(clock: Clock) -> None:
+    """Tell, and end; some of them leave threads behind that never do."""
+    tell(clock.rate)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def faststream(redis_url: str, batch: int, clock: Clock) -> None:
@@ -46,7 +55,6 @@ def faststream(redis_url: str, batch: int, clock: Clock) -> None:
             await broker.publish({"id": 1, "f": "noop"}, stream=STREAM)
         await broker.start()
         await over(clock)
-        await broker.stop()
 
     asyncio.run(main())
 
@@ -69,7 +77,7 @@ def taskiq(redis_url: str, batch: int, clock: Clock) -> None:
         broker.is_worker_process = True
         receiver = asyncio.create_task(run_receiver_task(broker, max_async_tasks=batch, run_startup=False))
         await over(clock)
-        receiver.cancel()
+        await receiver
 
     asyncio.run(main())
 
@@ -77,7 +85,7 @@ def taskiq(redis_url: str, batch: int, clock: Clock) -> None:
 def arq(redis_url: str, batch: int, clock: Clock) -> None:
     from arq import create_pool
     from arq.connections import RedisSettings
-    from arq.worker import Worker
+    from arq.worker import Worker, func
 
     async def noop(_context: Any) -> None:
         clock.tick()
@@ -89,7 +97,12 @@ def arq(redis_url: str, batch: int, clock: Clock) -> None:
         for _ in range(clock.messages):
             await pool.enqueue_job("noop")
         worker = Worker(
-            functions=[noop], redis_settings=settings, burst=True, max_jobs=batch, poll_delay=0.01, handle_signals=False
+            functions=[func(noop, name="noop")],
+            redis_settings=settings,
+            burst=True,
+            max_jobs=batch,
+            poll_delay=0.01,
+            handle_signals=False,
         )
         await worker.async_run()
 
@@ -136,9 +149,15 @@ def celery(redis_url: str, _batch: int, clock: Clock) -> None:
     for _ in range(clock.messages):
         noop.delay()
     worker = app.Worker(pool="solo", loglevel="CRITICAL", without_gossip=True, without_mingle=True, quiet=True)
-    threading.Thread(target=worker.start, daemon=True).start()
-    if not clock.over.wait(PATIENCE):
-        raise TimeoutError(f"only {clock.handled} of {clock.messages}")
+
+    def ended() -> None:
+        if clock.over.wait(PATIENCE):
+            finish(clock)
+        print(f"only {clock.handled} of {clock.messages}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    threading.Thread(target=ended, daemon=True).start()
+    worker.start()  # here: it wants signals
 
 
 LIBRARIES: dict[str, Callable[[str, int, Clock], None]] = {
@@ -150,9 +169,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     clock = Clock(int(sys.argv[4]))
     LIBRARIES[sys.argv[1]](sys.argv[2], int(sys.argv[3]), clock)
-    tell(clock.rate)
-    sys.stdout.flush()
-    os._exit(0)  # some of them leave threads behind that never end
+    finish(clock)
 
 
 if __name__ == "__main__":
