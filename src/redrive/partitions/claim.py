@@ -73,6 +73,8 @@ def _offers(
 ) -> tuple[list[Offer], list[tuple[Range, str]]]:
     """What there is to choose from, and which sweeps are to be halted, for what."""
     swept = ranges.running(session, desk.terms, hold=hold)
+    for ended in desk.grids.keys() - {one.id for one in swept}:
+        del desk.grids[ended]
     wanted = [Due(*dataset, lane, 0) for dataset in desk.terms for lane in range(len(LANES))]
     shares = {0: SHARE} | {one.id: one.share for one in swept}
     wanted += [Due(*dataset, one.lane, one.id) for one in swept for dataset in one.of if dataset in desk.terms]
