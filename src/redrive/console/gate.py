@@ -23,6 +23,7 @@ ASGI: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 COOKIE = "redrive_session"
 MOST = 1_000_000
 """Bytes of a body. Forms are small."""
+FIELDS = 20_000
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 OPEN = ("/login", "/health", "/ready", "/static/")
 """For everybody: without these nobody could come in."""
@@ -86,7 +87,10 @@ class Gate:
         if body is None:
             return refusal(path, 413, f"That is more than {MOST:,} bytes."), receive
         if headers.get("content-type", "").partition(";")[0].strip() == "application/x-www-form-urlencoded":
-            state["form"] = _fields(body)
+            try:
+                state["form"] = _fields(body)
+            except ValueError:
+                return refusal(path, 413, f"That is more than {FIELDS:,} fields."), receive
         if not self._meant(who, headers, state["form"]):
             return refusal(path, 403, STRANGE), receive
         return None, _replayed(body)
@@ -172,7 +176,8 @@ async def _body(receive: Receive) -> bytes | None:
 def _fields(body: bytes) -> dict[str, str]:
     """The fields of a form; of one that comes twice, the values in lines."""
     found: dict[str, str] = {}
-    for name, value in parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=20_000):
+    text = body.decode(errors="replace").replace("%00", "")  # Postgres has no NUL in its texts
+    for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS):
         found[name] = f"{found[name]}\n{value}" if name in found else value
     return found
 

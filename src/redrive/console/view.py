@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from fastapi import Depends, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.datastructures import QueryParams
 
 from ..core.clock import SYSTEM
 from ..ops.moments import moment
@@ -32,7 +33,8 @@ class View:
         self.access = access
         self.who: Who | None = request.state.who
         self.form: Mapping[str, str] = request.state.form
-        self.query: Mapping[str, str] = request.query_params
+        # Postgres has no NUL in its texts.
+        self.query = QueryParams([(name, value.replace("\0", "")) for name, value in request.query_params.multi_items()])
         self.root: str = request.scope.get("root_path", "")
         self.path = path_of(request.scope)
         self.now = SYSTEM.now()
@@ -52,7 +54,7 @@ class View:
 
     def text(self, name: str, /) -> str | None:
         """A word of the query; None where it is missing or empty."""
-        return self.query.get(name, "").replace("\0", "").strip() or None  # Postgres has no NUL in its texts
+        return self.query.get(name, "").strip() or None
 
     def number(self, name: str, default: int, /, *, least: int = 1, most: int = 1_000_000) -> int:
         """A number of the query, within its bounds; the default where it is none."""
