@@ -139,7 +139,7 @@ def celery(redis_url: str, _batch: int, clock: Clock) -> None:
     app = Celery("bench", broker=redis_url)
     app.conf.update(
         task_acks_late=True, task_ignore_result=True, worker_hijack_root_logger=False, worker_prefetch_multiplier=100,
-        broker_connection_retry_on_startup=True,
+        broker_connection_retry_on_startup=True, worker_redirect_stdouts=False,
     )  # fmt: skip
 
     @app.task(name="noop")
@@ -148,7 +148,6 @@ def celery(redis_url: str, _batch: int, clock: Clock) -> None:
 
     for _ in range(clock.messages):
         noop.delay()
-    worker = app.Worker(pool="solo", loglevel="CRITICAL", without_gossip=True, without_mingle=True, quiet=True)
 
     def ended() -> None:
         if clock.over.wait(PATIENCE):
@@ -157,7 +156,8 @@ def celery(redis_url: str, _batch: int, clock: Clock) -> None:
         os._exit(1)
 
     threading.Thread(target=ended, daemon=True).start()
-    worker.start()  # here: it wants signals
+    options = ["--pool", "solo", "--loglevel", "CRITICAL", "--without-gossip", "--without-mingle"]
+    app.worker_main(["worker", *options])  # here: it wants signals
 
 
 LIBRARIES: dict[str, Callable[[str, int, Clock], None]] = {
