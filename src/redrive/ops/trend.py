@@ -35,9 +35,14 @@ class Trend:
         return sum(self.hours[:-1]) / (len(self.hours) - 1)
 
     @property
-    def growing(self) -> bool:
-        """Whether there are many by now, and twice as many as there were."""
+    def many(self) -> bool:
+        """Whether there were many in the last hour, and twice as many as in one before."""
         return self.hour >= MANY and self.hour > 2 * self.before
+
+    @property
+    def growing(self) -> bool:
+        """Whether there were, and they still come."""
+        return self.many and self.since is not None
 
 
 NONE = Trend((0,) * HOURS, 0, 0, None)

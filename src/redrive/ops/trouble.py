@@ -12,6 +12,7 @@ from ..core.span import span
 from .doctor import GRACE
 from .finding import Finding
 from .standing import KindLine
+from .trend import Trend
 
 if TYPE_CHECKING:
     from ..ledger.overview import Some
@@ -95,18 +96,22 @@ def _failing(line: KindLine) -> Iterator[Trouble]:
     if not (line.dead or line.retry_wait):
         return  # it is over: nothing of it is left
     mend = f"redrive failures --kind {shlex.quote(line.name)}"
-    if line.died.growing and line.dead:
+    if line.died.many and line.dead:
         says = (
-            f"{line.died.hour:,} dead letters of {line.name} in the last hour, and growing: in the day before "
+            f"{line.died.hour:,} dead letters of {line.name} in the last hour, {_goes(line.died)}; in the day before "
             f"{line.died.before:.3g} an hour; {line.dead:,} are pending"
         )
         yield Trouble("dead letters growing", "warning", says, line.died.hour, line.died.since, mend, True, line.name)
-    elif line.failed.growing:
+    elif line.failed.many:
         says = (
-            f"{line.failed.hour:,} attempts of {line.name} failed in the last hour, and growing: in the day before "
+            f"{line.failed.hour:,} attempts of {line.name} failed in the last hour, {_goes(line.failed)}; in the day before "
             f"{line.failed.before:.3g} an hour"
         )
         yield Trouble("failing", "warning", says, line.failed.hour, line.failed.since, mend, True, line.name)
+
+
+def _goes(trend: Trend) -> str:
+    return "and growing" if trend.growing else "none any more"
 
 
 def _age(facts: Facts, moment: datetime) -> float:

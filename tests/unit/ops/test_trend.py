@@ -44,6 +44,11 @@ def test_growing_is_many_and_twice_as_many_as_before(last: int, before: int, gro
     assert trend([(NOW, NOW, last), (NOW - 60, NOW - 60, before)], NOW).growing is growing
 
 
+def test_what_has_stopped_does_not_grow() -> None:
+    stopped = trend([(NOW - 5, NOW - 5, 40)], NOW)
+    assert (stopped.many, stopped.growing, stopped.since) == (True, False, None)
+
+
 def test_in_the_terminal_and_in_the_browser() -> None:
     assert spark([0, 1, 4, 8]) == "·▁▄█"
     assert spark([]) == ""

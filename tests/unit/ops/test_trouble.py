@@ -66,6 +66,12 @@ def test_what_is_over_is_not_told() -> None:
     ]
 
 
+def test_what_has_stopped_and_left_dead_letters_is_told_so() -> None:
+    (one,) = found(replace(FACTS, kinds=(replace(WELL, died=replace(MANY, since=None), dead=40),)))
+    assert "in the last hour, none any more" in one.says
+    assert one.since is None
+
+
 def test_the_worst_comes_first() -> None:
     facts = replace(FACTS, kinds=(LATE, replace(WELL, failed=MANY, retry_wait=1)), expired=Some(2, NOW))
     assert [one.severity for one in found(facts)] == ["critical", "warning", "warning"]
