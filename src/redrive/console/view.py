@@ -80,7 +80,8 @@ class View:
 
     def with_(self, **changed: Any) -> str:
         """The address of this page with some of its query changed."""
-        return self.url(self.path, **{**self.query, **changed})
+        kept = {name: value for name, value in self.query.items() if name not in ("said", "ok")}
+        return self.url(self.path, **{**kept, **changed})
 
     def page(self, template: str, /, *, code: int = 200, **facts: Any) -> HTMLResponse:
         """The page, rendered."""
@@ -92,8 +93,16 @@ class View:
         return HTMLResponse(TEMPLATES.get_template(template).render(known | facts), code)
 
     def to(self, path: str, /, **query: Any) -> RedirectResponse:
-        """Go there next, after something was done."""
+        """Go there next, after something was done. said: what to say there; signed, so that no link can put words here."""
+        if "said" in query:
+            query["ok"] = self.access.csrf(f"said:{query['said']}")
         return RedirectResponse(self.url(path, **query), 303)
+
+    @property
+    def said(self) -> str | None:
+        """What the page before has to say."""
+        text = self.query.get("said", "")
+        return text if text and self.access.is_csrf(f"said:{text}", self.query.get("ok", "")) else None
 
 
 def view(request: Request) -> View:

@@ -275,6 +275,12 @@ def test_what_is_not_there_is_said_so(app: App) -> None:
     assert browser.get("/dead/plan?act=burn&ids=1").status_code == 422
 
 
+def test_a_link_cannot_put_words_into_our_mouth(app: App) -> None:
+    browser = client(app)
+    for query in ("said=All+is+well", "said=All+is+well&ok=0", "said=All+is+well&ok=%C3%A9"):
+        assert "All is well" not in browser.get(f"/keys?{query}").text
+
+
 def test_no_nul_gets_through(app: App) -> None:
     browser = client(app)
     assert "Dead letter" in browser.get("/dead/1?x=%00").text
