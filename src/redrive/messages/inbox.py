@@ -88,7 +88,8 @@ class Inbox:
             run(connection, lease)
 
         def plain(lease: Lease) -> None:
-            record(lease)
+            if lease.dead_id is not None:
+                record(lease)
             run(lease)
 
         runs: dict[Colour, Callable[..., Any]] = {"async": later, "transaction": with_connection, "plain": plain}

@@ -65,3 +65,17 @@ def test_where_a_system_says_nothing_nobody_is_gone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(process, "PROC", tmp_path)
     assert identity() is None
     assert not gone(mine)
+
+
+@linux
+def test_a_label_tells_who_is_gone() -> None:
+    ours = process.label()
+    pid, began, known = ours.split(".")
+    assert (pid, process.left(ours)) == (str(os.getpid()), False)
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    assert process.left(f"{child.pid}.{began}.{known}")
+    assert process.left(f"{pid}.{int(began) + 1}.{known}"), "another process has its number now"
+    assert not process.left(f"{child.pid}.{began}.00000000"), "of another machine, or another namespace"
+    assert not process.left("c")
+    assert not process.left(f"{child.pid}.{began}.")
