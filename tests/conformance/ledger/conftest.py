@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from redrive.ledger import Ledger, open_ledger
-from redrive.ledger.tables import METADATA
-from tests.ledgers import sqlite_ledger
+from tests.ledgers import emptied, sqlite_ledger
 from tests.servers.fixtures import SERVERS
 
 
@@ -36,9 +35,8 @@ def postgres_ledger(postgres_made: str) -> str:
     """The URL of an empty ledger on Postgres."""
     import psycopg
 
+    emptied(postgres_made)
     with psycopg.connect(postgres_made, autocommit=True) as connection:
-        connection.execute("SET lock_timeout = '20s'")
-        connection.execute(f"TRUNCATE {', '.join(METADATA.tables)} RESTART IDENTITY".encode())
         connection.execute("DROP TABLE IF EXISTS effect")
     return postgres_made
 
