@@ -48,6 +48,10 @@ SLOTS = """
 INSERT INTO redrive_failure_slot (slot, kind, signature, tries, died)
 SELECT {slot}, kind, signature, 5 * count(*), count(*) FROM redrive_dead GROUP BY {slot}, kind, signature
 """
+WHOLE = """
+INSERT INTO redrive_failure_slot (slot, kind, signature, tries, died)
+SELECT slot, kind, '\x01', sum(tries), sum(died) FROM redrive_failure_slot GROUP BY slot, kind
+"""
 
 # A hundred days of ten queries; as many customers as it takes. Some failed, some are terminal, some wait.
 PARTITIONS = """
@@ -83,7 +87,7 @@ def fill(ledger: Ledger, size: int) -> None:
                 "slot": "floor(extract(epoch FROM created_at) / 600)",
                 "payload": "convert_to('{\"order\": ' || n || '}', 'UTF8')",
             }  # fmt: skip
-        for statement in (JOBS, DEAD_JOBS, LETTERS, ATTEMPTS, TALLIES, GROUPS, SLOTS, PARTITIONS, ROLLUP):
+        for statement in (JOBS, DEAD_JOBS, LETTERS, ATTEMPTS, TALLIES, GROUPS, SLOTS, WHOLE, PARTITIONS, ROLLUP):
             text = statement
             for name, value in {**said, "kinds": str(KINDS), "causes": str(CAUSES)}.items():
                 text = text.replace(f"{{{name}}}", value)

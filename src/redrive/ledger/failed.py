@@ -16,6 +16,9 @@ HOUR = 6
 LONGEST = 300
 """Characters of a signature, and of the error that is kept as a sample: both databases must be able to index it."""
 
+WHOLE = "\x01"
+"""In the place of a signature: all failures of a kind, slot by slot, so that the overview need not read every group's."""
+
 Alike: TypeAlias = tuple[str, str]
 """A kind, and a signature."""
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, Connection, case, cast, delete, extract, func, select, tuple_, union_all
 from sqlalchemy.dialects.postgresql import insert
 
-from .failed import HOUR, SLOT, Alike, Failed, slot_of
+from .failed import HOUR, SLOT, WHOLE, Alike, Failed, slot_of
 from .failure_tables import FAILURES, failure, failure_delta, failure_slot
 from .moment import micros
 from .now import now_on
@@ -121,9 +121,11 @@ def _together(old: Group, new: Group) -> Group:
     return Group._make((old.kind, old.signature, *counted, *ends, new.job_id or old.job_id, new.error or old.error))
 
 
-def by_kind(connection: Connection, now: int, hours: int, /) -> dict[str, list[Counted]]:
+def by_kind(connection: Connection, kinds: Sequence[str], now: int, hours: int, /) -> dict[str, list[Counted]]:
     """What failed in each of the last hours, by kind. now: the slot that it is."""
-    rows = _slots(connection, now - HOUR * hours)
+    if not kinds:
+        return {}
+    rows = _slots(connection, now - HOUR * hours, kinds=kinds)
     found: dict[str, list[Counted]] = {}
     for kind, *counted in connection.execute(_hourly(rows, now, rows.c.kind)):
         found.setdefault(kind, []).append(Counted(*map(int, counted)))
@@ -134,7 +136,7 @@ def lately(connection: Connection, now: int, /) -> dict[Alike, int]:
     """How many attempts failed in the last hour, of all that are alike."""
     rows = _slots(connection, now - HOUR + 1)
     summed = select(rows.c.kind, rows.c.signature, func.sum(rows.c.tries)).group_by(rows.c.kind, rows.c.signature)
-    return {(kind, signature): int(tries) for kind, signature, tries in connection.execute(summed)}
+    return {(kind, signature): int(tries) for kind, signature, tries in connection.execute(summed) if signature != WHOLE}
 
 
 def by_group(connection: Connection, now: int, hours: int, wanted: Sequence[Alike], /) -> dict[Alike, list[Counted]]:
@@ -164,11 +166,13 @@ def blocked(connection: Connection, /) -> dict[str, int]:
     return {kind: int(many) for kind, many in connection.execute(summed) if many}
 
 
-def _slots(connection: Connection, since: int, wanted: Sequence[Alike] | None = None) -> Any:
+def _slots(connection: Connection, since: int, wanted: Sequence[Alike] | None = None, kinds: Sequence[str] | None = None) -> Any:
     slots, delta = failure_slot.c, failure_delta.c
     kept = select(slots.kind, slots.signature, slots.slot, slots.tries, slots.died).where(slots.slot >= since)
     if wanted is not None:
         kept = kept.where(tuple_(slots.kind, slots.signature).in_(wanted))
+    if kinds is not None:
+        kept = kept.where(slots.kind.in_(kinds), slots.signature == WHOLE)
     if connection.dialect.name == "sqlite":
         return kept.subquery()
     slot = cast(func.floor(extract("epoch", delta.at) / number(SLOT)), BigInteger)
@@ -197,9 +201,10 @@ def fold(session: Session, /) -> int:
             old = merged.get((one.kind, one.signature))
             merged[one.kind, one.signature] = one if old is None else _together(old, one)
             if one.tries or one.died:
-                place = (slot_of(row.at), one.kind, one.signature)
-                tries, died = slots.get(place, (0, 0))
-                slots[place] = (tries + one.tries, died + one.died)
+                for name in (one.signature, WHOLE):
+                    place = (slot_of(row.at), one.kind, name)
+                    tries, died = slots.get(place, (0, 0))
+                    slots[place] = (tries + one.tries, died + one.died)
         for alike in sorted(merged):  # in one order, so that two who fold never wait for each other
             connection.execute(_ADD, merged[alike]._asdict())
         for place in sorted(slots):

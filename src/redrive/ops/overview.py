@@ -83,7 +83,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
     with ledger.reading() as connection:
         tallies = counts.counts(connection)
         waits = look.waiting(connection, [kind for kind, tally in tallies.items() if tally.ready])
-        failed = failures.by_kind(connection, slot, HOURS)
+        failed = failures.by_kind(connection, sorted(tallies), slot, HOURS)
         blocked = failures.blocked(connection)
         parked = look.parked(connection)
         seen = workers.workers(connection)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlalchemy import bindparam, case, func
 from sqlalchemy.dialects.sqlite import insert
 
-from ..failed import Alike, Failed, slot_of_micros
+from ..failed import WHOLE, Alike, Failed, slot_of_micros
 from ..failure_tables import FAILURES, failure, failure_slot
 from ..statement import Runner, sqlite
 
@@ -43,4 +43,5 @@ def add(run: Runner, changes: Mapping[Alike, Failed], now: int, /) -> None:
     for (kind, signature), one in changes.items():
         run.execute(ADD, (kind, signature, *one[:4], now, now, one.job_id, one.error))
         if one.tries or one.died:
-            run.execute(ADD_SLOT, (slot_of_micros(now), kind, signature, one.tries, one.died))
+            for name in (signature, WHOLE):
+                run.execute(ADD_SLOT, (slot_of_micros(now), kind, name, one.tries, one.died))

@@ -70,6 +70,7 @@ def upgrade() -> None:
     op.execute(FILL)
     sqlite = op.get_bind().dialect.name == "sqlite"
     op.execute(FILL_SLOTS.format(slot="created_at / 600000000" if sqlite else "floor(extract(epoch FROM created_at) / 600)"))
+    op.execute(FILL_WHOLE)
     # After they were filled: one by one costs several times as much.
     op.create_index("redrive_failure_pending", "redrive_failure", ["pending", "last_at"])
     op.create_index("redrive_failure_last", "redrive_failure", ["last_at"])
@@ -93,6 +94,11 @@ FILL_SLOTS = """
 INSERT INTO redrive_failure_slot (slot, kind, signature, tries, died)
 SELECT {slot}, kind, coalesce(signature, ''), sum(CASE WHEN signature IS NULL THEN 0 ELSE 1 END), count(*)
 FROM redrive_dead GROUP BY {slot}, kind, coalesce(signature, '')
+"""
+# And all of a kind together, under a signature that no error has.
+FILL_WHOLE = """
+INSERT INTO redrive_failure_slot (slot, kind, signature, tries, died)
+SELECT slot, kind, '\x01', sum(tries), sum(died) FROM redrive_failure_slot GROUP BY slot, kind
 """
 
 
