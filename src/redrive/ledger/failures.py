@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, case, cast, delete, extract, func, select, tuple_, union_all
+from sqlalchemy import BigInteger, Connection, and_, case, cast, delete, extract, func, or_, select, tuple_, union_all
 from sqlalchemy.dialects.postgresql import insert
 
 from .failed import HOUR, SLOT, WHOLE, Alike, Failed, slot_of
@@ -168,9 +168,11 @@ def blocked(connection: Connection, /) -> dict[str, int]:
 
 def _slots(connection: Connection, since: int, wanted: Sequence[Alike] | None = None, kinds: Sequence[str] | None = None) -> Any:
     slots, delta = failure_slot.c, failure_delta.c
-    kept = select(slots.kind, slots.signature, slots.slot, slots.tries, slots.died).where(slots.slot >= since)
-    if wanted is not None:
-        kept = kept.where(tuple_(slots.kind, slots.signature).in_(wanted))
+    kept = select(slots.kind, slots.signature, slots.slot, slots.tries, slots.died)
+    if wanted is None:
+        kept = kept.where(slots.slot >= since)
+    else:  # one by one: of a list of pairs SQLite makes a look at every group there is
+        kept = kept.where(or_(*(and_(slots.kind == one, slots.signature == alike, slots.slot >= since) for one, alike in wanted)))
     if kinds is not None:
         kept = kept.where(slots.kind.in_(kinds), slots.signature == WHOLE)
     if connection.dialect.name == "sqlite":
