@@ -122,7 +122,7 @@ def test_units_are_as_systemd_wants_them(unit: str, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         return
     there = tmp_path / unit.replace("@", "@1")  # verified as an instance, with a program that is there
-    there.write_text(re.sub(r"^ExecStart=\S+", f"ExecStart={sys.executable}", text, flags=re.MULTILINE))
+    there.write_text(re.sub(r"^ExecStart=\S+", f'ExecStart="{sys.executable}"', text, flags=re.MULTILINE))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(there)], capture_output=True, text=True
     )
