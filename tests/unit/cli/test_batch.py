@@ -38,15 +38,15 @@ def sent(url: str) -> App:
     return made
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
 @pytest.mark.usefixtures("sent")
-def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...], width: int) -> None:
-    status, printed = call(*arguments, width=width)
-    assert status == 0
-    assert max(cell_len(line) for line in printed.splitlines()) <= width
-    assert SECRET not in printed
-    assert "\x1b" not in printed
+def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...]) -> None:
+    for width in (60, 80, 120):
+        status, printed = call(*arguments, width=width)
+        assert status == 0
+        assert max(cell_len(line) for line in printed.splitlines()) <= width, width
+        assert SECRET not in printed
+        assert "\x1b" not in printed
 
 
 @pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)

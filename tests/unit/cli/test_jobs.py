@@ -18,13 +18,13 @@ def run(*arguments: str, width: int = 100) -> Result:
     return CliRunner().invoke(app, ["jobs", *arguments], env={"COLUMNS": str(width)})
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("arguments", [("list",), ("list", "--state", "dlq"), ("show", "1"), ("show", "8"), ("show", "11")])
-def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...], width: int) -> None:
-    done = run(*arguments, width=width)
-    assert done.exit_code == 0, done.output
-    assert SECRET not in done.output
-    assert max(map(len, done.output.splitlines())) <= width
+def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...]) -> None:
+    for width in (60, 80, 120):
+        done = run(*arguments, width=width)
+        assert done.exit_code == 0, done.output
+        assert SECRET not in done.output
+        assert max(map(len, done.output.splitlines())) <= width, width
 
 
 @pytest.mark.req("W-2")

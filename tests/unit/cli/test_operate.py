@@ -29,14 +29,14 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
 @pytest.mark.usefixtures("busy")
-def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...], width: int) -> None:
-    _, printed = call(*arguments, width=width)
-    assert max(cell_len(line) for line in printed.splitlines()) <= width
-    assert SECRET not in printed
-    assert "Traceback" not in printed
+def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...]) -> None:
+    for width in (60, 80, 120):
+        _, printed = call(*arguments, width=width)
+        assert max(cell_len(line) for line in printed.splitlines()) <= width, width
+        assert SECRET not in printed
+        assert "Traceback" not in printed
 
 
 @pytest.mark.req("J-4")
