@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.servers.fixtures", "tests.requirements"]
@@ -12,3 +15,19 @@ pytest_plugins = ["tests.servers.fixtures", "tests.requirements"]
 settings.register_profile("redrive", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "redrive")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Iterator[None]:
+    """A report is sent as UTF-8 where tests run side by side: half a character in it, shown by a failure, would end the run."""
+    return _sendable((yield))  # type: ignore[no-any-return]  # a hook wrapper is sent the result
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_sendable(each) for each in value)
+    return value
