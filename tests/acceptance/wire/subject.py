@@ -17,7 +17,7 @@ from tests.servers.azurite import ACCOUNT, KEY, connection_string
 from tests.servers.buckets import options
 
 POLICY = RetryPolicy(max_attempts=3, backoff_base=0.1, backoff_max=0.15, jitter=0.05)
-HOME = "wire-tests"
+HOME = f"wire-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"  # tests side by side share the servers
 """The bucket, and the container."""
 BOTOCORE = {"read_timeout": READ_SECONDS}
 
