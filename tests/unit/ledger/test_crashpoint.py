@@ -31,7 +31,8 @@ def test_the_list_names_every_point_in_the_code() -> None:
                 assert isinstance(argument.value, str)
                 named |= {f"{argument.value}.before_commit", f"{argument.value}.after_commit"}
     of_workers = {f"{verb}.{step}" for verb in crashpoint.WORKER_VERBS for step in ("before_commit", "after_commit")}
-    assert named == set(crashpoint.POINTS) | of_workers
+    of_messages = {point for point in crashpoint.MESSAGE_POINTS if point.startswith("receive.")}
+    assert named == set(crashpoint.POINTS) | of_workers | of_messages
     assert of_workers <= set(crashpoint.WORKER_POINTS)
 
 
