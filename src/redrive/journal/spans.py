@@ -43,6 +43,8 @@ HIDDEN = frozenset((PARENT, "trace_id", "error", "operation"))
 """Not attributes: they are the span's context, its status and its name."""
 OPEN = 10_000
 """Attempts of jobs that have ended and whose record has not come yet."""
+SAME = 16
+"""How many attempts of one number wait for it: those of a job that asks again and again to be left uncharged."""
 
 
 class Lease(Protocol):
@@ -82,7 +84,7 @@ class Spans:
     def __init__(self, tracer_provider: trace.TracerProvider | None, meter_provider: Any) -> None:
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._meters = Meters(meter_provider)
-        self._ended: OrderedDict[tuple[str, int], Ended] = OrderedDict()
+        self._ended: OrderedDict[tuple[str, int], list[Ended]] = OrderedDict()
         self._lock = threading.Lock()
 
     # ---- as a sink ----
@@ -125,10 +127,15 @@ class Spans:
 
     def _outcome(self, record: Record) -> None:
         with self._lock:
-            found = self._ended.pop((record.fields["job_id"], record.fields["attempt"]), None)
-        if found is not None:
-            found.span.set_attributes({"redrive.outcome": record.kind, **attributes(record.fields)})
-            _end(found)
+            which = record.fields["job_id"], record.fields["attempt"]
+            found = self._ended.get(which)
+            if found is None:
+                return
+            first = found.pop(0)  # a free attempt has the number of the one after it
+            if not found:
+                del self._ended[which]
+        first.span.set_attributes({"redrive.outcome": record.kind, **attributes(record.fields)})
+        _end(first)
 
     # ---- around an attempt of a job ----
 
@@ -188,18 +195,18 @@ class Spans:
         """Wait for the ledger's word; the oldest one goes without it, where there are too many."""
         over: list[Ended] = []
         with self._lock:
-            before = self._ended.pop((job_id, attempt), None)
-            if before is not None:
-                over.append(before)
-            self._ended[job_id, attempt] = ended
+            same = self._ended.setdefault((job_id, attempt), [])
+            same.append(ended)
+            if len(same) > SAME:
+                over.append(same.pop(0))
             if len(self._ended) > OPEN:
-                over.append(self._ended.popitem(last=False)[1])
+                over.extend(self._ended.popitem(last=False)[1])
         for each in over:
             _end(each)
 
     def _end_all(self) -> None:
         with self._lock:
-            left, self._ended = list(self._ended.values()), OrderedDict()
+            left, self._ended = [one for same in self._ended.values() for one in same], OrderedDict()
         for each in left:
             _end(each)
 
