@@ -24,7 +24,7 @@ LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
 # shown once.
 ELSEWHERE = (
     *(f"tests/unit/{part}" for part in ("core", "engine", "journal", "ledger", "worker")),
-    *(f"tests/conformance/{part}" for part in ("ledger", "worker")),
+    "tests/conformance/ledger",
     "tests/property",
 )
 
