@@ -88,9 +88,7 @@ class Registry:
         found = self._terms.get(name)
         return None if found is None else f"the command {found.place}"
 
-    def chosen(
-        self, only: Collection[str] | None, others: Sequence[Kind] = (), /, *, beside: Collection[str] = ()
-    ) -> list[Kind]:
+    def chosen(self, only: Collection[str] | None, others: Sequence[Kind] = (), /, *, beside: Collection[str] = ()) -> list[Kind]:
         """What a worker knows of them and of others of the app, or of these only. ValueError names one that is not known.
 
         beside: what else a worker may be told to do, which is no kind of job.

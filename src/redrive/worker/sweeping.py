@@ -12,7 +12,7 @@ ROUND = 20
 
 
 class Sweeping:
-    """Carries out the steps of every sweep over dead letters that is running. A chore of the worker; any number of workers may do it at once."""
+    """Carries out the steps of every sweep over dead letters that runs. A chore: any number of workers may do it at once."""
 
     name = "sweeps"
     every = 1.0
