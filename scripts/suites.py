@@ -20,13 +20,8 @@ RECORDS = ROOT / ".cache" / "requirements"
 LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
 
 # Another interpreter has another syntax, another standard library, and treats threads, tasks and exceptions otherwise: that
-# meets the decisions, the loops, the journal, the worker and the ledger in SQLite. What servers, commands and pages do is
-# shown once.
-ELSEWHERE = (
-    *(f"tests/unit/{part}" for part in ("core", "engine", "journal", "ledger", "worker")),
-    "tests/conformance/ledger",
-    "tests/property",
-)
+# meets the decisions, the loops, the journal and the worker. What databases, servers, commands and pages do is shown once.
+ELSEWHERE = (*(f"tests/unit/{part}" for part in ("core", "engine", "journal", "ledger", "worker")), "tests/property")
 
 # Side by side, file by file: most of the tests wait for a disk, a server or another process.
 TOGETHER = ("-n", str(min(8, 3 * (os.cpu_count() or 1))), "--dist", "loadfile")
