@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +14,12 @@ pytest_plugins = ["tests.servers.fixtures", "tests.requirements"]
 
 # These machines are noisy: a slow example is no failure. Under CI the examples are the same in every run.
 settings.register_profile("redrive", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "redrive")
+
+# A shell starts what is in its background deaf to Ctrl+C, and every process of a test with it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

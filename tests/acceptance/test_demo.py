@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from redrive.demo.scenes import SCENES
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +55,7 @@ def test_its_figures() -> None:
     assert 0 < rescue["by_first"] < rescue["jobs"] == rescue["by_first"] + rescue["by_second"]
 
 
+@pytest.mark.skipif("REDRIVE_FULL" not in os.environ, reason="the whole of it once more: REDRIVE_FULL=1")
 def test_without_a_terminal_it_prints_plain_lines_and_ends() -> None:
     printed = demo(COLUMNS="60")
     assert "\x1b" not in printed

@@ -215,7 +215,7 @@ class Machine(RuleBasedStateMachine):
 @pytest.mark.req("L-8", "L-2", "L-4")
 def test_any_order_of_acts(ledger: Ledger, request: pytest.FixtureRequest) -> None:
     machine = type("Machine", (Machine,), {"ledger": ledger})
-    examples = (25 if "memory" in request.node.name else 6) * (20 if FULL else 1)
+    examples = (6 if "postgres" in request.node.name else 15) * (20 if FULL else 1)
     run_state_machine_as_test(
         machine,
         settings=settings(max_examples=examples, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)),
