@@ -25,20 +25,20 @@ ROOT = Path(__file__).parents[1]
 LOADED = ("psycopg", "alembic.command", "alembic.config", "redrive.ledger.ledger")
 """What programs on a ledger need."""
 COMMANDS = (
-    *LOADED,
     "redrive.cli.root",
     *(f"redrive.cli.{name}" for name in "batch dead doctor events layers storage work".split()),
 )
-"""What commands need."""
+"""What commands need beside."""
 
 
 class Zygote:
     """Forks programs off. One thread at a time."""
 
-    def __init__(self, loaded: Sequence[str] = LOADED) -> None:
+    def __init__(self, *loaded: str) -> None:
+        """loaded: modules beyond the usual ones."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_CRASH")}
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", __name__, *loaded],
+            [sys.executable, "-W", "error", "-m", __name__, *LOADED, *loaded],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=clean | {"PYTHONPATH": str(ROOT)},
             start_new_session=True,  # Ctrl+C in the terminal is for the test run
         )  # fmt: skip
@@ -116,7 +116,7 @@ class Zygote:
 @functools.cache
 def warm() -> Zygote:
     """The one for commands and for pages, of this process and until its end."""
-    made = Zygote(COMMANDS)
+    made = Zygote(*COMMANDS)
     atexit.register(made.close)
     return made
 

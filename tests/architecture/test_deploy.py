@@ -201,6 +201,6 @@ def test_no_path_or_host_of_a_machine_and_no_secret() -> None:
     for path in DEPLOY.rglob("*"):
         if path.is_file():
             text = path.read_text()
-            assert not re.search(r"/home/|/root/|/work/|/Users/", text), path
+            assert not re.search(r"/(home|root|work|Users)/", text), path
             assert not re.search(r"https?://(?!127\.0\.0\.1|\$)", text), path
             assert not re.search(r"(?i)password\s*[:=]\s*['\"]?[a-z0-9]{6,}", text), path

@@ -43,7 +43,7 @@ def list_(
             return
         out = console()
         if found:
-            show(out, _decisions(found, ops.ledger.now(), out.width))
+            show(out, _decisions(found, ops.now(), out.width))
         else:
             narrowed = any(each is not None for each in (by, action, since))
             show(

@@ -126,9 +126,7 @@ def list_(
             print_json(document(found))
             return
         out = console()
-        show(
-            out, _table(found, ops.ledger.now(), out.width) if found else Text("no backfills: `redrive backfill plan` plans one")
-        )
+        show(out, _table(found, ops.now(), out.width) if found else Text("no backfills: `redrive backfill plan` plans one"))
 
 
 def _table(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:

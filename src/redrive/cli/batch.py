@@ -40,7 +40,7 @@ def status(where: Where = None, as_json: AsJson = False) -> None:
             print_json(document(found))
             return
         out = console()
-        show(out, _batches(found, ops.ledger.now(), out.width) if found else Text("no item of any batch was ever rejected"))
+        show(out, _batches(found, ops.now(), out.width) if found else Text("no item of any batch was ever rejected"))
 
 
 def _batches(found: Sequence[Batch], now: datetime, width: int) -> RenderableType:
@@ -92,7 +92,7 @@ def giveups(
             return
         out = console()
         if found:
-            show(out, _giveups(found, ops.ledger.now(), out.width, full=len(found) == limit))
+            show(out, _giveups(found, ops.now(), out.width, full=len(found) == limit))
         else:
             narrowed = any(each is not None for each in (batch, reason, since))
             show(out, Text("no item that was given up matches" if narrowed else "no item was given up"))
@@ -183,10 +183,7 @@ def reopen(
         skipped = dict(plan.skipped)
         ended = 0
         try:
-            steps = ops.reopening(plan, because=because)
-            if own is not None:
-                steps = own_items.applied(ops.ledger, own, plan, actor=ops.actor, because=because)
-            for step in steps:
+            for step in ops.reopening(plan, because=because, store=own):
                 done += step.done
                 skipped |= step.skipped
         except KeyboardInterrupt:

@@ -86,7 +86,7 @@ def _nothing(ops: Operator, narrowed: bool) -> str:
 
 
 def _letters(found: Sequence[Letter], ops: Operator, width: int, *, full: bool) -> Group:
-    now = ops.ledger.now()
+    now = ops.now()
     several = [Column("status")] if len({letter.status for letter in found}) > 1 else []
     columns = [
         Column("id", number=True),

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..ops.document import document
-from ..ops.erase import Erasure, erased, planned
+from ..ops.erase import Erasure
 from .act import Dry, Most, Yes
 from .confirm import confirmed
 from .options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
@@ -36,12 +36,12 @@ def erase(
     cannot be reached or has another schema.
     """
     with operator(where, actor) as ops:
-        plan = planned(ops.ledger, user)
+        plan = ops.erasing(user)
         if not as_json:
             show(console(), _plan(plan))
         if plan.count and not dry_run:
             confirmed(plan, yes=yes, most=most)
-            erased(ops.ledger, plan, actor=ops.actor, because=because)
+            ops.erase(plan, because=because)
     done = bool(plan.count) and not dry_run
     if as_json:
         told = {name: value for name, value in document(plan).items() if name != "found"}

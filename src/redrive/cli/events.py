@@ -35,7 +35,7 @@ def list_(source: Source = None, type_: Type = None, limit: Limit = 50, where: W
         if as_json:
             print_json(document(found))
             return
-        out, now = console(), ops.ledger.now()
+        out, now = console(), ops.now()
         columns = [
             Column("received"), Column("type", least=12), Column("id", least=12), Column("source", least=10, leave=1),
             Column("handlers", number=True, leave=2),

@@ -38,7 +38,7 @@ def failures(
     """
     with operator(where) as ops:
         found = ops.failures(kind=kind, since=since_of(since), limit=limit if words is None else 500)
-        now = ops.ledger.now()
+        now = ops.now()
         chosen = None if words is None else _chosen(found, words)
         report = None if chosen is None else ops.failure(chosen.kind, chosen.signature)
     out = console()

@@ -35,7 +35,7 @@ def list_(state: State = None, kind: Kind = None, limit: Limit = 50, where: Wher
     """
     with operator(where) as ops:
         found = ops.jobs(state=state, kind=kind, limit=limit)
-        now = ops.ledger.now()
+        now = ops.now()
         sentence = ops.status().sentence
     if as_json:
         print_json(document(found))

@@ -47,7 +47,7 @@ def list_(
             return
         out = console()
         if found:
-            show(out, _keys(found, ops.ledger.now(), out.width, full=len(found) == limit))
+            show(out, _keys(found, ops.now(), out.width, full=len(found) == limit))
         else:
             narrowed = abandoned or any(each is not None for each in (domain, user, status))
             show(out, Text("no key matches" if narrowed else "no keys: nothing was done under one yet, or their time is over"))

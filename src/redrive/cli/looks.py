@@ -154,7 +154,7 @@ def _overview(ops: Operator, as_json: bool) -> None:
     ]
     lines: list[RenderableType] = [fitted(columns, rows, out.width)]
     for one in paused:
-        until = "until somebody says so" if one.until is None else f"and probed {ago(one.until, ops.ledger.now())}"
+        until = "until somebody says so" if one.until is None else f"and probed {ago(one.until, ops.now())}"
         lines.append(Text(f"Source {one.source} is paused by {one.actor}, {until}: {one.because}", style="yellow"))
     show(out, Group(*lines, "", Text("`redrive state failures`, `redrive state inspect --calendar`", style="dim")))
 
@@ -170,7 +170,7 @@ def _list(ops: Operator, found: Sequence[Facts], as_json: bool, *, full: bool) -
     reasons = Counter(one.reason for one in found if one.reason)
     said = f"{'The first ' if full else ''}{len(found):,} {'partition' if len(found) == 1 else 'partitions'}"
     lines: list[RenderableType] = [Text(said + (f": {counted(reasons)}" if reasons else "")), ""]
-    lines.append(_table(found, ops.ledger.now(), out.width))
+    lines.append(_table(found, ops.now(), out.width))
     more = (
         f"More may match: --after {found[-1].id}, or raise --limit."
         if full

@@ -73,7 +73,8 @@ def wrong(findings: Sequence[Finding], now: datetime) -> RenderableType:
     """What is wrong: a sign, a sentence, since when, and what to do."""
     made = bullets()
     for one in findings:
-        since = "" if one.since is None else f" Since {utc(one.since)} UTC, {ago(one.since, now)}."
+        about = "about " if one.about else ""
+        since = "" if one.since is None else f" Since {about}{utc(one.since)} UTC, {ago(one.since, now)}."
         critical = one.severity == "critical"
         made.add_row(
             Text("✗" if critical else "•", style="bold red" if critical else "yellow"),

@@ -30,7 +30,7 @@ def show_(name: Name, where: Where = None, as_json: AsJson = False) -> None:
     shown, and it has expired.
     """
     with operator(where, app_first=True) as ops:
-        stored, now = loaded(name), ops.ledger.now()
+        stored, now = loaded(name), ops.now()
         expired = now >= stored.expires_at
         if as_json:
             said = {
@@ -80,5 +80,5 @@ def applied(
     stored = loaded(name)
     if only is not None and stored.plan.act != only:
         raise ValueError(f"plan {stored.id} is no {only}, but a {stored.plan.act}: `redrive plan apply {name}`")
-    stored.alive(ops.ledger.now(), ops.ledger.url)
+    stored.alive(ops.now(), ops.url)
     carried_out(ops, stored.plan, how, accept_drift=accept_drift == "skip", **options)

@@ -102,7 +102,7 @@ def _queued(ops: Operator, sweep: Sweep, *, quiet: bool) -> tuple[Sweep, bool]:
 def store(ops: Operator, plan: Plan, out: str | None) -> StoredPlan:
     """Written into a file: that leaves no trace in the ledger."""
     try:
-        return saved(plan, actor=ops.actor, now=ops.ledger.now(), url=ops.ledger.url, out=out)
+        return saved(plan, actor=ops.actor, now=ops.now(), url=ops.url, out=out)
     except OSError as problem:
         raise ValueError(f"the plan cannot be kept: {problem}; say where by --out FILE") from None
 

@@ -27,7 +27,7 @@ def list_(where: Where = None, as_json: AsJson = False) -> None:
     Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
     """
     with operator(where) as ops:
-        found, now = ops.schedules(), ops.ledger.now()
+        found, now = ops.schedules(), ops.now()
     if as_json:
         print_json(document(found))
         return

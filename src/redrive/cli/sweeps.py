@@ -38,7 +38,7 @@ def list_(limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> No
         else:
             out = console()
             nothing = Text("no sweeps: nothing was replayed or discarded yet")
-            show(out, _sweeps(found, ops.ledger.now(), out.width) if found else nothing)
+            show(out, _sweeps(found, ops.now(), out.width) if found else nothing)
 
 
 def _sweeps(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:

@@ -78,7 +78,7 @@ def _day(stage: Stage) -> Figures:
             traffic.again(operator, DAYS)
         _until(lambda: look() == 0 and shades(app)["success"] == days)
     stage.line(f"mended, and {replayed} replayed: {seen['dead']} dead letters are left", "green")
-    return {"orders": ORDERS, "found": found, "replayed": replayed, "days": days, "bad_days": bad, **proof(operator)}
+    return {"orders": ORDERS, "found": found, "replayed": replayed, "days": days, "bad_days": bad, **proof(app, operator)}
 
 
 def shades(app: App) -> Counter[str]:
@@ -92,14 +92,13 @@ def settled(app: App) -> int:
     return found["success"] + found["terminal"]
 
 
-def proof(operator: Operator) -> dict[str, int]:
+def proof(app: App, operator: Operator) -> dict[str, int]:
     """What came in is what came out; Unbalanced says what is not."""
-    ledger = operator.ledger
-    counts = ledger.counts()
-    with ledger.begin() as tx:
+    counts = app.ledger.counts()
+    with app.ledger.begin() as tx:
         reserved = tx.exec_driver_sql("SELECT count(*) FROM shop_reserved").scalar_one()
     charged = len([key for key in operator.keys(domain="shop", limit=10 * ORDERS) if key.status == "completed"])
-    wrong = list(ledger.imbalance())
+    wrong = list(app.ledger.imbalance())
     for kind, tally in counts.items():
         if tally.done + tally.dead + tally.dropped != tally.submitted:
             wrong.append(f"{kind}: {tally.submitted} submitted, {tally.done} done, {tally.dead} dead, {tally.dropped} replaced")
@@ -115,8 +114,8 @@ def proof(operator: Operator) -> dict[str, int]:
         "submitted": sum(tally.submitted for tally in counts.values()),
         "done": sum(tally.done for tally in counts.values()),
         "dead": sum(tally.dead for tally in counts.values()),
-        "lost": 0,
-        "doubled": 0,
+        "lost": sum(tally.submitted - tally.done - tally.dead - tally.dropped for tally in counts.values()),
+        "doubled": max(0, reserved - ORDERS) + max(0, charged - ORDERS),
     }
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Select, select, union_all
 
 from . import find, queue
 from .counts import counts
+from .letter import Letter
 from .record import Job
 from .state import Shown, Status
 from .tables import dead
@@ -18,37 +19,14 @@ MANY = 200
 """Kinds that are looked at one by one; with more of them, the database sorts."""
 
 
-class LetterLine(NamedTuple):
-    """A dead letter, without what is in it."""
-
-    id: int
-    kind: str
-    key: str
-    status: Status
-    reason: str
-    blocked: bool
-    blocked_until: datetime | None
-    error: str | None
-    signature: str | None
-    attempts: int
-    replay_count: int
-    job_id: int | None
-    replay_job_id: int | None
-    source: str | None
-    source_id: str | None
-    last_attempt_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
-
-
 def letters(
     connection: Connection, /, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
     reason: str | None = None, error: str | None = None, since: datetime | None = None, source: str | None = None,
     blocked: bool | None = None, signature: str | None = None, after: int = 0, before: int | None = None, limit: int = 100,
     newest: bool = False,
-) -> list[LetterLine]:  # fmt: skip
+) -> list[Letter]:  # fmt: skip
     """Dead letters in the order they came, behind the one numbered `after`; or the newest first, in front of `before`."""
-    query = select(*(dead.c[name] for name in LetterLine._fields))
+    query = select(*(dead.c[name] for name in Letter.__slots__))
     if after:
         query = query.where(dead.c.id > after)
     if before is not None:
@@ -68,7 +46,7 @@ def letters(
         query = query.where(_of_source(source))
     kinds = [kind] if kind is not None else list(counts(connection)) if status is not None and ids is None else []
     found = connection.execute(_by_kind(query, kinds, limit, newest=newest))
-    return [LetterLine._make(row) for row in found]
+    return [Letter(*row) for row in found]
 
 
 def _by_kind(query: Select[Any], kinds: Sequence[str], limit: int, *, newest: bool) -> Any:

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..journal.redaction import redacted, redacted_text
+from ..ledger.letter import Letter
 
 if TYPE_CHECKING:
-    from ..ledger.glance import LetterLine
     from ..ledger.ledger import Ledger
     from ..ledger.record import Attempt, DeadLetter, Job
     from ..ledger.state import Status
@@ -56,30 +56,6 @@ class Selection:
     def everything(self) -> bool:
         """Whether nothing narrows it down; a limit does not."""
         return not self.ids and all(each is None for each in (self.kind, self.reason, self.error, self.since, self.source))
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A dead letter, in a list of them."""
-
-    id: int
-    kind: str
-    key: str
-    status: str
-    reason: str
-    blocked: bool
-    blocked_until: datetime | None
-    error: str | None
-    signature: str | None
-    attempts: int
-    replay_count: int
-    job_id: int | None
-    replay_job_id: int | None
-    source: str | None
-    source_id: str | None
-    last_attempt_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +155,10 @@ def _some(ledger: Ledger, selection: Selection, status: Status | None, /, **page
     from ..ledger import glance  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        found = glance.letters(
+        return glance.letters(
             connection, ids=selection.ids or None, status=status, kind=selection.kind, reason=selection.reason,
             error=selection.error, since=selection.since, source=selection.source, **page,
         )  # fmt: skip
-    return [_letter(one) for one in found]
 
 
 def shown(ledger: Ledger, letter_id: int, /) -> LetterReport | None:
@@ -234,7 +209,7 @@ def _jobs(ledger: Ledger, letter: DeadLetter) -> list[Job]:
     return chain[::-1]
 
 
-def _letter(one: DeadLetter | LetterLine) -> Letter:
+def _letter(one: DeadLetter) -> Letter:
     return Letter(**{name: getattr(one, name) for name in Letter.__slots__})
 
 

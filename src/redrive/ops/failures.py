@@ -75,8 +75,7 @@ def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) ->
         if found is None:
             return None
         counted = stored.by_group(connection, now, HOURS, [(kind, signature)])
-        lines = glance.letters(connection, status="pending", kind=kind, signature=signature, limit=limit, newest=True)
-    letters = tuple(Letter(**{name: getattr(one, name) for name in Letter.__slots__}) for one in lines)
+        letters = tuple(glance.letters(connection, status="pending", kind=kind, signature=signature, limit=limit, newest=True))
     return FailureReport(_failure(found, counted.get((kind, signature), []), now), letters, moment)
 
 
@@ -84,5 +83,5 @@ def _failure(one: Group, counted: list[Counted], now: int) -> Failure:
     return Failure(
         kind=one.kind, signature=one.signature, pending=one.pending, blocked=one.blocked, tries=one.tries, died=one.died,
         first_at=one.first_at, last_at=one.last_at, job_id=one.job_id, error=one.error,
-        trend=trend([(each.first, each.last, each.tries or each.died) for each in counted], now),
+        trend=trend([(each.first, each.last, each.tries or each.died) for each in counted], now, first=one.first_at),
     )  # fmt: skip

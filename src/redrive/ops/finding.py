@@ -22,6 +22,8 @@ class Finding:
     mend: str
     """A command, or what to do where no command can."""
     is_command: bool = True
+    about: bool = False
+    """Since is as fine as ten minutes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Drift
-from . import audit, dead, doctor, edit, events, export, jobs, keys, ledger, plan, reveal, stacks, sweep
+from . import audit, dead, doctor, edit, erase, events, export, jobs, keys, ledger, own_items, plan, reveal, stacks, sweep
 from . import batch as items_of
 from . import pulse as changes
 from .audit import Chain, Decision
 from .backfill import PARTITIONED
 from .batch import Batch, GivenUp, Reopened, Reopening
 from .dead import Group, Letter, LetterReport, Selection
+from .erase import Erasure
 from .events import EventReport, ReceivedEvent
 from .finding import Health
 from .jobs import JobLine, JobReport
@@ -22,7 +23,6 @@ from .ledger import Status
 from .partitioning import Partitioning
 from .plan import Plan
 from .reveal import Of, Revealed
-from .source import ledger_of
 from .stacks import Stack
 from .sweep import MAX_REPLAYS, Applied, Sweep, SweepReport
 from .watching import Watching
@@ -45,11 +45,6 @@ class Operator(Watching, Partitioning):
         self.actor = actor
         self._app = app
 
-    @property
-    def ledger(self) -> Ledger:
-        """What is looked after; an app's is opened at first use."""
-        return ledger_of(self._app)
-
     # ---- dead letters ----
 
     def dead(
@@ -58,32 +53,32 @@ class Operator(Watching, Partitioning):
     ) -> list[Letter]:  # fmt: skip
         """Dead letters, the newest first. status: None for those that were dealt with too. before: older ones than this."""
         some = Selection.of(kind=kind, error=error, reason=reason, since=since, limit=limit)
-        return dead.listed(self.ledger, some, status, before=before)
+        return dead.listed(self._ledger, some, status, before=before)
 
     def dead_groups(
         self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
         status: LetterStatus | None = "pending", since: datetime | None = None,
     ) -> list[Group]:  # fmt: skip
         """The newest thousand of them, put together by kind and cause; the largest group first."""
-        return dead.grouped(self.ledger, Selection.of(kind=kind, error=error, reason=reason, since=since), status)
+        return dead.grouped(self._ledger, Selection.of(kind=kind, error=error, reason=reason, since=since), status)
 
     def letter(self, letter_id: int, /) -> LetterReport | None:
         """All that is known of one; None: there is none of that number."""
-        return dead.shown(self.ledger, letter_id)
+        return dead.shown(self._ledger, letter_id)
 
     def replay(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
         since: datetime | None = None, source: str | None = None, limit: int | None = None, upto: int | None = None,
     ) -> Plan:  # fmt: skip
         """Plan to give dead letters a new job each. Nothing is changed and nothing is recorded before `apply`."""
-        return plan.planned(self.ledger, "replay", self._some(ids, kind, error, reason, since, source, limit, upto))
+        return plan.planned(self._ledger, "replay", self._some(ids, kind, error, reason, since, source, limit, upto))
 
     def discard(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
         since: datetime | None = None, source: str | None = None, limit: int | None = None, upto: int | None = None,
     ) -> Plan:  # fmt: skip
         """Plan to drop dead letters for good. Nothing is changed and nothing is recorded before `apply`."""
-        return plan.planned(self.ledger, "discard", self._some(ids, kind, error, reason, since, source, limit, upto))
+        return plan.planned(self._ledger, "discard", self._some(ids, kind, error, reason, since, source, limit, upto))
 
     def begin(
         self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS,
@@ -105,7 +100,7 @@ class Operator(Watching, Partitioning):
             how = {"rate": rate, "canary": canary, "halt_on": halt_on, "without_raw": without_raw, "accept_drift": accept_drift}
             return self._begun(what, because=because, **how)
         return sweep.begun(
-            self.ledger, what, actor=self.actor, because=because, rate=rate, canary=canary, max_replays=max_replays
+            self._ledger, what, actor=self.actor, because=because, rate=rate, canary=canary, max_replays=max_replays
         )
 
     def apply(
@@ -132,7 +127,7 @@ class Operator(Watching, Partitioning):
     def replay_edited(self, letter_id: int, payload: bytes, /, *, because: str, max_replays: int | None = MAX_REPLAYS) -> int:
         """Give a dead letter a new job with another payload; the job's id. The letter keeps its own."""
         self._say(because)
-        return edit.replayed(self.ledger, letter_id, payload, actor=self.actor, because=because, max_replays=max_replays)
+        return edit.replayed(self._ledger, letter_id, payload, actor=self.actor, because=because, max_replays=max_replays)
 
     def export(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
@@ -143,24 +138,24 @@ class Operator(Watching, Partitioning):
         if because is not None:
             self._say(because)
         some = Selection.of(ids=ids, kind=kind, error=error, reason=reason, since=since, limit=limit)
-        return export.exported(self.ledger, some, status, actor=self.actor, because=because)
+        return export.exported(self._ledger, some, status, actor=self.actor, because=because)
 
     # ---- sweeps ----
 
     def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
         """Do the rest of a sweep here, step by step, beside any worker that does: for those who show how far it is."""
-        found = self.ledger.sweeps.get(sweep_id)
+        found = self._ledger.sweeps.get(sweep_id)
         if found is not None and found.act in PARTITIONED:
             return self._requeued(sweep_id)
-        return sweep.carried_out(self.ledger, sweep_id)
+        return sweep.carried_out(self._ledger, sweep_id)
 
     def sweeps(self, *, limit: int = 100) -> list[Sweep]:
         """What was done to many at once, and what is being done, the newest first."""
-        return sweep.listed(self.ledger, limit=limit)
+        return sweep.listed(self._ledger, limit=limit)
 
     def sweep(self, sweep_id: int, /, *, after: int = -1, limit: int = 100) -> SweepReport | None:
         """One of them, with what became of each from the place `after` on; None: there is none of that number."""
-        return sweep.reported(self.ledger, sweep_id, after=after, limit=limit)
+        return sweep.reported(self._ledger, sweep_id, after=after, limit=limit)
 
     def pause(self, sweep_id: int, /, *, because: str) -> Sweep:
         """Do nothing more of it for now. NotAllowed: it is not running."""
@@ -176,7 +171,7 @@ class Operator(Watching, Partitioning):
 
     def _move(self, sweep_id: int, verb: str, because: str) -> Sweep:
         self._say(because)
-        return sweep.moved(self.ledger, sweep_id, verb, actor=self.actor, because=because)
+        return sweep.moved(self._ledger, sweep_id, verb, actor=self.actor, because=because)
 
     @staticmethod
     def _say(because: str) -> None:
@@ -199,16 +194,16 @@ class Operator(Watching, Partitioning):
 
     def jobs(self, *, state: Shown | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
         """Jobs in a state by its name: waiting ones as they are due, ended ones the last first. None: all, the newest first."""
-        return jobs.listed(self.ledger, state=state, kind=kind, limit=limit)
+        return jobs.listed(self._ledger, state=state, kind=kind, limit=limit)
 
     def job(self, job_id: int, /) -> JobReport | None:
         """All that is known of one; None: there is none of that number."""
-        return jobs.shown(self.ledger, job_id)
+        return jobs.shown(self._ledger, job_id)
 
     def reveal(self, of: Of, number: int, /, *, because: str) -> Revealed:
         """A payload with its secrets in it, of a job or a dead letter. That it was shown, to whom and why, is in the audit."""
         self._say(because)
-        return reveal.revealed(self.ledger, of, number, actor=self.actor, because=because)
+        return reveal.revealed(self._ledger, of, number, actor=self.actor, because=because)
 
     def stacks(self) -> list[Stack]:
         """What tries again in the app, kind by kind; of a bare ledger nothing is known."""
@@ -218,18 +213,18 @@ class Operator(Watching, Partitioning):
 
     def events(self, *, source: str | None = None, of_type: str | None = None, limit: int = 100) -> list[ReceivedEvent]:
         """Events that were received, the newest first."""
-        return events.listed(self.ledger, source=source, type_=of_type, limit=limit)
+        return events.listed(self._ledger, source=source, type_=of_type, limit=limit)
 
     def event(self, event_id: str, /, *, source: str | None = None) -> EventReport | None:
         """One of them, with what each handler has made of it; None: there is none. NotAllowed: of several sources."""
-        return events.shown(self.ledger, event_id, source)
+        return events.shown(self._ledger, event_id, source)
 
     def replay_event(
         self, event_id: str, /, *, because: str, source: str | None = None, handlers: Collection[str] = ()
     ) -> dict[str, str]:
         """Have an event handled once more, by these handlers, or by all that had it; what became of each."""
         self._say(because)
-        return events.replayed(self.ledger, event_id, source, handlers, actor=self.actor, because=because)
+        return events.replayed(self._ledger, event_id, source, handlers, actor=self.actor, because=because)
 
     # ---- idempotency keys ----
 
@@ -238,40 +233,55 @@ class Operator(Watching, Partitioning):
         limit: int = 100,
     ) -> list[HeldKey]:  # fmt: skip
         """Keys, by their names. abandoned: those in processing whose holder has crashed."""
-        return keys.listed(self.ledger, domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)
+        return keys.listed(self._ledger, domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)
 
     def key(self, key: str, /) -> KeyReport | None:
         """All that is known of one; None: nothing is stored under it."""
-        return keys.shown(self.ledger, key)
+        return keys.shown(self._ledger, key)
 
     def release(self, key: str, /, *, because: str, force: bool = False) -> HeldKey:
         """Forget what is known of a key, so that the next caller begins anew. NotAllowed: somebody is at it right now."""
-        return keys.released(self.ledger, key, actor=self.actor, because=because, force=force)
+        return keys.released(self._ledger, key, actor=self.actor, because=because, force=force)
 
     # ---- batches ----
 
     def batches(self) -> list[Batch]:
         """How the items of every batch stand."""
-        return items_of.batches(self.ledger)
+        return items_of.batches(self._ledger)
 
     def giveups(
         self, *, batch: str | None = None, reason: str | None = None, since: datetime | None = None, limit: int = 100
     ) -> list[GivenUp]:
         """Items that were given up, the newest first."""
-        return items_of.giveups(self.ledger, batch=batch, reason=reason, since=since, limit=limit)
+        return items_of.giveups(self._ledger, batch=batch, reason=reason, since=since, limit=limit)
 
     def reopen(
         self, batch: str, /, *, items: Collection[str] = (), reason: str | None = None, since: datetime | None = None,
         limit: int = 100,
     ) -> Reopening:  # fmt: skip
         """Plan to let items that were given up be sent again. Nothing is changed and nothing is recorded before `reopening`."""
-        return items_of.planned(self.ledger, batch, items=items, reason=reason, since=since, limit=limit)
+        return items_of.planned(self._ledger, batch, items=items, reason=reason, since=since, limit=limit)
 
-    def reopening(self, what: Reopening, /, *, because: str) -> Iterator[Reopened]:
-        """Carry it out, step by step; each step is one transaction with its entry in the audit."""
+    def reopening(self, what: Reopening, /, *, because: str, store: str | None = None) -> Iterator[Reopened]:
+        """Carry it out, step by step; each step is one transaction with its entry in the audit.
+
+        store: items of your own, as `module:object`, instead of the ledger's.
+        """
         if not isinstance(because, str) or not because.strip():
             raise ValueError(f"because= must say why: {because!r}")
-        return items_of.applied(self.ledger, what, actor=self.actor, because=because)
+        if store is not None:
+            return own_items.applied(self._ledger, store, what, actor=self.actor, because=because)
+        return items_of.applied(self._ledger, what, actor=self.actor, because=because)
+
+    # ---- one user's data ----
+
+    def erasing(self, user: str, /) -> Erasure:
+        """Plan to erase what the ledger knows of a user. Nothing is changed and nothing is recorded before `erase`."""
+        return erase.planned(self._ledger, user)
+
+    def erase(self, what: Erasure, /, *, because: str) -> None:
+        """Carry it out. The audit says that it was done, and not whose data it was."""
+        erase.erased(self._ledger, what, actor=self.actor, because=because)
 
     # ---- the ledger ----
 
@@ -279,15 +289,15 @@ class Operator(Watching, Partitioning):
         self, *, actor: str | None = None, action: str | None = None, since: datetime | None = None, limit: int = 100
     ) -> list[Decision]:
         """Who decided what, the newest first."""
-        return audit.decisions(self.ledger, actor=actor, action=action, since=since, limit=limit)
+        return audit.decisions(self._ledger, actor=actor, action=action, since=since, limit=limit)
 
     def verify(self, anchor: str | None = None, /) -> Chain:
         """Whether the audit is as it was written."""
-        return audit.verified(self.ledger, anchor)
+        return audit.verified(self._ledger, anchor)
 
     def status(self) -> Status:
         """How the ledger stands."""
-        return ledger.status(self.ledger)
+        return ledger.status(self._ledger)
 
     def doctor(self, *, quiet: float = doctor.QUIET) -> Health:
         """What is wrong with it."""
@@ -295,12 +305,12 @@ class Operator(Watching, Partitioning):
 
     def pulse(self) -> str:
         """Another text whenever anything has changed that an operator might look at."""
-        return changes.pulse(self.ledger)
+        return changes.pulse(self._ledger)
 
     def reap(self) -> list[int]:
         """Take back leases that ran out; the ids of their jobs. Any worker does this too."""
-        return ledger.reaped(self.ledger)
+        return ledger.reaped(self._ledger)
 
     def recount(self, *, because: str) -> dict[str, dict[str, int]]:
         """Set the counts right by the rows; what was added to each."""
-        return ledger.recounted(self.ledger, actor=self.actor, because=because)
+        return ledger.recounted(self._ledger, actor=self.actor, because=because)

@@ -48,16 +48,22 @@ class Trend:
 NONE = Trend((0,) * HOURS, 0, 0, None)
 
 
-def trend(counted: Sequence[tuple[int, int, int]], now: int, /) -> Trend:
-    """Of what was counted hour by hour: the first and the last slot in which there were any, how many; now: the slot that is."""
+def trend(counted: Sequence[tuple[int, int, int]], now: int, /, *, first: datetime | None = None) -> Trend:
+    """Of what was counted hour by hour: the first and the last slot in which there were any, how many; now: the slot that is.
+
+    first: when there was the first of all: it did not begin before that.
+    """
     hours = [0] * HOURS
     seen: list[tuple[int, int]] = []
-    for first, last, many in counted:
+    for began, last, many in counted:
         ago = (now - last) // SLOTS
         if many and 0 <= ago < HOURS:
             hours[HOURS - 1 - ago] += many
-            seen.append((first, last))
-    return Trend(tuple(hours), hours[-1], sum(hours), _since(seen, now)) if seen else NONE
+            seen.append((began, last))
+    if not seen:
+        return NONE
+    since = _since(seen, now)
+    return Trend(tuple(hours), hours[-1], sum(hours), max(since, first) if since and first else since)
 
 
 def _since(seen: list[tuple[int, int]], now: int) -> datetime | None:

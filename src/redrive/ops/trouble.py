@@ -76,7 +76,7 @@ def _parked(line: KindLine) -> Iterator[Trouble]:
         "and then, until one goes well"
     )
     mend = "mend what the jobs of this kind call"
-    yield Trouble("parked", "critical", says, line.waiting, line.parked_since, mend, False, line.name)
+    yield Trouble("parked", "critical", says, line.waiting, line.parked_since, mend, False, kind=line.name)
 
 
 def _late(facts: Facts, line: KindLine) -> Iterator[Trouble]:
@@ -86,10 +86,10 @@ def _late(facts: Facts, line: KindLine) -> Iterator[Trouble]:
         jobs = f"{line.waiting:,} {'job waits' if line.waiting == 1 else 'jobs wait'}"
         says = f"no living worker has registered {line.name}: {jobs}, kept and not run"
         mend = "start a worker whose app has that command, or give the command its old name back"
-        yield Trouble("unregistered", "warning", says, line.waiting, line.due_since, mend, False, line.name)
+        yield Trouble("unregistered", "warning", says, line.waiting, line.due_since, mend, False, kind=line.name)
         return
     says = f"work on {line.name} is late: the oldest of {line.waiting:,} that wait was due {_span(facts, line.due_since)} ago"
-    yield Trouble("late", "warning", says, line.waiting, line.due_since, "redrive work module:app", True, line.name)
+    yield Trouble("late", "warning", says, line.waiting, line.due_since, "redrive work module:app", kind=line.name)
 
 
 def _failing(line: KindLine) -> Iterator[Trouble]:
@@ -101,13 +101,13 @@ def _failing(line: KindLine) -> Iterator[Trouble]:
             f"{line.died.hour:,} dead letters of {line.name} in the last hour, {_goes(line.died)}; in the day before "
             f"{line.died.before:.3g} an hour; {line.dead:,} are pending"
         )
-        yield Trouble("dead letters growing", "warning", says, line.died.hour, line.died.since, mend, True, line.name)
+        yield Trouble("dead letters growing", "warning", says, line.died.hour, line.died.since, mend, about=True, kind=line.name)
     elif line.failed.many:
         says = (
             f"{line.failed.hour:,} attempts of {line.name} failed in the last hour, {_goes(line.failed)}; in the day before "
             f"{line.failed.before:.3g} an hour"
         )
-        yield Trouble("failing", "warning", says, line.failed.hour, line.failed.since, mend, True, line.name)
+        yield Trouble("failing", "warning", says, line.failed.hour, line.failed.since, mend, about=True, kind=line.name)
 
 
 def _goes(trend: Trend) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from tests.zygote import Zygote
+
 from .oracle import Verdict, an_hour_passes, judge, prepare
-from .zygote import Zygote
 
 Way = Literal["exit", "kill"]
 Pass = Literal["first", "second", "twice"]

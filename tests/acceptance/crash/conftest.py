@@ -11,8 +11,7 @@ import psycopg
 import pytest
 
 from tests.servers.fixtures import SERVERS
-
-from .zygote import Zygote
+from tests.zygote import Zygote
 
 
 @pytest.fixture(scope="package")

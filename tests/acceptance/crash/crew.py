@@ -6,10 +6,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.zygote import Zygote
+
 from .diary import read
 from .oracle import DEAD, DONE, prepare, rows
 from .worker import submitted
-from .zygote import Zygote
 
 PATIENCE = 120
 """Seconds, for machines on which nothing goes on for a while."""

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from redrive.ledger.crashpoint import POINTS
 from tests.servers.postgres import postgres_server
 from tests.servers.process import ServerMissing
+from tests.zygote import Zygote
 
 from .cell import NOWHERE, PASSES, WAYS, Pass, Way, play
-from .zygote import Zygote
 
 COLUMNS = [(way, which) for way in WAYS for which in PASSES]
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.zygote import Zygote
+
 from .cell import STORY
 from .diary import Diary
 from .matrix import Row, lines
 from .oracle import connection, judge, prepare
-from .zygote import Zygote
 
 
 @pytest.fixture

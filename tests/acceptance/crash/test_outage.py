@@ -14,11 +14,11 @@ import pytest
 from redrive.ledger import NewJob, open_ledger
 from tests.servers.postgres import Cluster, postgres_cluster
 from tests.servers.process import ServerMissing
+from tests.zygote import Zygote
 
 from .crew import Crew
 from .diary import read
 from .oracle import connection, prepare
-from .zygote import Zygote
 
 KEYS = {"plain": 100, "own": 100, "paid": 100}
 CUT = (

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from redrive.ledger.crashpoint import POINTS
+from tests.zygote import ROOT, Zygote
 
 from .cell import NOWHERE, play
 from .diary import read
 from .oracle import prepare
-from .zygote import ROOT, Zygote
 
 
 @pytest.mark.req("L-2", "L-3", "L-8")

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from redrive.ledger import open_ledger
+from tests.zygote import ROOT, Zygote
 
 from .diary import read
 from .oracle import prepare
 from .sharing import CHILDREN, EACH, THREADS
-from .zygote import ROOT, Zygote
 
 
 @pytest.mark.req("L-11")

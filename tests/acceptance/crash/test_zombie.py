@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from redrive.ledger import open_ledger
+from tests.zygote import Zygote
 
 from .crew import Crew
 from .diary import read
 from .oracle import an_hour_passes, rows
-from .zygote import Zygote
 
 
 @pytest.mark.req("L-4")

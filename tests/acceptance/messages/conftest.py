@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.crash.conftest import postgres_once, url, zygote
-from tests.acceptance.crash.zygote import Zygote
+from tests.zygote import Zygote
 
 from .market import Market
 

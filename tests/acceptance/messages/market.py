@@ -17,7 +17,7 @@ import redis
 from redrive.ledger import open_ledger
 from tests.acceptance.crash.diary import read
 from tests.acceptance.crash.oracle import prepare, rows
-from tests.acceptance.crash.zygote import Zygote
+from tests.zygote import Zygote
 
 PROGRAM = "tests.acceptance.messages.program"
 PATIENCE = 60.0

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.acceptance.crash.zygote import Zygote
 from tests.servers.process import short_folder
 from tests.servers.redis import HOW, program
+from tests.zygote import Zygote
 
 from .market import Market
 

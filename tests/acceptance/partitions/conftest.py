@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.crash.zygote import Zygote
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made
 from tests.ledgers import sqlite_ledger
 from tests.servers.buckets import options
+from tests.zygote import Zygote
 
 from .lake import LOADED, Lake
 

@@ -20,7 +20,7 @@ from redrive.partitions.reading import Reading
 from redrive.partitions.register import Register
 from redrive.storage import Store
 from tests.acceptance.crash.oracle import connection, rows
-from tests.acceptance.crash.zygote import Zygote
+from tests.zygote import Zygote
 
 from .program import CUSTOMERS, SINCE, UNTIL, made, rows_of
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from redrive.ledger import open_ledger
 from tests.acceptance.crash.cell import PASSES, STATUS, WAYS, Pass, Way
-from tests.acceptance.crash.zygote import Zygote
 from tests.servers.buckets import client, options
 from tests.servers.postgres import postgres_server
 from tests.servers.process import ServerMissing
 from tests.servers.seaweed import s3_server
+from tests.zygote import Zygote
 
 from .lake import LOADED, Lake
 from .test_crash import POINTS

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.acceptance.crash.zygote import Zygote
 from tests.servers.postgres import postgres_server
 from tests.servers.process import ServerMissing
+from tests.zygote import Zygote
 
 from .shift import Shift, drained, killed, poisoned, stopped
 

@@ -32,10 +32,12 @@ SETTINGS = Settings(policy=RetryPolicy(max_attempts=5, backoff_base=0.05, backof
 PARKING = Parking(first=0.2, longest=0.4)
 WORK = 0.02
 LONG = 2.0
+FREE = 12
 
 
 def kinds(diary: Diary, name: str) -> list[Kind]:
     """What its jobs do."""
+    gate = diary.path.with_name("gate")
 
     def begin(lease: Lease) -> None:
         diary.note("begin", lease.kind, lease.key, name, lease.fence)
@@ -79,15 +81,23 @@ def kinds(diary: Diary, name: str) -> list[Kind]:
             raise ConnectionError(f"no answer for {lease.key}")
         end(lease)
 
+    def gated(lease: Lease) -> None:
+        """The first few as any; all others stay in the middle until the gate is open."""
+        begin(lease)
+        while int(lease.key[1:]) >= FREE and not gate.exists():
+            time.sleep(WORK / 4)
+        end(lease)
+
     def down(lease: Lease) -> None:
         begin(lease)
-        if not diary.path.with_name("gate").exists():
+        if not gate.exists():
             raise ConnectionError(f"no answer for {lease.key}")
         end(lease)
 
     return [
         Kind("down", down, "plain", SETTINGS),
         Kind("work", work, "plain", SETTINGS),
+        Kind("gated", gated, "plain", SETTINGS),
         Kind("task", task, "async", SETTINGS),
         Kind("paid", paid, "transaction", SETTINGS),
         Kind("long", long, "plain", SETTINGS),

@@ -14,7 +14,9 @@ from typing import NamedTuple
 from redrive.ledger import NewJob, open_ledger
 from tests.acceptance.crash.diary import read
 from tests.acceptance.crash.oracle import prepare, rows
-from tests.acceptance.crash.zygote import Zygote
+from tests.zygote import Zygote
+
+from .program import FREE
 
 PROGRAM = "tests.acceptance.worker.program"
 PATIENCE = 60.0
@@ -170,14 +172,17 @@ class Stopped(NamedTuple):
 
 def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
     """SIGSTOP in the middle of the work, past all leases; another worker finishes it; SIGCONT."""
-    shift.submit("work", count=jobs)
+    shift.submit("gated", count=jobs)
     first = shift.hire("lease=1", *options)
-    shift.until(lambda: shift.begun("work").total() >= 12, "the first worker is at work")
+    shift.until(
+        lambda: shift.begun("gated").total() > shift.effects("gated").total() >= FREE, "the first worker is in the middle"
+    )
     os.kill(first, signal.SIGSTOP)
     while not writable(shift.url):  # stopped in the middle of a write, it keeps all others out of a SQLite file: not our case
         os.kill(first, signal.SIGCONT)
         time.sleep(0.003)
         os.kill(first, signal.SIGSTOP)
+    shift.diary.with_name("gate").touch()
     second = shift.hire("lease=1", *options)
     shift.until(lambda: shift.settled(jobs), "the other worker finishes")
     os.kill(first, signal.SIGCONT)
@@ -187,7 +192,7 @@ def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
     with open_ledger(shift.url) as ledger:
         late = sum(tally.late for tally in ledger.counts().values())
     crashes = rows(shift.url, "SELECT coalesce(sum(crashes), 0) FROM redrive_job")[0][0]
-    effects = shift.effects("work")
+    effects = shift.effects("gated")
     shift.balanced()
     return Stopped(jobs, shift.states()[DONE], int(crashes), sum(many - 1 for many in effects.values()), late)
 

@@ -11,6 +11,9 @@ import pytest
 from redrive import App, correlate
 from redrive.ledger import Ledger, NewJob, open_ledger
 from tests.ledgers import sqlite_ledger
+from tests.unit.cli.lake import lake
+
+__all__ = ["lake"]
 
 SECRET = "hunter2-s3cret"
 KEY = "shop:ann:o-1:charge:v1"

@@ -23,5 +23,5 @@ def audit(view: Here) -> Response:
     found = view.ops.audit(actor=actor, action=action, since=since, limit=limit)
     return view.page(
         "audit.html", found=found, actor=actor, action=action, limit=limit, wrong=wrong, chain=chain, anchor=anchor,
-        now=view.ops.ledger.now(),
+        now=view.ops.now(),
     )  # fmt: skip

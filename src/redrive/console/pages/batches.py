@@ -17,7 +17,7 @@ def batches(view: Here) -> Response:
     given_up = view.ops.giveups(batch=batch, reason=reason, since=view.since(), limit=limit)
     return view.page(
         "batches.html", found=view.ops.batches(), given_up=given_up, batch=batch, reason=reason, limit=limit,
-        now=view.ops.ledger.now(),
+        now=view.ops.now(),
     )  # fmt: skip
 
 

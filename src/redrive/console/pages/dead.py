@@ -68,7 +68,7 @@ def dead(view: Here) -> Response:
     letters = [] if by_cause else view.ops.dead(**chosen.selects, status=status, limit=limit + 1, before=before)
     return view.page(
         "dead.html", chosen=chosen, by_cause=by_cause, groups=groups, letters=letters[:limit], more=len(letters) > limit,
-        before=before, counts=view.ops.ledger.counts(), now=view.ops.ledger.now(), most=GROUPED,
+        before=before, counts=view.ops.counts(), now=view.ops.now(), most=GROUPED,
     )  # fmt: skip
 
 

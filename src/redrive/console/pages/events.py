@@ -16,7 +16,7 @@ def events(view: Here) -> Response:
     """The list, the newest first."""
     source, of_type, limit = view.text("source"), view.text("type"), view.number("limit", 50, most=500)
     found = view.ops.events(source=source, of_type=of_type, limit=limit)
-    return view.page("events.html", found=found, source=source, of_type=of_type, limit=limit, now=view.ops.ledger.now())
+    return view.page("events.html", found=found, source=source, of_type=of_type, limit=limit, now=view.ops.now())
 
 
 @router.get("/events/show")

@@ -22,8 +22,8 @@ def jobs(view: Here) -> Response:
     kind, limit = view.text("kind"), view.number("limit", 50, most=500)
     found = view.ops.jobs(state=state, kind=kind, limit=limit)
     return view.page(
-        "jobs.html", found=found, state=state, kind=kind, limit=limit, states=STATES, kinds=list(view.ops.ledger.counts()),
-        now=view.ops.ledger.now(),
+        "jobs.html", found=found, state=state, kind=kind, limit=limit, states=STATES, kinds=list(view.ops.counts()),
+        now=view.ops.now(),
     )  # fmt: skip
 
 

@@ -17,4 +17,4 @@ def journal(view: Here) -> Response:
     kind, event = view.text("kind"), view.text("event")
     limit = view.number("limit", 100, most=200)
     found = view.ops.journal(kind=kind, events=() if event is None else (event,), since=view.since(), limit=limit)
-    return view.page("journal.html", found=found, events=EVENTS, limit=limit, now=view.ops.ledger.now())
+    return view.page("journal.html", found=found, events=EVENTS, limit=limit, now=view.ops.now())

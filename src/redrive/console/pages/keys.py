@@ -26,7 +26,7 @@ def keys(view: Here) -> Response:
     found = view.ops.keys(domain=domain, user=user, status=status, abandoned=asked == "abandoned", limit=limit)
     return view.page(
         "keys.html", found=found, domain=domain, user=user, status=status, abandoned=asked == "abandoned", limit=limit,
-        states=STATES, now=view.ops.ledger.now(),
+        states=STATES, now=view.ops.now(),
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def partitions(view: Here) -> Response:
         "partitions.html", calendar=calendar, lines=drawn[:fit], more=max(0, len(drawn) - fit), days=every, letters=LETTERS,
         words=WORDS, paused=[one for one in desk.sources() if one.paused],
         backfills=[report for one in running[:5] if (report := desk.progress(one.id)) is not None],
-        now=view.ops.ledger.now(),
+        now=view.ops.now(),
     )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def day(view: Here) -> Response:
     why = None if key is None else view.ops.partitions.explain(key)
     return view.page(
         "partition_day.html", chosen=chosen, wrong=wrong, found=found[:SHOWN], more=len(found) > SHOWN, key=key, one=one, why=why,
-        acts=ACTS, steers=STEERS, statuses=("", *STANDINGS), words=WORDS, now=view.ops.ledger.now(), given=_given(view.query),
+        acts=ACTS, steers=STEERS, statuses=("", *STANDINGS), words=WORDS, now=view.ops.now(), given=_given(view.query),
     )  # fmt: skip
 
 

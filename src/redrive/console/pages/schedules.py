@@ -12,4 +12,4 @@ router = APIRouter()
 @router.get("/schedules")
 def schedules(view: Here) -> Response:
     """The page."""
-    return view.page("schedules.html", found=view.ops.schedules(), now=view.ops.ledger.now())
+    return view.page("schedules.html", found=view.ops.schedules(), now=view.ops.now())

@@ -20,7 +20,7 @@ OF_LETTERS = ("replay", "discard")
 def sweeps(view: Here) -> Response:
     """The list."""
     limit = view.number("limit", 50, most=500)
-    return view.page("sweeps.html", found=view.ops.sweeps(limit=limit), limit=limit, now=view.ops.ledger.now())
+    return view.page("sweeps.html", found=view.ops.sweeps(limit=limit), limit=limit, now=view.ops.now())
 
 
 @router.get("/sweeps/{number}")

@@ -1,0 +1,86 @@
+"""`redrive backfill` on a ledger, and on an app that knows its datasets."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.partitions.world import World
+from tests.unit.cli.command import call
+
+
+@pytest.mark.req("O-3")
+@pytest.mark.req("P-10")
+def test_a_backfill_on_the_command_line(lake: World) -> None:
+    days = ("--since", "2025-01-01", "--until", "2025-01-31")
+    status, printed = call("backfill", "plan", "crm/orders", *days, "--customer-id", "c0", "--share", "0.3")
+    assert status == 0
+    assert "crm/orders × 1 customer × 31 days = 31, the last day first" in printed
+    name = re.search(r"Plan (p-\w+)", printed)[1]  # type: ignore[index]
+    status, printed = call("backfill", "apply", name, "--because", "history", "--yes", "--max", "10")
+    assert (status, "31 match, and --max says 10" in printed) == (1, True)
+    status, printed = call("backfill", "apply", name, "--because", "history", "--yes", "--max", "31")
+    assert (status, "Backfill 4 is written down" in printed) == (0, True)
+    status, printed = call("backfill", "apply", name, "--because", "twice", "--yes", "--max", "31")
+    assert (status, "sweep 4 (running) has 31 of them" in printed) == (1, True)
+    status, printed = call("backfill", "plan", "crm/orders", *days, "--customer-id", "c0")
+    assert (status, "backfill 4 has some of these partitions" in printed) == (1, True)
+    status, printed = call(
+        "backfill", "apply", "crm/orders", *days, "--customer-id", "c1", "--because", "x", "--yes", "--max", "31"
+    )
+    assert (status, "Backfill 5 is written down" in printed) == (0, True)
+    printed = call("backfill", "status", "4")[1]
+    assert "crm/orders × 1 customer × 2025-01-01 to 2025-01-31 = 31" in printed
+    assert "share  30% while others wait too" in printed
+    assert (
+        call("backfill", "share", "4", "0.5", "--because", "hurry")[1] == "Backfill 4 has 50% of all work while others wait too\n"
+    )
+    assert call("backfill", "share", "4", "5", "--because", "hurry")[0] == 2
+    assert call("backfill", "pause", "4", "--because", "slow")[1] == "Backfill 4 is paused: 31 of 31 still to come\n"
+    assert call("backfill", "resume", "4", "--because", "fast")[0] == 0
+    assert call("backfill", "cancel", "4", "--because", "enough")[0] == 0
+    status, printed = call("backfill", "cancel", "4", "--because", "enough")
+    assert (status, "is cancelled: there is nothing to cancel" in printed) == (1, True)
+    assert call("backfill", "status", "99")[0] == 1
+    status, printed = call("backfill", "status", "4", "--watch")
+    assert (status, "state  cancelled" in printed) == (1, True)
+    assert [one["id"] for one in json.loads(call("backfill", "list", "--json")[1])] == [5, 4, 3, 1]
+    assert len(lake.claim(worker="w9")) > 0
+
+
+APP = """
+from redrive import App
+from redrive.partitions import row_count
+
+app = App("sqlite:///{folder}/lake.db", stores={{"raw": {{"type": "local", "options": {{"root": "{folder}/raw"}}}}}})
+
+@app.dataset("crm", "orders", raw="raw", customers=["acme", "globex"], checks=[row_count(min=1)])
+def orders(partition, out):
+    out.rows([{{"n": 1}}])
+"""
+
+
+@pytest.mark.req("P-10")
+@pytest.mark.req("O-1")
+def test_an_app_knows_its_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lake_of_state.py").write_text(APP.format(folder=tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    here = ("--ledger", "lake_of_state:app")
+    days = ("--since", "2025-01-01", "--until", "2025-01-31")
+    assert call("state", "inspect", *here)[1].startswith("no partitions yet")
+    status, printed = call("backfill", "plan", "crm/order", *days, *here)
+    assert (status, "no query 'order' of source 'crm' (did you mean 'orders'?); there is orders" in printed) == (2, True)
+    status, printed = call("backfill", "plan", "crm/orders", *days, *here)
+    assert (status, "crm/orders × 2 customers × 31 days = 62, the last day first" in printed) == (0, True)
+    status, printed = call(
+        "backfill", "apply", "crm/orders", *days, *here, "--because", "x", "--yes", "--max", "62", "--share", "0.3"
+    )
+    assert (status, "Backfill 1 is written down" in printed) == (0, True)
+    printed = call("state", "explain", "crm/acme/orders/2025-01-07", *here, width=120)[1]
+    assert "its turn in sweep 1 (backfill, running) has not come: 0 of 62 had theirs" in printed.lower()
+    health = json.loads(call("doctor", *here, "--json")[1])
+    assert (health["findings"], health["checked"][-1]) == ([], "raw data")

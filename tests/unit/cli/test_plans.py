@@ -1,0 +1,97 @@
+"""`redrive plan`, and plans that are confirmed: kept, applied by another, refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import typer
+
+from redrive.cli.confirm import agreed
+from redrive.ledger import open_ledger
+from redrive.ops import stored_plan
+from tests.conformance.partitions.world import World
+from tests.unit.cli.command import call
+from tests.unit.cli.lake import BAD, audited
+
+
+@pytest.mark.req("O-2")
+@pytest.mark.req("O-5")
+def test_a_plan_is_kept_and_applied_by_another(lake: World, tmp_path: Path) -> None:
+    before = len(lake.ledger.audit())
+    file = tmp_path / "plan.json"
+    planning = ("state", "retry", "crm/orders", "--error", "row_count", "--out", str(file), "--actor", "ann")
+    status, printed = call(*planning, width=1000)
+    assert (status, "expires in 30 min" in printed, f"redrive plan apply {file}" in printed) == (0, True, True)
+    status, printed = call("state", "retry", BAD, "--plan", "--json")
+    kept = json.loads(printed)
+    assert (status, kept["plan"]["count"], re.fullmatch("p-[0-9a-f]{8}", kept["id"]) is not None) == (0, 1, True)
+    assert len(lake.ledger.audit()) == before  # plans leave no trace
+    status, printed = call("plan", "show", str(file))
+    assert (status, "made     by ann, " in printed, "would retry  2 partitions" in printed) == (0, True, True)
+    status, printed = call("plan", "apply", kept["id"], "--because", "first", "--actor", "ben")
+    assert (status, "1 partition queued" in printed) == (0, True)
+    status, printed = call("plan", "apply", str(file), "--because", "second", "--actor", "ben")
+    assert (status, "the world has moved on since this was planned: 1 pending meanwhile" in printed) == (4, True)
+    assert [entry.because for entry in audited(lake, "partition.retry")] == ["first"]
+    status, printed = call("plan", "apply", str(file), "--because", "second", "--accept-drift", "skip", "--json")
+    assert (status, json.loads(printed)["sweep"]["total"]) == (0, 2)
+    said = json.loads(file.read_text())
+    for change, says in (
+        ({"count": 3}, "it was changed after it was made"),
+        ({"redrive_plan": 99}, "it is no plan of redrive's"),
+    ):
+        file.write_text(json.dumps(said | change))
+        status, printed = call("plan", "apply", str(file), "--because", "x")
+        assert (status, says in printed) == (2, True)
+    file.write_text("{")
+    assert call("plan", "show", str(file))[0] == 2
+
+
+@pytest.mark.req("O-2")
+@pytest.mark.usefixtures("lake")
+def test_a_plan_expires_and_is_for_one_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "plan.json"
+    call("state", "reprocess", "crm/orders", "--out", str(file))
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    open_ledger(other, migrate=True).close()
+    status, printed = call("plan", "apply", str(file), "--because", "x", "--ledger", other)
+    assert (status, "plan p-" in printed, "and this is" in printed) == (4, True, True)
+    monkeypatch.setattr(stored_plan, "LIFE", timedelta(seconds=-1))
+    call("state", "reprocess", "crm/orders", "--out", str(file))
+    status, printed = call("plan", "apply", str(file), "--because", "x")
+    assert (status, "has expired" in printed) == (4, True)
+    assert call("plan", "show", str(file))[0] == 4
+
+
+@dataclass
+class Counted:
+    """A plan of so many."""
+
+    count: int
+    act: str = "retry"
+
+
+@pytest.mark.req("O-2")
+def test_some_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def confirm(question: str, *, err: bool) -> bool:
+        asked.append(question)
+        return err and len(asked) > 1
+
+    monkeypatch.setattr(typer, "confirm", confirm)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    agreed(Counted(20), yes=False, most=None)
+    assert asked == []
+    with pytest.raises(typer.Exit) as left:
+        agreed(Counted(21), yes=False, most=None)
+    assert left.value.exit_code == 1
+    agreed(Counted(100), yes=False, most=None)
+    assert asked == ["Retry 21 partitions?", "Retry 100 partitions?"]
