@@ -20,7 +20,7 @@ async def health() -> JSONResponse:
 def ready(request: Request) -> JSONResponse:
     """It reaches its ledger."""
     try:
-        Operator(request.app.state.operated, actor="console").ledger.now()
+        Operator(request.app.state.operated, actor="console").now()
     except Exception:  # whatever it is, it is not ready; a page says more to those who may know
         return JSONResponse({"status": "the ledger cannot be reached"}, 503)
     return JSONResponse({"status": "ok"})
