@@ -10,7 +10,6 @@ if not __package__:
 from benchmarks.batches import report
 from benchmarks.batches.course import FULL, QUICK, run
 from benchmarks.durable.course import databases
-from benchmarks.durable.targets import last_line
 from benchmarks.report import machine
 from benchmarks.shown import Shown, main, show
 
@@ -23,10 +22,9 @@ def measure(options: argparse.Namespace, _only: list[str]) -> Shown:
     return Shown(
         machine(),
         report.tables(results, judgements),
+        judgements,
         lambda: report.markdown(results, judgements, effort.rounds),
         lambda: report.picture(results),
-        last_line(judgements),
-        any(each.missed for each in judgements),
     )
 
 

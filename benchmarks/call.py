@@ -14,7 +14,8 @@ from benchmarks.failures import Remains
 from benchmarks.results import YARDSTICK, Results
 from benchmarks.rounds import FULL, QUICK, Effort, Progress
 from benchmarks.shown import Shown, main, show
-from benchmarks.targets import FROM_IMPORT, IMPORT, TARGETS, exit_code, judge, last_line
+from benchmarks.target import judge
+from benchmarks.targets import FROM_IMPORT, IMPORT, TARGETS
 
 KINDS: tuple[Kind, ...] = ("sync", "async")
 
@@ -64,10 +65,9 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
     return Shown(
         report.machine(),
         report.tables(results, judgements),
+        judgements,
         lambda: report.markdown(results, judgements, effort),
         lambda: plot.picture(results, report.machine()),
-        last_line(judgements),
-        bool(exit_code(judgements)),
     )
 
 

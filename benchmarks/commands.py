@@ -9,24 +9,23 @@ if not __package__:
 
 from benchmarks.commanded import report
 from benchmarks.commanded.course import FULL, QUICK, run
-from benchmarks.commanded.results import judge
+from benchmarks.commanded.results import TARGETS
 from benchmarks.durable.course import databases
-from benchmarks.durable.targets import last_line
 from benchmarks.shown import Shown, main, show
+from benchmarks.target import judge
 
 
 def measure(options: argparse.Namespace, _only: list[str]) -> Shown:
     effort = QUICK if options.quick else FULL
     with databases(effort.settings) as places:
         results = run(places, effort, show)
-    judgements = judge(results)
+    judgements = judge(results, TARGETS)
     return Shown(
         report.place(results),
         report.tables(results, judgements),
+        judgements,
         lambda: report.markdown(results, judgements, effort.rounds),
         lambda: report.picture(results),
-        last_line(judgements),
-        any(each.missed for each in judgements),
     )
 
 

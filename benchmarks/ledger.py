@@ -9,8 +9,9 @@ if not __package__:
 
 from benchmarks.durable import report
 from benchmarks.durable.course import FULL, QUICK, databases, run
-from benchmarks.durable.targets import TARGETS, judge, last_line
+from benchmarks.durable.targets import TARGETS
 from benchmarks.shown import Shown, main, show
+from benchmarks.target import judge
 
 
 def measure(options: argparse.Namespace, only: list[str]) -> Shown:
@@ -21,10 +22,9 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
     return Shown(
         report.place(results),
         report.tables(results, judgements),
+        judgements,
         lambda: report.markdown(results, judgements, effort.rounds),
         lambda: report.picture(results),
-        last_line(judgements),
-        any(each.missed for each in judgements),
     )
 
 

@@ -11,9 +11,9 @@ from benchmarks.paths import Timings
 from benchmarks.results import Results
 from benchmarks.rounds import Cost, Effort
 from benchmarks.table import Table
-from benchmarks.targets import FROM_IMPORT, OURS, Judgement, last_line
+from benchmarks.target import NONE, Judgement, last_line
+from benchmarks.targets import FROM_IMPORT, OURS
 
-NONE = "–"
 KINDS: tuple[Kind, ...] = ("sync", "async")
 
 
@@ -58,7 +58,7 @@ def _targets(judgements: Sequence[Judgement]) -> Table:
     for j in judgements:
         unit = j.target.unit
         figure = f"{j.figure}{unit[:1]}" if j.figure else NONE
-        rows.append((j.target.what, f"≤ {number(j.target.limit)}{unit}", figure, j.verdict, j.peers or NONE))
+        rows.append((j.target.what, j.target.text, figure, j.verdict, j.peers or NONE))
     return Table("Targets", ("what", "target", "redrive", "verdict", "peers"), rows)
 
 

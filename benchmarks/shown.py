@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.table import Table
+from benchmarks.target import Judgement, last_line
 
 HERE = Path(__file__).resolve().parent
 
@@ -19,13 +20,11 @@ class Shown:
     head: str
     """Where it was measured."""
     tables: Sequence[Table]
+    judgements: Sequence[Judgement]
     page: Callable[[], str]
     """In Markdown."""
-    picture: Callable[[], str]
+    picture: Callable[[], str] | None = None
     """As SVG."""
-    last: str
-    """The last line: what was missed."""
-    missed: bool
 
 
 Measure = Callable[[argparse.Namespace, list[str]], Shown]
@@ -58,8 +57,10 @@ def main(
     print("\n\n".join(table.text() for table in shown.tables), end="\n\n")
     if out:
         out.mkdir(parents=True, exist_ok=True)
-        (out / f"{name}.md").write_text(shown.page(), encoding="utf-8")
-        (out / f"{name}.svg").write_text(shown.picture(), encoding="utf-8")
-        print(f"written: {os.path.relpath(out / f'{name}.md')}, {os.path.relpath(out / f'{name}.svg')}")
-    print(shown.last)
-    return 1 if shown.missed else 0
+        written = {out / f"{name}.md": shown.page, out / f"{name}.svg": shown.picture}
+        for file, text in written.items():
+            if text:
+                file.write_text(text(), encoding="utf-8")
+        print(f"written: {', '.join(os.path.relpath(file) for file, text in written.items() if text)}")
+    print(last_line(shown.judgements))
+    return 1 if any(each.missed for each in shown.judgements) else 0

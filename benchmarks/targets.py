@@ -1,69 +1,17 @@
 """What Redrive promises, and whether a run bears it out."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Literal
 
 from benchmarks.interval import Interval, number
 from benchmarks.results import YARDSTICK, Results
 from benchmarks.rounds import Cost
 from benchmarks.subject import DEADLINE, ENFORCED, GUARD
+from benchmarks.target import Promise
 
-Verdict = Literal["ok", "ok within noise", "MISSED", "NOT MEASURED"]
 OURS = "redrive"
 IMPORT = "import redrive"
 FROM_IMPORT = "from redrive import retry, RetryPolicy"
-
-
-@dataclass(frozen=True)
-class Target:
-    """A figure that is to be at most `limit`."""
-
-    what: str
-    limit: float
-    unit: str
-    read: Callable[[Results], Interval | None]
-    peers: Callable[[Results], str]
-
-
-@dataclass(frozen=True)
-class Judgement:
-    target: Target
-    figure: Interval | None
-    verdict: Verdict
-    peers: str
-
-    @property
-    def missed(self) -> bool:
-        return not self.verdict.startswith("ok")
-
-
-def verdict(figure: Interval | None, limit: float) -> Verdict:
-    """Missed only where the whole interval misses it; these machines are noisy."""
-    if figure is None:
-        return "NOT MEASURED"
-    if figure.low > limit:
-        return "MISSED"
-    return "ok" if figure.median <= limit else "ok within noise"
-
-
-def judge(results: Results, targets: Sequence[Target]) -> list[Judgement]:
-    judgements = []
-    for target in targets:
-        figure = target.read(results)
-        judgements.append(Judgement(target, figure, verdict(figure, target.limit), target.peers(results)))
-    return judgements
-
-
-def last_line(judgements: Sequence[Judgement]) -> str:
-    missed = [f"{j.target.what} ({j.verdict.lower()})" for j in judgements if j.missed]
-    if missed:
-        return f"{len(missed)} of {len(judgements)} targets missed: " + "; ".join(missed)
-    return f"all {len(judgements)} targets met"
-
-
-def exit_code(judgements: Iterable[Judgement]) -> int:
-    return 1 if any(j.missed for j in judgements) else 0
 
 
 def _ratio(cost: Cost | None) -> Interval | None:
@@ -135,59 +83,67 @@ def _sync_retry(results: Results, library: str, form: str) -> Cost | None:
 _bare, _budget, _limit = ("nopanic", "@retry"), ("nopanic", "@retry + budget"), ("nopanic", "@retry + timeout")
 
 TARGETS = (
-    Target(
+    Promise(
         "success, sync, nested guard + shared budget",
+        "≤",
         5.5,
         "×",
         _success("sync", GUARD),
         _beside(_sync_success, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
     ),
-    Target(
+    Promise(
         "success, sync, deadline published to inner layers",
+        "≤",
         13,
         "×",
         _success("sync", DEADLINE),
         _beside(_sync_success, ("floor", "loop + deadline in a ContextVar"), ("nopanic", "@retry + timeout (thread)")),
     ),
-    Target(
+    Promise(
         "success, async, nested guard + shared budget",
+        "≤",
         4.4,
         "×",
         _success("async", GUARD),
         _beside(_async_success, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
     ),
-    Target(
+    Promise(
         "success, async, attempt time-out",
+        "≤",
         40,
         "×",
         _success("async", ENFORCED),
         _beside(_async_success, _limit, ("redress", "@retry + attempt timeout"), ("floor", "asyncio.timeout")),
     ),
-    Target(
+    Promise(
         "machinery of one retry, sync, no sleep",
+        "≤",
         3.5,
         "× by hand",
         _retry("sync"),
         _beside(_sync_retry, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
     ),
-    Target(IMPORT, 1, "× tenacity", _imported(IMPORT), _imports),
-    Target(FROM_IMPORT, 1, "× tenacity", _imported(FROM_IMPORT), _imports),
-    Target(
+    Promise(IMPORT, "≤", 1, "× tenacity", _imported(IMPORT), _imports),
+    Promise(FROM_IMPORT, "≤", 1, "× tenacity", _imported(FROM_IMPORT), _imports),
+    Promise(
         "objects left in reference cycles after a failed call",
+        "≤",
         0,
         "",
         _worst(lambda results: [remains.cycles for remains in results.left(OURS)]),
         _each("cycles"),
     ),
-    Target(
+    Promise(
         "frames added to a traceback",
+        "≤",
         4,
         "",
         _worst(lambda results: [remains.added for remains in results.left(OURS)]),
         _each("added"),
     ),
-    Target(
+    Promise(
         "calls with three nested layers × 3 attempts",
+        "≤",
         3,
         "",
         _worst(lambda results: [remains.nested for remains in results.left(OURS)]),

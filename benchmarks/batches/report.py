@@ -3,13 +3,11 @@
 from statistics import median
 
 from benchmarks.batches.course import NAMES, STORES, Results, at
-from benchmarks.durable.targets import Judgement, Target, last_line, verdict
 from benchmarks.interval import Interval
 from benchmarks.plot import Bar, Panel, card
 from benchmarks.report import machine
 from benchmarks.table import Table
-
-NONE = "–"
+from benchmarks.target import Judgement, Target, last_line, table
 
 
 def targets(results: Results) -> list[Judgement]:
@@ -33,15 +31,10 @@ def targets(results: Results) -> list[Judgement]:
                 Interval.of([each * 100 for each in shares]) if shares else None,
             )
         )
-    made = []
-    for what, limit, unit, figure in found:
-        target = Target(what, "≤", limit, unit, lambda _: None)
-        made.append(Judgement(target, figure, verdict(figure, "≤", limit)))
-    return made
+    return [Judgement(Target(what, "≤", limit, unit), figure) for what, limit, unit, figure in found]
 
 
 def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
-    rows = [(j.target.what, j.target.text, f"{j.figure}{j.target.unit}" if j.figure else NONE, j.verdict) for j in judgements]
     counts = [
         (label, *(str(Interval.of([at(found, share) for found in results.increments[store]])) for share in (0.5, 0.9, 0.99)))
         for store, label in (("bare", "the bare UPDATE … RETURNING, psycopg"), *((s, f"redrive, {NAMES[s]}") for s in STORES))
@@ -52,7 +45,7 @@ def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
         for store, pair in results.one_pass.items()
     ]
     return [
-        Table("Targets", ("what", "target", "redrive", "verdict"), rows),
+        table(judgements),
         Table("An increment, milliseconds", ("what", "p50", "p90", "p99"), counts),
         Table(f"{results.items:,} items in one pass, seconds", ("what", "bare sender", "with the layer", "ratio"), sends),
     ]
@@ -73,7 +66,7 @@ whole interval misses it.
 
 ![Bars on a logarithmic scale: the bare sender and the layer](batch.svg)
 """
-    body = "\n\n".join(table.markdown() for table in tables(results, judgements))
+    body = "\n\n".join(each.markdown() for each in tables(results, judgements))
     return f"{head}\n{body}\n\n{last_line(judgements).capitalize()}.\n"
 
 

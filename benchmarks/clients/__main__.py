@@ -23,10 +23,9 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
     return Shown(
         report.machine(),
         report.tables(halves),
+        report.judgements(halves),
         lambda: report.markdown(halves),
         lambda: report.picture(halves),
-        report.last_line(halves),
-        any(target.missed for target in report.targets(halves)),
     )
 
 

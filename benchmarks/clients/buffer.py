@@ -12,13 +12,14 @@ from typing import Any
 
 import grpc.aio
 
-from benchmarks.clients.half import Half, Show, Target
+from benchmarks.clients.half import Half, Show
 from benchmarks.clients.senders import OPTIONS, Rpc, buffered, by_hand, one_at_a_time, one_by_one
 from benchmarks.clients.waiting import memory
 from benchmarks.durable.results import Pair
 from benchmarks.interval import Interval
 from benchmarks.plot import Bar, Panel
 from benchmarks.table import Table
+from benchmarks.target import Judgement, Target
 
 WAITERS = (1, 100, 10_000)
 ROUNDS = 15
@@ -94,8 +95,10 @@ def _report(rates: Rates, waiters: tuple[int, ...], held: dict[str, float]) -> H
     for wait in waiters:
         loop, alone, single = rates[LOOP, wait], rates[ALONE, wait], rates[SINGLE, wait]
         said = "1 waiter" if wait == 1 else f"{wait:,} waiters"
-        found.targets.append(Target(f"SendBuffer, {said}: rate of a batch loop by hand", "≥", 0.8, "×", loop.ratio))
-        found.targets.append(Target(f"SendBuffer, {said}: rate of one RPC for each item", "≥", 8, "×", single.ratio))
+        found.judgements += [
+            Judgement(Target(f"SendBuffer, {said}: rate of a batch loop by hand", "≥", 0.8, "×"), loop.ratio),
+            Judgement(Target(f"SendBuffer, {said}: rate of one RPC for each item", "≥", 8, "×"), single.ratio),
+        ]
         rows.append((SINGLE, f"{wait:,}", _rate(single.base), ""))
         rows.append((LOOP, f"{wait:,}", _rate(loop.base), ""))
         rows.append((OURS, f"{wait:,}", _rate(loop.own), f"{loop.ratio}×"))
@@ -104,11 +107,8 @@ def _report(rates: Rates, waiters: tuple[int, ...], held: dict[str, float]) -> H
         found.panels.append(
             Panel(f"Items in a second, {said}", "", [*bars, Bar("redrive SendBuffer", _typical(loop.own), "ours")])
         )
-    found.targets.append(
-        Target(
-            "SendBuffer: an item that waits, beside the item", "≤", 1024, " bytes", Interval.exactly(round(held["SendBuffer"]))
-        )
-    )
+    waits = Target("SendBuffer: an item that waits, beside the item", "≤", 1024, " bytes")
+    found.judgements.append(Judgement(waits, Interval.exactly(round(held["SendBuffer"]))))
     found.tables.append(Table("Items in a second", ("what", "waiters", "items/s", "to the loop"), rows))
     bytes_held = [(what, f"{count:.0f}") for what, count in held.items()]
     found.tables.append(Table(f"Bytes of an item that waits, beside the item, of {waiters[-1]:,}", ("what", "bytes"), bytes_held))

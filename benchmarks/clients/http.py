@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import Any, Literal
 
-from benchmarks.clients.half import Half, Show, Target
+from benchmarks.clients.half import Half, Show
 from benchmarks.clients.loopback import loopback
 from benchmarks.interval import Interval, number
 from benchmarks.plot import Bar, Panel
 from benchmarks.table import Table
+from benchmarks.target import Judgement, Target
 
 Colour = Literal["sync", "async"]
 
@@ -231,13 +232,13 @@ def _report(half: Half, found: list[Candidate]) -> None:
         half.tables.append(Table(f"HTTP, {colour}: a GET beside the bare library", columns, rows))
         bars = [Bar(each.name, median(each.wall), "ours" if "redrive" in each.name else "peer") for each in own]
         half.panels.append(Panel(f"HTTP GET, {colour}: × the bare library", "×", bars, 1.15))
-        half.targets += [
-            _target(measured, CLIENT, colour, 1.15),
-            _target(measured, TRANSPORT, colour, 1.08),
+        half.judgements += [
+            _judged(measured, CLIENT, colour, 1.15),
+            _judged(measured, TRANSPORT, colour, 1.08),
         ]
 
 
-def _target(found: list[Candidate], name: str, colour: str, limit: float) -> Target:
+def _judged(found: list[Candidate], name: str, colour: str, limit: float) -> Judgement:
     samples = next((each.wall for each in found if (each.name, each.colour) == (name, colour)), None)
     what = f"HTTP, {colour}: {name.removeprefix('redrive ')}, time of a request"
-    return Target(what, "≤", limit, "×", Interval.of(samples) if samples else None)
+    return Judgement(Target(what, "≤", limit, "×"), Interval.of(samples) if samples else None)

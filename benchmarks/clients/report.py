@@ -2,37 +2,23 @@
 
 from collections.abc import Sequence
 
-from benchmarks.clients.half import Half, Target
+from benchmarks.clients.half import Half
 from benchmarks.plot import card
 from benchmarks.report import machine
 from benchmarks.table import Table
+from benchmarks.target import Judgement, last_line, table
 
-NONE = "–"
 
-
-def targets(halves: Sequence[Half]) -> list[Target]:
-    return [target for half in halves for target in half.targets]
+def judgements(halves: Sequence[Half]) -> list[Judgement]:
+    return [each for half in halves for each in half.judgements]
 
 
 def tables(halves: Sequence[Half]) -> list[Table]:
-    rows = []
-    for target in targets(halves):
-        figure = f"{target.figure}{target.unit}" if target.figure else NONE
-        rows.append((target.what, target.text, figure, target.verdict))
-    found = [Table("Targets", ("what", "target", "redrive", "verdict"), rows)]
-    found += [table for half in halves for table in half.tables]
+    found = [table(judgements(halves)), *(each for half in halves for each in half.tables)]
     absent = {name: why for half in halves for name, why in half.absent.items()}
     if absent:
         found.append(Table("Not measured", ("what", "why"), list(absent.items())))
     return found
-
-
-def last_line(halves: Sequence[Half]) -> str:
-    found = targets(halves)
-    missed = [f"{target.what} ({target.verdict.lower()})" for target in found if target.missed]
-    if missed:
-        return f"{len(missed)} of {len(found)} targets missed: " + "; ".join(missed)
-    return f"all {len(found)} targets met"
 
 
 def markdown(halves: Sequence[Half]) -> str:
@@ -47,8 +33,8 @@ median in 95 of 100 runs. A target counts as missed only where the whole interva
 
 ![Bars on a logarithmic scale: Redrive's clients beside bare libraries and its peers](clients.svg)
 """
-    body = "\n\n".join(table.markdown() for table in tables(halves))
-    return f"{head}\n{body}\n\n{last_line(halves).capitalize()}.\n"
+    body = "\n\n".join(each.markdown() for each in tables(halves))
+    return f"{head}\n{body}\n\n{last_line(judgements(halves)).capitalize()}.\n"
 
 
 def picture(halves: Sequence[Half]) -> str:

@@ -1,16 +1,15 @@
 """The course of a run: who works commands off, and how soon each begins, in interleaved rounds."""
 
-import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
+from benchmarks.apart import apart, here
 from benchmarks.commanded.results import ASYNC, OURS, PLAIN, Case, Results
 from benchmarks.durable.course import DURABLE, Databases, _fsync
-from benchmarks.durable.peers import PEERS, ROOT
+from benchmarks.durable.peers import PEERS, Peer
 from benchmarks.rounds import Progress
 from tests.servers.postgres import SETTINGS
 
@@ -32,23 +31,11 @@ class Effort:
     times: int
     settings: tuple[str, ...]
     """Of Postgres."""
+    measured: Callable[..., float] = apart
 
 
 FULL = Effort(rounds=7, jobs=6000, share=1.0, times=40, settings=DURABLE)
-QUICK = Effort(rounds=1, jobs=200, share=0.02, times=3, settings=SETTINGS)
-
-
-def measured(module: str, *arguments: str) -> float:
-    """What a program of ours tells. RuntimeError says in one line what went wrong."""
-    command = [sys.executable, "-m", module, *arguments]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
-    except subprocess.TimeoutExpired:
-        raise RuntimeError("it did not finish") from None
-    for line in reversed(done.stdout.splitlines()):
-        if line.startswith("RATE "):
-            return float(json.loads(line[5:]))
-    raise RuntimeError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
+QUICK = Effort(rounds=1, jobs=20, share=0.02, times=1, settings=SETTINGS, measured=here)
 
 
 def run(places: Databases, effort: Effort, progress: Progress) -> Results:
@@ -64,7 +51,7 @@ def run(places: Databases, effort: Effort, progress: Progress) -> Results:
             results.absent[peer.name] = "not installed"
         elif peer.batch > 1 or peer.database == "sqlite":
             kept = results.rates.setdefault(Case(peer.name, peer.database), [])
-            acts.append((peer.name, lambda peer=peer: peer.rate(places.new(peer.database), effort.share), kept))  # type: ignore[misc]
+            acts.append((peer.name, partial(_peer, places, peer, effort), kept))
     for library, database, name in LATENCIES:
         if find_spec(library) is not None:
             kept = results.latencies.setdefault(Case(name, database), [])
@@ -82,9 +69,13 @@ def run(places: Databases, effort: Effort, progress: Progress) -> Results:
     return results
 
 
+def _peer(places: Databases, peer: Peer, effort: Effort) -> float:
+    return peer.rate(places.new(peer.database), effort.share)
+
+
 def _own(places: Databases, database: str, colour: str, effort: Effort) -> Callable[[], float]:
-    return lambda: measured("benchmarks.commanded.own", places.new(database), colour, str(effort.jobs))
+    return lambda: effort.measured("benchmarks.commanded.own", places.new(database), colour, str(effort.jobs))
 
 
 def _latency(places: Databases, library: str, database: str, effort: Effort) -> Callable[[], float]:
-    return lambda: measured("benchmarks.commanded.latency", library, places.new(database), str(effort.times))
+    return lambda: effort.measured("benchmarks.commanded.latency", library, places.new(database), str(effort.times))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from statistics import median
 
-from benchmarks.durable.peers import tell
+from benchmarks.apart import tell
 
 WARM = 5
 
@@ -21,6 +21,8 @@ class Course:
     def __init__(self) -> None:
         self.began = threading.Event()
         self.at = 0.0
+        self.found = 0.0
+        """Milliseconds, the median."""
 
     def start(self) -> None:
         """The work begins."""
@@ -28,7 +30,7 @@ class Course:
         self.began.set()
 
     def run(self, submit: Callable[[], object], times: int) -> None:
-        """Measure, and tell."""
+        """Measure."""
         taken = []
         for number in range(WARM + times):
             time.sleep(random.uniform(0.02, 0.08))
@@ -39,20 +41,20 @@ class Course:
                 raise TimeoutError("it never began")
             if number >= WARM:
                 taken.append((self.at - before) * 1000)
-        tell(median(taken))
+        self.found = median(taken)
 
 
 def redrive(url: str, course: Course, times: int) -> None:
     from redrive import App
 
-    app = App(url, migrate=True)
+    with App(url, migrate=True) as app:
 
-    @app.command("noop")
-    def noop() -> None:
-        course.start()
+        @app.command("noop")
+        def noop() -> None:
+            course.start()
 
-    with app.worker():
-        course.run(noop.submit, times)
+        with app.worker():
+            course.run(noop.submit, times)
 
 
 def dbos(url: str, course: Course, times: int) -> None:
@@ -149,5 +151,11 @@ LIBRARIES: dict[str, Callable[[str, Course, int], None]] = {
 }  # fmt: skip
 
 
+def measured(library: str, url: str, times: str) -> float:
+    course = Course()
+    LIBRARIES[library](url, course, int(times))
+    return course.found
+
+
 if __name__ == "__main__":
-    LIBRARIES[sys.argv[1]](sys.argv[2], Course(), int(sys.argv[3]))
+    tell(measured(*sys.argv[1:]))

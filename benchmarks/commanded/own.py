@@ -3,16 +3,18 @@
 import sys
 import time
 
+from benchmarks.apart import tell
 from benchmarks.durable.drain import analyze
-from benchmarks.durable.peers import tell
+from redrive import App
 
 
-def main() -> None:
-    from redrive import App
+def measured(url: str, colour: str, many: str) -> float:
+    """In a second."""
+    with App(url, migrate=True) as app:
+        return _rate(app, colour, int(many))
 
-    url, colour, jobs = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    app = App(url, migrate=True)
 
+def _rate(app: App, colour: str, jobs: int) -> float:
     @app.command("noop")
     def noop() -> None:
         return None
@@ -35,8 +37,8 @@ def main() -> None:
     worker.close()
     if status.done < jobs or app.ledger.imbalance():
         raise RuntimeError(f"only {status.done} of {jobs}: {status}; {app.ledger.counts()}; {app.ledger.imbalance()}")
-    tell(jobs / seconds)
+    return jobs / seconds
 
 
 if __name__ == "__main__":
-    main()
+    tell(measured(*sys.argv[1:]))

@@ -4,11 +4,12 @@ from statistics import median
 
 from benchmarks.candidate import release
 from benchmarks.commanded.results import OURS, Case, Results
-from benchmarks.durable.targets import NAMES, Judgement, last_line
+from benchmarks.durable.targets import NAMES
 from benchmarks.interval import Interval
 from benchmarks.plot import Bar, Hue, Panel, card
 from benchmarks.report import machine
 from benchmarks.table import Table
+from benchmarks.target import Judgement, last_line, table
 
 
 def place(results: Results) -> str:
@@ -16,8 +17,7 @@ def place(results: Results) -> str:
 
 
 def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
-    targets = [(j.target.what, j.target.text, f"{j.figure}{j.target.unit}" if j.figure else "–", j.verdict) for j in judgements]
-    found = [Table("Targets", ("what", "target", "redrive", "verdict"), targets)]
+    found = [table(judgements)]
     for database in ("postgres", "sqlite"):
         found.append(_rates(results, database))
         found.append(_latencies(results, database))
@@ -66,7 +66,7 @@ already. huey forgets a task when it hands it out; the others write its end.
 
 ![Bars on a logarithmic scale: Redrive beside its peers](commands.svg)
 """
-    body = "\n\n".join(table.markdown() for table in tables(results, judgements))
+    body = "\n\n".join(each.markdown() for each in tables(results, judgements))
     return f"{head}\n{body}\n\n{last_line(judgements).capitalize()}.\n"
 
 

@@ -1,11 +1,11 @@
 """What a run found, and what it is to be judged by."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from benchmarks.durable.targets import NAMES, Judgement, Side, verdict
-from benchmarks.interval import Interval, number
+from benchmarks.durable.targets import NAMES
+from benchmarks.interval import Interval
+from benchmarks.target import Promise
 
 OURS = "redrive"
 
@@ -43,23 +43,8 @@ class Results:
 PLAIN, ASYNC = "redrive, plain", "redrive, async"
 
 
-@dataclass(frozen=True)
-class Target:
-    """A figure that is to be at least, or at most, `limit`."""
-
-    what: str
-    side: Side
-    limit: float
-    unit: str
-    read: Callable[[Results], Interval | None]
-
-    @property
-    def text(self) -> str:
-        return f"{self.side} {number(self.limit)}{self.unit}"
-
-
-def _ahead(own: str, database: str, peer: str, limit: float) -> Target:
-    return Target(
+def _ahead(own: str, database: str, peer: str, limit: float) -> Promise[Results]:
+    return Promise(
         f"{NAMES[database]}, {own.partition(', ')[2]} commands, to {peer}",
         "≥",
         limit,
@@ -68,8 +53,8 @@ def _ahead(own: str, database: str, peer: str, limit: float) -> Target:
     )
 
 
-def _soon(database: str, limit: float) -> Target:
-    return Target(
+def _soon(database: str, limit: float) -> Promise[Results]:
+    return Promise(
         f"{NAMES[database]}, from submit to start, p50", "≤", limit, " ms", lambda results: results.latency(Case(OURS, database))
     )
 
@@ -82,8 +67,3 @@ TARGETS = (
     _soon("postgres", 10),
     _soon("sqlite", 50),
 )
-
-
-def judge(results: Results, targets: tuple[Target, ...] = TARGETS) -> list[Judgement]:
-    figures = [(target, target.read(results)) for target in targets]
-    return [Judgement(target, figure, verdict(figure, target.side, target.limit)) for target, figure in figures]  # type: ignore[arg-type]  # it reads other results

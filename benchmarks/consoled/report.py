@@ -4,13 +4,13 @@ from collections.abc import Callable
 from statistics import median
 
 from benchmarks.consoled.course import DATABASES, Page, Results
-from benchmarks.durable.targets import NAMES, Judgement, Target, last_line, verdict
+from benchmarks.durable.targets import NAMES
 from benchmarks.interval import Interval
 from benchmarks.plot import Bar, Panel, card
 from benchmarks.report import machine
 from benchmarks.table import Table
+from benchmarks.target import Judgement, Target, last_line, table
 
-NONE = "–"
 RATIO, SERVER, BYTES, QUERIES = 2, 50, 150, 10
 """Times, milliseconds, kilobytes, statements."""
 UNSEEN = 5.0
@@ -36,14 +36,12 @@ def targets(results: Results) -> list[Judgement]:
         for what, read, limit, unit in asked:
             worst = max(pages, key=lambda name: read(pages[name]).median, default=None)
             figure = None if worst is None else read(pages[worst])
-            target = Target(f"{NAMES[database]}: {what}, the most: {worst}", "≤", limit, unit, lambda _: None)
-            found.append(Judgement(target, figure, verdict(figure, "≤", limit)))
+            found.append(Judgement(Target(f"{NAMES[database]}: {what}, the most: {worst}", "≤", limit, unit), figure))
     return found
 
 
 def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
-    rows = [(j.target.what, j.target.text, f"{j.figure}{j.target.unit}" if j.figure else NONE, j.verdict) for j in judgements]
-    made = [Table("Targets", ("what", "target", "redrive", "verdict"), rows)]
+    made = [table(judgements)]
     for database in DATABASES:
         each = [
             (
@@ -71,7 +69,7 @@ A target counts as missed only where the whole interval misses it.
 
 ![Bars on a logarithmic scale: pages beside a small ledger and a large one](console.svg)
 """
-    body = "\n\n".join(table.markdown() for table in tables(results, judgements))
+    body = "\n\n".join(each.markdown() for each in tables(results, judgements))
     return f"{head}\n{body}\n\n{last_line(judgements).capitalize()}.\n"
 
 

@@ -5,6 +5,7 @@ import random
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from benchmarks.durable.results import Pair, Results
 from benchmarks.durable.submitters import OwnPostgres, OwnSQLite, Shared
 from benchmarks.interval import Interval
 from benchmarks.rounds import Progress
-from tests.servers.postgres import SETTINGS, postgres_cluster
+from tests.servers.postgres import SETTINGS, VARIABLE, postgres_cluster
 
 DURABLE = (
     "fsync=on", "synchronous_commit=on", "full_page_writes=on", "max_connections=200", "unix_socket_directories=",
@@ -47,12 +48,16 @@ class Effort:
     """Beside a pile, the median of which is one measurement."""
     measurements: int
     polls: int
+    poll: float = 1.0
+    """Seconds between two of them."""
     settings: tuple[str, ...] = DURABLE
     """Of Postgres."""
 
 
 FULL = Effort(rounds=15, every=3, seconds=0.5, big=1_000_000, small=10_000, claims=30, measurements=9, polls=10)
-QUICK = Effort(rounds=1, every=1, seconds=0.02, big=2000, small=1000, claims=3, measurements=1, polls=1, settings=SETTINGS)
+QUICK = Effort(
+    rounds=1, every=1, seconds=0.01, big=400, small=200, claims=3, measurements=1, polls=1, poll=0.05, settings=SETTINGS
+)
 JOBS = {("postgres", 100): 5000, ("postgres", 1): 300, ("sqlite", 100): 10_000, ("sqlite", 1): 300}
 
 
@@ -62,24 +67,43 @@ class Databases:
     def __init__(self, server: str, folder: Path) -> None:
         self.server = server
         self.folder = folder
+        self._name = f"bench_{uuid.uuid4().hex[:8]}_"  # others may be at a given server
         self._numbers = count()
+        self._made: list[str] = []
 
     def new(self, kind: str) -> str:
-        number = next(self._numbers)
+        name = f"{self._name}{next(self._numbers)}"
         if kind == "sqlite":
-            return f"sqlite:///{self.folder}/bench{number}.db"
+            return f"sqlite:///{self.folder}/{name}.db"
+        self._run(f"CREATE DATABASE {name}")
+        self._made.append(name)
+        return self.server.rsplit("/", 1)[0] + f"/{name}"
+
+    def dropped(self) -> None:
+        """All of them."""
+        self._run(*(f"DROP DATABASE {name} WITH (FORCE)" for name in self._made))
+
+    def _run(self, *statements: str) -> None:
         import psycopg
 
         with psycopg.connect(self.server, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE bench{number}")
-        return self.server.rsplit("/", 1)[0] + f"/bench{number}"
+            for each in statements:
+                connection.execute(each.encode())
 
 
 @contextmanager
 def databases(settings: tuple[str, ...]) -> Iterator[Databases]:
-    """Both, until the end of the block. Postgres is always our own: another's settings are not known."""
+    """Both, until the end of the block. Postgres is our own: another's settings are not known. A quick run takes a given one."""
     folder = Path(tempfile.mkdtemp(prefix="redrive-bench-"))
+    given = os.environ.get(VARIABLE) if settings is SETTINGS else None
     try:
+        if given:
+            places = Databases(given, folder)
+            try:
+                yield places
+            finally:
+                places.dropped()
+            return
         with postgres_cluster() as cluster, cluster.running(settings) as server:
             yield Databases(server, folder)
     finally:
@@ -189,7 +213,7 @@ def _peers(places: Databases, effort: Effort, results: Results, progress: Progre
 def _idle(places: Databases, effort: Effort, results: Results, progress: Progress) -> None:
     for database in ("postgres", "sqlite"):
         progress(f"nothing to do, {database}")
-        results.idle[database] = idle(places.new(database), effort.polls)
+        results.idle[database] = idle(places.new(database), effort.polls, effort.poll)
 
 
 def _piles(places: Databases, effort: Effort, results: Results, progress: Progress) -> None:

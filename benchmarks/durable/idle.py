@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from benchmarks.durable.drain import KIND
 
-POLL = 1.0
-
 
 @dataclass(frozen=True)
 class Idle:
@@ -17,7 +15,7 @@ class Idle:
     """Per cent of one processor."""
 
 
-def idle(url: str, polls: int) -> Idle:
+def idle(url: str, polls: int, poll: float) -> Idle:
     """Wait and look, so many times over."""
     from redrive.ledger import open_ledger
 
@@ -31,7 +29,7 @@ def idle(url: str, polls: int) -> Idle:
         cpu = time.process_time()
         began = time.perf_counter()
         for _ in range(polls):
-            wake.wait(POLL)
+            wake.wait(poll)
             ledger.claim({KIND: 100}, worker="idle")
         cpu = time.process_time() - cpu
         seconds = time.perf_counter() - began

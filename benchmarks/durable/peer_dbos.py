@@ -2,7 +2,8 @@
 
 import time
 
-from benchmarks.durable.peers import asked, tell
+from benchmarks.apart import tell
+from benchmarks.durable.peers import asked
 
 
 def main() -> None:

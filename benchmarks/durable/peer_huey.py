@@ -4,7 +4,8 @@ import logging
 import threading
 import time
 
-from benchmarks.durable.peers import asked, tell
+from benchmarks.apart import tell
+from benchmarks.durable.peers import asked
 
 
 def main() -> None:

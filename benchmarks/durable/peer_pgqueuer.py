@@ -5,7 +5,8 @@ import logging
 import time
 from datetime import timedelta
 
-from benchmarks.durable.peers import asked, tell
+from benchmarks.apart import tell
+from benchmarks.durable.peers import asked
 
 
 async def main() -> None:

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import time
 
-from benchmarks.durable.peers import asked, tell
+from benchmarks.apart import tell
+from benchmarks.durable.peers import asked
 
 
 async def main() -> None:

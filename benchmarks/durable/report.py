@@ -6,18 +6,18 @@ from statistics import median
 from benchmarks.candidate import release
 from benchmarks.durable.peers import PEERS
 from benchmarks.durable.results import Pair, Results
-from benchmarks.durable.targets import NAMES, TARGETS, Judgement, last_line
+from benchmarks.durable.targets import NAMES, TARGETS
 from benchmarks.interval import Interval, number
 from benchmarks.plot import Bar, Panel, card
 from benchmarks.report import machine
 from benchmarks.table import Table
+from benchmarks.target import Judgement, last_line, table
 
-NONE = "–"
 FLOORS = {"postgres": "raw SKIP LOCKED loop, psycopg", "sqlite": "raw loop, sqlite3, synchronous=FULL"}
 
 
 def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
-    found = [_targets(judgements), *(_drain(results, database, batch) for database, batch in sorted(results.drains))]
+    found = [table(judgements), *(_drain(results, database, batch) for database, batch in sorted(results.drains))]
     found += [_pairs(*head, pairs) for head, pairs in _series(results) if pairs]
     found += [_idle(results)] if results.idle else []
     if results.absent:
@@ -46,16 +46,8 @@ done. The ledger settles one batch in the transaction that claims the next.
 
 ![Bars on a logarithmic scale: the ledger beside raw loops and its peers](ledger.svg)
 """
-    body = "\n\n".join(table.markdown() for table in tables(results, judgements))
+    body = "\n\n".join(each.markdown() for each in tables(results, judgements))
     return f"{head}\n{body}\n\n{last_line(judgements).capitalize()}.\n"
-
-
-def _targets(judgements: list[Judgement]) -> Table:
-    rows = []
-    for j in judgements:
-        unit = j.target.unit
-        rows.append((j.target.what, j.target.text, f"{j.figure}{unit}" if j.figure else NONE, j.verdict))
-    return Table("Targets", ("what", "target", "redrive", "verdict"), rows)
 
 
 def _rate(rates: list[float]) -> str:

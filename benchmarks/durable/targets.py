@@ -1,62 +1,10 @@
 """What the ledger promises, and whether a run bears it out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 from benchmarks.durable.results import Results
-from benchmarks.interval import Interval, number
-from benchmarks.targets import Verdict
-
-Side = Literal["≥", "≤"]
-
-
-@dataclass(frozen=True)
-class Target:
-    """A figure that is to be at least, or at most, `limit`."""
-
-    what: str
-    side: Side
-    limit: float
-    unit: str
-    read: Callable[[Results], Interval | None]
-
-    @property
-    def text(self) -> str:
-        return f"{self.side} {number(self.limit)}{self.unit}"
-
-
-@dataclass(frozen=True)
-class Judgement:
-    target: Target
-    figure: Interval | None
-    verdict: Verdict
-
-    @property
-    def missed(self) -> bool:
-        return not self.verdict.startswith("ok")
-
-
-def verdict(figure: Interval | None, side: Side, limit: float) -> Verdict:
-    """Missed only where the whole interval misses it; these machines are noisy."""
-    if figure is None:
-        return "NOT MEASURED"
-    if figure.low > limit if side == "≤" else figure.high < limit:
-        return "MISSED"
-    met = figure.median <= limit if side == "≤" else figure.median >= limit
-    return "ok" if met else "ok within noise"
-
-
-def judge(results: Results, targets: tuple[Target, ...]) -> list[Judgement]:
-    figures = [(target, target.read(results)) for target in targets]
-    return [Judgement(target, figure, verdict(figure, target.side, target.limit)) for target, figure in figures]
-
-
-def last_line(judgements: list[Judgement]) -> str:
-    missed = [f"{j.target.what} ({j.verdict.lower()})" for j in judgements if j.missed]
-    if missed:
-        return f"{len(missed)} of {len(judgements)} targets missed: " + "; ".join(missed)
-    return f"all {len(judgements)} targets met"
+from benchmarks.interval import Interval
+from benchmarks.target import Promise
 
 
 def _drain(database: str, batch: int) -> Callable[[Results], Interval | None]:
@@ -67,8 +15,8 @@ def _drain(database: str, batch: int) -> Callable[[Results], Interval | None]:
     return read
 
 
-def _ahead(database: str, batch: int, peer: str) -> Target:
-    return Target(
+def _ahead(database: str, batch: int, peer: str) -> Promise[Results]:
+    return Promise(
         f"{NAMES[database]}, {'batches of 100' if batch > 1 else 'one at a time'}, to {peer}",
         "≥",
         1,
@@ -77,21 +25,21 @@ def _ahead(database: str, batch: int, peer: str) -> Target:
     )
 
 
-def _submit(database: str) -> Target:
+def _submit(database: str) -> Promise[Results]:
     def read(results: Results) -> Interval | None:
         pair = results.submits.get(database)
         return pair.ratio if pair else None
 
-    return Target(f"{NAMES[database]}, 32 submitters through one ledger, to 32 own connections", "≥", 3, "×", read)
+    return Promise(f"{NAMES[database]}, 32 submitters through one ledger, to 32 own connections", "≥", 3, "×", read)
 
 
-def _once(database: str, call: str) -> Target:
+def _once(database: str, call: str) -> Promise[Results]:
     def read(results: Results) -> Interval | None:
         pair = results.once.get((database, call))
         return pair.ratio if pair else None
 
     what = "first call" if call == "first" else "repeated call"
-    return Target(f"{NAMES[database]}, `once`, {what}, to bare statements", "≤", 1.5, "×", read)
+    return Promise(f"{NAMES[database]}, `once`, {what}, to bare statements", "≤", 1.5, "×", read)
 
 
 def _repeated(results: Results) -> Interval | None:
@@ -99,7 +47,7 @@ def _repeated(results: Results) -> Interval | None:
     return Interval.of(pair.own) if pair and pair.own else None
 
 
-def _idle(database: str) -> list[Target]:
+def _idle(database: str) -> list[Promise[Results]]:
     def queries(results: Results) -> Interval | None:
         found = results.idle.get(database)
         return Interval.exactly(found.queries / found.polls) if found else None
@@ -109,38 +57,38 @@ def _idle(database: str) -> list[Target]:
         return Interval.exactly(found.cpu) if found else None
 
     return [
-        Target(f"{NAMES[database]}, nothing to do: queries a poll", "≤", 1, "", queries),
-        Target(f"{NAMES[database]}, nothing to do: processor", "≤", 1, " %", cpu),
+        Promise(f"{NAMES[database]}, nothing to do: queries a poll", "≤", 1, "", queries),
+        Promise(f"{NAMES[database]}, nothing to do: processor", "≤", 1, " %", cpu),
     ]
 
 
-def _pile(database: str, pile: str) -> Target:
+def _pile(database: str, pile: str) -> Promise[Results]:
     def read(results: Results) -> Interval | None:
         pair = results.piles.get((database, pile))
         return pair.ratio if pair else None
 
     said = {"ended": "ended jobs", "due": "due jobs", "future": "jobs of the far future"}[pile]
-    return Target(f"{NAMES[database]}, a claim of 100 beside 1,000,000 {said}, to 10,000", "≤", 1.5, "×", read)
+    return Promise(f"{NAMES[database]}, a claim of 100 beside 1,000,000 {said}, to 10,000", "≤", 1.5, "×", read)
 
 
 NAMES = {"postgres": "Postgres", "sqlite": "SQLite"}
 TARGETS = (
-    Target("Postgres, batches of 100, to the raw loop", "≥", 0.6, "×", _drain("postgres", 100)),
-    Target("Postgres, one at a time, to the raw loop", "≥", 0.9, "×", _drain("postgres", 1)),
+    Promise("Postgres, batches of 100, to the raw loop", "≥", 0.6, "×", _drain("postgres", 100)),
+    Promise("Postgres, one at a time, to the raw loop", "≥", 0.9, "×", _drain("postgres", 1)),
     _ahead("postgres", 100, "pgqueuer, batches of 100"),
     _ahead("postgres", 100, "procrastinate, 10 at once"),
     _ahead("postgres", 100, "DBOS queue"),
     _ahead("postgres", 1, "pgqueuer, one at a time"),
     _ahead("postgres", 1, "procrastinate, one at a time"),
-    Target("SQLite, batches of 100, to the raw loop", "≥", 0.55, "×", _drain("sqlite", 100)),
-    Target("SQLite, one at a time, to the raw loop", "≥", 1, "×", _drain("sqlite", 1)),
+    Promise("SQLite, batches of 100, to the raw loop", "≥", 0.55, "×", _drain("sqlite", 100)),
+    Promise("SQLite, one at a time, to the raw loop", "≥", 1, "×", _drain("sqlite", 1)),
     _ahead("sqlite", 1, "huey with fsync"),
     _submit("postgres"),
     _submit("sqlite"),
     _once("postgres", "first"),
     _once("sqlite", "first"),
     _once("postgres", "again"),
-    Target("SQLite, `once`, repeated call", "≤", 50, " µs", _repeated),
+    Promise("SQLite, `once`, repeated call", "≤", 50, " µs", _repeated),
     *_idle("postgres"),
     *_idle("sqlite"),
     *(_pile(database, pile) for database in NAMES for pile in ("ended", "due", "future")),

@@ -1,11 +1,11 @@
 """Tables of what was found."""
 
-from benchmarks.durable.targets import Judgement, verdict
-from benchmarks.durable.targets import Target as Promise
 from benchmarks.interval import Interval, number
 from benchmarks.partitioned.faults import Tally
 from benchmarks.partitioned.measure import Figures
+from benchmarks.report import machine
 from benchmarks.table import Table
+from benchmarks.target import Judgement, Target, last_line, table
 
 Found = dict[tuple[str, int], Figures]
 LIMITS: tuple[tuple[str, str, str, float, str], ...] = (
@@ -30,25 +30,17 @@ def judged(found: Found, small: int, big: int) -> list[Judgement]:
         ratio = None
         if claim and before:
             ratio = Interval(claim.median / before.median, claim.low / before.high, claim.high / before.low)
-        said.append(_judged(f"{database}: claim of 100 among {big:,}, to {small:,}", "≤", 2, "×", ratio))
+        said.append(Judgement(Target(f"{database}: claim of 100 among {big:,}, to {small:,}", "≤", 2, "×"), ratio))
         for name, what, only, limit, unit in LIMITS:
             if only in ("", database):
-                side = "≥" if unit == "/s" else "≤"
-                said.append(_judged(f"{database}: {what}", side, limit, unit, ours.get(name)))
+                target = Target(f"{database}: {what}", "≥" if unit == "/s" else "≤", limit, unit)
+                said.append(Judgement(target, ours.get(name)))
     return said
-
-
-def _judged(what: str, side: str, limit: float, unit: str, figure: Interval | None) -> Judgement:
-    promise = Promise(what, side, limit, unit, lambda _: figure)  # type: ignore[arg-type]
-    return Judgement(promise, figure, verdict(figure, side, limit))  # type: ignore[arg-type]
 
 
 def tables(found: Found, judgements: list[Judgement], tallies: dict[str, Tally]) -> list[Table]:
     """What is shown."""
-    rows = [
-        (j.target.what, j.target.text, "-" if j.figure is None else f"{j.figure}{j.target.unit}", j.verdict) for j in judgements
-    ]
-    made = [Table("What is promised", ("what", "target", "found", "verdict"), rows)]
+    made = [table(judgements)]
     for (database, many), figures in sorted(found.items()):
         of = [(name, str(figures.get(name))) for name in figures.samples]
         made.append(Table(f"{database}, {many:,} partitions", ("what", "ms, or verdicts/s, or MB"), of))
@@ -75,12 +67,7 @@ def tables(found: Found, judgements: list[Judgement], tallies: dict[str, Tally])
     return made
 
 
-def markdown(shown: list[Table], last: str) -> str:
+def markdown(shown: list[Table], judgements: list[Judgement]) -> str:
     """As it is kept beside the code."""
-    return (
-        "# What partitions cost\n\n`make bench-partitions`. "
-        + last
-        + ".\n\n"
-        + "\n\n".join(table.markdown() for table in shown)
-        + "\n"
-    )
+    body = "\n\n".join(each.markdown() for each in shown)
+    return f"# What partitions cost\n\nWritten by `make bench-partitions`: {machine()}. {last_line(judgements)}.\n\n{body}\n"

@@ -1,9 +1,7 @@
 """The course of a run: the floors, ours and the peers, in interleaved rounds, each in a process and on a database of its own."""
 
-import json
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchmarks.apart import ROOT, apart, here
 from benchmarks.durable.course import DURABLE, Databases, _fsync
-from benchmarks.durable.peers import ROOT
 from benchmarks.rounds import Progress
 from benchmarks.streamed.results import BATCHES, PEERS, Peer, Results
 from tests.servers.postgres import SETTINGS
@@ -24,6 +22,7 @@ MANY = "REDRIVE_BENCH_MESSAGES"
 """Environment: over how many messages memory is measured, and how many dead letters are piled up."""
 ARQ = ROOT / ".venv-bench-arq" / "bin" / "python"
 """arq wants an older redis-py than the others."""
+HERE = "benchmarks.streamed"
 MODULES = {"taskiq": "taskiq_redis"}
 
 
@@ -40,10 +39,11 @@ class Effort:
     letters: int
     settings: tuple[str, ...]
     """Of Postgres."""
+    measured: Callable[..., Any] = apart
 
 
 FULL = Effort(rounds=7, messages={100: 15_000, 1: 1000}, share=1.0, grown=50_000, letters=50_000, settings=DURABLE)
-QUICK = Effort(rounds=1, messages={100: 400, 1: 20}, share=0.02, grown=2000, letters=500, settings=SETTINGS)
+QUICK = Effort(rounds=1, messages={100: 200, 1: 10}, share=0.02, grown=200, letters=50, settings=SETTINGS, measured=here)
 
 
 @contextmanager
@@ -69,19 +69,6 @@ def _answers(port: int) -> bool:
         return False
 
 
-def measured(python: str | Path, module: str, *arguments: str) -> Any:
-    """What a program of ours tells. RuntimeError says in one line what went wrong."""
-    command = [str(python), "-m", f"benchmarks.streamed.{module}", *arguments]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600, check=False)
-    except subprocess.TimeoutExpired:
-        raise RuntimeError("it did not finish") from None
-    for line in reversed(done.stdout.splitlines()):
-        if line.startswith("RATE "):
-            return json.loads(line[5:])
-    raise RuntimeError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
-
-
 def run(places: Databases, redis_url: str, effort: Effort, only: list[str], progress: Progress) -> Results:
     """Everything, or only what is named."""
     results = Results(fsync=_fsync(places.folder))
@@ -92,12 +79,12 @@ def run(places: Databases, redis_url: str, effort: Effort, only: list[str], prog
         if not only or "memory" in only:
             results.messages = many or effort.grown
             progress(f"{results.messages:,} messages, {database}")
-            grown = measured(sys.executable, "memory", places.new(database), redis_url, str(results.messages))
+            grown = effort.measured(f"{HERE}.memory", places.new(database), redis_url, str(results.messages))
             results.growth[database] = grown
         if not only or "letters" in only:
             results.pile = many or effort.letters
             progress(f"{results.pile:,} dead letters, {database}")
-            found = measured(sys.executable, "letters", places.new(database), str(results.pile))
+            found = effort.measured(f"{HERE}.letters", places.new(database), str(results.pile))
             results.letters |= {(database, what): taken for what, taken in found.items()}
     return results
 
@@ -105,12 +92,11 @@ def run(places: Databases, redis_url: str, effort: Effort, only: list[str], prog
 def _rounds(places: Databases, redis_url: str, effort: Effort, only: list[str], results: Results, progress: Progress) -> None:
     acts: list[tuple[str, Callable[[], None]]] = []
     for batch in BATCHES:
-        messages = effort.messages[batch]
         acts += [
-            (f"{database}, {batch}", _sandwich(places, redis_url, database, batch, messages, results))
+            (f"{database}, {batch}", _sandwich(places, redis_url, database, batch, effort, results))
             for database in ("postgres", "sqlite")
         ]
-        acts.append((f"bare, {batch}", _bare(redis_url, batch, messages, results)))
+        acts.append((f"bare, {batch}", _bare(redis_url, batch, effort, results)))
     if only and "rounds" not in only:
         acts = []
     if not only or "peers" in only:
@@ -123,10 +109,11 @@ def _rounds(places: Databases, redis_url: str, effort: Effort, only: list[str], 
 
 
 def _sandwich(
-    places: Databases, redis_url: str, database: str, batch: int, messages: int, results: Results
+    places: Databases, redis_url: str, database: str, batch: int, effort: Effort, results: Results
 ) -> Callable[[], None]:
     def one(module: str) -> float:
-        found: float = measured(sys.executable, module, places.new(database), redis_url, str(batch), str(messages))
+        many = str(effort.messages[batch])
+        found: float = effort.measured(f"{HERE}.{module}", places.new(database), redis_url, str(batch), many)
         return found
 
     def act() -> None:
@@ -136,9 +123,9 @@ def _sandwich(
     return act
 
 
-def _bare(redis_url: str, batch: int, messages: int, results: Results) -> Callable[[], None]:
+def _bare(redis_url: str, batch: int, effort: Effort, results: Results) -> Callable[[], None]:
     def act() -> None:
-        found = measured(sys.executable, "floor", "nowhere", redis_url, str(batch), str(messages))
+        found = effort.measured(f"{HERE}.floor", "nowhere", redis_url, str(batch), str(effort.messages[batch]))
         results.bare.setdefault(batch, []).append(found)
 
     return act
@@ -153,7 +140,7 @@ def _peer(redis_url: str, peer: Peer, effort: Effort, results: Results) -> Calla
             return
         try:
             many = str(max(20, int(peer.messages * effort.share)))
-            found = measured(python, "peer", peer.library, redis_url, str(peer.batch), many)
+            found = apart(f"{HERE}.peer", peer.library, redis_url, str(peer.batch), many, python=python)
             results.peers.setdefault(peer.name, []).append(found)
         except RuntimeError as error:
             results.absent[peer.name] = str(error)

@@ -7,18 +7,20 @@ row for its handler, as done. There is no attempt, no lease, no retry in it. WHE
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
-from benchmarks.durable.peers import tell
+from benchmarks.apart import tell
 from benchmarks.streamed.clock import GROUP, STREAM, Clock, fill
 
 Write = Callable[[Sequence[Any]], object]
 
 
-def on_sqlite(file: str) -> Write:
+@contextmanager
+def on_sqlite(url: str) -> Iterator[Write]:
     """WAL, synchronous=FULL."""
-    connection = sqlite3.connect(file, isolation_level=None)
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(
@@ -42,10 +44,12 @@ def on_sqlite(file: str) -> Write:
         )
         connection.execute("COMMIT")
 
-    return write
+    with closing(connection):
+        yield write
 
 
-def on_postgres(url: str) -> Write:
+@contextmanager
+def on_postgres(url: str) -> Iterator[Write]:
     """One statement, in autocommit."""
     import psycopg
 
@@ -69,28 +73,31 @@ def on_postgres(url: str) -> Write:
         ids = [entry_id.decode() for entry_id, _ in entries]
         connection.execute(text, (ids, [fields[b"payload"] for _, fields in entries], ids))
 
-    return write
+    with closing(connection):
+        yield write
 
 
-def main() -> None:
+@contextmanager
+def nowhere(_: str) -> Iterator[Write]:
+    yield lambda _entries: None
+
+
+def measured(where: str, redis_url: str, batch: str, many: str) -> float:
+    """In a second."""
     import redis
 
-    where, redis_url, batch, messages = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    write: Write = lambda _entries: None  # noqa: E731
-    if where.startswith("sqlite"):
-        write = on_sqlite(where.removeprefix("sqlite:///"))
-    elif where != "nowhere":
-        write = on_postgres(where)
-    fill(redis_url, messages)
-    client, clock = redis.Redis.from_url(redis_url), Clock(messages)
-    while not clock.over.is_set():
-        found: Any = client.xreadgroup(GROUP, "floor", {STREAM: ">"}, count=batch)
-        entries = found[0][1]
-        write(entries)
-        client.xack(STREAM, GROUP, *[entry_id for entry_id, _ in entries])
-        clock.many(len(entries))
-    tell(clock.rate)
+    place = nowhere if where == "nowhere" else on_sqlite if where.startswith("sqlite") else on_postgres
+    clock = Clock(int(many))
+    with place(where) as write, redis.Redis.from_url(redis_url) as client:
+        fill(redis_url, int(many))
+        while not clock.over.is_set():
+            found: Any = client.xreadgroup(GROUP, "floor", {STREAM: ">"}, count=int(batch))
+            entries = found[0][1]
+            write(entries)
+            client.xack(STREAM, GROUP, *[entry_id for entry_id, _ in entries])
+            clock.many(len(entries))
+    return clock.rate
 
 
 if __name__ == "__main__":
-    main()
+    tell(measured(*sys.argv[1:]))

@@ -1,11 +1,12 @@
 """Milliseconds to list a page of dead letters, and to group all of them: python -m benchmarks.streamed.letters URL LETTERS"""
 
-import json
 import sys
 import time
 from collections.abc import Callable
 from statistics import median
 from typing import Any
+
+from benchmarks.apart import tell
 
 HANDLERS, ERRORS = 5, 40
 _POSTGRES = """
@@ -48,28 +49,21 @@ def taken(act: Callable[[], object], times: int = 15) -> float:
     return median(found)
 
 
-def main() -> None:
+def measured(url: str, letters: str) -> dict[str, float]:
+    """Milliseconds, by what is asked for."""
     from redrive import App
     from redrive.ops import Operator
 
-    url, letters = sys.argv[1], int(sys.argv[2])
     with App(url, migrate=True) as app:
-        pile_up(app.ledger, letters)
+        pile_up(app.ledger, int(letters))
         ops = Operator(app, actor="bench")
-        grouped = ops.failures()
-        print(
-            "RATE",
-            json.dumps(
-                {
-                    "list": taken(lambda: ops.dead(limit=50)),
-                    "one handler": taken(lambda: ops.dead(kind="handler3", limit=50)),
-                    "groups": taken(ops.failures),
-                }
-            ),
-            flush=True,
-        )
-        assert grouped
+        assert ops.failures()
+        return {
+            "list": taken(lambda: ops.dead(limit=50)),
+            "one handler": taken(lambda: ops.dead(kind="handler3", limit=50)),
+            "groups": taken(ops.failures),
+        }
 
 
 if __name__ == "__main__":
-    main()
+    tell(measured(*sys.argv[1:]))

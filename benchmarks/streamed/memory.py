@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.durable.peers import tell
+from benchmarks.apart import tell
 from benchmarks.streamed.clock import GROUP, PAYLOAD, STREAM, TYPE, fill
+from redrive import App, Event
 
 STEP = 2000
 
@@ -23,14 +24,17 @@ def resident() -> float:
     raise OSError("this system does not say how much memory a process has")
 
 
-def main() -> None:
-    import redis
-
-    from redrive import App, Event
+def measured(url: str, redis_url: str, many: str) -> float:
+    """MiB."""
     from redrive.messages import RedisStream
 
-    url, redis_url, messages = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    app = App(url, migrate=True, sources=[RedisStream(redis_url, STREAM, group=GROUP, trim=True)])
+    with App(url, migrate=True, sources=[RedisStream(redis_url, STREAM, group=GROUP, trim=True)]) as app:
+        return _growth(app, redis_url, int(many))
+
+
+def _growth(app: App, redis_url: str, messages: int) -> float:
+    import redis
+
     handled = [0]
 
     @app.on(TYPE, name="noop")
@@ -43,16 +47,16 @@ def main() -> None:
         while handled[0] < messages:
             if sent < messages and sent - handled[0] < 2 * STEP:
                 pipeline = client.pipeline(transaction=False)
-                for _ in range(STEP):
+                for _ in range(step := min(STEP, messages - sent)):
                     pipeline.xadd(STREAM, {"type": TYPE, "payload": PAYLOAD})
                 pipeline.execute()
-                sent += STEP
+                sent += step
             else:
                 time.sleep(0.002)
             if not before and handled[0] >= messages // 10:
                 before = resident()
-        tell(resident() - before)
+        return resident() - before
 
 
 if __name__ == "__main__":
-    main()
+    tell(measured(*sys.argv[1:]))

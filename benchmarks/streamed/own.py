@@ -5,18 +5,22 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.durable.peers import tell
+from benchmarks.apart import tell
 from benchmarks.streamed.clock import GROUP, STREAM, TYPE, Clock, fill
+from redrive import App, Event
 
 
-def main() -> None:
-    import redis
-
-    from redrive import App, Event
+def measured(url: str, redis_url: str, batch: str, many: str) -> float:
+    """In a second."""
     from redrive.messages import RedisStream
 
-    url, redis_url, batch, messages = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    app = App(url, migrate=True, sources=[RedisStream(redis_url, STREAM, group=GROUP, batch=batch)])
+    with App(url, migrate=True, sources=[RedisStream(redis_url, STREAM, group=GROUP, batch=int(batch))]) as app:
+        return _rate(app, redis_url, int(many))
+
+
+def _rate(app: App, redis_url: str, messages: int) -> float:
+    import redis
+
     clock = Clock(messages)
 
     @app.on(TYPE, name="noop")
@@ -35,8 +39,8 @@ def main() -> None:
     worker.close()
     if problems := app.ledger.imbalance():
         raise RuntimeError(f"the counts do not add up: {problems}")
-    tell(clock.rate)
+    return clock.rate
 
 
 if __name__ == "__main__":
-    main()
+    tell(measured(*sys.argv[1:]))

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.durable.peers import tell
+from benchmarks.apart import tell
 from benchmarks.streamed.clock import GROUP, STREAM, Clock
 
 PATIENCE = 100

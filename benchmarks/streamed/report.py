@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from statistics import median
 
 from benchmarks.candidate import release
-from benchmarks.durable.targets import NAMES, Judgement, last_line
+from benchmarks.durable.targets import NAMES
 from benchmarks.interval import Interval
 from benchmarks.plot import Bar, Hue, Panel, card
 from benchmarks.report import machine
 from benchmarks.streamed.results import BATCHES, PEERS, Results
 from benchmarks.table import Table
+from benchmarks.target import Judgement, last_line, table
 
 HUES: dict[str, Hue] = {"redri": "ours", "floor": "floor"}
 LIBRARY = {"taskiq": "taskiq-redis"}
@@ -20,8 +21,7 @@ def place(results: Results) -> str:
 
 
 def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
-    targets = [(j.target.what, j.target.text, f"{j.figure}{j.target.unit}" if j.figure else "–", j.verdict) for j in judgements]
-    found = [Table("Targets", ("what", "target", "redrive", "verdict"), targets)]
+    found = [table(judgements)]
     found += [_rates(results, batch) for batch in BATCHES]
     if results.growth or results.letters:
         found.append(_large(results))
@@ -88,7 +88,7 @@ peers acknowledge a message after its handler; none of them writes it anywhere b
 
 ![Bars on a logarithmic scale: Redrive beside the floors and its peers](messages.svg)
 """
-    body = "\n\n".join(table.markdown() for table in tables(results, judgements))
+    body = "\n\n".join(each.markdown() for each in tables(results, judgements))
     return f"{head}\n{body}\n\n{last_line(judgements).capitalize()}.\n"
 
 

@@ -1,13 +1,13 @@
 """What a run found, and what it is to be judged by."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
 from benchmarks.durable.results import Pair
-from benchmarks.durable.targets import NAMES, Judgement, Side, verdict
-from benchmarks.interval import Interval, number
+from benchmarks.durable.targets import NAMES
+from benchmarks.interval import Interval
+from benchmarks.target import Promise
 
 BATCHES = (100, 1)
 FLAT = 24.0
@@ -61,54 +61,39 @@ class Results:
         return max(found, key=median, default=[])
 
 
-@dataclass(frozen=True)
-class Target:
-    """A figure that is to be at least, or at most, `limit`."""
-
-    what: str
-    side: Side
-    limit: float
-    unit: str
-    read: Callable[[Results], Interval | None]
-
-    @property
-    def text(self) -> str:
-        return f"{self.side} {number(self.limit)}{self.unit}"
-
-
-def _floor(database: str, batch: int, limit: float) -> Target:
+def _floor(database: str, batch: int, limit: float) -> Promise[Results]:
     def read(results: Results) -> Interval | None:
         pair = results.own.get((database, batch))
         return pair.ratio if pair else None
 
     many = "one at a time" if batch == 1 else f"batches of {batch}"
-    return Target(f"{NAMES[database]}, {many}, to the durable floor", "≥", limit, "×", read)
+    return Promise(f"{NAMES[database]}, {many}, to the durable floor", "≥", limit, "×", read)
 
 
-def _ahead(database: str) -> Target:
+def _ahead(database: str) -> Promise[Results]:
     def read(results: Results) -> Interval | None:
         pair, peer = results.own.get((database, 100)), results.fastest(100)
         if not pair or not pair.own or not peer:
             return None
         return Interval.of([own / theirs for own, theirs in zip(pair.own, peer, strict=False)])
 
-    return Target(f"{NAMES[database]}, batches of 100, to the fastest peer", "≥", 1, "×", read)
+    return Promise(f"{NAMES[database]}, batches of 100, to the fastest peer", "≥", 1, "×", read)
 
 
-def _flat(database: str) -> Target:
+def _flat(database: str) -> Promise[Results]:
     def read(results: Results) -> Interval | None:
         found = results.growth.get(database)
         return None if found is None else Interval.exactly(round(found, 1))
 
-    return Target(f"{NAMES[database]}, growth over many messages", "≤", FLAT, " MiB", read)
+    return Promise(f"{NAMES[database]}, growth over many messages", "≤", FLAT, " MiB", read)
 
 
-def _letters(database: str, what: str) -> Target:
+def _letters(database: str, what: str) -> Promise[Results]:
     def read(results: Results) -> Interval | None:
         found = results.letters.get((database, what))
         return None if found is None else Interval.exactly(round(found, 1))
 
-    return Target(f"{NAMES[database]}, dead letters: {what}", "≤", 100, " ms", read)
+    return Promise(f"{NAMES[database]}, dead letters: {what}", "≤", 100, " ms", read)
 
 
 TARGETS = (
@@ -121,8 +106,3 @@ TARGETS = (
     *(_flat(database) for database in NAMES),
     *(_letters(database, what) for database in NAMES for what in ("list", "one handler", "groups")),
 )
-
-
-def judge(results: Results, targets: tuple[Target, ...] = TARGETS) -> list[Judgement]:
-    figures = [(target, target.read(results)) for target in targets]
-    return [Judgement(target, figure, verdict(figure, target.side, target.limit)) for target, figure in figures]  # type: ignore[arg-type]  # it reads other results

@@ -1,9 +1,5 @@
 """`make bench-batch` works and judges rightly. What it measures is not asserted here: machines are noisy."""
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +7,8 @@ import pytest
 from benchmarks.batches.course import Results
 from benchmarks.batches.report import markdown, picture, tables, targets
 from benchmarks.durable.results import Pair
-from benchmarks.durable.targets import last_line
-
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.target import last_line
+from tests.acceptance.bench import quick
 
 
 @pytest.mark.req("B-12")
@@ -38,16 +33,8 @@ def test_the_targets_are_the_requirements() -> None:
     assert ">bare sender</text>" in picture(results)
 
 
-@pytest.mark.skipif(
-    "REDRIVE_FULL" not in os.environ,
-    reason="others stand for it: REDRIVE_FULL=1 runs it",
-)
 @pytest.mark.req("B-12")
 def test_a_quick_run_measures_everything_and_writes_table_and_plot(postgres: str, tmp_path: Path) -> None:
-    command = [sys.executable, "benchmarks/batch.py", "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode in (0, 1), done.stderr
-    assert re.match(r"(all \d+ targets met|\d+ of \d+ targets missed: )", done.stdout.splitlines()[-1]), done.stderr
-    assert "NOT MEASURED" not in done.stdout
+    assert "NOT MEASURED" not in quick("batch.py", tmp_path, postgres=postgres)
     assert (tmp_path / "batch.md").read_text(encoding="utf-8").startswith("# What a batch costs")
     assert ">bare sender</text>" in (tmp_path / "batch.svg").read_text(encoding="utf-8")

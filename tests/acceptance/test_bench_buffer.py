@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from benchmarks.clients.waiting import memory
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.acceptance.bench import quick
 
 
 def test_an_item_that_waits_costs_less_than_a_kilobyte() -> None:
@@ -17,10 +14,7 @@ def test_an_item_that_waits_costs_less_than_a_kilobyte() -> None:
     assert held["SendBuffer"] < 1.5 * held["batch loop by hand"]
 
 
-def test_a_quick_run() -> None:
-    command = [sys.executable, "-m", "benchmarks.clients", "--quick", "--only", "buffer"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode in (0, 1), done.stderr
-    assert done.stderr == ""
+def test_a_quick_run(tmp_path: Path) -> None:
+    printed = quick("clients", tmp_path, "--only", "buffer")
     for words in ("SendBuffer, 1 waiter: rate of a batch loop by hand", "one RPC for each item", "beside the item"):
-        assert words in done.stdout
+        assert words in printed

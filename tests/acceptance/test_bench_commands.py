@@ -1,17 +1,11 @@
 """`make bench-commands` works and judges rightly. What it measures is not asserted here: machines are noisy."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
 from benchmarks.commanded.report import markdown, picture, tables
-from benchmarks.commanded.results import ASYNC, OURS, PLAIN, TARGETS, Case, Results, judge
-from benchmarks.durable.targets import last_line
-
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.commanded.results import ASYNC, OURS, PLAIN, TARGETS, Case, Results
+from benchmarks.target import judge, last_line
+from tests.acceptance.bench import quick
 
 
 def results(speed: float, soon: float) -> Results:
@@ -29,33 +23,29 @@ def results(speed: float, soon: float) -> Results:
 
 
 def test_what_is_met_and_what_is_missed() -> None:
-    assert last_line(judge(results(2000, 5))) == "all 6 targets met"
-    missed = last_line(judge(results(600, 30)))
+    assert last_line(judge(results(2000, 5), TARGETS)) == "all 6 targets met"
+    missed = last_line(judge(results(600, 30), TARGETS))
     assert missed.startswith("3 of 6 targets missed: Postgres, async commands, to procrastinate, 10 at once (missed); ")
     assert missed.endswith("Postgres, from submit to start, p50 (missed)")
-    assert [each.verdict for each in judge(Results())] == ["NOT MEASURED"] * len(TARGETS)
+    assert [each.verdict for each in judge(Results(), TARGETS)] == ["NOT MEASURED"] * len(TARGETS)
 
 
 def test_the_page_and_the_picture() -> None:
     found = results(2000, 5)
     found.absent["Other"] = "not installed"
-    page = markdown(found, judge(found), 3)
+    page = markdown(found, judge(found, TARGETS), 3)
     assert "| Postgres, plain commands, to DBOS queue | ≥ 10× |" in page
     assert "All 6 targets met." in page
     assert "Other" in page
     assert picture(found).startswith("<svg")
-    assert tables(found, judge(found))
+    assert tables(found, judge(found, TARGETS))
 
 
-@pytest.mark.skipif(
-    "REDRIVE_FULL" not in os.environ,
-    reason="others stand for it: REDRIVE_FULL=1 runs it",
-)
-def test_a_quick_run(tmp_path: Path) -> None:
+def test_a_quick_run(postgres: str, tmp_path: Path) -> None:
     """Ours only, where the peers are not installed."""
-    command = [sys.executable, "benchmarks/commands.py", "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=250)
-    assert done.returncode in (0, 1), done.stderr
-    assert "redrive, plain" in done.stdout
+    printed = quick("commands.py", tmp_path, postgres=postgres)
+    assert "redrive, plain" in printed
+    for line in printed.splitlines():
+        assert "from submit to start" not in line or "NOT MEASURED" not in line
     assert (tmp_path / "commands.md").exists()
     assert (tmp_path / "commands.svg").read_text().startswith("<svg")

@@ -1,18 +1,13 @@
 """`make bench-console` works and judges rightly. What it measures is not asserted here: machines are noisy."""
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.consoled.course import DATABASES, Page, Results
 from benchmarks.consoled.report import markdown, picture, tables, targets
-from benchmarks.durable.targets import last_line
-
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.target import last_line
+from tests.acceptance.bench import quick
 
 
 @pytest.mark.req("O-4")
@@ -30,17 +25,9 @@ def test_the_targets_are_the_requirements() -> None:
     assert ">overview, 1,000,000</text>" in picture(results)
 
 
-@pytest.mark.skipif(
-    "REDRIVE_FULL" not in os.environ,
-    reason="others stand for it: REDRIVE_FULL=1 runs it",
-)
 @pytest.mark.req("O-4")
 def test_a_quick_run_measures_every_page_and_writes_table_and_plot(postgres: str, tmp_path: Path) -> None:
-    command = [sys.executable, "benchmarks/console.py", "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode in (0, 1), done.stderr
-    assert re.match(r"(all \d+ targets met|\d+ of \d+ targets missed: )", done.stdout.splitlines()[-1]), done.stderr
-    assert "NOT MEASURED" not in done.stdout
+    assert "NOT MEASURED" not in quick("console.py", tmp_path, postgres=postgres)
     text = (tmp_path / "console.md").read_text(encoding="utf-8")
     assert text.startswith("# What a page of the console costs")
     pages = [line.split("|") for line in text.splitlines() if line.startswith("| ") and line.count("|") == 7]

@@ -1,15 +1,11 @@
 """`make bench-messages` works and judges rightly. What it measures is not asserted here: machines are noisy."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from benchmarks.durable.targets import last_line
 from benchmarks.streamed.report import markdown, picture, tables
-from benchmarks.streamed.results import TARGETS, Results, judge
-
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.streamed.results import TARGETS, Results
+from benchmarks.target import judge, last_line
+from tests.acceptance.bench import quick
 
 
 def results(share: float) -> Results:
@@ -25,29 +21,27 @@ def results(share: float) -> Results:
 
 
 def test_what_is_met_and_what_is_missed() -> None:
-    assert last_line(judge(results(0.7))) == f"all {len(TARGETS)} targets met"
-    missed = last_line(judge(results(0.3)))
+    assert last_line(judge(results(0.7), TARGETS)) == f"all {len(TARGETS)} targets met"
+    missed = last_line(judge(results(0.3), TARGETS))
     assert missed.startswith("4 of 14 targets missed: Postgres, batches of 100, to the durable floor (missed); ")
-    assert [each.verdict for each in judge(Results())] == ["NOT MEASURED"] * len(TARGETS)
+    assert [each.verdict for each in judge(Results(), TARGETS)] == ["NOT MEASURED"] * len(TARGETS)
 
 
 def test_the_page_and_the_picture() -> None:
     found = results(0.7)
     found.absent["arq, 100 at a time"] = "not installed"
-    page = markdown(found, judge(found), 3)
+    page = markdown(found, judge(found, TARGETS), 3)
     assert "| Postgres, batches of 100, to the durable floor | ≥ 0.40× |" in page
     assert f"All {len(TARGETS)} targets met." in page
     assert "arq" in page
     assert picture(found).startswith("<svg")
-    assert tables(found, judge(found))
+    assert tables(found, judge(found, TARGETS))
 
 
-def test_a_quick_run(tmp_path: Path) -> None:
+def test_a_quick_run(postgres: str, tmp_path: Path) -> None:
     """The floors and ours, where the peers are not installed."""
-    command = [sys.executable, "benchmarks/messages.py", "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=250)
-    assert done.returncode in (0, 1), done.stderr
-    assert "redrive, Postgres" in done.stdout
-    assert "redrive, SQLite" in done.stdout
+    printed = quick("messages.py", tmp_path, postgres=postgres)
+    assert "redrive, Postgres" in printed
+    assert "redrive, SQLite" in printed
     assert (tmp_path / "messages.md").exists()
     assert (tmp_path / "messages.svg").read_text().startswith("<svg")

@@ -1,8 +1,5 @@
 """`make bench-partitions` works and judges rightly. What it measures is not asserted here: machines are noisy."""
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +8,7 @@ from benchmarks.interval import Interval
 from benchmarks.partitioned.faults import compared
 from benchmarks.partitioned.measure import Figures
 from benchmarks.partitioned.report import judged, markdown, tables
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.acceptance.bench import quick
 
 
 @pytest.mark.req("P-5")
@@ -39,14 +35,10 @@ def test_targets_are_judged_for_each_database() -> None:
     assert said[0].figure == Interval(3, 3, 3)
     assert [one.verdict for one in said[:3]] == ["MISSED", "ok", "NOT MEASURED"]
     assert "| sqlite: claim of 100 among 100, to 10 | ≤ 2× | 3× | MISSED |" in markdown(
-        tables({("sqlite", 100): big}, said, {}), "x"
+        tables({("sqlite", 100): big}, said, {}), said
     )
 
 
 def test_a_quick_run_measures_both_databases(postgres: str, tmp_path: Path) -> None:
-    command = [sys.executable, "benchmarks/partitions.py", "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode in (0, 1), done.stderr
-    assert re.match(r"(all \d+ targets met|\d+ of \d+ targets missed: )", done.stdout.splitlines()[-1]), done.stderr
-    assert "NOT MEASURED" not in done.stdout
+    assert "NOT MEASURED" not in quick("partitions.py", tmp_path, postgres=postgres)
     assert (tmp_path / "partitions.md").read_text(encoding="utf-8").startswith("# What partitions cost")

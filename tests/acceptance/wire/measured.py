@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ from redrive.testing.server import Step
 from tests.acceptance.wire.fault import Fault
 from tests.acceptance.wire.subject import HOME, Client
 from tests.servers.azurite import ACCOUNT
+from tests.servers.graph import graph_server
 
 DATA = bytes(range(256)) * 1000
 PATH = "folder/file.bin"
@@ -68,8 +70,19 @@ def _tried(client: Client, fault: Fault, new: bytes) -> tuple[BaseException | No
     return None, True
 
 
-def proxied(server: str, address: str) -> FaultServer:
-    """A FaultServer in front of the real one, where the bucket or the container is."""
+@contextmanager
+def proxied(server: str, address: str = "") -> Iterator[FaultServer]:
+    """A FaultServer in front of the real one, where the bucket or the container is; of Graph there is only ours."""
+    if server == "Graph":
+        with graph_server() as graph, FaultServer(upstream=graph.service) as proxy:
+            graph.other = proxy.url
+            yield proxy
+        return
+    with FaultServer(upstream=_prepared(server, address)) as proxy:
+        yield proxy
+
+
+def _prepared(server: str, address: str) -> str:
     if server == "S3":
         from tests.servers.buckets import client
 
@@ -77,11 +90,11 @@ def proxied(server: str, address: str) -> FaultServer:
         if HOME not in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]:
             s3.create_bucket(Bucket=HOME)
         s3.close()
-        return FaultServer(upstream=f"http://127.0.0.1:{urlsplit(address).port}")
+        return f"http://127.0.0.1:{urlsplit(address).port}"
     from azure.storage.blob import ContainerClient
 
     with ContainerClient.from_connection_string(address, HOME) as container:
         if not container.exists():
             container.create_container()
     endpoint = dict(part.split("=", 1) for part in address.strip(";").split(";"))["BlobEndpoint"]
-    return FaultServer(upstream=endpoint.removesuffix(f"/{ACCOUNT}"))
+    return endpoint.removesuffix(f"/{ACCOUNT}")

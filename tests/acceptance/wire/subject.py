@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from redrive import RetryPolicy
 from redrive.storage import Store
 from redrive.storage.azure import Azure
+from redrive.storage.graph import Graph
 from redrive.storage.s3 import S3
 from redrive.storage.s3_arrow import S3Arrow
 from tests.acceptance.wire.fault import READ_SECONDS
@@ -35,7 +36,7 @@ class Subject(NamedTuple):
 
     name: str
     server: str
-    """Of `tests.servers.fixtures`."""
+    """Of `tests.servers.fixtures`; Graph: ours, which is made on the spot."""
     client: str
     """What is beneath, as people call it."""
     ours: Callable[[str, int], Any]
@@ -118,8 +119,31 @@ def _azure_blob(_address: str, port: int) -> Iterator[Client]:
         )
 
 
+def _graph(_address: str, port: int) -> Any:
+    base = f"http://127.0.0.1:{port}/v1.0"
+    return _store(Graph("graph", drive="drives/d1", token="good", base_url=base, timeout=READ_SECONDS, retry=POLICY))
+
+
+@contextmanager
+def _httpx2(_address: str, port: int) -> Iterator[Client]:
+    import httpx2
+
+    drive, token = f"http://127.0.0.1:{port}/v1.0/drives/d1/root:", {"authorization": "Bearer good"}
+    with httpx2.Client(timeout=READ_SECONDS) as client:
+
+        def read(path: str) -> bytes:
+            item = client.get(f"{drive}/{path}", headers=token).raise_for_status().json()
+            return client.get(item["@microsoft.graph.downloadUrl"]).raise_for_status().content
+
+        def write(path: str, data: bytes) -> object:
+            return client.put(f"{drive}/{path}:/content", headers=token, content=data).raise_for_status()
+
+        yield Client(read, write)
+
+
 SUBJECTS = (
     Subject("s3", "S3", "s3fs", _s3, _s3fs, asks_first=(0, 1)),
     Subject("s3-pyarrow", "S3", "pyarrow", _arrow, _pyarrow, asks_first=(1, 1), hidden=frozenset(("connection reset",))),
     Subject("azure", "Azure", "azure-storage-blob", _azure, _azure_blob),
+    Subject("graph", "Graph", "httpx2", _graph, _httpx2),
 )
