@@ -111,7 +111,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def label(self) -> str:
         """What kind of request this is: `GET item`, `PUT content`, `PUT upload`, `GET bytes`, `GET monitor`, `POST token`, …"""
-        if not self.is_service:
+        if self.elsewhere:
             return f"{self.command} {self.place.split('/')[1]}"
         found = ADDRESS.fullmatch(self.place)
         if found is None:
@@ -122,8 +122,13 @@ class Handler(BaseHTTPRequestHandler):
         status, code, headers = (fault, "faulty", {}) if isinstance(fault, int) else fault
         return status, {"error": {"code": code}}, headers
 
+    @property
+    def elsewhere(self) -> bool:
+        """Is it for the other host? Behind a proxy the two are one, and the address tells."""
+        return not self.is_service or self.place.split("/")[1] in ("bytes", "upload", "monitor")
+
     def answer(self) -> tuple[int, Any, dict[str, str]]:
-        if not self.is_service:
+        if self.elsewhere:
             _, kind, name = self.place.split("/", 2)
             return getattr(self, f"_{kind}")(name)  # type: ignore[no-any-return]
         if self.place.endswith("/oauth2/v2.0/token"):

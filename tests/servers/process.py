@@ -17,6 +17,8 @@ from pathlib import Path
 
 START_SECONDS = 60
 STOP_SECONDS = 10
+FOLDER = "REDRIVE_TEST_FOLDER"
+"""Where servers keep their files, if not in /tmp."""
 
 
 class ServerMissing(Exception):
@@ -46,7 +48,7 @@ def unprivileged() -> pwd.struct_passwd | None:
 def short_folder(owner: pwd.struct_passwd | None = None) -> Iterator[Path]:
     """A temporary folder whose path leaves room for a unix socket's name (107 characters at most)."""
     # Not TMPDIR: it may be long, or closed to the account that the server runs as.
-    root = "/tmp" if os.access("/tmp", os.W_OK) else None
+    root = os.environ.get(FOLDER) or ("/tmp" if os.access("/tmp", os.W_OK) else None)
     folder = Path(tempfile.mkdtemp(prefix="redrive-", dir=root))
     try:
         if owner is not None:

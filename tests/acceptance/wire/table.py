@@ -1,4 +1,4 @@
-"""The table of docs/reference/wire.md, measured: `make wire-table`. Takes about three minutes.
+"""The table of docs/reference/wire.md, measured: `make wire-table`. Takes about four minutes.
 
 python -m tests.acceptance.wire.table [--write]
 """
@@ -6,6 +6,7 @@ python -m tests.acceptance.wire.table [--write]
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.acceptance.wire import ssh
 from tests.acceptance.wire.fault import FAULTS, Fault
 from tests.acceptance.wire.measured import Measured, measured, proxied
 from tests.acceptance.wire.subject import POLICY, SUBJECTS, Subject
@@ -64,6 +66,30 @@ def row(subject: Subject, fault: Fault, address: str, proxy: Any) -> tuple[str, 
     )
 
 
+def connected(fault: ssh.Fault, options: dict[str, Any]) -> tuple[str, ...]:
+    """The same for a connection of SFTP."""
+    seen, alone = ssh.measured(ssh.ours, options, fault), ssh.measured(ssh.asyncssh_alone, options, fault)
+    note = " ²" if seen.connections > 1 and fault.midway else ""
+    return (
+        fault.name,
+        fault.act,
+        f"{seen.connections}{note}",
+        "-" if fault.midway else " + ".join(f"{wait:.1f}" for wait in seen.waits) or "-",
+        left(fault, seen),
+        f"**{alone.connections}**" if alone.connections != seen.connections else str(alone.connections),
+        "-",
+        left(fault, alone),
+    )
+
+
+def left(fault: ssh.Fault, seen: ssh.Measured) -> str:
+    """How it ended, and after a write what is there."""
+    if seen.error is None:
+        return "data right"
+    name = "waits for ever" if isinstance(seen.error, ssh.WaitsForEver) else f"`{type(seen.error).__name__}`"
+    return f"{name}, {'**half a file**' if seen.left == 'half' else f'the {seen.left} file'}" if fault.act == "write" else name
+
+
 def ends(seen: Measured) -> str:
     """In a word or two."""
     if seen.error is None:
@@ -74,18 +100,26 @@ def ends(seen: Measured) -> str:
 def lines() -> Iterator[str]:
     """The tables, as Markdown."""
     with ExitStack() as stack:
-        addresses = {name: stack.enter_context(STARTERS[name]()) for name in sorted({each.server for each in SUBJECTS})}
+        servers = sorted({each.server for each in SUBJECTS})
+        addresses = {name: stack.enter_context(STARTERS[name]()) if name in STARTERS else "" for name in servers}
         proxies = {name: stack.enter_context(proxied(name, address)) for name, address in addresses.items()}
         for subject in SUBJECTS:
-            yield f"### {subject.name}"
-            yield ""
-            yield f"Beneath: {subject.client} {version(subject.client)}."
-            yield ""
-            yield f"| {' | '.join(COLUMNS)} |"
-            yield f"| {' | '.join('---' for _ in COLUMNS)} |"
+            yield from head(subject.name, subject.client, COLUMNS)
             for fault in FAULTS:
                 yield f"| {' | '.join(row(subject, fault, addresses[subject.server], proxies[subject.server]))} |"
             yield ""
+        options = json.loads(stack.enter_context(STARTERS["SFTP"]()))
+        yield from head("sftp", "asyncssh", tuple(name.replace("requests", "connections") for name in COLUMNS))
+        for each in ssh.FAULTS:
+            yield f"| {' | '.join(connected(each, options))} |"
+        yield ""
+
+
+def head(name: str, client: str, columns: tuple[str, ...]) -> Iterator[str]:
+    """Of one table."""
+    yield from (f"### {name}", "", f"Beneath: {client} {version(client)}.", "")
+    yield f"| {' | '.join(columns)} |"
+    yield f"| {' | '.join('---' for _ in columns)} |"
 
 
 def main() -> int:

@@ -1,0 +1,161 @@
+"""SFTP on the wire: what a connection meets, and how often one is made. Requests are not counted: they have no retries."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from redrive.storage import Store
+from redrive.storage.sftp import Sftp
+from tests.acceptance.wire.fault import READ_SECONDS, Act
+from tests.acceptance.wire.subject import POLICY
+from tests.servers.relay import Relay, Step
+
+HALF = 5_000_000
+"""Bytes before and after the middle of a file: more than are on their way at a time."""
+OLD, NEW = bytes(2 * HALF), b"\x01" * (2 * HALF)
+FOREVER = 5 * READ_SECONDS
+"""Seconds after which a client that waits is taken to wait for ever."""
+Midway: TypeAlias = Callable[[], None]
+
+
+class Fault(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    act: Act
+    connections: tuple[Step, ...] = ("pass",)
+    """What becomes of each new one; the last for ever."""
+    midway: Literal["drop", "hold"] | None = None
+    """What becomes of the open one in the middle of the file."""
+    passes: bool = False
+
+
+FAULTS = (
+    Fault("connection reset", "read", ("reset",)),
+    Fault("reset twice", "read", ("reset", "reset", "pass"), passes=True),
+    Fault("cut in the handshake", "read", (500,)),
+    Fault("cut in the handshake twice", "write", (500, 500, "pass"), passes=True),
+    Fault("never a word", "read", ("silent",)),
+    Fault("cut in the body", "read", midway="drop"),
+    Fault("cut in the body", "write", midway="drop"),
+    Fault("silent in the body", "read", midway="hold"),
+    Fault("silent in the body", "write", midway="hold"),
+)
+
+
+class Measured(NamedTuple):
+    """What was seen."""
+
+    connections: int
+    waits: tuple[float, ...]
+    error: BaseException | None
+    left: str
+    """What is there afterwards: old, new, half, nothing."""
+
+
+class Client(NamedTuple):
+    """Reads or writes one file; half way something is done to it."""
+
+    read: Callable[[str, Midway], bytes]
+    write: Callable[[str, Midway], object]
+
+
+@contextmanager
+def ours(told: dict[str, Any]) -> Iterator[Client]:
+    backend = Sftp("sftp", **told, timeout=READ_SECONDS, retry=POLICY)
+    store = Store(backend)
+
+    def read(path: str, midway: Midway) -> bytes:
+        with store.read(path) as file:
+            head = file.read(10)
+            midway()
+            return head + file.read()
+
+    def pieces(midway: Midway) -> Iterator[bytes]:
+        yield NEW[:HALF]
+        midway()
+        yield NEW[HALF:]
+
+    try:
+        yield Client(read, lambda path, midway: store.write(path, pieces(midway)))
+    finally:
+        backend.close()
+
+
+@contextmanager
+def asyncssh_alone(told: dict[str, Any]) -> Iterator[Client]:
+    import asyncssh
+
+    where = {name: told[name] for name in ("host", "port", "username", "password")}
+    limits = {"known_hosts": None, "config": None, "connect_timeout": READ_SECONDS, "login_timeout": READ_SECONDS}
+
+    async def read(path: str, midway: Midway) -> bytes:
+        async with (
+            asyncssh.connect(**where, **limits) as connection,
+            connection.start_sftp_client() as sftp,
+            sftp.open(path, "rb") as file,
+        ):
+            head = await file.read(10)
+            midway()
+            return bytes(head + await file.read())
+
+    async def write(path: str, midway: Midway) -> None:
+        async with (
+            asyncssh.connect(**where, **limits) as connection,
+            connection.start_sftp_client() as sftp,
+            sftp.open(path, "wb") as file,
+        ):
+            await file.write(NEW[:HALF])
+            midway()
+            await file.write(NEW[HALF:])
+
+    def run(work: Any) -> Any:
+        async def bounded() -> Any:
+            task = asyncio.ensure_future(work)
+            done, _ = await asyncio.wait((task,), timeout=FOREVER)
+            if not done:
+                task.cancel()
+                raise WaitsForEver
+            return task.result()
+
+        return asyncio.run(bounded())
+
+    yield Client(lambda path, midway: run(read(path, midway)), lambda path, midway: run(write(path, midway)))
+
+
+class WaitsForEver(Exception):
+    """The client has not come back."""
+
+
+def measured(made: Callable[[dict[str, Any]], AbstractContextManager[Client]], options: dict[str, Any], fault: Fault) -> Measured:
+    """Let a client do it once, over a connection that goes wrong; what is left is then looked at over a good one."""
+    path = f"wire-{uuid.uuid4().hex[:8]}"
+    good = Store(Sftp("good", **options))
+    good.write(path, OLD)
+    error: BaseException | None = None
+    with Relay(options["port"], *fault.connections) as relay:
+        midway: Midway = {"drop": relay.drop, "hold": relay.hold, None: lambda: None}[fault.midway]
+        told = {name: value for name, value in options.items() if name != "known_hosts"}
+        with made({**told, "port": relay.port, "any_host_key": True}) as client:
+            try:
+                found = client.read(path, midway) if fault.act == "read" else client.write(path, midway)
+                assert fault.act == "write" or found == OLD
+            except Exception as raised:
+                error = raised
+            seen = relay.count, tuple(relay.waits)
+            relay.go_on()
+    left = _left(good, path)
+    good.delete(path)
+    good.backend.close()
+    return Measured(*seen, error, left)
+
+
+def _left(store: Store, path: str) -> str:
+    if not store.exists(path):
+        return "nothing"
+    data = store.read_bytes(path)
+    return "old" if data == OLD else "new" if data == NEW else "half"
