@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,8 @@ class Ssh:
         self.connection = await asyncssh.connect(**told, **keys, config=None, encryption_algs=CIPHERS)
         return await self.connection.start_sftp_client()
 
-    def _run(self, work: Callable[[], Awaitable[int]]) -> int:
-        return self.loop.run_until_complete(work())  # type: ignore[arg-type]
+    def _run(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+        return self.loop.run_until_complete(work())
 
     def write(self, path: str, size: int) -> None:
         async def written() -> int:

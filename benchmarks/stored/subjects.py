@@ -184,7 +184,3 @@ def _s3(address: str) -> dict[str, str]:
         "key": parts.username or "",
         "secret": parts.password or "",
     }
-
-
-def say(**figures: float) -> None:
-    print(json.dumps(figures))
