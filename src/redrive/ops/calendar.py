@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from ..partitions.partition import Day, day
-from ..partitions.record import Shade
+from ..partitions.record import Lane, Shade
 from .selection import EASTMOST
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ SPAN = timedelta(days=55)
 """Days before the last that are shown where nobody says since when: eight weeks with it."""
 LONGEST = 3700
 """Days of one calendar."""
+LANED = 50
+"""Datasets up to which each day also says what is queued or running."""
 WORST: tuple[Shade, ...] = ("terminal", "failed", "refresh_failed", "pending", "success")
 """What a day of many customers is shown as: the first of these that any has."""
 
@@ -29,6 +31,8 @@ class Row:
     source: str
     query: str
     days: Mapping[date, Mapping[Shade, int]]
+    lanes: Mapping[date, Mapping[Lane, int]] = field(default_factory=dict)
+    """What is queued or running, by lane; where there is much, of the first of it."""
 
     @property
     def counts(self) -> dict[Shade, int]:
@@ -68,6 +72,11 @@ def calendar(
     if (last - first).days >= LONGEST:
         raise ValueError(f"{first} to {last} is more than ten years: look at them in parts")
     found: dict[tuple[str, str], dict[date, Mapping[Shade, int]]] = {}
-    for cell in Register(ledger).calendar(first, last, source=source, query_name=query):
+    register = Register(ledger)
+    for cell in register.calendar(first, last, source=source, query_name=query):
         found.setdefault((cell.source, cell.query_name), {})[cell.logical_date] = cell.shades
-    return Calendar(first, last, tuple(Row(*key, days) for key, days in sorted(found.items())))
+    lanes: dict[tuple[str, str], dict[date, Mapping[Lane, int]]] = {}
+    if len(found) <= LANED:
+        for (of, name, on), counted in register.under_way(sorted(found), first, last).items():
+            lanes.setdefault((of, name), {})[on] = counted
+    return Calendar(first, last, tuple(Row(*key, days, lanes.get(key, {})) for key, days in sorted(found.items())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any
 
@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from ..ledger.now import now_on
 from ..ledger.partition_tables import TROUBLE, partition, rollup, work
-from . import backfill, explain, find, picked, progress, ranges, runs, sources
+from . import backfill, explain, find, picked, progress, ranges, runs, sources, underway
 from .find import known
 from .grid import Grid
 from .partition import Day, Partition, span
@@ -93,6 +93,13 @@ class Register:
             if many:
                 cells.setdefault((of, query, on), {})[SHADES[shade]] = int(many)
         return [Cell(*key, shades) for key, shades in sorted(cells.items())]
+
+    def under_way(
+        self, datasets: Sequence[tuple[str, str]], since: date, until: date, /
+    ) -> dict[tuple[str, str, date], dict[Lane, int]]:
+        """Day by day, what of these is queued or running, in which lane; where there is much, of the first of it."""
+        with self._reading() as session:
+            return underway.days(session.core, datasets, since, until)
 
     def _rolled(
         self, by: Iterable[Any], source: str | None, query_name: str | None, since: date | None, until: date | None
