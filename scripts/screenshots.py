@@ -38,6 +38,9 @@ EVERY = {
     **{page.path.strip("/") or "overview": page.path for _, pages in NAV for page in pages}, **PICTURES,
     "letter": "/dead/18", "job": "/jobs/2", "retrying": "/jobs/21", "event": "/events/show?id=ev-0",
     "key": "/keys/show?key=billing:ann:o-1:charge:v1", "verified": "/audit?verify=1", "missing": "/jobs/999",
+    "picked": f"/partitions?{RANGE}&of_source=crm&of_query=orders&from={DAY + timedelta(days=18)}&to={DAY + timedelta(days=24)}",
+    "day": f"/partitions/day?source=crm&query=orders&status=failed&{RANGE}",
+    "drawer": f"/partitions/day?source=crm&query=orders&status=failed&key=crm/c7/orders/{DAY + timedelta(days=12)}",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ FILE = "redrive.toml"
 VARIABLE = "REDRIVE_CONFIG"
 PREFIX = "REDRIVE_"
 TABLES = ("worker", "metrics", "console")
-SECRET = frozenset(("console.password", "console.token", "console.viewer_password", "console.viewer_token"))
+SECRET = frozenset(("console.password", "console.token", "console.viewer_password", "console.viewer_token", "console.secret"))
 """Never shown, in no message."""
 HIDDEN = "(set)"
 LINK = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_|=(tcp|udp|sctp)://")
@@ -57,6 +57,7 @@ class Console:
     token: str | None = _key("For programs that may act.")
     viewer_password: str | None = _key("For people who may look.")
     viewer_token: str | None = _key("For programs that may look.")
+    secret: str | None = _key("Signs sessions, where several processes serve one console and its passwords are hashed.")
     read_only: bool = _key("Nobody may act.", False)
 
 

@@ -8,6 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from redrive import App
+from redrive.ops.operator import Operator
+from tests.console.looks import faint, sideways, unlabelled
 from tests.console.world import SECRET
 
 
@@ -111,6 +113,42 @@ def test_a_key_is_released(page: Page, app: App) -> None:
     page.get_by_role("button", name="Release").click()
     expect(page.get_by_role("status")).to_contain_text("is free")
     assert app.ledger.audit(limit=1000)[-1].because == "charged by hand"
+
+
+@pytest.mark.req("O-4", "O-5")
+def test_one_users_data_is_erased(page: Page, app: App) -> None:
+    page.goto("/erase")
+    page.get_by_label(re.compile("^Whose")).fill("flo")
+    page.get_by_role("button", name="Look what there is").click()
+    expect(page.get_by_role("row", name="jobs that have ended")).to_contain_text("12")
+    expect(page.locator(".cli code").last).to_have_text('redrive erase --user flo --because "..."')
+    assert "flo" not in page.url, "addresses are logged"
+    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+    button = page.get_by_role("button", name="Erase 12 rows")
+    expect(button).to_be_disabled()
+    page.get_by_label(re.compile("^Why, for the audit")).fill("request 4711")
+    page.get_by_label("Type 12 to erase them").fill("12")
+    button.click()
+    expect(page.get_by_role("status")).to_have_text("Erased: 12 rows.")
+    newest = app.ledger.audit(limit=1000)[-1]
+    assert (newest.action, newest.because) == ("user.erase", "request 4711")
+    assert "flo" not in str(newest.what)
+
+
+def test_a_sweep_says_when_nobody_is_there_to_carry_it_out(page: Page, app: App) -> None:
+    letters = [one.id for one in app.ledger.dead_letters(status="pending", error="Timeout", limit=2)]
+    sweep = app.ledger.sweeps.begin("replay", letters, actor="ann", because="slowly", rate=0.001)
+    app.ledger.beat("web-1:41")
+    page.goto(f"/sweeps/{sweep.id}")
+    expect(page.locator("#progress")).to_contain_text("running")
+    expect(page.get_by_text("nobody works")).to_have_count(0)
+    app.ledger.leave("web-1:41")
+    for path in (f"/sweeps/{sweep.id}", "/sweeps"):
+        page.goto(path)
+        expect(page.get_by_text("nobody works")).to_be_visible()
+        expect(page.locator(".cli code").first).to_have_text("redrive work module:app")
+    Operator(app, actor="ann").cancel(sweep.id, because="seen enough")
+    app.ledger.beat("web-1:41")
 
 
 @pytest.mark.req("O-5")

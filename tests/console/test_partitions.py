@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from redrive import App
 from redrive.console.heat import NOTHING, square
@@ -64,7 +64,7 @@ def test_the_heat_map_is_what_the_rollup_says(page: Page, app: App) -> None:
         assert page.locator("tr[data-query=orders] td.s").count() == 8
         assert page.locator("tr[data-query=orders] td.t").count() == 1
         assert page.locator("tr[data-query=orders] td.f").get_attribute("title") == (
-            f"{TODAY - timedelta(days=3)}: 3 accepted, 1 failed"
+            f"{TODAY - timedelta(days=3)}: 3 accepted, 1 failed; 1 in lane backfill"
         )
     counted = Operator(app, actor="ann").partitions.calendar(TODAY - timedelta(days=9), TODAY)
     assert {row.query: dict(row.counts) for row in counted.rows}["orders"] == {"success": 38, "failed": 1, "terminal": 1}
@@ -81,6 +81,80 @@ def test_a_day_one_partition_and_why(page: Page) -> None:
     expect(drawer.get_by_text(f"row_count: 48 rows {NASTY}")).to_be_visible()
     expect(drawer.get_by_text("limit 120")).to_be_visible()
     expect(drawer.get_by_text(re.compile("attempts left"))).to_be_visible()
+    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+
+
+def _cell(page: Page, query: str, day: date) -> Locator:
+    place = (day - (TODAY - timedelta(days=9))).days
+    return page.locator(f"tr[data-query={query}] td:not(.num)").nth(place)
+
+
+@pytest.mark.req("O-2", "O-4")
+def test_days_are_picked_by_dragging_and_become_a_plan(page: Page) -> None:
+    page.goto(f"/partitions?{RANGE}")
+    first, last = TODAY - timedelta(days=4), TODAY - timedelta(days=1)
+    _cell(page, "orders", last).hover()
+    page.mouse.down()
+    _cell(page, "orders", last - timedelta(days=1)).hover()
+    _cell(page, "visits", first).hover()  # the row in which it began counts
+    page.mouse.up()
+    bar = page.get_by_role("region", name="What is picked")
+    expect(bar).to_contain_text("4 days of crm/orders")
+    expect(bar).to_contain_text("15 accepted, 1 failed")
+    assert f"of_source=crm&of_query=orders&from={first}&to={last}" in page.url
+    assert page.locator("td.k").count() == 4
+    expect(bar.locator("code")).to_have_text(
+        f'redrive state retry --source crm --query-name orders --since {first} --until {last} --because "..."'
+    )
+    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+    page.reload()
+    assert page.locator("tr[data-query=orders] td.k").count() == 4, "the address holds it"
+    # A third day more, by Shift and a click.
+    _cell(page, "orders", TODAY).click(modifiers=["Shift"])
+    expect(bar).to_contain_text("5 days of crm/orders")
+    page.go_back()
+    expect(bar).to_contain_text("4 days of crm/orders")
+    bar.get_by_role("link", name="Reprocess …").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Reprocess 15 partitions?")
+
+
+@pytest.mark.req("O-4")
+def test_days_are_picked_by_keys_and_a_date_picks_all_datasets(page: Page) -> None:
+    page.goto(f"/partitions?{RANGE}")
+    heat = page.get_by_role("group", name=re.compile("Heat map"))
+    heat.focus()
+    for key in ("ArrowLeft", "ArrowLeft", "Shift+ArrowLeft", "Shift+ArrowLeft"):
+        page.keyboard.press(key)
+    assert page.locator("tr[data-query=orders] td.k").count() == 3
+    page.keyboard.press("Enter")
+    bar = page.get_by_role("region", name="What is picked")
+    expect(bar).to_contain_text(f"3 days of crm/orders {TODAY - timedelta(days=3)} … {TODAY - timedelta(days=1)}")
+    expect(bar.get_by_role("link", name="Retry …")).to_be_focused()
+    bar.get_by_role("link", name="Clear").click()
+    expect(bar).to_have_count(0)
+    page.locator(f"th[data-day='{TODAY}']").click()
+    expect(bar).to_contain_text("1 day of all that is shown")
+    expect(bar).to_contain_text("7 accepted, 1 terminal")
+
+
+@pytest.mark.req("O-4")
+def test_a_day_shows_what_is_queued_and_what_could_not_be_refreshed(page: Page, app: App) -> None:
+    terms = [Terms("erp", "stock")]
+    control, authority = Control(app.ledger, terms), Authority(app.ledger, terms)
+    days = [TODAY - timedelta(days=back) for back in range(3)]
+    control.step(control.backfill(Grid("erp", "stock", ("c-1",), days[-1], days[0]), actor="ann", because="history").id)
+    for lease in control.claim(10, worker="w1"):
+        authority.judge([Verdict(lease.run_id, "accepted", record_count=1, manifest="m")])
+    ann = Operator(app, actor="ann")
+    ann.apply(ann.reprocess(ann.partitions.selection("erp/stock", since=days[1], until=days[0])), because="new columns")
+    (lease,) = control.claim(1, worker="w1")
+    authority.judge([Verdict(lease.run_id, "rejected", reason="row_count", manifest="m", final=True)])
+    page.goto(f"/partitions?source=erp&{RANGE}")
+    hatched, queued = page.locator("td.r"), page.locator("td:is(.lr, .lf, .lb)")
+    expect(hatched).to_have_count(1)
+    assert "gradient" in hatched.evaluate("(e) => getComputedStyle(e).backgroundImage")
+    expect(queued).to_have_count(1)
+    assert re.search(r"1 in lane \w+$", queued.get_attribute("title") or "")
     assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
 
 

@@ -28,7 +28,7 @@ from .plan import applied
 from .planned import AcceptDrift, HaltOn, Out, Told, carried_out
 from .selectors import Customers
 from .shown import indented
-from .sweeps import bar
+from .sweeps import bar, unmanned
 
 app = typer.Typer(no_args_is_help=True, help="Backfills: ranges of days; plan, apply, how far, pause, resume, cancel, share.")
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="source/query, such as crm/orders.")]
@@ -163,6 +163,7 @@ def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json:
             print_json(document(report))
         else:
             show(console(), _report(report))
+            unmanned(ops, report.sweep)
         raise typer.Exit(NOT_DONE if watch and report.sweep.state != "done" else 0)
 
 

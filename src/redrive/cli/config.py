@@ -15,7 +15,8 @@ from .output import BAD_INPUT, complain, console, print_json, show
 def config(as_json: AsJson = False) -> None:
     """Show what redrive.toml and the environment say, and which of them said it.
 
-    The environment goes before the file; an option of a command goes before both. Secrets are hidden.
+    The environment goes before the file; an option of a command goes before both. Secrets are hidden; one that stands in the
+    file as it is, and not hashed, is warned of.
 
     Exit status: 0, shown; 2, a name is unknown or a value makes no sense: the message says which, and where.
     """
@@ -31,6 +32,9 @@ def config(as_json: AsJson = False) -> None:
     columns = [Column("name"), Column("value", least=12), Column("said by", least=8), Column("variable", leave=1)]
     rows = [{"name": one.name, "value": _shown(one.value), "said by": one.said_by, "variable": one.variable} for one in found]
     show(out, fitted(columns, rows, out.width))
+    for one in found:
+        if one.warns is not None:
+            complain(f"{one.name} {one.warns}")
 
 
 def _shown(value: object) -> str:

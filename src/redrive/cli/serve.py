@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, NoReturn
+import sys
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from rich.text import Text
@@ -11,10 +12,11 @@ from rich.text import Text
 from ..errors import LedgerError
 from ..ops.imported import Unreadable
 from ..ops.operated import operated
-from ..ops.settings import known
-from ..ops.source import ledger_of
+from ..ops.operator import Operator
+from ..ops.secret import SHORTEST_PASSWORD, Password, hashed_token, new_token
+from ..ops.settings import known, warnings
 from .options import NO_LEDGER, Where, option
-from .output import BAD_INPUT, complain, console, show
+from .output import BAD_INPUT, complain, console, print_json, show
 
 EXTRA = frozenset(("fastapi", "jinja2", "uvicorn", "starlette"))
 
@@ -30,6 +32,13 @@ def serve(
         typer.Option("--port", min=0, max=65535, metavar="N", help="At this port; 0: any. Default: 8321.", show_default=False),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may act, only look.")] = False,
+    hash_: Annotated[
+        Literal["password", "token"] | None,
+        typer.Option(
+            "--hash", show_default=False,
+            help="Serve nothing: print the hash of a password that is asked for, or a new token with its hash.",
+        ),
+    ] = None,
     where: Where = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document when it is there.")] = False,
 ) -> None:  # fmt: skip
@@ -37,11 +46,15 @@ def serve(
 
     On 127.0.0.1 it asks for nothing; any other address needs a password or a token: REDRIVE_CONSOLE_PASSWORD and
     REDRIVE_CONSOLE_TOKEN for those who may act, REDRIVE_CONSOLE_VIEWER_PASSWORD and REDRIVE_CONSOLE_VIEWER_TOKEN for those who
-    may look; or redrive.toml. Never as an option: others could see it in the list of processes.
+    may look; or redrive.toml, hashed: `--hash password` asks for one and prints its hash (a script gives it on standard input),
+    `--hash token` draws one. Never as an option: others could see it in the list of processes.
 
-    Exit status: 0, stopped by SIGTERM or Ctrl+C; 2, a wrong option, no such app, no extra, or an address that is not to be had;
-    3, the ledger cannot be reached or has another schema.
+    Exit status: 0, printed, or stopped by SIGTERM or Ctrl+C; 2, a wrong option, no such app, no extra, or an address that is not
+    to be had; 3, the ledger cannot be reached or has another schema.
     """
+    if hash_ is not None:
+        _hash(hash_, as_json)
+        return
     try:
         from ..console.access import Access  # noqa: PLC0415  # the extra may be missing
         from ..console.server import Exposed, address_of, bound, checked  # noqa: PLC0415  # likewise
@@ -51,18 +64,20 @@ def serve(
             raise
         _leave('the console needs its extra: pip install "redrive[console]"')
     try:
-        told = known().console
+        set_ = known()
+        told = set_.console
+        for name, wrong in warnings(set_).items():
+            complain(f"{name} {wrong}")
         access = Access(
             password=told.password, token=told.token, viewer_password=told.viewer_password, viewer_token=told.viewer_token,
-            read_only=read_only or told.read_only,
+            secret=told.secret, read_only=read_only or told.read_only,
         )  # fmt: skip
         at = host or told.host
         checked(at, access)
         with operated(app or where) as found, bound(at, told.port if port is None else port) as listening:
-            ledger = ledger_of(found)
             facts = {
-                "event": "started", "url": address_of(listening), "ledger": ledger.url, "guarded": access.guarded,
-                "read_only": access.read_only,
+                "event": "started", "url": address_of(listening), "ledger": Operator(found, actor="console").url,
+                "guarded": access.guarded, "read_only": access.read_only,
             }  # fmt: skip
             run(found, access, listening, begun=lambda: _said(facts, as_json))
     except Exposed as refused:
@@ -74,6 +89,31 @@ def serve(
         _leave(f"the console cannot be served there: {taken.strerror or taken}", "--port 0 takes any port that is free")
     except (Unreadable, ValueError) as wrong:
         _leave(str(wrong))
+
+
+def _hash(what: Literal["password", "token"], as_json: bool) -> None:
+    if what == "token":
+        token = new_token()
+        made = {"token": token, "hash": hashed_token(token)}
+    else:
+        made = {"hash": str(Password.made(_asked()))}
+    if as_json:
+        print_json(made)
+    elif "token" in made:
+        show(console(), Text(f"token  {made['token']}\nhash   {made['hash']}"))
+    else:
+        print(made["hash"])  # alone and in one line, for `$(...)`
+
+
+def _asked() -> str:
+    """A password that somebody types twice and nobody sees; from a pipe, its first line."""
+    if sys.stdin.isatty():
+        given: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        given = sys.stdin.readline().rstrip("\r\n")
+    if len(given) < SHORTEST_PASSWORD:
+        _leave(f"a password has at least {SHORTEST_PASSWORD} characters")
+    return given
 
 
 def _leave(message: str, *hints: str) -> NoReturn:

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..ops.document import document
+from ..ops.operator import Operator
 from ..ops.sweep import Sweep, SweepReport
 from .act import Detach, carry_out, counted
 from .fit import Column, fitted
@@ -87,6 +88,14 @@ def show_(sweep_id: Number, limit: Limit = 20, where: Where = None, as_json: AsJ
             return
         out = console()
         show(out, _report(report, out.width))
+        unmanned(ops, report.sweep)
+
+
+def unmanned(ops: Operator, sweep: Sweep, /) -> None:
+    """Say so, where nobody is there to carry it out."""
+    nobody = ops.nobody() if sweep.state == "running" else None
+    if nobody is not None:
+        complain(f"{nobody}: the rest of it waits until one is started", "redrive work module:app")
 
 
 def _report(report: SweepReport, width: int) -> Group:

@@ -7,17 +7,20 @@ import hashlib
 import hmac
 import json
 import secrets
+import threading
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..core.clock import SYSTEM, Clock
+from ..ops.secret import QUICK, SHORTEST_PASSWORD, SHORTEST_TOKEN, TOKEN, Password, hashed_token, is_hashed
 
 Role: TypeAlias = Literal["operator", "viewer"]
 SESSION = 12 * 3600.0
 """Seconds for which a session lasts."""
-SHORTEST_PASSWORD, SHORTEST_TOKEN = 8, 16
+SHORTEST_SECRET = 32
 LONGEST_NAME = 100
-COST = {"n": 2**14, "r": 8, "p": 1, "maxmem": 2**26}
+HASHED_AT_ONCE = 2
+"""Passwords that are looked at: each takes a processor, and 16 MB and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Who:
     role: Role
     by: Literal["password", "token", "loopback"]
     session: str
-    """What their CSRF token is bound to."""
+    """What they alone have: their CSRF token is made of it."""
 
     @property
     def may_act(self) -> bool:
@@ -42,31 +45,26 @@ class Access:
 
     def __init__(
         self, *, password: str | None = None, token: str | None = None, viewer_password: str | None = None,
-        viewer_token: str | None = None, read_only: bool = False, clock: Clock = SYSTEM,
+        viewer_token: str | None = None, secret: str | None = None, read_only: bool = False, clock: Clock = SYSTEM,
     ) -> None:  # fmt: skip
-        """ValueError where one of them is too short to be one."""
+        """Passwords and tokens as they are, or hashed. ValueError where one of them is too short to be one, or no hash."""
         self.read_only = read_only
         self._clock = clock
-        self._salt = secrets.token_bytes(16)
-        self._passwords: list[tuple[bytes, Role]] = []
-        self._tokens: list[tuple[bytes, Role]] = []
-        given: tuple[tuple[str, str | None, Role], ...] = (
-            ("password", password, "operator"), ("viewer_password", viewer_password, "viewer"),
-            ("token", token, "operator"), ("viewer_token", viewer_token, "viewer"),
+        self._seat = secrets.token_hex(16)
+        self._few = threading.Semaphore(HASHED_AT_ONCE)
+        self._passwords: dict[Role, Password] = {}
+        self._tokens: dict[Role, str] = {}
+        self._keys: dict[Role, bytes] = {}
+        _long_enough("secret", secret, SHORTEST_SECRET)
+        given: tuple[tuple[Role, str, str | None, str | None], ...] = (
+            ("operator", "", password, token), ("viewer", "viewer_", viewer_password, viewer_token),
         )  # fmt: skip
-        for name, secret, role in given:
-            if secret is None:
-                continue
-            least = SHORTEST_PASSWORD if name.endswith("password") else SHORTEST_TOKEN
-            if not isinstance(secret, str) or len(secret) < least:
-                raise ValueError(f"{name}= must have at least {least} characters")
-            if name.endswith("password"):
-                self._passwords.append((self._hashed(secret), role))
-            else:
-                self._tokens.append((hashlib.sha256(secret.encode()).digest(), role))
-        # From the passwords, so that several processes of one service, and one that was started anew, know each other's sessions.
-        seed = "\0".join(one or "" for one in (password, viewer_password))
-        self._key = self._stretched(seed) if self._passwords else secrets.token_bytes(32)
+        for role, prefix, word, key in given:
+            if word is not None:
+                self._passwords[role] = _password(f"{prefix}password", word)
+                self._keys[role] = _signing(role, word, secret)
+            if key is not None:
+                self._tokens[role] = _token(f"{prefix}token", key)
 
     @property
     def guarded(self) -> bool:
@@ -80,20 +78,18 @@ class Access:
 
     def role_of(self, password: str, /) -> Role | None:
         """What somebody with this password may do; None: it is none of ours. Slow on purpose."""
-        hashed = self._hashed(password)
-        found = [role for known, role in self._passwords if hmac.compare_digest(known, hashed)]
-        return self._most(found)
+        with self._few:
+            return self._most([role for role, known in self._passwords.items() if known.is_(password)])
 
     def by_token(self, token: str, actor: str, /) -> Who | None:
         """Who comes with this token."""
-        hashed = hashlib.sha256(token.encode()).digest()
-        found = [role for known, role in self._tokens if hmac.compare_digest(known, hashed)]
-        role = self._most(found)
+        hashed = hashed_token(token)
+        role = self._most([role for role, known in self._tokens.items() if hmac.compare_digest(known, hashed)])
         return None if role is None else Who(name_of(actor) or "token", role, "token", "")
 
     def here(self, name: str, /) -> Who:
         """Whoever is at this machine, where no password was set."""
-        return Who(name, "viewer" if self.read_only else "operator", "loopback", "loopback")
+        return Who(name, "viewer" if self.read_only else "operator", "loopback", self._seat)
 
     def _most(self, found: list[Role]) -> Role | None:
         if not found:
@@ -103,39 +99,82 @@ class Access:
     # ---- sessions ----
 
     def opened(self, name: str, role: Role, /) -> str:
-        """A session, as its cookie holds it: who, what they may do, until when; signed."""
+        """A session, as its cookie holds it: who, until when; signed by the key of its role."""
         until = int(self._clock.now().timestamp() + SESSION)
-        said = json.dumps([name, role, until, secrets.token_hex(8)], separators=(",", ":")).encode()
+        said = json.dumps([name, until, secrets.token_hex(8)], separators=(",", ":")).encode()
         body = base64.urlsafe_b64encode(said).decode().rstrip("=")
-        return f"{body}.{self._signed('session', body)}"
+        key = self._keys["viewer"] if role == "viewer" and "viewer" in self._keys else self._keys["operator"]
+        return f"{body}.{_signed(key, f'session:{body}')}"
 
     def session(self, cookie: str, /) -> Who | None:
-        """Whose session it is; None: it is not signed by us, or over."""
+        """Whose session it is; None: it is not signed by us, or over. The key that fits says what they may do."""
         body, _, signature = cookie.partition(".")
-        if not hmac.compare_digest(signature.encode(), self._signed("session", body).encode()):
+        role = self._most(
+            [
+                role
+                for role, key in self._keys.items()
+                if hmac.compare_digest(signature.encode(), _signed(key, f"session:{body}").encode())
+            ]
+        )
+        if role is None:
             return None
-        name, role, until, _ = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        if until < self._clock.now().timestamp():
+        try:  # whoever knows a password could sign anything
+            name, until, _ = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            over, name = float(until) < self._clock.now().timestamp(), name_of(str(name))
+        except (ValueError, TypeError):
             return None
-        return Who(name, "viewer" if self.read_only else role, "password", body)
-
-    def csrf(self, session: str, /) -> str:
-        """What every form of a session carries, and no other site can know."""
-        return self._signed("csrf", session)
-
-    def is_csrf(self, session: str, given: str, /) -> bool:
-        """Whether a form is one of ours, for this session."""
-        return hmac.compare_digest(self.csrf(session).encode(), given.encode())
-
-    def _signed(self, use: str, text: str) -> str:
-        return hmac.new(self._key, f"{use}:{text}".encode(errors="replace"), hashlib.sha256).hexdigest()
-
-    def _hashed(self, password: str) -> bytes:
-        return hashlib.scrypt(password.encode(errors="replace"), salt=self._salt, **COST)
+        return None if over or not name else Who(name, role, "password", cookie)
 
     @staticmethod
-    def _stretched(seed: str) -> bytes:
-        return hashlib.scrypt(seed.encode(errors="replace"), salt=b"redrive.console.session", **COST)
+    def csrf(session: str, /, use: str = "form") -> str:
+        """What every form of a session carries, and no other site can know. use: what else a session vouches for."""
+        return _signed(session.encode(errors="replace"), f"csrf:{use}")
+
+    @classmethod
+    def is_csrf(cls, session: str, given: str, /, use: str = "form") -> bool:
+        """Whether a form is one of ours, for this session."""
+        return hmac.compare_digest(cls.csrf(session, use).encode(), given.encode(errors="replace"))
+
+
+def _password(name: str, text: str) -> Password:
+    _long_enough(name, text, SHORTEST_PASSWORD)
+    if not is_hashed(text):
+        return Password.made(text, QUICK)
+    try:
+        return Password.read(text)
+    except ValueError as wrong:
+        raise ValueError(f"{name}= {wrong}") from None
+
+
+def _token(name: str, text: str) -> str:
+    _long_enough(name, text, SHORTEST_TOKEN)
+    if is_hashed(text) and not TOKEN.fullmatch(text):
+        raise ValueError(f"{name}= is no hash of a token: `redrive serve --hash token` makes one")
+    return text if is_hashed(text) else hashed_token(text)
+
+
+def _signing(role: Role, password: str, secret: str | None) -> bytes:
+    """The key that signs the sessions of a role.
+
+    Of the secret, where there is one. Else of the role's own password, so that several processes of one service, and one that
+    was started anew, know each other's sessions, and nobody learns by a session what the other role's password is. Not of a
+    hash: whoever reads that could sign.
+    """
+    if secret is not None:
+        return hmac.new(secret.encode(errors="replace"), f"{role}:{password}".encode(errors="replace"), hashlib.sha256).digest()
+    if is_hashed(password):
+        return secrets.token_bytes(32)
+    salt = f"redrive.console.session.{role}".encode()
+    return hashlib.scrypt(password.encode(errors="replace"), salt=salt, n=2**14, r=8, p=1, maxmem=2**26)
+
+
+def _signed(key: bytes, text: str) -> str:
+    return hmac.new(key, text.encode(errors="replace"), hashlib.sha256).hexdigest()
+
+
+def _long_enough(name: str, text: str | None, least: int) -> None:
+    if text is not None and (not isinstance(text, str) or len(text) < least):
+        raise ValueError(f"{name}= must have at least {least} characters")
 
 
 def name_of(text: str, /) -> str:

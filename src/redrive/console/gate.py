@@ -27,10 +27,15 @@ FIELDS = 20_000
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 OPEN = ("/login", "/health", "/ready", "/static/")
 """For everybody: without these nobody could come in."""
-STRANGE = "This did not come from a page of this console, or from one that is too old: go back, load it anew, and try again."
+STRANGE = (
+    "This did not come from a page of this console, or from one that is too old: go back, load it anew, and try again. "
+    "If a proxy stands before it, let it pass the Host header on as it came."
+)
+BETWEEN = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+"""Headers of proxies: who comes through one is not at this machine, though the proxy may be."""
 SECURITY = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "x-content-type-options": "nosniff",
@@ -50,6 +55,9 @@ class Gate:
         self._here = access.here(user())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # there are none here, and nobody was asked who they are
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -60,8 +68,8 @@ class Gate:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY.items():
                     headers.setdefault(name, value)
-                if not path.startswith("/static/"):
-                    headers.setdefault("cache-control", "no-store")
+                # What is static is asked for again: an upgrade must not meet the style or the script of the version before.
+                headers.setdefault("cache-control", "no-cache" if path.startswith("/static/") else "no-store")
             await send(message)
 
         refused, receive = await self._refused(scope, receive, path)
@@ -85,7 +93,7 @@ class Gate:
             return refusal(path, 403, f"{who.name} may look, and not act: this console is read-only for them."), receive
         body = await _body(receive)
         if body is None:
-            return refusal(path, 413, f"That is more than {MOST:,} bytes."), receive
+            return refusal(path, 413, f"That is more than {MOST:,} bytes, or it broke off."), receive
         if headers.get("content-type", "").partition(";")[0].strip() == "application/x-www-form-urlencoded":
             try:
                 state["form"] = _fields(body)
@@ -100,7 +108,7 @@ class Gate:
             return self._here
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and token:
-            return self._access.by_token(token.strip(), headers.get("redrive-actor", ""))
+            return self._access.by_token(token.strip(), _words(headers.get("redrive-actor", "")))
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
         return None if not cookie else self._access.session(cookie)
 
@@ -119,11 +127,12 @@ class Gate:
         if who is not None and who.by == "token":
             return True
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+        if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
             return False
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
-        return self._access.is_csrf(who.session if who else "login", headers.get("x-csrf-token") or form.get("csrf", ""))
+        # Who signs in has no session yet. A token of ours there would be a thing to try passwords on, without asking us.
+        return who is None or self._access.is_csrf(who.session, headers.get("x-csrf-token") or form.get("csrf", ""))
 
 
 def path_of(scope: Scope, /) -> str:
@@ -147,7 +156,12 @@ def refusal(path: str, status: int, said: str, /) -> Response:
 
 def _local(scope: Scope, headers: Headers) -> bool:
     """From this machine, and meant for it: a name of somebody else's that leads here is not (DNS rebinding)."""
-    host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    if any(name in headers for name in BETWEEN):
+        return False
+    try:
+        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    except ValueError:  # half an IPv6 address
+        return False
     client = scope.get("client")
     return _loopback(host) and (client is None or _loopback(client[0]))
 
@@ -161,13 +175,21 @@ def _loopback(host: str) -> bool:
         return False
 
 
+def _words(header: str) -> str:
+    """A header as it was meant: programs send UTF-8."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
+
+
 async def _body(receive: Receive) -> bytes | None:
-    """All of it; None: it is too much."""
+    """All of it; None: it is too much, or not all of it came."""
     found = bytearray()
     while True:
         message = await receive()
         found += message.get("body", b"")
-        if len(found) > MOST:
+        if len(found) > MOST or message["type"] != "http.request":
             return None
         if not message.get("more_body"):
             return bytes(found)

@@ -9,6 +9,8 @@ from starlette.concurrency import run_in_threadpool
 
 SOONEST, LATEST = 1.0, 8.0
 """Seconds between looks: each that finds nothing new doubles the wait."""
+MOST = 500
+"""Who may listen at once: each keeps a connection."""
 SIGN_OF_LIFE = 15.0
 """Seconds after which a silent stream says that it is there, so that proxies keep it."""
 
@@ -22,6 +24,11 @@ class Live:
         self._task: asyncio.Task[None] | None = None
         self.looks = 0
         """How often it has looked, ever."""
+
+    @property
+    def full(self) -> bool:
+        """Whether nobody more can listen."""
+        return len(self._ears) >= MOST
 
     async def stream(self) -> AsyncGenerator[str, None]:
         """Server-sent events: `change` with a name for what is there now; comments between."""

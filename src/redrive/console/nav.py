@@ -34,5 +34,5 @@ NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
             Page("/workers", "Workers", "w"),
         ),
     ),
-    ("Record", (Page("/audit", "Audit", "a"), Page("/layers", "Layers", "l"))),
+    ("Record", (Page("/audit", "Audit", "a"), Page("/layers", "Layers", "l"), Page("/erase", "Erase", "x"))),
 )

@@ -15,7 +15,7 @@ REMEMBERED = 10_000
 
 
 class Patience:
-    """Counts failures by address over a window of a minute. Threads may share one."""
+    """Counts tries that did not go well by address, over a window of a minute. Threads may share one."""
 
     def __init__(self, *, clock: Clock = SYSTEM) -> None:
         self._clock = clock
@@ -23,19 +23,26 @@ class Patience:
         self._failed: OrderedDict[str, list[float]] = OrderedDict()
 
     def wait(self, address: str, /) -> float:
-        """Seconds before this address may try again; 0: now."""
-        now = self._clock.monotonic()
-        with self._lock:
-            return max(self._left(self._failed.get(address, []), FROM_ONE, now), self._left(self._all(), FROM_ALL, now))
+        """Seconds before this address may try again; 0: now, and this is counted as a try until it went well.
 
-    def failed(self, address: str, /) -> None:
-        """A wrong password came from there."""
+        Before the password is looked at, which takes a while: many that come at once are many tries.
+        """
         now = self._clock.monotonic()
         with self._lock:
-            kept = [at for at in self._failed.pop(address, []) if at > now - WINDOW]
-            self._failed[address] = [*kept, now][-FROM_ONE:]
-            while len(self._failed) > REMEMBERED:
-                self._failed.popitem(last=False)
+            left = max(self._left(self._failed.get(address, []), FROM_ONE, now), self._left(self._all(), FROM_ALL, now))
+            if not left:
+                kept = [at for at in self._failed.pop(address, []) if at > now - WINDOW]
+                self._failed[address] = [*kept, now][-FROM_ONE:]
+                while len(self._failed) > REMEMBERED:
+                    self._failed.popitem(last=False)
+            return left
+
+    def well(self, address: str, /) -> None:
+        """A right password came from there: the last try does not count."""
+        with self._lock:
+            tries = self._failed.get(address)
+            if tries:
+                tries.pop()
 
     def _all(self) -> list[float]:
         """The newest of all addresses: each keeps few, and the last ones in the dict are the newest."""

@@ -14,7 +14,9 @@ from ..ops.moments import ago, utc
 from .command import command
 from .drawn import bars
 
-SHORT = 80
+SHORT, HINT = 80, 400
+LONGEST = 50_000
+"""Characters of a payload on a page: nobody reads more of it there."""
 HERE = Path(__file__).parent
 SIGNS = {
     "queued": ("○", "calm"), "retry_wait": ("↻", "warn"), "replaying": ("↺", "info"), "running": ("▸", "info"),
@@ -72,14 +74,23 @@ def readable(value: Any, /) -> str:
 
 
 def first_line(text: str | None, /) -> str:
-    """Of an error."""
-    return "–" if not text else text.strip().partition("\n")[0]
+    """Of an error, as far as a list has room."""
+    return "–" if not text else _cut(text.strip().partition("\n")[0], HINT)
+
+
+def hint(text: str | None, /) -> str:
+    """Of an error, under the pointer: an error may have thousands of characters, and a page fifty errors."""
+    return _cut(text or "", HINT)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def short(value: Any, /) -> str:
     """A value of the audit in a few words."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= SHORT else text[: SHORT - 1] + "…"
+    return _cut(text, SHORT)
 
 
 def percent(part: float, whole: float, /) -> str:
@@ -98,9 +109,9 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign,
-        "tone": tone, "first_line": first_line, "short": short, "span": span, "bars": bars,
+        "tone": tone, "first_line": first_line, "hint": hint, "short": short, "span": span, "bars": bars,
     }  # fmt: skip
-    made.globals |= {"took": took, "percent": percent, "command": command}
+    made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST}
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
-from fastapi.responses import StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
@@ -34,8 +34,10 @@ def site(app: Operated, access: Access, /) -> ASGI:
     made.mount("/static", StaticFiles(directory=HERE / "static"))
 
     @made.get("/live", include_in_schema=False)
-    async def listen(_view: Here) -> StreamingResponse:
+    async def listen(_view: Here) -> Response:
         """Changes, as they come."""
+        if live.full:
+            return PlainTextResponse("Too many listen already.\n", 503, {"retry-after": "30"})
         return StreamingResponse(live.stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     return Gate(made, access)

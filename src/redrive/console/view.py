@@ -85,24 +85,25 @@ class View:
 
     def page(self, template: str, /, *, code: int = 200, **facts: Any) -> HTMLResponse:
         """The page, rendered."""
-        session = self.who.session if self.who else "login"
         known = {
-            "view": self, "url": self.url, "nav": NAV, "csrf": self.access.csrf(session), "who": self.who,
+            "view": self, "url": self.url, "nav": NAV, "csrf": self.access.csrf(self.who.session) if self.who else "",
+            "who": self.who,
             "may_act": self.may_act, "theme": self.request.cookies.get(THEME),
         }  # fmt: skip
         return HTMLResponse(TEMPLATES.get_template(template).render(known | facts), code)
 
     def to(self, path: str, /, **query: Any) -> RedirectResponse:
         """Go there next, after something was done. said: what to say there; signed, so that no link can put words here."""
-        if "said" in query:
-            query["ok"] = self.access.csrf(f"said:{query['said']}")
+        if "said" in query and self.who is not None:
+            query["ok"] = self.access.csrf(self.who.session, f"said:{query['said']}")
         return RedirectResponse(self.url(path, **query), 303)
 
     @property
     def said(self) -> str | None:
         """What the page before has to say."""
         text = self.query.get("said", "")
-        return text if text and self.access.is_csrf(f"said:{text}", self.query.get("ok", "")) else None
+        known = text and self.who and self.access.is_csrf(self.who.session, self.query.get("ok", ""), f"said:{text}")
+        return text if known else None
 
 
 def view(request: Request) -> View:

@@ -88,7 +88,12 @@ def toml() -> str:
 
 
 def _also(key: Key) -> str:
-    return f"Better by the variable {key.variable}." if key.name in SECRET else f"Also by {key.variable}."
+    if key.name == "console.secret":
+        return f"Only by {key.variable}: files are read by others."
+    if key.name in SECRET:
+        what = "password" if key.name.endswith("password") else "token"
+        return f"As `redrive serve --hash {what}` prints it, or by {key.variable}."
+    return f"Also by {key.variable}."
 
 
 def _example(key: Key) -> str:

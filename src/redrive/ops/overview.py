@@ -66,9 +66,14 @@ class Overview:
             who = "1 worker is" if self.alive == 1 else f"{self.alive:,} workers are"
             at = f"{who} at it, {running:,} running" if running else f"{who} there, nothing is running"
             return f"All is well: {at}" if not self.findings else at[0].upper() + at[1:]
-        if self.seen_at is None:
-            return "No worker was ever seen here"
-        return f"No worker has been seen for {span(round((self.now - self.seen_at).total_seconds()))}"
+        return nobody(self.seen_at, self.now)
+
+
+def nobody(seen_at: datetime | None, now: datetime, /) -> str:
+    """That nobody works, and since when."""
+    if seen_at is None:
+        return "No worker was ever seen here"
+    return f"No worker has been seen for {span(round((now - seen_at).total_seconds()))}"
 
 
 def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .dead import Selection, pending
 
@@ -52,7 +52,15 @@ class Plan:
         return hashlib.sha256(json.dumps([self.act, self.ids]).encode()).hexdigest()[:32]
 
 
-def agreed(plan: Plan, typed: str, /) -> bool:
+class Counted(Protocol):
+    """A plan of any kind: it says how many it is about."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+
+
+def agreed(plan: Counted, typed: str, /) -> bool:
     """Whether somebody has typed how many they are, as is asked before many are acted on."""
     return typed.strip().replace(",", "") == str(plan.count)
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..journal.redaction import redacted_text
-from ..settings import KEYS, Settings, settings
+from ..settings import KEYS, SECRET, Settings, settings
 from .imported import Unreadable
+from .secret import is_hashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Setting:
     said_by: str
     """A variable, a file, or `default`."""
     says: str
+    warns: str | None = None
+    """What is not well with it."""
 
 
 def known() -> Settings:
@@ -34,9 +37,28 @@ def known() -> Settings:
 def told() -> list[Setting]:
     """All that can be set, in the order of the file."""
     found = known()
-    values = found.told()
-    by = found.said_by
-    return [Setting(key.name, key.variable, _shown(values[key.name]), by.get(key.name, "default"), key.says) for key in KEYS]
+    values, by, plain = found.told(), found.said_by, warnings(found)
+    return [
+        Setting(key.name, key.variable, _shown(values[key.name]), by.get(key.name, "default"), key.says, plain.get(key.name))
+        for key in KEYS
+    ]
+
+
+def warnings(found: Settings, /) -> dict[str, str]:
+    """Secrets that stand in the file as they are: files are copied, kept in git, read by others. By their names."""
+    made: dict[str, str] = {}
+    for key in KEYS:
+        value = key.of(found)
+        if key.name not in SECRET or value is None or found.said_by.get(key.name) == key.variable or is_hashed(value):
+            continue
+        made[key.name] = f"stands in {found.file} as it is: {_mend(key.name)}set {key.variable}"
+    return made
+
+
+def _mend(name: str) -> str:
+    if name == "console.secret":
+        return ""
+    return f"`redrive serve --hash {'password' if name.endswith('password') else 'token'}` hashes one; or "
 
 
 def _shown(value: Any) -> Any:

@@ -59,6 +59,10 @@ class Watching:
         """Who works, or did, and what each has in its hands."""
         return workers.workers(self._ledger, quiet=quiet)
 
+    def nobody(self, *, quiet: float = QUIET) -> str | None:
+        """That no worker is there, and since when, in a sentence: what was begun is carried out by nobody. None: one is."""
+        return workers.missing(self._ledger, quiet=quiet)
+
     def schedules(self) -> list[Schedule]:
         """What fires by itself."""
         return schedules.schedules(self._ledger)

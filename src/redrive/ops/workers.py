@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from .overview import QUIET
+from .overview import QUIET, nobody
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -65,6 +65,15 @@ class Workers:
     def alive(self) -> int:
         """How many are."""
         return sum(one.presence == "alive" for one in self.workers)
+
+
+def missing(ledger: Ledger, /, *, quiet: float = QUIET) -> str | None:
+    """That nobody works, and since when, in a sentence; None: somebody does."""
+    now = ledger.now()
+    seen = ledger.workers()
+    if any(one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet) for one in seen):
+        return None
+    return nobody(max((one.seen_at for one in seen), default=None), now)
 
 
 def workers(ledger: Ledger, /, *, quiet: float = QUIET) -> Workers:

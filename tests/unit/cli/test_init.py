@@ -20,7 +20,7 @@ from redrive.settings import settings
 from tests.unit.cli.command import run
 from tests.zygote import warm
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 T = TypeVar("T")
 
 
@@ -91,6 +91,7 @@ def test_config_says_what_holds_and_who_said_so(here: Path) -> None:
     assert (shown["worker.threads"]["value"], shown["worker.threads"]["said_by"]) == (4, "REDRIVE_WORKER_THREADS")
     assert (shown["ledger"]["said_by"], shown["console.port"]["said_by"]) == ("redrive.toml", "default")
     assert "s3cret" not in done.stdout + run("config").stdout
+    assert all(one["warns"] is None for one in json.loads(done.stdout)), "a variable is as good a place as any"
     wrong = run("config", REDRIVE_WORKER_THREDS="4")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "did you mean 'REDRIVE_WORKER_THREADS'?" in wrong.stderr

@@ -11,8 +11,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from redrive.cli.root import app
 from redrive.ledger import open_ledger
+from redrive.ops.secret import Password, hashed_token
 from tests.unit.cli.command import PROGRAM, call, sqlite
 
 
@@ -38,6 +41,27 @@ def test_what_is_wrong_is_said_in_a_line(url: str, tmp_path: Path) -> None:
     assert call("serve", "no_such_module:app", "--port", "0")[0] == 2
     status, printed = call("serve", url, "--host", "198.51.100.1", "--port", "0", REDRIVE_CONSOLE_TOKEN="0123456789abcdef")
     assert (status, "cannot be served there" in printed) == (2, True)
+
+
+@pytest.mark.req("O-4")
+def test_a_hash_is_made_of_what_is_typed_and_serves_as_well(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(app, ["serve", "--hash", "password"], input="correct horse\n")
+    assert done.exit_code == 0
+    hashed = done.stdout.strip()
+    assert Password.read(hashed).is_("correct horse")
+    assert CliRunner().invoke(app, ["serve", "--hash", "password"], input="short\n").exit_code == 2
+    made = json.loads(call("serve", "--hash", "token", "--json")[1])
+    assert made["hash"] == hashed_token(made["token"])
+    assert call("serve", "--hash", "token")[1].splitlines()[1].startswith("hash   sha256:")
+    monkeypatch.chdir(tmp_path)
+    table = '[console]\nhost = "198.51.100.1"\nport = 0\n'
+    Path("redrive.toml").write_text(f'{table}password = "{hashed}"\ntoken = "{made["hash"]}"\n')
+    status, printed = call("serve", url)
+    assert (status, "cannot be served there" in printed, "as it is" in printed) == (2, True, False)
+    Path("redrive.toml").write_text(f'{table}password = "correct horse"\n')
+    status, printed = call("serve", url)
+    assert "redrive: console.password stands in redrive.toml as it is: `redrive serve --hash password` hashes one" in printed
+    assert "correct horse" not in printed
 
 
 def test_it_says_where_to_look_and_ends_when_told(url: str) -> None:

@@ -6,9 +6,12 @@ import pytest
 
 from redrive.console.access import SESSION, Access, name_of
 from redrive.console.patience import FROM_ALL, FROM_ONE, WINDOW, Patience
+from redrive.ops.secret import COST, Password, hashed_token, is_hashed, new_token
 from redrive.testing import FakeClock
 
 PASSWORD, TOKEN = "correct horse", "0123456789abcdef-token"
+HASHED = str(Password.made(PASSWORD))
+SECRET = "0123456789abcdef0123456789abcdef"
 
 
 def test_without_password_or_token_nobody_is_asked() -> None:
@@ -72,6 +75,57 @@ def test_a_session_that_was_changed_is_none(change: object) -> None:
     assert access.session(change(access.opened("ann", "viewer"))) is None
 
 
+def test_hashes_do_as_well_as_what_they_are_of() -> None:
+    access = Access(password=HASHED, viewer_token=hashed_token(TOKEN))
+    assert access.role_of(PASSWORD) == "operator"
+    assert access.role_of(HASHED) is None, "whoever reads it cannot come in by it"
+    who = access.by_token(TOKEN, "prometheus")
+    assert who is not None
+    assert (who.name, who.role) == ("prometheus", "viewer")
+    assert access.by_token(hashed_token(TOKEN), "") is None
+    assert HASHED.startswith("scrypt:{}:{}:{}:".format(*COST))
+    assert "$" not in HASHED, "compose files and shells would take it for theirs"
+    assert Password.read(HASHED).is_(PASSWORD)
+    assert is_hashed(HASHED)
+    assert len(new_token()) >= 32
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"password": "scrypt:16384:8:1:abc"}, "password= is no hash of a password: `redrive serve --hash password`"),
+        ({"viewer_password": "sha256:" + "0" * 64}, "viewer_password= is no hash of a password"),
+        ({"password": f"scrypt:4194304:8:1:{'a' * 22}:{'b' * 43}"}, "has a cost that is not borne here"),
+        ({"password": f"scrypt:16383:8:1:{'a' * 22}:{'b' * 43}"}, "has a cost that is not borne here"),
+        ({"token": "sha256:" + "0" * 63}, "token= is no hash of a token"),
+        ({"secret": "too short for a secret"}, "secret= must have at least 32"),
+    ],
+)
+def test_what_is_no_hash_is_refused_by_its_name(given: dict[str, str], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Access(**given)  # type: ignore[arg-type]
+
+
+def test_who_reads_a_hash_can_sign_no_session() -> None:
+    cookie = Access(password=HASHED).opened("ann", "operator")
+    assert Access(password=HASHED).session(cookie) is None, "nothing that a file holds is enough"
+    cookie = Access(password=HASHED, secret=SECRET).opened("ann", "operator")
+    for other, known in ((HASHED, True), (str(Password.made("another one")), False)):
+        who = Access(password=other, secret=SECRET).session(cookie)
+        assert (who is not None) is known, "several processes have the secret; a new password ends sessions"
+
+
+def test_one_role_learns_and_signs_nothing_of_the_other() -> None:
+    looking = Access(viewer_password="only looking")
+    forged = looking.opened("mallory", "viewer")
+    who = Access(password=PASSWORD, viewer_password="only looking").session(forged)
+    assert who is not None
+    assert who.role == "viewer"
+    assert Access(password="a guess of mine", viewer_password="only looking").session(forged) is not None, (
+        "what a viewer has does not tell whether a guess at the other password is right"
+    )
+
+
 def test_a_form_is_of_its_session_only() -> None:
     access = Access(password=PASSWORD)
     assert access.is_csrf("a", access.csrf("a"))
@@ -88,17 +142,22 @@ def test_a_name_is_one_printable_line() -> None:
 def test_patience_with_wrong_passwords_ends_and_comes_back() -> None:
     clock = FakeClock()
     patience = Patience(clock=clock)
-    for _ in range(FROM_ONE):
-        assert patience.wait("10.0.0.1") == 0
-        patience.failed("10.0.0.1")
+    assert [patience.wait("10.0.0.1") for _ in range(FROM_ONE)] == [0] * FROM_ONE, "also where none of them has ended yet"
     assert patience.wait("10.0.0.1") == pytest.approx(WINDOW)
     assert patience.wait("10.0.0.2") == 0, "others are not to blame"
     clock.advance(WINDOW + 1)
     assert patience.wait("10.0.0.1") == 0
 
 
+def test_who_knows_the_password_uses_up_no_patience() -> None:
+    patience = Patience(clock=FakeClock())
+    for _ in range(2 * FROM_ONE):
+        assert patience.wait("10.0.0.1") == 0
+        patience.well("10.0.0.1")
+
+
 def test_many_addresses_together_are_too_many_as_well() -> None:
     patience = Patience(clock=FakeClock())
     for number in range(FROM_ALL):
-        patience.failed(f"10.0.1.{number}")
+        assert patience.wait(f"10.0.1.{number}") == 0
     assert patience.wait("10.9.9.9") > 0

@@ -73,6 +73,18 @@ def test_items_are_opened_again_and_partitions_have_their_place(api: TestClient)
     assert api.post("/api/partitions/retry", json={"because": "everything", "max": 5}).status_code == 422
 
 
+def test_one_users_data_is_erased_for_a_reason_and_not_more_than_was_said(api: TestClient) -> None:
+    planned = api.post("/api/erase/plan", json={"user": "flo"}).json()
+    assert (planned["count"], planned["jobs"]) == (12, 12)
+    assert api.post("/api/erase", json={"user": "flo", "because": "request 4711"}).status_code == 422
+    assert api.post("/api/erase", json={"user": "flo", "because": "request 4711", "max": 11}).status_code == 409
+    assert api.post("/api/erase", json={"user": "flo", "because": "request 4711", "max": 12}).json() == planned
+    assert api.post("/api/erase/plan", json={"user": "flo"}).json()["count"] == 0
+    newest = api.get("/api/audit?limit=1&action=user.erase").json()[0]
+    assert (newest["actor"], newest["because"]) == ("bot", "request 4711")
+    assert "flo" not in json.dumps(newest["what"])
+
+
 def test_a_payload_is_revealed_for_a_reason(api: TestClient) -> None:
     assert api.post("/api/jobs/1/reveal", json={}).status_code == 422
     assert SECRET in api.post("/api/jobs/1/reveal", json={"because": "the customer asks"}).json()["text"]

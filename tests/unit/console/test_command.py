@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.console.command import command
-from redrive.console.shown import SIGNS, TEMPLATES, first_line, number, percent, seconds, short, sign, tone, took
+from redrive.console.shown import HINT, SIGNS, TEMPLATES, first_line, hint, number, percent, seconds, short, sign, tone, took
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=timezone.utc)
 
@@ -26,6 +26,11 @@ def test_whatever_is_in_it_a_shell_reads_it_back_as_one_word(kind: str, error: s
     assert words == ["redrive", "dead", "list", "--kind", printable[0], "--error", printable[1]]
 
 
+def test_what_begins_with_a_dash_is_no_option() -> None:
+    line = command("events", "show", "--ledger=postgresql://mallory@evil.example/db", source="shop")
+    assert line == "redrive events show --source shop -- --ledger=postgresql://mallory@evil.example/db"
+
+
 def test_values_as_people_read_them() -> None:
     assert number(12345) == "12,345"
     assert number(None) == "–"
@@ -38,6 +43,8 @@ def test_values_as_people_read_them() -> None:
     assert percent(1, 0) == "0%"
     assert short({"a": "x" * 200}).endswith("…")
     assert seconds(0.0078) == "8 ms"
+    assert len(first_line("x" * 8000)) == len(hint("x" * 8000)) == HINT
+    assert hint(None) == ""
 
 
 def test_every_state_has_a_sign_and_a_tone() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 
 from redrive import App
 from redrive.console import asgi
@@ -52,7 +55,7 @@ def csrf(page: str) -> str:
 
 def signed_in(app: App, password: str = PASSWORD, **access: object) -> TestClient:
     browser = client(app, password=PASSWORD, viewer_password=LOOKING, **access)
-    form = {"csrf": csrf(browser.get("/login").text), "name": "ann", "password": password, "next": "/dead"}
+    form = {"name": "ann", "password": password, "next": "/dead"}
     answer = browser.post("/login", data=form)
     assert (answer.status_code, answer.headers["location"]) == (303, "/dead")
     return browser
@@ -61,7 +64,10 @@ def signed_in(app: App, password: str = PASSWORD, **access: object) -> TestClien
 # ---- this machine only ----
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "192.168.1.7:8321", "", "[::2]"])
+STRANGE = ["evil.example", "127.0.0.1.evil.example", "192.168.1.7:8321", "", "[::2]", "[::1", "[x]", "a:b:c"]
+
+
+@pytest.mark.parametrize("host", STRANGE)
 def test_without_a_password_only_loopback_names_are_answered(app: App, host: str) -> None:
     answer = client(app).get("/", headers={"host": host})
     assert answer.status_code == 403
@@ -79,7 +85,42 @@ def test_without_a_password_other_machines_are_refused_whatever_they_say(app: Ap
     assert outside.get("/api/status").headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
+def test_a_proxy_on_this_machine_is_not_this_machine(app: App, header: str) -> None:
+    answer = client(app).get("/", headers={header: "203.0.113.9"})
+    assert answer.status_code == 403
+    assert "its own machine only" in answer.text
+
+
+def test_there_are_no_websockets(app: App) -> None:
+    for path in ("/", "/live", "/static/console.js"):
+        with pytest.raises(WebSocketDisconnect), client(app, password=PASSWORD).websocket_connect(path):
+            pass
+
+
 # ---- who ----
+
+
+def test_the_login_page_tells_nothing_of_the_password(app: App) -> None:
+    """A token signed by a key of the password would be a thing to try passwords on, as fast as one likes."""
+    page = client(app, password=PASSWORD).get("/login").text
+    assert "csrf" not in page
+    assert not re.search(r"[0-9a-f]{32}", page)
+
+
+@pytest.mark.parametrize(
+    "header", [{"origin": "https://evil.example"}, {"origin": "http://[::1"}, {"sec-fetch-site": "cross-site"}]
+)
+def test_another_site_cannot_sign_somebody_in(app: App, header: dict[str, str]) -> None:
+    form = {"name": "mallory", "password": PASSWORD}
+    answer = client(app, password=PASSWORD).post("/login", data=form, headers=header)
+    assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+
+
+def test_a_name_of_a_program_may_have_any_letters(app: App) -> None:
+    told = {b"authorization": f"Bearer {TOKEN}".encode(), b"redrive-actor": "Jürgen 部署".encode()}
+    body = {"ids": [1], "because": "it is back"}
+    assert client(app, token=TOKEN).post("/api/dead/replay", json=body, headers=told).json()["actor"] == "Jürgen 部署"
 
 
 def test_nobody_sees_a_page_before_they_have_signed_in(app: App) -> None:
@@ -97,26 +138,25 @@ def test_nobody_sees_a_page_before_they_have_signed_in(app: App) -> None:
 
 def test_the_session_is_a_strict_cookie_that_scripts_cannot_read(app: App) -> None:
     browser = client(app, password=PASSWORD)
-    form = {"csrf": csrf(browser.get("/login").text), "name": "ann", "password": PASSWORD}
+    form = {"name": "ann", "password": PASSWORD}
     cookie = browser.post("/login", data=form).headers["set-cookie"]
     assert cookie.startswith(f"{COOKIE}=")
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
     assert "Secure" not in cookie, "http on loopback"
     tls = TestClient(asgi(app, password=PASSWORD), base_url="https://ops.example", follow_redirects=False)
-    form["csrf"] = csrf(tls.get("/login").text)
     assert "Secure" in tls.post("/login", data=form).headers["set-cookie"]
 
 
-@pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"])
+@pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", ""])
 def test_signing_in_leads_to_our_pages_only(app: App, to: str) -> None:
     browser = client(app, password=PASSWORD)
-    form = {"csrf": csrf(browser.get("/login").text), "name": "ann", "password": PASSWORD, "next": to}
+    form = {"name": "ann", "password": PASSWORD, "next": to}
     assert browser.post("/login", data=form).headers["location"] == "/"
 
 
 def test_after_a_few_wrong_passwords_one_waits(app: App) -> None:
     browser = client(app, password=PASSWORD)
-    form = {"csrf": csrf(browser.get("/login").text), "name": "ann", "password": "wrong password"}
+    form = {"name": "ann", "password": "wrong password"}
     assert [browser.post("/login", data=form).status_code for _ in range(5)] == [403] * 5
     answer = browser.post("/login", data=form | {"password": PASSWORD})
     assert answer.status_code == 429
@@ -161,13 +201,18 @@ def test_another_site_cannot_act_even_if_it_knew_the_token(app: App, header: dic
     assert app.ledger.audit() == []
 
 
+ROUTES = [route for router in (*PAGES, *API) for route in router.routes if isinstance(route, APIRoute)]
+CHANGING = [
+    re.sub(r"\{\w+\}", "1", route.path)
+    for route in ROUTES
+    if (route.methods or set()) - {"GET", "HEAD", "OPTIONS"} and route.path not in ("/login", "/logout")
+]
+
+
 def test_every_route_that_changes_something_asks_for_the_token(app: App) -> None:
-    routes = [route for router in (*PAGES, *API) for route in router.routes if isinstance(route, APIRoute)]
-    unsafe = [route for route in routes if (route.methods or set()) - {"GET", "HEAD", "OPTIONS"}]
-    assert len(unsafe) > 10
+    assert len(CHANGING) > 20
     browser = client(app)
-    for route in unsafe:
-        path = re.sub(r"\{\w+\}", "1", route.path)
+    for path in (*CHANGING, "/logout", "/login"):
         assert browser.post(path, json={}).status_code == 403, path
         assert browser.post(path, data={"csrf": "x"}).status_code == 403, path
 
@@ -185,6 +230,43 @@ def test_who_may_only_look_sees_no_buttons_and_presses_none(app: App, access: di
     assert browser.post("/dead/1/reveal", data=form).status_code == 403
     headers = {"x-csrf-token": form["csrf"]}
     assert browser.post("/api/dead/replay", json={"ids": [1], "because": "x"}, headers=headers).status_code == 403
+    assert app.ledger.audit() == []
+
+
+def test_whoever_may_only_look_is_refused_by_every_route_that_changes_something(app: App) -> None:
+    looking = signed_in(app, LOOKING)
+    token = {"authorization": "Bearer only-looking-0123456789"}
+    program = client(app, token=TOKEN, viewer_token="only-looking-0123456789")
+    form = {"csrf": csrf(looking.get("/dead").text)}
+    for path in CHANGING:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            refused = looking.request(method, path, data=form), program.request(method, path, json={}, headers=token)
+            assert {answer.status_code for answer in refused} == {403}, path
+    assert app.ledger.audit() == []
+
+
+def test_what_broke_off_on_its_way_does_nothing(app: App) -> None:
+    """`erase user=anna` that ends after `ann` is not what was sent."""
+    page = client(app).get("/dead/1").text
+    heard: list[dict[str, Any]] = []
+    body = f"csrf={csrf(page)}&because=request+4711&seen=1&typed=1&user=ann"
+    parts: Iterator[dict[str, Any]] = iter(
+        [{"type": "http.request", "body": body.encode(), "more_body": True}, {"type": "http.disconnect"}]
+    )
+
+    async def receive() -> dict[str, Any]:
+        return next(parts)
+
+    async def send(message: Any) -> None:
+        heard.append(message)
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/x-www-form-urlencoded")]
+    scope = {
+        "type": "http", "method": "POST", "path": "/erase/apply", "query_string": b"", "headers": headers,
+        "client": ("127.0.0.1", 1), "root_path": "",
+    }  # fmt: skip
+    asyncio.run(asgi(app)(scope, receive, send))
+    assert heard[0]["status"] == 413
     assert app.ledger.audit() == []
 
 
@@ -235,6 +317,7 @@ def test_every_answer_carries_the_policy(app: App) -> None:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["x-frame-options"] == "DENY"
     assert browser.get("/dead").headers["cache-control"] == "no-store"
+    assert browser.get("/static/console.js").headers["cache-control"] == "no-cache", "an upgrade brings its own"
 
 
 def test_a_page_has_no_script_and_no_style_of_its_own(app: App) -> None:
@@ -251,8 +334,8 @@ def test_it_can_be_mounted_anywhere(app: App) -> None:
     api.mount("/ops/redrive", asgi(app, password=PASSWORD))
     browser = TestClient(api, base_url=HERE, follow_redirects=False)
     assert browser.get("/ops/redrive/dead?kind=a").headers["location"] == "/ops/redrive/login?next=%2Fdead%3Fkind%3Da"
-    page = browser.get("/ops/redrive/login").text
-    form = {"csrf": csrf(page), "name": "ann", "password": PASSWORD, "next": "/dead"}
+    assert browser.get("/ops/redrive/login").status_code == 200
+    form = {"name": "ann", "password": PASSWORD, "next": "/dead"}
     answer = browser.post("/ops/redrive/login", data=form)
     assert answer.headers["location"] == "/ops/redrive/dead"
     assert "Path=/ops/redrive" in answer.headers["set-cookie"]

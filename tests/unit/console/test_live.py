@@ -82,3 +82,20 @@ def test_who_is_slow_hears_the_last_word_only() -> None:
         await stream.aclose()
 
     asyncio.run(listen())
+
+
+def test_there_is_an_end_to_how_many_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 2)
+
+    async def listen() -> None:
+        live = Live(Ledger().look)
+        streams = [live.stream() for _ in range(2)]
+        for each in streams:
+            assert not live.full
+            await anext(each)
+        assert live.full
+        await streams[0].aclose()
+        assert not live.full
+        await streams[1].aclose()
+
+    asyncio.run(listen())

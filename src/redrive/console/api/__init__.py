@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from . import audit, batches, dead, events, jobs, keys, layers, partitions, status, sweeps, watching
+from . import audit, backfills, batches, dead, erase, events, jobs, keys, layers, partitions, status, sweeps, watching
 
-API = tuple(noun.router for noun in (status, watching, jobs, dead, sweeps, events, keys, batches, partitions, audit, layers))
+API = tuple(
+    noun.router
+    for noun in (status, watching, jobs, dead, sweeps, events, keys, batches, partitions, backfills, audit, layers, erase)
+)  # fmt: skip

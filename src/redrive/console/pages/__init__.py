@@ -6,6 +6,7 @@ from . import (
     audit,
     batches,
     dead,
+    erase,
     events,
     failures,
     health,
@@ -16,6 +17,7 @@ from . import (
     login,
     metrics,
     overview,
+    partition_plan,
     partitions,
     schedules,
     sweeps,
@@ -25,7 +27,7 @@ from . import (
 PAGES = tuple(
     page.router
     for page in (
-        health, metrics, login, overview, failures, journal, dead, sweeps, keys, jobs, events, batches, partitions, schedules,
-        workers, audit, layers,
+        health, metrics, login, overview, failures, journal, dead, sweeps, keys, jobs, events, batches, partitions,
+        partition_plan, schedules, workers, audit, layers, erase,
     )
 )  # fmt: skip

@@ -20,7 +20,9 @@ OF_LETTERS = ("replay", "discard")
 def sweeps(view: Here) -> Response:
     """The list."""
     limit = view.number("limit", 50, most=500)
-    return view.page("sweeps.html", found=view.ops.sweeps(limit=limit), limit=limit, now=view.ops.now())
+    found = view.ops.sweeps(limit=limit)
+    nobody = view.ops.nobody() if any(one.state == "running" for one in found) else None
+    return view.page("sweeps.html", found=found, limit=limit, now=view.ops.now(), nobody=nobody)
 
 
 @router.get("/sweeps/{number}")
@@ -50,7 +52,8 @@ def _shown(view: View, number: int, said: str | None = None, status: int = 200) 
     if report is None:
         raise missing(f"There is no sweep {number}.")
     far = None if report.sweep.act in OF_LETTERS else view.ops.partitions.progress(number)
+    nobody = view.ops.nobody() if report.sweep.state == "running" else None
     return view.page(
-        "sweep.html", code=status, far=far, report=report, one=report.sweep, now=report.now, said=said, after=after, page=PAGE,
-        moves=MOVES.get(report.sweep.state, ()),
+        "sweep.html", code=status, far=far, nobody=nobody, report=report, one=report.sweep, now=report.now, said=said,
+        after=after, page=PAGE, moves=MOVES.get(report.sweep.state, ()),
     )  # fmt: skip

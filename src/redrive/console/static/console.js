@@ -6,7 +6,8 @@ const one = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 // ---- what only works with JavaScript is shown by it ----
-for (const element of all("[data-copy], [data-theme-toggle], [data-help], [data-select-all]")) element.hidden = false;
+const SCRIPTED = "[data-copy], [data-theme-toggle], [data-help], [data-select-all], [data-script]";
+for (const element of all(SCRIPTED)) element.hidden = false;
 
 // ---- dark, light, or as the system has it: a cookie, so that the server renders it at once ----
 const toggle = one("[data-theme-toggle]");
@@ -65,12 +66,15 @@ setInterval(tick, 1000);
 const sign = one("[data-live-sign]");
 let busy = false;
 let again = false;
+let out = false; // the session is over
 const refresh = async () => {
   if (busy) return void (again = true);
   busy = true;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-    if (answer.ok && !answer.redirected) {
+    out = answer.redirected;
+    if (out) heard(false);
+    else if (answer.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const region of all("[data-live][id]")) {
         const other = fresh.getElementById(region.id);
@@ -89,25 +93,32 @@ const replace = (region, other) => {
   const focused = region.contains(document.activeElement) ? document.activeElement : null;
   const place = focused && (focused.id ? `#${CSS.escape(focused.id)}` : focused.getAttribute("href") && `a[href="${CSS.escape(focused.getAttribute("href"))}"]`);
   const at = all("tbody tr", region).findIndex((row) => row.classList.contains("at"));
+  const scrolled = all("[data-heat-scroll]", region).map((area) => area.scrollLeft);
   region.replaceChildren(...[...other.childNodes].map((node) => document.importNode(node, true)));
   for (const box of all("input[type=checkbox]", region)) if (chosen.has(box.value)) box.checked = true;
   for (const each of all("details[id]", region)) if (open.has(each.id)) each.open = true;
-  for (const button of all("[data-copy], [data-select-all]", region)) button.hidden = false;
+  for (const element of all(SCRIPTED, region)) element.hidden = false;
+  all("[data-heat-scroll]", region).forEach((area, at) => (area.scrollLeft = scrolled[at] ?? area.scrollWidth));
   if (at >= 0) all("tbody tr", region)[at]?.classList.add("at");
   if (place) one(place, region)?.focus({ preventScroll: true });
   tick();
+  region.dispatchEvent(new CustomEvent("replaced", { bubbles: true }));
 };
 const heard = (well) => {
   sign.hidden = false;
   sign.classList.toggle("off", !well);
-  one("[data-live-word]").textContent = well ? "live" : "reconnecting";
+  one("[data-live-word]").textContent = well ? "live" : out ? "signed out" : "reconnecting";
 };
 if (body.dataset.liveAt && one("[data-live]")) {
   let stream = null;
   const listen = () => {
     stream = new EventSource(body.dataset.liveAt);
     stream.addEventListener("open", () => heard(true));
-    stream.addEventListener("error", () => heard(false));
+    stream.addEventListener("error", () => {
+      heard(false);
+      // Refused, so that the browser gives up: the session is over, or too many listen. A look at the page tells which.
+      if (stream?.readyState === EventSource.CLOSED) setTimeout(() => stream?.readyState === EventSource.CLOSED && (listen(), refresh()), 15000);
+    });
     stream.addEventListener("change", refresh);
   };
   // Nobody looks at a hidden page: it neither listens nor fetches, and is brought up to date when it is shown again.

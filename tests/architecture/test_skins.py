@@ -1,0 +1,42 @@
+"""The command line and the console are skins: what they do, they do through `ops`, and hold no ledger of their own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.architecture.imports import SRC, modules, unit
+
+MODULES = {module: path for module, path in modules().items() if unit(module) in ("cli", "console")}
+BEHIND = frozenset(("ledger_of", "opened", "open_ledger"))
+"""Functions that hand out a ledger: for `ops` alone."""
+PAST = frozenset(("connections", "reading", "dead_letters", "settle", "claim", "submit_many"))
+"""What a ledger has and no operator does."""
+ALLOWED = {("redrive.cli.plan", "ledger"): "of a plan that was kept: the address, as text"}
+
+
+def reached(source: str) -> Iterator[tuple[str, int]]:
+    """(name, line): what leads past `ops`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in (*PAST, "ledger"):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((alias.name, node.lineno) for alias in node.names if alias.name in BEHIND)
+
+
+@pytest.mark.req("O-3", "O-4")
+def test_neither_reaches_past_the_operator() -> None:
+    wrong = [
+        f"{path.relative_to(SRC.parent)}:{line}: {name} is not for {unit(module)}: let `ops` do it"
+        for module, path in MODULES.items()
+        for name, line in reached(path.read_text(encoding="utf-8"))
+        if (module, name) not in ALLOWED
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("source", ["ops.ledger.now()", "view.app.ledger", "from ..ops.source import ledger_of", "x.reading()"])
+def test_the_reading_does_see(source: str) -> None:
+    assert list(reached(source))

@@ -1,0 +1,126 @@
+"""Whatever stands in a name, a header, an error or an address: on a page it is text, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import date
+from html.parser import HTMLParser
+from urllib.parse import urlencode
+
+import pytest
+from fastapi.testclient import TestClient
+
+from redrive import App, Event
+from redrive.console import asgi
+from redrive.console.nav import NAV
+from redrive.ledger import NewJob
+from redrive.ledger.limits import MAX_PAYLOAD
+from redrive.partitions.authority import Authority
+from redrive.partitions.control import Control
+from redrive.partitions.grid import Grid
+from redrive.partitions.policy import Terms
+from redrive.partitions.record import Verdict
+
+ODD = """x' "><script>alert(1)</script><img src=y onerror=alert(2)><a href="javascript:alert(3)">{{ 7*7 }}"""
+DAY = date(2026, 1, 31)
+ENOUGH = 80
+"""Pages from which links are followed."""
+FILTERS = (
+    "kind error reason status by event state source type domain user key batch customer query action anchor signature all "
+    "of_source of_query from to said"
+).split()
+
+
+class Read(HTMLParser):
+    """What a browser would take for markup."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wrong: list[str] = []
+        self.text: list[str] = []
+        self.links: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "img" or (tag == "script" and not (given.get("src") or "").startswith("/static/")):
+            self.wrong.append(f"<{tag}>")
+        self.wrong += [name for name in given if name.startswith("on") or name in ("style", "srcdoc")]
+        where = [given.get(name) or "" for name in ("href", "src", "action", "formaction")]
+        self.wrong += [each for each in where if each and not each.startswith(("/", "#", "?"))]
+        self.links |= {each for each in where[:1] if each.startswith("/") and tag == "a"}
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with App(f"sqlite:///{tmp_path_factory.mktemp('odd') / 'ledger.db'}", migrate=True) as app:
+        _work(app)
+        _lake(app)
+        yield TestClient(asgi(app), base_url="http://127.0.0.1:8321", client=("127.0.0.1", 1))
+
+
+def _work(app: App) -> None:
+    ledger = app.ledger
+    ledger.beat(ODD, {"threads": 1, "kinds": [ODD], "version": ODD, "state": ODD})
+    job = NewJob(ODD, f"shop:{ODD}:1", json.dumps({ODD: ODD}).encode(), headers={ODD: ODD}, ids={"trace_id": ODD, "user_id": ODD})
+    for number in range(3):
+        ledger.submit(job._replace(key=f"{job.key}{number}"))
+    for lease in ledger.claim({ODD: 1}, worker=ODD):
+        ledger.settle(lease.dead(ODD, error=ODD, signature=ODD))
+    app.receive(Event(ODD, {ODD: ODD}, id=ODD, source=ODD))
+    items = app.items(ODD)
+    items.increment_many([ODD])
+    items.give_up_many({ODD: ODD})
+    ledger.sweeps.begin("replay", [1], actor=ODD, because=ODD, rate=0.001)
+
+    @app.once("billing:{user}:1:charge:v1")
+    def charge(user: str) -> str:
+        return ODD
+
+    charge(ODD)
+
+
+def _lake(app: App) -> None:
+    terms = [Terms(ODD, ODD)]
+    control, authority = Control(app.ledger, terms), Authority(app.ledger, terms)
+    control.step(control.backfill(Grid(ODD, ODD, (ODD,), DAY, DAY), actor=ODD, because=ODD).id)
+    for lease in control.claim(10, worker=ODD):
+        check = {"name": ODD, "ok": False, "value": ODD, "limit": ODD, "detail": ODD}
+        authority.judge([Verdict(lease.run_id, "rejected", reason=ODD, message=ODD, checks=[check], final=True)])
+    control.pause_source(ODD, until=None, actor=ODD, because=ODD)
+
+
+PAGES = [page.path for _, pages in NAV for page in pages]
+
+
+def test_no_page_takes_it_for_markup(browser: TestClient) -> None:
+    seen: set[str] = set()
+    met = 0
+    todo = [*PAGES, *(f"{path}?{urlencode(dict.fromkeys(FILTERS, ODD))}" for path in PAGES), "/nothing/" + ODD]
+    while todo:
+        path = todo.pop()
+        if path in seen or path.startswith("/static/"):
+            continue
+        seen.add(path)
+        page = Read()
+        answer = browser.get(path)
+        assert answer.status_code in (200, 404, 409, 422), path
+        page.feed(answer.text)
+        assert page.wrong == [], path
+        met += ODD in "".join(page.text)
+        if len(seen) < ENOUGH:
+            todo = sorted(page.links - seen) + todo
+    assert met >= 15, "it was there to be met"
+
+
+def test_a_large_payload_and_long_errors_make_no_large_page(browser: TestClient) -> None:
+    ledger = browser.app.app.state.operated.ledger  # type: ignore[attr-defined]
+    made = ledger.submit(NewJob("large", "shop:ann:1:large:v1", json.dumps("y" * (MAX_PAYLOAD - 100)).encode()))
+    assert len(browser.get(f"/jobs/{made.id}").content) < 150_000
+    assert "Cut after 50,000 of" in browser.get(f"/jobs/{made.id}").text
+    ledger.submit_many([NewJob("long", f"shop:ann:{number}:long:v1") for number in range(50)])
+    ledger.settle([lease.dead("permanent", error="z" * 8000) for lease in ledger.claim({"long": 50}, worker="w")])
+    assert len(browser.get("/dead?kind=long").content) < 150_000
