@@ -1,5 +1,6 @@
 """The course of a run: every page of the console, again and again, beside a small ledger and beside a large one."""
 
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -96,6 +97,8 @@ def run(places: Databases, effort: Effort, show: Progress) -> Results:
                 ledger = stack.enter_context(open_ledger(url, migrate=True))
                 fill(ledger, size)
                 clients.append(TestClient(asgi(ledger), base_url="http://127.0.0.1", client=("127.0.0.1", 1)))
+            gc.collect()
+            gc.freeze()  # as the server does
             for name, path in PAGES.items():
                 show(f"{database}: {name}")
                 results.pages[database, name] = _measured(clients, path, effort)

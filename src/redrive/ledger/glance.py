@@ -57,11 +57,13 @@ def _by_kind(query: Select[Any], kinds: Sequence[str], limit: int, *, newest: bo
 
     if not 0 < len(kinds) <= MANY:
         return ordered(query, dead.c.id)
-    each = [ordered(query.where(dead.c.kind == kind), dead.c.id) for kind in kinds]
-    if len(each) == 1:
-        return each[0]
-    together = union_all(*(select(one.subquery()) for one in each)).subquery()
-    return ordered(select(together), together.c.id)
+    if len(kinds) == 1:
+        return ordered(query.where(dead.c.kind == kinds[0]), dead.c.id)
+    numbers = query.with_only_columns(dead.c.id)  # the rest is looked up for those that are shown
+    each = [select(ordered(numbers.where(dead.c.kind == kind), dead.c.id).subquery()) for kind in kinds]
+    together = union_all(*each).subquery()
+    first = ordered(select(together.c.id), together.c.id).subquery()
+    return ordered(select(*(dead.c[name] for name in Letter.__slots__)).join(first, first.c.id == dead.c.id), dead.c.id)
 
 
 def jobs(connection: Connection, name: Shown | None, /, *, kind: str | None, limit: int) -> list[Job]:
