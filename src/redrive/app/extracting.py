@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..partitions.finding import Check
     from ..storage.store import Store
     from ..worker.chore import Chore
+    from ..worker.parking import Parking
 
 WEEK = timedelta(days=7)
 
@@ -26,13 +27,14 @@ class Extracting(Ledgered):
     """What an app has of partitions. A facet of App, which says who may share it."""
 
     _datasets: Datasets | None = None
+    _parking: Parking | None
     stores: Stores
 
     def dataset(
         self, source: str, query: str, /, *, raw: str | Store, checks: Sequence[Check],
         customers: Callable[[], Iterable[str]] | Sequence[str], cron: str | None = None, timezone: str = "UTC",
         retry: RetryLike | None = None, max_age: Seconds | None = WEEK, concurrency: int | None = None,
-        source_concurrency: int | None = None, version: str = "1",
+        source_concurrency: int | None = None, rate: float | None = None, source_rate: float | None = None, version: str = "1",
     ) -> Callable[[Extract], Dataset]:  # fmt: skip
         """Register an extraction: one partition for each customer and day, judged by the checks; see `redrive.partitions`.
 
@@ -42,11 +44,13 @@ class Extracting(Ledgered):
         retry: attempts at a partition (default: 6, after 5 min, 30 min, then every 2 h). max_age: a partition is not tried longer
         than this after its day, unless somebody asks; None: for ever.
         concurrency: extractions of this dataset at once, over all workers (default: 10); source_concurrency: of all datasets of
-        its source (default: no limit). version: of the checks; verdicts carry it.
+        its source (default: no limit). rate, source_rate: how many start in a second, likewise (default: no limit).
+        version: of the checks; verdicts carry it.
         """
         return self.datasets.decorator(
             source, query, raw=raw, checks=checks, customers=customers, cron=cron, timezone=timezone, retry=retry,
-            max_age=max_age, concurrency=concurrency, source_concurrency=source_concurrency, version=version,
+            max_age=max_age, concurrency=concurrency, source_concurrency=source_concurrency, rate=rate,
+            source_rate=source_rate, version=version,
         )  # fmt: skip
 
     @property
@@ -73,4 +77,5 @@ class Extracting(Ledgered):
 
         ledger = self.ledger
         scheduled: list[Chore] = [Firing(ledger, chosen)] if any(one.cron is not None for one in chosen) else []
-        return [Tending(ledger, chosen), *scheduled, Runner(ledger, chosen, places=threads, name=name)]
+        runner = Runner(ledger, chosen, places=threads, name=name, parking=self._parking)
+        return [Tending(ledger, chosen), *scheduled, runner]

@@ -69,6 +69,12 @@ Index(
     postgresql_where=TROUBLE, sqlite_where=TROUBLE,
 )  # fmt: skip
 
+# By its verdict, which changes only when the shade does: an index over what every update changes would cost all of them.
+Index(
+    "redrive_partition_failed", partition.c.source, partition.c.query_name, partition.c.verdict_at,
+    postgresql_where=TROUBLE, sqlite_where=TROUBLE,
+)  # fmt: skip
+
 work = Table(
     "redrive_partition_work",
     METADATA,
@@ -166,6 +172,8 @@ source = Table(
     Column("signature", Text, comment="of the faults that it is paused for"),
     Column("probes", Integer, nullable=False, server_default=ZERO),
     Column("updated_at", Moment, nullable=False),
+    Column("tokens", Float(53), comment="starts that its rate still allows, at filled_at"),
+    Column("filled_at", Moment),
 )
 
 dataset = Table(
@@ -175,6 +183,8 @@ dataset = Table(
     Column("query_name", BYTES, primary_key=True),
     Column("cron", Text),
     Column("fired_at", Moment, comment="the last moment of its cron whose work is written down"),
+    Column("tokens", Float(53), comment="starts that its rate still allows, at filled_at"),
+    Column("filled_at", Moment),
 )
 
 rollup = Table(

@@ -71,9 +71,9 @@ def explained(app: Operated, partition: Partition, /) -> Explained:
 
 
 def failures(register: Register, selection: Selection, /, *, terminal: bool, limit: int) -> list[Facts]:
-    """What went wrong."""
+    """What went wrong, the last first."""
     shades: tuple[Shade, ...] = ("terminal",) if terminal else ("failed", "terminal", "refresh_failed")
-    return register.find(replace(selection, shades=selection.shades or shades), limit=limit)
+    return register.newest(replace(selection, shades=selection.shades or shades), limit=limit)
 
 
 def counts(

@@ -25,7 +25,7 @@ from .policy import Policy, Terms
 from .record import Facts, Judged, Run, Verdict
 from .rows import POLICY, Changes, Mark, Opened, Row, Work, chunks, hold_sources, locked, marks, opened, works
 from .runs import found, whole
-from .sources import answered, resting
+from .sources import answered, resting, spared
 
 KNOWN = 2000
 """Characters of a message that the partition itself keeps; the verdict has it all."""
@@ -88,6 +88,9 @@ def _judge(session: Session, verdicts: Sequence[Verdict], policies: Mapping[tupl
         elif one.run_id in said:
             row = changes.row(runs[one.run_id].partition_id)
             told.append(Judged(one.run_id, "repeated", row.partition, row.attempt_count, row.status))
+        elif spared(held, changes.row(runs[one.run_id].partition_id).source, one, runs[one.run_id]):
+            row = changes.row(runs[one.run_id].partition_id)
+            told.append(Judged(one.run_id, "spared", row.partition, row.attempt_count, row.status))
         else:
             said.add(one.run_id)
             told.append(_one(changes, of, one, policies, now))

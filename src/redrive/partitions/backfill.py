@@ -95,7 +95,10 @@ def fire(session: Session, of: tuple[str, str], grids: Sequence[Grid], moment: d
 def seen(session: Session, source: str, query_name: str, moment: datetime, cron: str, /) -> datetime:
     """The last moment of a dataset's cron; of one that has never fired this one, from now on: it is written down."""
     new = upsert(session, dataset).values(source=source, query_name=query_name, cron=cron, fired_at=moment)
-    session.core.execute(new.on_conflict_do_nothing())
+    first = {"cron": new.excluded.cron, "fired_at": new.excluded.fired_at}
+    # Its row may be there already for its rate.
+    unfired = dataset.c.fired_at.is_(None)
+    session.core.execute(new.on_conflict_do_update(index_elements=list(dataset.primary_key), set_=first, where=unfired))
     return fired(session, source, query_name) or moment
 
 

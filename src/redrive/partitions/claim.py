@@ -22,6 +22,7 @@ from .outcome import requeued
 from .pace import too_old
 from .policy import Terms
 from .ranges import Range
+from .rates import rated
 from .record import LANES, Lease
 from .rows import POLICY, Changes, Held, Mark, hold_sources, locked, marks, works
 from .streams import Due, due
@@ -39,6 +40,8 @@ class Desk:
     draw: Callable[[], float]
     grids: dict[int, Grid] = field(default_factory=dict)
     """Grids do not change: their customers, which may be many, are read once."""
+    after: float | None = None
+    """Seconds until a rate lets more begin than the last claim brought; None: no rate was in the way."""
 
 
 class Offer(NamedTuple):
@@ -51,6 +54,7 @@ class Offer(NamedTuple):
 
 def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float, /) -> list[Lease]:
     """Lease up to so many."""
+    desk.after = None
     if most < 1 or not desk.terms:
         return []
     if _offers(session, desk, most, None) == ([], []):  # a look without a lock: an idle tick holds nobody up
@@ -64,8 +68,14 @@ def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float
         active = _active(session)
         of_dataset = {one.dataset: one.concurrency - active.get(one.dataset, 0) for one in desk.terms.values()}
         at_source, probes = _sources(desk, active, held, now)
+        rates = rated(session, desk.terms, held, now)
+        rates.narrow(of_dataset, at_source)
         counts = desk.turns.choose([one.stream for one in offers], most, of_dataset, at_source, now)
-        return _leased(session, desk, list(zip(offers, counts, strict=True)), probes, worker, timedelta(seconds=seconds), now)
+        chosen = list(zip(offers, counts, strict=True))
+        leases = _leased(session, desk, chosen, probes, worker, timedelta(seconds=seconds), now)
+        rates.spend(session, leases, now)
+        desk.after = rates.after({offer.stream.dataset for offer, many in chosen if len(offer.stream.dues) > many})
+        return leases
 
 
 def _offers(

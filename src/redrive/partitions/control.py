@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from threading import Lock
@@ -27,6 +27,7 @@ from .requeue import Order, Step
 from .rows import Opened, opened
 
 LEASE = 300.0
+NONE: Mapping[tuple[int, int], str] = {}
 ROUND = 20
 """Steps of one sweep in a tick."""
 
@@ -55,6 +56,11 @@ class Control:
         with self._lock, self._ledger().connections.write.use() as session:
             return claimed(session, self._desk, most, worker, seconds)
 
+    @property
+    def soon(self) -> float | None:
+        """Seconds until a rate lets more begin than the last claim brought; None: no rate was in the way."""
+        return self._desk.after
+
     def renew(self, leases: Sequence[Lease], /, *, lease: Seconds = LEASE) -> list[Lease]:
         """Hold these longer; those that are lost, and must not be worked on any more."""
         seconds = positive("lease", lease)
@@ -63,12 +69,15 @@ class Control:
         with self._do("renew") as session:
             return returning.renewed(session, leases, seconds)
 
-    def give_back(self, returns: Sequence[Return], /) -> int:
-        """Back in the queue without a verdict, uncharged; how many were still theirs. A source that is not well rests."""
+    def give_back(self, returns: Sequence[Return], /, *, spare: Mapping[tuple[int, int], str] = NONE) -> int:
+        """Back in the queue without a verdict, uncharged; how many were still theirs. A source that is not well rests.
+
+        spare: attempts (partition and number) that were rejected before it was known for an outage, and what is: not charged.
+        """
         if not returns:
             return 0
         with self._do("return") as session:
-            return returning.given_back(session, returns, self._desk.terms)
+            return returning.given_back(session, returns, self._desk.terms, spare, self._desk.draw())
 
     def reap(self, *, limit: int = 1000) -> list[Partition]:
         """Take back leases that ran out with their workers."""
@@ -77,11 +86,12 @@ class Control:
 
     def tick(self) -> None:
         """What is to be done now and then: leases that ran out, sweeps that go on, end, or were cancelled."""
-        ledger = self._ledger()
-        self.reap()
-        with ledger.connections.read.use() as session:
+        with self._ledger().connections.read.use() as session:  # a look without a lock: an idle tick holds nobody up
+            lost = returning.overdue(session)
             under_way = ranges.running(session, self._desk.terms)
             over = ranges.cancelled(session.core)
+        if lost:
+            self.reap()
         for one in under_way:
             if not one.a_grid:
                 self._steps(one.id)

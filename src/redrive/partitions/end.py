@@ -43,6 +43,7 @@ def ended(done: Done, now: datetime, /, *, stopping: bool) -> Verdict | Return |
     return Verdict(
         run_id=lease.run_id, decision="rejected", validator=validator.name, version=validator.version, reason=found.reason,
         message=_shown(error), after=found.after, final=found.kind == "final",
+        signature=signature(error) if found.passing and found.kind == "ordinary" else None,
     )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Mea
         return found
     if fault.kind == "throttled":
         return found._replace(kind="rate_limited", after=fault.after)
-    return found._replace(kind="final") if fault.kind == "permanent" else found
+    return found._replace(kind="final") if fault.kind == "permanent" else found._replace(passing=fault.retryable)
 
 
 def _shown(error: BaseException) -> str:

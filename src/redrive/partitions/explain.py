@@ -16,6 +16,7 @@ from .find import facts, known
 from .partition import Partition
 from .policy import Policy, Terms
 from .ranges import ACTS, Range
+from .rates import rated
 from .record import Explanation, Facts
 from .rows import HELD, Held, Mark, Work, marks, works
 
@@ -110,7 +111,17 @@ def _in_the_way(session: Session, key: Partition, held: Held | None, terms: Term
         said.append(f"{key.source}/{key.query_name} has {active[key.query_name]} of {terms.concurrency} leases in use")
     if terms.source_concurrency is not None and sum(active.values()) >= terms.source_concurrency:
         said.append(f"source {key.source} has {sum(active.values())} of {terms.source_concurrency} leases in use")
+    if held is not None:
+        said += _slowed(session, key, held, terms, now)
     return said
+
+
+def _slowed(session: Session, key: Partition, held: Held, terms: Terms, now: datetime) -> list[str]:
+    rates = rated(session, {terms.dataset: terms}, {key.source: held}, now)
+    named = [(f"{key.source}/{key.query_name}", one) for one in rates.datasets.values()]
+    named += [(f"source {key.source}", one) for one in rates.sources.values()]
+    spent = [(name, one) for name, one in named if not one.room]
+    return [f"of {name} {one.rate:g} may start in a second, and the next one in {one.after(0):.1f} s" for name, one in spent]
 
 
 def _waiting_in(session: Session, key: Partition) -> Range | None:

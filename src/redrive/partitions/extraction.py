@@ -64,7 +64,7 @@ def dataset_name(source: str, query_name: str, /) -> str:
 def extraction(
     fn: Callable[..., Any], source: str, query: str, /, *, store: Callable[[], Store], checks: Sequence[Check],
     customers: Customers, cron: str | None, timezone: str, retry: object, max_age: Seconds | None, concurrency: int | None,
-    source_concurrency: int | None, version: str,
+    source_concurrency: int | None, rate: float | None, source_rate: float | None, version: str,
 ) -> Extraction:  # fmt: skip
     """Everything that was told, checked; TypeError or ValueError says what is wrong with it."""
     name = dataset_name(named("source", source), named("query", query))
@@ -76,7 +76,8 @@ def extraction(
     limits = {} if source_concurrency is None else {"source_concurrency": whole("source_concurrency", source_concurrency)}
     terms = Terms(
         source, query, Policy(max_attempts=settings.max_attempts, backoff=settings.backoff, max_age=age),
-        concurrency=CONCURRENCY if concurrency is None else whole("concurrency", concurrency), **limits,
+        concurrency=CONCURRENCY if concurrency is None else whole("concurrency", concurrency), rate=rate,
+        source_rate=source_rate, **limits,
     )  # fmt: skip
     if cron is None and timezone != "UTC":
         raise TypeError(f"{name}: timezone= is for cron=, which is not given")

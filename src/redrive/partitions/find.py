@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import date
+from datetime import date, datetime, timezone
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, func, literal, select
 
 from ..ledger.partition_tables import TROUBLE, partition, rollup, work
 from .lookup import known_by
 from .partition import Partition, days
 from .record import LANES, SHADES, Facts, Selection
 from .rows import ROW, Mark, Row, Work, chunks, marks, read, works
+
+NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def known(connection: Connection, key: Partition, /) -> Row | None:
@@ -52,6 +54,25 @@ def selected(connection: Connection, asked: Selection, /, *, after: int = 0, lim
     for query in narrowed(connection, ROW, asked):
         rows += map(Row._make, connection.execute(query.where(by > after).order_by(by).limit(limit)))
     return _facts(connection, sorted(rows, key=lambda row: row.id)[:limit])
+
+
+def newest(connection: Connection, asked: Selection, /, *, limit: int = 100) -> list[Facts]:
+    """Those that are asked for, the one that was judged last first; behind them those that never were."""
+    rows: list[Row] = []
+    when, by = partition.c.verdict_at, partition.c.id.desc()
+    for query in narrowed(connection, ROW, asked):
+        if asked.dated:  # a moment that is reckoned is no way in: the dates are
+            found = query.order_by(func.coalesce(when, literal(NEVER, when.type)).desc(), by)
+            rows += map(Row._make, connection.execute(found.limit(limit)))
+            continue
+        judged = query.where(when.is_not(None)).order_by(when.desc(), by).limit(limit)
+        some = list(map(Row._make, connection.execute(judged)))
+        if len(some) < limit:
+            never = query.where(when.is_(None)).order_by(by).limit(limit - len(some))
+            some += map(Row._make, connection.execute(never))
+        rows += some
+    rows.sort(key=lambda row: (row.verdict_at or NEVER, row.id), reverse=True)
+    return _facts(connection, rows[:limit])
 
 
 def narrowed(connection: Connection, columns: Sequence[Any], asked: Selection, /) -> Iterator[Select[Any]]:

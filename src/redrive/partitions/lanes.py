@@ -3,6 +3,9 @@
 By strides: each lane has a pass that grows with every turn by 1 / its share, and the smallest goes next. So neither a million
 backfill keys nor a flood of fresh ones can keep another lane waiting for longer than its share says. Sweeps within a lane take
 turns in the same way.
+
+A share is for those who can wait. Where fresh work comes faster than the rest of the slots, a backfill that insisted on its share
+would have it wait for longer and longer: so while fresh work is late, backfills yield, down to a floor.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ from .record import LANES, Lane
 WEIGHTS: Mapping[Lane, float] = {"fresh": 0.60, "retry": 0.25, "backfill": 0.15}
 SHARE = 0.15
 """Of the slots, that a backfill has where nobody says otherwise."""
+LATE = timedelta(seconds=10)
+"""Fresh work that waits for longer than this is late."""
+FLOOR = 1 / 3
+"""Of its share, that a backfill keeps while fresh work is late."""
 PATIENCE = timedelta(minutes=10)
 """A lane with due work that was not served for so long is next, whatever its pass."""
 T = TypeVar("T", bound=Hashable)
@@ -58,7 +65,7 @@ class Turns:
         """How many to take of each stream, in all at most `total`. datasets, sources: how many more of each may run."""
         taken = [0] * len(streams)
         queues = _Queues(streams, datasets, sources)
-        shares = _shares(streams)
+        shares = _shares(streams, now)
         for lane in LANES:
             if lane not in queues.by_lane:
                 self._served[lane] = now  # nobody waits in it
@@ -136,9 +143,11 @@ class _Queues:
         return place
 
 
-def _shares(streams: Sequence[Stream]) -> dict[Lane, float]:
+def _shares(streams: Sequence[Stream], now: datetime) -> dict[Lane, float]:
     """The part of each lane. A backfill's share is its part of all; those of fresh work and retries that wait divide the rest."""
     largest = max((one.share for one in streams if one.lane == "backfill" and one.dues), default=SHARE)
+    if any(one.lane == "fresh" and one.dues and now - one.dues[0] > LATE for one in streams):
+        largest *= FLOOR
     others = [lane for lane in LANES if lane != "backfill" and any(one.lane == lane and one.dues for one in streams)]
     rest = (1 - largest) / (sum(WEIGHTS[lane] for lane in others) or 1.0)
     return {lane: WEIGHTS[lane] * rest for lane in LANES} | {"backfill": largest}

@@ -30,6 +30,8 @@ class Meaning(NamedTuple):
     message: str
     after: float | None = None
     """Not before so many seconds."""
+    passing: bool = False
+    """Of an ordinary one: that trying again may help is known, and not only hoped. Many of these at once are an outage."""
 
 
 def meaning(error: Exception, now: datetime, /) -> Meaning:
@@ -50,7 +52,7 @@ def meaning(error: Exception, now: datetime, /) -> Meaning:
         return Meaning("rate_limited", reason, message, fault.after)
     if fault.status in EVERYBODY:
         return Meaning("systemic", f"{reason} {fault.status}", message, fault.after)
-    return Meaning("ordinary", reason, message, fault.after)
+    return Meaning("ordinary", reason, message, fault.after, passing=fault.retryable)
 
 
 class Next(NamedTuple):

@@ -5,22 +5,20 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from sqlalchemy import Connection, Date, Text, bindparam, literal, select, tuple_
+from sqlalchemy import Connection, select
 
 from ..ledger.partition_tables import partition, run, verdict, work
 from .find import narrowed
+from .packed import BUSY, COLUMNS, PAGE, pages, these
 from .record import SHADES, Selection
 from .rows import chunks
 
 Verb: TypeAlias = Literal["retry", "reprocess", "revalidate"]
-PAGE = 20_000
-_WHAT = (partition.c.id, partition.c.shade, partition.c.attempt_count, partition.c.reason)
-_THESE = select(*_WHAT[:3]).where(partition.c.id.in_(bindparam("these", expanding=True))).order_by(partition.c.id)
-_PLACE = select(partition.c.logical_date, partition.c.customer_id, partition.c.source, partition.c.query_name)
+_DATASET = select(partition.c.source, partition.c.query_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,53 +57,24 @@ def pick(connection: Connection, act: Verb, asked: Selection, /, *, clear_termin
     skipped: Counter[str] = Counter()
     said = hashlib.sha256()
     busy = _busy(connection)
-    why = [left_alone(act, shade, clear_terminal) for shade in SHADES]
-    for query in narrowed(connection, _WHAT, asked):
+    why = {place: left_alone(act, shade, clear_terminal) for place, shade in enumerate(SHADES)}
+    allowed = [place for place, reason in why.items() if reason is None]
+    for query in narrowed(connection, COLUMNS, asked):
         before = len(ids)
-        for page in _pages(connection, query, by_id=asked.troubled):
-            left = [row for row in page if row[0] in busy or why[row[1]] is not None]
-            skipped.update("running now" if row[0] in busy else why[row[1]] or "" for row in left)
-            mine = [row for row in page if row[0] not in busy and why[row[1]] is None] if left else page
-            if not mine:
-                continue
-            ids.extend([row[0] for row in mine])
-            said.update(_digest(mine))
-            shades.update([row[1] for row in mine])
-            reasons.update([row[3] for row in mine if row[3] is not None])
+        for page in pages(connection, query, allowed, busy, by_id=asked.troubled):
+            ids.extend(page.numbers[0::3])
+            said.update(page.numbers.tobytes())
+            shades.update(page.numbers[1::3])
+            reasons.update(page.reasons)
+            for place, many in page.left.items():
+                skipped["running now" if place == BUSY else why[place] or ""] += many
         if len(ids) > before:
-            source, query_name = connection.execute(_PLACE.where(partition.c.id == ids[-1])).one()[2:]
+            source, query_name = connection.execute(_DATASET.where(partition.c.id == ids[-1])).one()
             datasets[source, query_name] = len(ids) - before
     raw = len(ids) - len(_judged_raw(connection, ids)) if len(ids) <= 1000 else 0
     by_name: dict[str, int] = {SHADES[number]: many for number, many in sorted(shades.items())}
     readable = by_name.get("success", 0) + by_name.get("refresh_failed", 0)
     return Picked(act, ids, said.hexdigest(), sorted(datasets), reasons, by_name, skipped, readable, raw, datasets)
-
-
-def _pages(connection: Connection, query: Any, *, by_id: bool) -> Iterator[Sequence[Any]]:
-    """In the order of an index, a few thousand at a time: neither sorted, nor in memory as a whole."""
-    at = partition.c
-    first = (query.order_by(at.id) if by_id else query.order_by(at.logical_date, at.customer_id)).limit(PAGE)
-    query = first
-    while page := _plain(connection, query):
-        yield page
-        if len(page) < PAGE:
-            return
-        place = connection.execute(_PLACE.where(at.id == page[-1][0])).one()
-        there = tuple_(literal(place.logical_date, Date), literal(place.customer_id, Text))
-        query = first.where(at.id > page[-1][0] if by_id else tuple_(at.logical_date, at.customer_id) > there)
-
-
-def _plain(connection: Connection, query: Any) -> list[Any]:
-    """As the driver has them: numbers and text, which need no second look, a million times over."""
-    found = connection.execute(query)
-    rows = list(found.cursor.fetchall())
-    found.close()
-    return rows
-
-
-def _digest(rows: Iterable[Any]) -> bytes:
-    """Which they are, and how each stands."""
-    return array("q", [part for row in rows for part in row[:3]]).tobytes()
 
 
 def _busy(connection: Connection) -> set[int]:
@@ -128,12 +97,11 @@ def drifted(connection: Connection, picked: Picked, /) -> dict[str, int]:
     said = hashlib.sha256()
     now: Counter[str] = Counter()
     busy, moved = _busy(connection), Counter[str]()
-    for some in chunks(picked.ids):
-        there = {row[0]: row for row in connection.execute(_THESE, {"these": list(some)})}
-        rows = [there[one] for one in some if one in there]
-        said.update(_digest(rows))
-        now.update(SHADES[row[1]] for row in rows)
-        moved["running now"] += sum(row[0] in busy for row in rows)
+    for some in chunks(picked.ids, PAGE):
+        numbers = these(connection, some)
+        said.update(numbers.tobytes())
+        now.update(SHADES[place] for place in numbers[1::3])
+        moved["running now"] += len(busy.intersection(numbers[0::3]))
     moved = +moved
     if said.hexdigest() != picked.digest:
         before = Counter(picked.shades)

@@ -53,6 +53,10 @@ class Terms:
     """Leases of this dataset at a time, over all workers."""
     source_concurrency: int | None = None
     """Leases of its source at a time, over all datasets and workers; the smallest that any of its datasets says counts."""
+    rate: float | None = None
+    """Leases of this dataset that begin in a second, over all workers."""
+    source_rate: float | None = None
+    """Of its source, over all datasets and workers; the smallest that any of its datasets says counts."""
 
     def __post_init__(self) -> None:
         named("source", self.source)
@@ -60,11 +64,21 @@ class Terms:
         whole("concurrency", self.concurrency)
         if self.source_concurrency is not None:
             whole("source_concurrency", self.source_concurrency)
+        for name in ("rate", "source_rate"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _rate(name, given))
 
     @property
     def dataset(self) -> tuple[str, str]:
         """What it is known by."""
         return self.source, self.query_name
+
+
+def _rate(name: str, value: object) -> float:
+    given = real(name, value)
+    if given <= 0:
+        raise ValueError(f"{name} is extractions that start in a second, above 0: {value!r}")
+    return given
 
 
 def share(name: str, value: object, /) -> float:

@@ -68,6 +68,8 @@ class Verdict:
     """Rejected: not before so many seconds, whatever the backoff says."""
     final: bool = False
     """Rejected: no use trying again; terminal at once."""
+    signature: str | None = None
+    """Rejected for a fault that passes, and may be everybody's: equal for faults of one cause. Not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ class Judged:
     """What a verdict came to."""
 
     run_id: str
-    outcome: Literal["accepted", "rejected", "late", "repeated", "unknown"]
-    """late: somebody newer has the partition; it counts, and moves nothing. repeated: said before. unknown: no such run."""
+    outcome: Literal["accepted", "rejected", "late", "repeated", "unknown", "spared"]
+    """late: somebody newer has the partition; it counts, and moves nothing. repeated: said before. unknown: no such run. spared:
+    its source rests for this very fault, or this was the probe: nothing was counted, and the lease is to be given back."""
     partition: Partition | None = None
     attempt_count: int = 0
     status: Status = "pending"

@@ -18,8 +18,8 @@ from .partition import Day, Partition, span
 from .picked import Picked, Verb
 from .policy import Terms
 from .progress import GridPlan, Progress
-from .record import LANES, SHADES, Cell, Explanation, Facts, Lane, Marker, Run, Selection, Shade, Source
-from .rows import Opened, marks, opened
+from .record import LANES, SHADES, Cell, Explanation, Facts, Lane, Marker, Run, RunState, Selection, Shade, Source
+from .rows import Opened, chunks, marks, opened
 
 
 class Register:
@@ -55,6 +55,11 @@ class Register:
         with self._reading() as session:
             return runs.whole(session.core, run_id)
 
+    def states(self, run_ids: Sequence[str], /) -> dict[str, RunState]:
+        """How these runs stand; those that the ledger does not know are left out."""
+        with self._reading() as session:
+            return {one.run_id: one.state for some in chunks(run_ids) for one in runs.found(session.core, some)}
+
     def markers(self, partition: Partition, /) -> list[Marker]:
         """What was decided about it beside its outcomes."""
         with self._reading() as session:
@@ -73,6 +78,11 @@ class Register:
         """Those that are asked for, in the order of their ids. after: the id of the last one of the page before."""
         with self._reading() as session:
             return find.selected(session.core, selection, after=after, limit=limit)
+
+    def newest(self, selection: Selection, /, *, limit: int = 100) -> list[Facts]:
+        """Those that are asked for, the one that was judged last first."""
+        with self._reading() as session:
+            return find.newest(session.core, selection, limit=limit)
 
     def counts(
         self, *, source: str | None = None, query_name: str | None = None, since: date | None = None, until: date | None = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, func, select, update
 
 from ..ledger.limits import words
 from ..ledger.now import now_on
@@ -14,6 +15,7 @@ from ..ledger.partition_tables import work
 from ..ledger.session import Session
 from . import sources
 from .pace import Next, after_loss, after_return, too_old
+from .pardon import pardoned
 from .partition import Partition
 from .policy import Policy, Terms
 from .record import Lease, Return
@@ -37,11 +39,15 @@ def renewed(session: Session, leases: Sequence[Lease], seconds: float, /) -> lis
     return lost
 
 
-def given_back(session: Session, returns: Sequence[Return], terms: Mapping[tuple[str, str], Terms], /) -> int:
-    """Back in the queue, uncharged; how many still were theirs to give. A source that is not well rests."""
+def given_back(
+    session: Session, returns: Sequence[Return], terms: Mapping[tuple[str, str], Terms],
+    spare: Mapping[tuple[int, int], str], seed: float, /,
+) -> int:  # fmt: skip
+    """Back in the queue, uncharged; how many still were theirs to give. A source that is not well rests. spare: attempts that
+    were rejected before anybody knew why, and why."""
     now = now_on(session)
     held = hold_sources(session, {one.lease.partition.source for one in returns}, now)
-    ids = [one.lease.partition_id for one in returns]
+    ids = [*(one.lease.partition_id for one in returns), *(id_ for id_, _ in spare)]
     was = locked(session.core, ids)
     waiting, marked = works(session.core, ids), marks(session.core, ids)
     changes = Changes(was)
@@ -62,8 +68,18 @@ def given_back(session: Session, returns: Sequence[Return], terms: Mapping[tuple
         elif one.cause != "stopped" and its.paused_at is not None and its.probes and its.actor == POLICY:
             sources.opened_again(session, its.source, now)  # it speaks to us again
             held |= hold_sources(session, [its.source], now)
+    back = len(ended)
+    if spare:
+        ended += pardoned(session, changes, spare, waiting, marked, partial(_policy, terms), seed, now)
     changes.write(session, ended=ended)
-    return len(ended)
+    return back
+
+
+def overdue(session: Session, /) -> bool:
+    """Whether any lease has run out."""
+    now = now_on(session) if session.sqlite else func.now()
+    query = select(work.c.partition_id).where(work.c.lease_until.is_not(None), work.c.lease_until < now).limit(1)
+    return session.core.execute(query).first() is not None
 
 
 def reaped(session: Session, terms: Mapping[tuple[str, str], Terms], limit: int, /) -> list[Partition]:

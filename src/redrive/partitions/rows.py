@@ -136,6 +136,8 @@ class Held(NamedTuple):
     signature: str | None
     probes: int
     updated_at: datetime
+    tokens: float | None
+    filled_at: datetime | None
 
 
 ROW = tuple(partition.c[name] for name in Row._fields)

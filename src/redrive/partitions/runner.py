@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from datetime import datetime
@@ -15,12 +15,14 @@ from time import monotonic
 from ..core.context import clock_around
 from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
+from ..worker.parking import Parking
 from .authority import Authority
 from .control import Control
 from .end import ended
 from .extracting import Done, Held, coroutine, plain
 from .extraction import Extraction
 from .loop import Loop
+from .outage import Outages
 from .record import Return, Verdict
 from .told import tell_judged, tell_late, tell_returned
 
@@ -30,6 +32,8 @@ POLL = 1.0
 """Seconds between two looks for what is due."""
 GRACE = 1.0
 """Seconds that cancelled extractions have to end."""
+ENDS = ("accepted", "rejected", "terminal", "returned", "late")
+"""What becomes of extractions, as they are counted."""
 
 
 class Runner:
@@ -42,9 +46,10 @@ class Runner:
     every = 0.0
 
     def __init__(
-        self, ledger: Ledger, extractions: Sequence[Extraction], /, *, places: int, name: str | None = None, lease: float = LEASE
-    ) -> None:
-        """places: extractions at once. name: what its name begins with (default: the host's)."""
+        self, ledger: Ledger, extractions: Sequence[Extraction], /, *, places: int, name: str | None = None,
+        lease: float = LEASE, parking: Parking | None = None,
+    ) -> None:  # fmt: skip
+        """places: extractions at once. name: what its name begins with (default: the host's). parking: what is an outage."""
         self.worker = f"{socket.gethostname() if name is None else name}-{os.getpid()}-{secrets.token_hex(3)}"
         terms = [one.terms for one in extractions]
         self._control, self._authority = Control(ledger, terms), Authority(ledger, terms)
@@ -55,6 +60,10 @@ class Runner:
         self._inbox: deque[Done] = deque()
         self._verdicts: list[tuple[Done, Verdict]] = []
         self._returns: list[tuple[Done, Return]] = []
+        self._outages = Outages(Parking() if parking is None else parking)
+        self._spare: dict[tuple[int, int], str] = {}
+        """Attempts that were rejected, and turned out to be an outage's."""
+        self._ended: Counter[str] = Counter()
         self._poke = threading.Event()
         self._next: datetime | None = None
         """When one that was rejected here is tried again."""
@@ -68,7 +77,8 @@ class Runner:
         if not self.turn(now):
             soon = POLL if self._next is None else max(0.0, (self._next - clock_around().now()).total_seconds())
             self._next = None
-            self.rest(min(POLL, self._lease / 8, soon))
+            rated = POLL if self._control.soon is None else self._control.soon
+            self.rest(min(POLL, self._lease / 8, soon, rated))
 
     def turn(self, now: datetime, /) -> bool:
         """Write down what has ended, hold on to what runs, take what there is room for. True: there may be more at once."""
@@ -81,6 +91,11 @@ class Runner:
     def busy(self) -> int:
         """Extractions under way, or not written down yet."""
         return len(self._held)
+
+    @property
+    def tally(self) -> dict[str, int]:
+        """Extractions that are running, and what became of the others."""
+        return {"running": len(self._held)} | {name: self._ended[name] for name in ENDS}
 
     def rest(self, seconds: float, /) -> None:
         """Until an extraction has ended, or so long."""
@@ -173,25 +188,52 @@ class Runner:
             found = ended(done, now, stopping=self._stopping)
             if isinstance(found, Verdict):
                 self._verdicts.append((done, found))
+                self._seen(done, found)
             elif found is not None:
                 self._returns.append((done, found))
             else:
+                self._ended["late"] += 1
                 tell_late(done)
                 self._held.pop(done.held.lease.run_id, None)
+        self._give_back()  # before verdicts: a source that rests from now on spares those that failed for the same
         if self._verdicts:
             judged = self._authority.judge([verdict for _, verdict in self._verdicts])
             for (done, verdict), one in zip(self._verdicts, judged, strict=True):
+                if one.outcome == "spared":
+                    self._returns.append((done, _systemic(done, verdict, verdict.message)))
+                    continue
                 self._held.pop(done.held.lease.run_id, None)
+                self._ended["terminal" if one.terminal is not None else one.outcome] += 1
                 tell_judged(done, verdict, one, now)
                 if one.next_at is not None and (self._next is None or one.next_at < self._next):
                     self._next = one.next_at
             self._verdicts = []
-        if self._returns:
-            self._control.give_back([given for _, given in self._returns])
-            for done, given in self._returns:
-                self._held.pop(done.held.lease.run_id, None)
-                tell_returned(done, given)
-            self._returns = []
+        self._give_back()
+
+    def _seen(self, done: Done, verdict: Verdict) -> None:
+        """Whether this makes an outage: then neither it nor those before it are charged."""
+        outage = self._outages.seen(done.held.lease, verdict, monotonic(), answered=done.verdict is not None)
+        if outage is None:
+            return
+        mine = [
+            (each, judged)
+            for each, judged in self._verdicts
+            if judged.signature == outage.signature and each.held.lease.partition.source == outage.source
+        ]
+        unsaid = {(each.held.lease.partition_id, each.held.lease.attempt_no) for each, _ in mine}
+        self._verdicts = [pair for pair in self._verdicts if pair not in mine]
+        self._returns += [(each, _systemic(each, judged, outage.says)) for each, judged in mine]
+        self._spare |= {attempt: outage.says for attempt in outage.attempts if attempt not in unsaid}
+
+    def _give_back(self) -> None:
+        if not self._returns:
+            return
+        self._control.give_back([given for _, given in self._returns], spare=self._spare)
+        for done, given in self._returns:
+            self._held.pop(done.held.lease.run_id, None)
+            self._ended["returned"] += 1
+            tell_returned(done, given)
+        self._returns, self._spare = [], {}
 
     def _try(self, act: Callable[[], object]) -> None:
         """While it drains: a ledger that is away must not keep the others from ending."""
@@ -199,3 +241,8 @@ class Runner:
             act()
         except Exception:
             self._poke.wait(0.1)
+
+
+def _systemic(done: Done, verdict: Verdict, says: str | None) -> Return:
+    """What failed for a fault that is everybody's."""
+    return Return(done.held.lease, "systemic", error=says, after=verdict.after, signature=verdict.signature)

@@ -15,7 +15,7 @@ from ..ledger.partition_tables import partition, source
 from ..ledger.session import Session
 from .pace import pause_of
 from .policy import Policy
-from .record import Judged, Return, Run, Source
+from .record import Judged, Return, Run, Source, Verdict
 from .rows import HELD, POLICY, Held, hold_sources
 
 OPEN = {"paused_at": None, "paused_until": None, "because": None, "actor": None, "signature": None, "probes": 0}
@@ -44,6 +44,14 @@ def answered(session: Session, held: Mapping[str, Held], told: Sequence[tuple[Ju
         if judged.outcome == "accepted" or run.leased_at > was.paused_at:
             opened_again(session, name, now)
             held = {other: row for other, row in held.items() if other != name}
+
+
+def spared(held: Mapping[str, Held], name: str, said: Verdict, run: Run, /) -> bool:
+    """Whether a verdict is none: a fault that passes, from a source that rests for the same, or from its probe."""
+    was = held.get(name)
+    if said.signature is None or was is None or was.paused_at is None or was.actor != POLICY:
+        return False
+    return said.signature == was.signature or run.leased_at > was.paused_at
 
 
 def opened_again(session: Session, name: str, now: datetime, /) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -19,7 +19,7 @@ from .extracting import Done, Held, coroutine, plain
 from .extraction import Extraction
 from .firing import Firing
 from .ranges import ACTS
-from .record import Verdict
+from .record import Return, Verdict
 from .told import tell_judged, tell_returned
 
 LEASE = 8.0
@@ -53,10 +53,13 @@ class Stepped:
         if killed or found is None:
             return True
         if isinstance(found, Verdict):
-            tell_judged(done, found, self._authority.judge([found])[0], now)
-        else:
-            self._control.give_back([found])
-            tell_returned(done, found)
+            judged = self._authority.judge([found])[0]
+            if judged.outcome != "spared":
+                tell_judged(done, found, judged, now)
+                return True
+            found = Return(held.lease, "systemic", error=found.message, after=found.after, signature=found.signature)
+        self._control.give_back([found])
+        tell_returned(done, found)
         return True
 
     def _made(self, held: Held) -> Done:
@@ -65,7 +68,10 @@ class Stepped:
     def next(self, now: datetime, /) -> datetime | None:
         """When there will be something to do; schedules left out."""
         with self._ledger.connections.read.use() as session:
-            return min((moment for moment in _moments(session.core) if moment is not None and moment > now), default=None)
+            moments = _moments(session.core)
+        if self._control.soon is not None:
+            moments.append(now + timedelta(seconds=self._control.soon))
+        return min((moment for moment in moments if moment is not None and moment > now), default=None)
 
 
 def _moments(connection: Connection) -> list[datetime | None]:

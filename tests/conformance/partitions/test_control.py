@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -218,6 +219,44 @@ def test_lanes_share_the_slots(world: World) -> None:
     assert 10 <= taken["backfill"] <= 20
     rest = world.claim(1000)  # work conserving: whatever is there
     assert len(rest) == 400
+
+
+@pytest.mark.req("P-10")
+def test_fresh_work_at_nine_tenths_beside_a_million_keys_of_a_backfill(world: World) -> None:
+    """Of ten slots nine are wanted by fresh work, and the backfill has the share that it has by itself: neither starves."""
+    begun = world.backfill(1000, days=1000)
+    waits: list[int] = []
+    came: dict[str, int] = {}
+    taken = 0
+    for tick in range(25):
+        names = [f"f{tick}-{number}" for number in range(9)]
+        came |= dict.fromkeys(names, tick)
+        world.control.fire("crm", "orders", world.ledger.now(), names, [DAY], cron="x")
+        leases = world.claim(10)
+        assert len(leases) == 10, "no slot is wasted"
+        waits += [tick - came[lease.partition.customer_id] for lease in leases if lease.lane == "fresh"]
+        taken += sum(lease.lane == "backfill" for lease in leases)
+        world.accept(*leases)
+        world.pass_time(20)
+    assert max(waits) <= 2, "what was passed over once is late, and goes first"
+    assert 25 <= taken < 35, "the tenth slot is the backfill's, and little of what fresh work waits for"
+    progress = world.register.progress(begun)
+    assert progress is not None
+    assert (progress.total, progress.ok) == (1_000_000, taken)
+
+
+@pytest.mark.req("O-1")
+def test_failures_come_the_last_first(world: World) -> None:
+    for name in ("c", "a", "b"):
+        world.reject(world.one(name))
+    world.one("d")
+    world.control.mark_terminal([world.facts(world.key("d")).id], **SAID)
+    shades: Any = ["failed", "terminal"]
+    for asked in (Selection(shades=shades), Selection(shades=shades, since=DAY, until=DAY)):
+        found = world.register.newest(asked)
+        assert [one.partition.customer_id for one in found] == ["b", "a", "c", "d"], "who was never judged is behind"
+        assert [one.partition.customer_id for one in world.register.newest(asked, limit=2)] == ["b", "a"]
+    assert world.register.newest(Selection(shades=["success"])) == []
 
 
 def test_history_and_find_go_page_by_page(world: World) -> None:

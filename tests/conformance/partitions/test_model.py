@@ -20,7 +20,7 @@ from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.tables import METADATA
 from redrive.partitions.partition import Partition
 from redrive.partitions.policy import Policy
-from redrive.partitions.record import Facts, Lease, Selection
+from redrive.partitions.record import Facts, Lease, Return, Selection
 from tests.conformance.partitions.world import DAY, SAID, World
 
 FULL = os.environ.get("REDRIVE_FULL") == "1"
@@ -117,12 +117,13 @@ class Acts(RuleBasedStateMachine):
             self.leases.append(lease)
 
     @precondition(lambda self: self.leases)
-    @rule(at=AT, cause=st.sampled_from(["not_ready", "rate_limited", "systemic", "stopped"]))
-    def give_back(self, at: int, cause: Any) -> None:
+    @rule(at=AT, cause=st.sampled_from(["not_ready", "rate_limited", "systemic", "stopped"]), outage=st.booleans())
+    def give_back(self, at: int, cause: Any, outage: bool) -> None:
         lease = self.leases[at % len(self.leases)]
         model = self.models[lease.partition]
+        spare = {(one.partition_id, one.attempt_no): "an outage" for one in self.judged} if outage else {}
         with self.no_requeue():
-            mine = self.world.give_back(lease, cause, error="e", after=None)
+            mine = self.world.control.give_back([Return(lease, cause, error="e")], spare=spare)
         assert mine == (model.held is lease)
         if mine:
             model.held = None

@@ -28,7 +28,7 @@ BIG = r"redrive_partition(_run|_verdict|_work)?\b"
 # A whole table, or a whole dataset of it, or all ids; on SQLite, and on Postgres.
 WHOLE = (
     r"SCAN (redrive_partition|redrive_partition_run|redrive_partition_verdict|p)\b"
-    r"(?! USING (COVERING )?INDEX redrive_partition_trouble)"
+    r"(?! USING (COVERING )?INDEX redrive_partition_(trouble|failed))"
     r"|redrive_partition_key \((source=\?|source=\? AND query_name=\?)\)|PRIMARY KEY \(rowid>\?\)"
     r"|Seq Scan on redrive_partition(_run|_verdict)?\b"
 )
@@ -82,6 +82,7 @@ def test_no_act_reads_a_whole_table(full: World) -> None:
     full.register.calendar("2020-01-01", "2020-12-31")
     full.register.reasons()
     full.register.find(Selection(source="crm", query_name="orders", shades=["failed"]))
+    full.register.newest(Selection(source="crm", query_name="orders", shades=["failed"]))
     full.register.find(Selection(source="crm", query_name="orders", customers=["k1"]))
     full.register.find(Selection(source="crm", query_name="orders", since=DAY, until=DAY))
     full.retry(key)

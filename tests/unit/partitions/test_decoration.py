@@ -70,6 +70,8 @@ def test_what_it_was_told(app: App) -> None:
         max_age=3600,
         concurrency=2,
         source_concurrency=4,
+        rate=50 / 60,
+        source_rate=2,
         cron="15 2 * * *",
         timezone="Europe/Prague",
         version="7",
@@ -78,6 +80,7 @@ def test_what_it_was_told(app: App) -> None:
     assert (one.terms.policy.max_attempts, one.terms.policy.max_age) == (3, timedelta(hours=1))
     assert one.settings.attempt_timeout is None, "the 10 s of calls are not meant for extractions"
     assert (one.terms.concurrency, one.terms.source_concurrency, str(one.cron)) == (2, 4, "15 2 * * * Europe/Prague")
+    assert (one.terms.rate, one.terms.source_rate) == (50 / 60, 2.0)
 
 
 def test_a_time_limit_that_was_said_holds(app: App) -> None:
@@ -118,6 +121,8 @@ def generator(partition: Partition, out: Sink) -> Iterator[None]:
         ({"max_age": "week"}, "max_age must be seconds or a timedelta"),
         ({"concurrency": 0}, "concurrency must be at least 1"),
         ({"source_concurrency": 1.5}, "source_concurrency must be a whole number"),
+        ({"rate": 0}, "rate is extractions that start in a second, above 0"),
+        ({"source_rate": "2/s"}, "source_rate must be a number"),
         ({"version": 2}, "version= says which version of the checks this is"),
         ({"fn": generator}, "is a generator"),
         ({"fn": lambda partition: None}, "is called with the partition and the sink; it takes"),

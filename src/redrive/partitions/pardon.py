@@ -1,0 +1,66 @@
+"""Pardon: rejections that turned out to be an outage's. They stay counted, and are not charged: a grant makes up for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, select
+
+from ..ledger.limits import words
+from ..ledger.partition_tables import run
+from ..ledger.session import Session
+from .pace import after_return
+from .policy import Policy
+from .rows import POLICY, Changes, Mark, Row, Work, chunks
+
+_NAMES = ("partition_id", "attempt_no", "run_id", "state", "ended_at", "note", "sweep_id", "kind")
+_RUNS = select(*(run.c[name] for name in _NAMES)).where(run.c.partition_id.in_(bindparam("these", expanding=True)))
+NOTE = "not charged: "
+
+
+def pardoned(
+    session: Session, changes: Changes, attempts: Mapping[tuple[int, int], str], waiting: Mapping[int, Work],
+    marked: Mapping[int, Mapping[str, Mark]], policy: Callable[[Row], Policy], seed: float, now: datetime, /,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Give these attempts back to their partitions, each once; what to write of their runs. The partitions are locked."""
+    ended = []
+    for one in _runs(session, sorted({id_ for id_, _ in attempts})):
+        because = attempts.get((one.partition_id, one.attempt_no))
+        if because is None or one.state != "rejected" or one.note is not None:
+            continue
+        row, its = changes.row(one.partition_id), marked.get(one.partition_id, {})
+        mark = changes.marked.get((row.id, "grant"), its.get("grant"))
+        before = 0 if mark is None else mark.attempts
+        if before >= row.attempt_count:
+            continue  # somebody has granted new ones since
+        limit = policy(row).max_attempts if mark is None or mark.amount is None else mark.amount
+        new = Mark(row.id, "grant", "outage", POLICY, because, now, 0, None) if mark is None else mark
+        changes.mark(new._replace(attempts=before + 1))
+        changes.ranges[one.sweep_id, "pardoned"] += 1
+        changes.ranges[one.sweep_id, "pardoned_rejected"] += 1
+        ended.append({"run_id": one.run_id, "state": "rejected", "ended_at": one.ended_at, "note": words(NOTE + because)})
+        last = one.attempt_no == row.dispatch_count and one.kind != "revalidate" and row.id not in waiting
+        if last and row.attempt_count - before >= limit:
+            _again(changes, row, its, policy(row), seed, now)
+    return ended
+
+
+def _again(changes: Changes, row: Row, marked: Mapping[str, Mark], policy: Policy, seed: float, now: datetime) -> None:
+    """It was its last attempt, and is no more."""
+    terminal = marked.get("terminal")
+    if "paused" in marked or (terminal is not None and terminal.cause != "attempts"):
+        return
+    if terminal is not None:
+        changes.unmark(row.id, "terminal")
+    then = after_return(policy, "systemic", None, seed, row.dispatch_count, now)
+    kind: Any = "retry" if row.current_run_id is None else "reprocess"
+    changes.rows[row.id] = row._replace(updated_at=now).shaded(False)
+    changes.new_work[row.id] = Work(
+        row.id, row.source, row.query_name, 1, 0, then.due or now, now, kind, None, seed, then.strategy, 0, None, None, None, None
+    )
+
+
+def _runs(session: Session, ids: Sequence[int]) -> list[Any]:
+    return [row for some in chunks(ids) for row in session.core.execute(_RUNS, {"these": list(some)})]

@@ -1,0 +1,68 @@
+"""Rates: so many extractions begin in a second, of a dataset and of a source, however many workers there are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from redrive.ledger import Ledger
+from redrive.partitions.control import Control
+from redrive.partitions.grid import Grid
+from redrive.partitions.policy import Terms
+from redrive.partitions.rates import LEAST, Bucket, Rates
+
+from .world import DAY, SAID, World
+
+SLOW = 0.001
+"""In a second: no machine is so slow that a test takes as long as the next one."""
+
+
+@pytest.mark.req("P-10")
+def test_a_datasets_rate_is_one_for_all_planes(ledger: Ledger) -> None:
+    world = World(ledger, rate=SLOW)
+    world.backfill(["a", "b", "c"])
+    planes = [world.plane(seed) for seed in (1, 2)]
+    assert [len(plane.claim(10, worker="w")) for plane in planes] == [1, 0]
+    assert planes[1].soon is not None
+    assert 900 < planes[1].soon <= 1000, "it says when to look again"
+    why = world.register.explain(world.key("c"), world.terms).why
+    assert any(said.startswith("of crm/orders 0.001 may start in a second, and the next one in ") for said in why)
+    world.pass_time(1001)
+    assert [len(plane.claim(10, worker="w")) for plane in planes] == [1, 0]
+    world.pass_time(5000)
+    assert [len(plane.claim(10, worker="w")) for plane in planes] == [1, 0], "what nobody used is not saved up"
+    assert planes[0].soon is None, "nothing more waits"
+
+
+@pytest.mark.req("P-10")
+def test_a_sources_rate_is_for_all_its_datasets_and_the_smallest_counts(ledger: Ledger) -> None:
+    orders, clicks = Terms("crm", "orders", source_rate=100.0), Terms("crm", "clicks", source_rate=SLOW)
+    other = Terms("erp", "orders")
+    plane = Control(ledger, [orders, clicks, other])
+    for terms in (orders, clicks, other):
+        plane.backfill(Grid.of(*terms.dataset, ["a", "b"], DAY), **SAID)
+    leases = plane.claim(10, worker="w")
+    assert sorted(lease.partition.source for lease in leases) == ["crm", "erp", "erp"]
+    assert [lease.partition.source for lease in plane.claim(10, worker="w")] == []
+
+
+def test_a_rate_does_not_keep_a_schedule_from_its_first_moment(ledger: Ledger) -> None:
+    """The row that has what is left of the rate is the one that has the schedule's last moment."""
+    world = World(ledger, rate=SLOW)
+    world.backfill(["a"])
+    assert len(world.claim()) == 1
+    assert world.control.fired("crm", "orders") is None
+    now = ledger.now()
+    assert world.control.seen("crm", "orders", now, cron="15 2 * * *") == now
+    assert world.control.seen("crm", "orders", now + timedelta(days=1), cron="15 2 * * *") == now
+    assert world.control.fired("crm", "orders") == now
+
+
+def test_when_to_look_again() -> None:
+    rates = Rates({("crm", "orders"): Bucket(10.0, 0.5), ("crm", "clicks"): Bucket(10.0, 1.0)}, {"crm": Bucket(4.0, 0.8)})
+    assert rates.after([("crm", "orders")]) == pytest.approx(0.05), "whichever allows it last"
+    assert rates.after([("erp", "orders")]) is None
+    rates.spent["crm"] = 1
+    assert rates.after([("crm", "clicks"), ("crm", "orders")]) == pytest.approx(0.3)
+    assert Rates({("crm", "orders"): Bucket(10**4, 0.5)}).after([("crm", "orders")]) == LEAST
