@@ -10,7 +10,7 @@ from ..core.clock import SYSTEM, Clock
 from ..core.span import span
 from ..errors import SchemaMismatch
 from ..journal.redaction import redacted_text
-from . import audit, partition_health
+from . import audit, partition_health, raw_health
 from .datasets import extractions
 from .finding import Finding, Health
 from .ledger import status
@@ -49,6 +49,7 @@ def diagnosed(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) 
     for check in CHECKS.values():
         found += check(ledger, quiet, clock)
     found += partition_health.lost(app)
+    found += raw_health.orphans(app)
     found.sort(key=lambda one: one.severity)  # critical before warning, by their letters too
     now = status(ledger)
     raw = ("raw data",) if extractions(app) else ()

@@ -101,6 +101,27 @@ def test_raw_data_deleted_behind_our_back(lake: Lake, box: Sandbox) -> None:
     assert finding.mend == f'redrive state reprocess crm/acme/orders/{DAY} --because "..."'
 
 
+def test_raw_data_that_belongs_to_nobody(lake: Lake, box: Sandbox) -> None:
+    run = filled(lake, box)
+    names = {"orphan runs", "half runs"}
+    assert [one for one in lake.ann.doctor().findings if one.name in names] == []
+    (folder,) = [one.parent for one in lake.root.rglob("manifest.json") if run in str(one)]
+    stranger = folder.with_name("run_id=20200101T000000-0123456789")
+    stranger.mkdir()
+    (stranger / "rows.jsonl").write_text("")
+    lake.least = 10
+    lake.ann.apply(lake.ann.reprocess(lake.orders, DAY, customers=["acme"]), because="again")
+    box.drain(forever=False)
+    (rejected,) = [one for one in folder.parent.iterdir() if one not in (folder, stranger)]
+    assert [one.name for one in lake.ann.doctor().findings] == ["orphan runs"]
+    (rejected / "manifest.json").unlink()
+    orphan, half = (one for one in lake.ann.doctor().findings if one.name in names)
+    assert (orphan.severity, orphan.count, half.severity, half.count) == ("warning", 1, "warning", 1)
+    stood = "/".join(folder.parts[-5:-1])
+    assert f"1 of 4 runs in raw of source crm are in no row of this ledger, such as {stood}/{stranger.name}: " in orphan.says
+    assert f"were never whole (no manifest), such as {stood}/{rejected.name}: " in half.says
+
+
 @pytest.mark.req("P-6")
 @pytest.mark.req("O-1")
 def test_judged_again_by_checks_as_they_are_now(lake: Lake, box: Sandbox) -> None:

@@ -1,0 +1,85 @@
+"""What lies in stores of raw data and belongs to nobody: runs that the ledger does not know, and runs that were never whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..errors import StorageError
+from .datasets import extractions
+from .finding import Finding
+from .source import ledger_of
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from ..storage.store import Store
+    from .source import Operated
+
+LISTED = 5000
+"""Files of a source that are listed: to list millions would take hours."""
+OVER = ("rejected", "late", "lost", "returned")
+_RUN = re.compile(r"(?P<folder>.*/logical_date=[^/]+/run_id=(?P<run>[^/]+))/(?P<name>[^/]+)")
+
+
+def orphans(app: Operated, /) -> Iterator[Finding]:
+    """Folders of runs that no row knows, or that have no manifest and never will. A bare ledger knows no stores: nothing."""
+    seen: set[tuple[int, str]] = set()
+    for extraction in extractions(app):
+        source = extraction.terms.source
+        try:
+            store = extraction.store()
+            if (id(store), source) in seen:
+                continue
+            seen.add((id(store), source))
+            yield from _found(store, source, ledger_of(app))
+        except StorageError:
+            continue  # said already, of what is in force
+
+
+def _found(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
+    folders = _folders(store, source)
+    states = _states(ledger, {run for run, _ in folders.values()})  # after the look: what has begun since is not in it
+    unknown = sorted(folder for folder, (run, _) in folders.items() if run not in states)
+    # What is accepted and has no manifest is lost, which is said elsewhere, and worse.
+    ended = {folder for folder, (run, whole) in folders.items() if not whole and states.get(run) in OVER}
+    half = sorted(folder for folder in ended if not store.exists(f"{folder}/{_manifest()}"))
+    if unknown:
+        says = (
+            f"{len(unknown):,} of {len(folders):,} runs in {store.name} of source {source} are in no row of this ledger, such as "
+            f"{unknown[0]}: another ledger's, or from after the backup that this one was restored from"
+        )
+        mend = "find out whose they are; if nobody's, delete their folders: nobody reads them"
+        yield Finding("orphan runs", "warning", says, len(unknown), None, mend, False)
+    if half:
+        says = (
+            f"{len(half):,} of {len(folders):,} runs in {store.name} of source {source} were never whole (no manifest), such as "
+            f"{half[0]}: their extractions failed or died"
+        )
+        mend = "delete their folders, if you want the space: nobody reads them, and they are never written to again"
+        yield Finding("half runs", "warning", says, len(half), None, mend, False)
+
+
+def _folders(store: Store, source: str) -> dict[str, tuple[str, bool]]:
+    """Of each folder of a run its run, and whether its manifest was seen."""
+    from ..partitions.place import encoded  # noqa: PLC0415  # not before it is wanted
+
+    found: dict[str, tuple[str, bool]] = {}
+    for path in islice(store.files(encoded(source)), LISTED):
+        if match := _RUN.fullmatch(path):
+            whole = found.get(match["folder"], ("", False))[1] or match["name"] == _manifest()
+            found[match["folder"]] = match["run"], whole
+    return found
+
+
+def _states(ledger: Ledger, runs: set[str]) -> Mapping[str, str]:
+    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    return Register(ledger).states(sorted(runs))
+
+
+def _manifest() -> str:
+    from ..partitions.place import MANIFEST  # noqa: PLC0415  # the same
+
+    return MANIFEST
