@@ -26,6 +26,8 @@ BURST = 40
 """Orders at once, to begin with: there is something to see at once."""
 EVERY = 0.7
 DAYS = 92
+SLOWLY = 2.0
+"""Partitions of the backfill in a second: it can be watched for two minutes, and paused, and given another share."""
 PATIENCE = 30.0
 LOOK = (
     ("/", "what is going on, and what is wrong"),
@@ -83,7 +85,7 @@ def _traffic(over: threading.Event) -> Iterator[None]:
     for number in range(BURST):
         traffic.order(number)
     traffic.tiles(0)
-    traffic.backfill(Operator(shop.app, actor="demo"), DAYS)
+    traffic.backfill(Operator(shop.app, actor="demo"), DAYS, SLOWLY)
     thread = threading.Thread(
         target=traffic.flow, args=(over,), kwargs={"first": BURST, "every": EVERY}, name="traffic", daemon=True
     )

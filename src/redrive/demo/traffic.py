@@ -32,10 +32,10 @@ def order(number: int) -> None:
             pass  # three attempts, and it is no more than a rate: the next order asks again
 
 
-def backfill(operator: Operator, days: int) -> int:
-    """The last so many days of the dataset, beside all else; how many partitions."""
+def backfill(operator: Operator, days: int, rate: float | None = None) -> int:
+    """The last so many days of the dataset, beside all else; how many partitions. rate: so many in a second, to be watched."""
     plan = operator.backfill("erp/orders", *_last(days), share=0.5)
-    operator.begin(plan, because="history for a new report")
+    operator.begin(plan, because="history for a new report", rate=rate)
     return plan.count
 
 
