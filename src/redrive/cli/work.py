@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from rich.text import Text
 from ..errors import LedgerError
 from ..ops.document import document
 from ..ops.imported import Unreadable
-from ..ops.work import Shift, Terms, Work, hired
+from ..ops.work import Shift, Status, Terms, Work, hired
 from .options import NO_LEDGER, option
 from .output import BAD_INPUT, COMMANDS, complain, console
 
@@ -149,11 +149,8 @@ def _facts(hand: Work) -> dict[str, Any]:
 
 def opening(shift: Shift) -> list[str]:
     """What it works on, for a person."""
-    many = len(shift.kinds)
-    named = ", ".join(shift.kinds[:PLACES]) + (f" and {many - PLACES} more" if many > PLACES else "")
-    said = [
-        f"{shift.name} works on {shift.url}: {many} {'command' if many == 1 else 'commands'}, {named}; {shift.threads} threads."
-    ]
+    parts = [_named(what, names) for what, names in (("command", shift.kinds), ("dataset", shift.datasets)) if names]
+    said = [f"{shift.name} works on {shift.url}: {'; '.join(parts)}; {shift.threads} threads."]
     if shift.metrics is not None:
         said.append(f"Metrics at {shift.metrics}.")
     said += [f"{kind} fires by `{line}`." for kind, line in shift.scheduled.items()]
@@ -161,6 +158,13 @@ def opening(shift: Shift) -> list[str]:
         f"Not registered here, and kept for whoever has it: {kind}, {count:,} waiting." for kind, count in shift.unknown.items()
     ]
     return said
+
+
+def _named(what: str, names: Sequence[str]) -> str:
+    """So many, and the first few by name."""
+    many = len(names)
+    named = ", ".join(names[:PLACES]) + (f" and {many - PLACES} more" if many > PLACES else "")
+    return f"{many} {what}{'' if many == 1 else 's'}, {named}"
 
 
 class Rate:
@@ -183,20 +187,29 @@ class Rate:
 def standing(hand: Work, rate: Rate) -> str:
     """How it goes, in one line."""
     status = hand.status
-    parts = [
-        f"{status.state}: {status.running:,} running",
-        f"{status.done:,} done" + (f" ({speed:,.3g}/s)" if (speed := rate.of(status.done)) else ""),
-        f"{status.again:,} to be tried again",
-        f"{status.dead:,} dead",
-    ]
-    if status.late:
-        parts.append(f"{status.late:,} too late")
-    if status.overdue:
-        parts.append(f"{status.overdue:,} overdue")
-    said = ", ".join(parts)
+    speed = rate.of(status.done + status.partitions.get("accepted", 0))
+    pace = f" ({speed:,.3g}/s)" if speed else ""
+    said = [] if status.partitions and not hand.shift.kinds else [_jobs(status, pace)]
+    if status.partitions:
+        said.append(_partitions(status.partitions, "" if said else pace))
     if status.parked:
-        said += "; parked: " + ", ".join(f"{kind} ({why})" for kind, why in status.parked.items())
-    return said if status.trouble is None else f"{said}; the ledger: {status.trouble}"
+        said.append("parked: " + ", ".join(f"{kind} ({why})" for kind, why in status.parked.items()))
+    if status.trouble is not None:
+        said.append(f"the ledger: {status.trouble}")
+    return f"{status.state}: {'; '.join(said)}"
+
+
+def _jobs(status: Status, pace: str) -> str:
+    counts = {"running": status.running, f"done{pace}": status.done, "to be tried again": status.again, "dead": status.dead}
+    more = {"too late": status.late, "overdue": status.overdue}
+    return ", ".join(f"{many:,} {what}" for what, many in (counts | {what: many for what, many in more.items() if many}).items())
+
+
+def _partitions(tally: Mapping[str, int], pace: str) -> str:
+    always = ("running", "accepted", "rejected", "terminal")
+    shown = {what: tally[what] for what in always} | {what: many for what, many in tally.items() if many}
+    says = {"accepted": f"accepted{pace}", "returned": "given back", "late": "too late"}
+    return "partitions: " + ", ".join(f"{many:,} {says.get(what, what)}" for what, many in shown.items())
 
 
 def _clean(text: str) -> str:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 from ..app import App
 from ..errors import LedgerError
 from ..journal.redaction import redacted_text
+from ..worker.status import Status
 from .imported import Unreadable, imported
 from .settings import known
 from .source import DATABASES
 
 if TYPE_CHECKING:
-    from ..worker.status import Status
     from ..worker.worker import Worker
     from .exposure import Exposure
+
+__all__ = ["Shift", "Status", "Terms", "Work", "hired"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Shift:
     """Where the ledger is, without its password."""
     threads: int
     kinds: tuple[str, ...]
+    datasets: tuple[str, ...]
     scheduled: Mapping[str, str]
     """Commands and datasets that fire by themselves, and by which line."""
     unknown: Mapping[str, int]
@@ -148,7 +151,8 @@ def _shift(app: App, name: str, threads: int, only: Sequence[str]) -> Shift:
         name=name,
         url=redacted_text(app.url),
         threads=threads,
-        kinds=(*kinds, *sorted(one.name for one in datasets)),
+        kinds=kinds,
+        datasets=tuple(sorted(one.name for one in datasets)),
         scheduled={terms.name: str(terms.cron) for terms in app.commands.scheduled if terms.name in kinds}
         | {one.name: str(one.cron) for one in datasets if one.cron is not None},
         unknown={kind: many for kind, many in waiting.items() if many},

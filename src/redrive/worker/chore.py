@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
@@ -32,3 +32,12 @@ class Drains(Protocol):
     def drain(self, left: Callable[[], float], /) -> None:
         """End them, and give back what has not ended. left: seconds that there are; fewer at each look, and none after a second
         signal. In the thread of the chore; nothing is done after it."""
+
+
+@runtime_checkable
+class Tallies(Protocol):
+    """A chore that does work of its own, and counts what became of it."""
+
+    @property
+    def tally(self) -> Mapping[str, int]:
+        """How many are running, and how many have ended how. From any thread."""

@@ -28,3 +28,5 @@ class Status(NamedTuple):
     """Kinds that are not handed out for now, and why."""
     trouble: str | None
     """What the ledger said last, where it cannot be reached."""
+    partitions: Mapping[str, int] = {}
+    """Of datasets: how many extractions are running, were accepted, rejected, terminal, given back, late; {}: it has none."""

@@ -19,7 +19,7 @@ from ..core.clock import SYSTEM
 from ..core.seconds import Seconds, positive, seconds, whole
 from ..journal.bus import WRAPS, emit
 from ..ledger.ledger import DAY, Ledger
-from .chore import Chore, Drains
+from .chore import Chore, Drains, Tallies
 from .clerk import Clerk
 from .intake import Brings
 from .kind import Kind
@@ -169,6 +169,7 @@ class Worker:
             overdue=0 if clerk is None else clerk.hand.overdue,
             parked={} if clerk is None else {name: one.reason for name, one in clerk.ends.parked.items()},
             trouble=None if clerk is None else clerk.trouble.says,
+            partitions={name: many for chore in self._chores if isinstance(chore, Tallies) for name, many in chore.tally.items()},
         )
 
     def _listen(self, clerk: Clerk) -> None:

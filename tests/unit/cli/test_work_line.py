@@ -1,0 +1,39 @@
+"""What `redrive work` says of commands and of datasets, in its opening and in its line."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+from redrive.cli.work import Rate, opening, standing
+from redrive.ops.work import Shift, Status
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+TALLY = {"running": 2, "accepted": 40, "rejected": 3, "terminal": 1, "returned": 0, "late": 0}
+
+
+def shift(*, kinds: tuple[str, ...] = (), datasets: tuple[str, ...] = ()) -> Shift:
+    return Shift("w1", "sqlite:///shop.db", 8, kinds, datasets, {}, {})
+
+
+def line(partitions: dict[str, int], **told: Any) -> str:
+    status = Status("w1", "working", NOW, 1, 2, 3, 4, 0, 0, {}, None, partitions)
+    return standing(SimpleNamespace(status=status, shift=shift(**told)), Rate())  # type: ignore[arg-type]  # all it looks at
+
+
+def test_what_it_works_on() -> None:
+    assert opening(shift(kinds=("a",))) == ["w1 works on sqlite:///shop.db: 1 command, a; 8 threads."]
+    assert opening(shift(datasets=("crm/orders",))) == ["w1 works on sqlite:///shop.db: 1 dataset, crm/orders; 8 threads."]
+    both = opening(shift(kinds=("a", "b"), datasets=tuple(f"crm/q{n}" for n in range(6))))
+    assert both == [
+        "w1 works on sqlite:///shop.db: 2 commands, a, b; 6 datasets, crm/q0, crm/q1, crm/q2, crm/q3 and 2 more; 8 threads."
+    ]
+
+
+def test_how_it_goes() -> None:
+    jobs = "1 running, 2 done, 3 to be tried again, 4 dead"
+    partitions = "partitions: 2 running, 40 accepted, 3 rejected, 1 terminal"
+    assert line({}, kinds=("a",)) == f"working: {jobs}"
+    assert line(TALLY, datasets=("crm/orders",)) == f"working: {partitions}"
+    assert line(TALLY | {"returned": 5}, kinds=("a",), datasets=("crm/orders",)) == f"working: {jobs}; {partitions}, 5 given back"
