@@ -138,7 +138,7 @@ class Clerk:
         if self._inbox or self._woken or comes or (self._stopping is None and self._eager()):
             return
         now = monotonic()
-        moments = [self.upkeep.timers.next, *self._dry.values(), self._alone.next, self.intake.until]
+        moments = [self.upkeep.timers.next, *self._dry.values(), self._alone.next, self.intake.next]
         if self._stopping is not None:
             moments = [self.upkeep.timers.next, self._stopping]
         if self._crew.waiting:
@@ -162,21 +162,23 @@ class Clerk:
         self._collect()
         behind, self._behind = self._behind, False
         self._lingers = not behind and self._take_in()
+        # What has ended is written with what comes next, unless so much waits that a claim is sure to find something.
+        apart = self.intake.comes and not behind
         if self._stopping is None:
             self._wake()
             if not self._alone.holds:
                 self._room.next()
                 for group, members in self._room.groups(self._open()):
-                    if group not in self._dry or (self._settlements and not self.intake):
+                    if group not in self._dry or (self._settlements and not apart):
                         want = self._room.want(group, members)
                         if want.total > 0:
-                            self._claim(want)
+                            self._claim(want, apart=apart)
                 self._probe()
             if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart):
                 self._claim_alone()
         if behind:
             self._lingers = self._take_in()
-        if not self._lingers:
+        if not self._lingers and not (apart and self.intake.comes):
             self._settle()
         if self.state == "alone" and not self._alone.holds:
             self.state = "working"
@@ -197,8 +199,7 @@ class Clerk:
         granted, soon = self._room.grant(came, () if self._alone.holds else self._open())
         if soon and monotonic() < self.intake.until:
             return True
-        grant = Grant(self._name, self._lease, granted)
-        found = self.intake.stored(arrivals, lambda events: self._received(events, grant))
+        found = self.intake.stored(arrivals, lambda events: self._received(events, Grant(self._name, self._lease, granted)))
         self._ended(found.late)
         self._crew.give(found.leases)
         for name in came:
@@ -234,13 +235,13 @@ class Clerk:
         for group in [group for group, until in self._dry.items() if until <= now]:
             del self._dry[group]
 
-    def _claim(self, want: Want, *, alone: bool = False) -> list[Lease]:
+    def _claim(self, want: Want, *, alone: bool = False, apart: bool = False) -> list[Lease]:
         if want.limits is not None:
             return self._claim_limited(want, alone)
-        turn = self._ledger.turn(
-            self._settlements, want.kinds, worker=self._name, lease=self._lease, total=want.total, alone=alone
-        )  # fmt: skip
-        self._ended(turn.late)
+        ended = () if apart else self._settlements  # apart: these are left for another turn
+        turn = self._ledger.turn(ended, want.kinds, worker=self._name, lease=self._lease, total=want.total, alone=alone)
+        if not apart:
+            self._ended(turn.late)
         self._crew.give(turn.leases)
         self._behind |= len(turn.leases) == want.total
         if not alone and len(turn.leases) < want.total:

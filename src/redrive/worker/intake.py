@@ -6,6 +6,7 @@ are begun in the same transaction: nobody has to claim them.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,6 +17,9 @@ from ..ledger.arrival import Arriving, Received
 
 LINGER = 0.1
 """Seconds that what has come may wait for room, where jobs are short: there will be some in a moment."""
+
+SOON = 0.05
+"""Seconds that what has ended waits for the next that a source brings, where there is more to read: both are one commit."""
 
 TOGETHER = 100
 """Events of several that are stored in one transaction."""
@@ -58,13 +62,16 @@ class Intake:
         self._lock = threading.Lock()
         self._waiting: list[Arrival] = []
         self._closed = False
+        self._soon = 0.0
+        """Until when more may come, on the monotonic clock."""
 
-    def put(self, events: Sequence[Arriving], /) -> Arrival:
-        """Have these stored, soon."""
+    def put(self, events: Sequence[Arriving], /, *, more: bool = False) -> Arrival:
+        """Have these stored, soon. more: there is more to read, and it is being read."""
         arrival = Arrival(events)
         with self._lock:
             if not self._closed:
                 self._waiting.append(arrival)
+                self._soon = arrival.since + SOON if more else 0.0
         if self._closed:
             arrival.end(None)
         else:
@@ -75,10 +82,20 @@ class Intake:
         return bool(self._waiting)
 
     @property
+    def comes(self) -> bool:
+        """Whether something waits, or will in a moment."""
+        return bool(self._waiting) or monotonic() < self._soon
+
+    @property
     def until(self) -> float:
         """How long the first one may wait, on the monotonic clock."""
         first = next(iter(self._waiting), None)
-        return float("inf") if first is None else first.since + LINGER
+        return math.inf if first is None else first.since + LINGER
+
+    @property
+    def next(self) -> float:
+        """When whoever waits for something to come had better look again."""
+        return min(self.until, self._soon if monotonic() < self._soon else math.inf)
 
     def waiting(self) -> list[Arrival]:
         """The first that waits, and as many of the others as go with it."""
@@ -109,7 +126,7 @@ class Intake:
     def close(self) -> None:
         """Nothing more is stored here: whoever brings something, or has, is told so."""
         with self._lock:
-            self._closed = True
+            self._closed, self._soon = True, 0.0
             left, self._waiting = self._waiting, []
         for arrival in left:
             arrival.end(None)

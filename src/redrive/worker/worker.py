@@ -196,11 +196,14 @@ class Worker:
                 chore.do(clerk.now())
                 pause = chore.every
             except Exception as error:
-                emit("chore_failed", {"operation": chore.name, "error": str(error), "error_class": type(error).__name__})
+                _failed(chore, error)
                 pause = min(max(pause, 0.1) * 2, max(CHORE_PAUSE, chore.every))
             clerk.stopped.wait(pause)
         if isinstance(chore, Brings):
-            chore.end()
+            try:
+                chore.end()
+            except Exception as error:  # where it came from is away too: others will find it there
+                _failed(chore, error)
         if isinstance(chore, Drains):
             chore.drain(self._left)
 
@@ -213,6 +216,10 @@ class Worker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
         self.close()
+
+
+def _failed(chore: Chore, error: Exception) -> None:
+    emit("chore_failed", {"operation": chore.name, "error": str(error), "error_class": type(error).__name__})
 
 
 def _wrapped(kinds: dict[str, Kind]) -> dict[str, Kind]:

@@ -47,16 +47,13 @@ class OnSQLite:
         """Settle, then claim."""
         raw = session.raw
         now = micros_now()
-        late: list[Settlement] = []
         raw.execute(BEGIN)
         try:
-            if settlements:
-                if not plain(settlements):
-                    late = settle.settle(raw, settlements, now)
-                elif not settle.done_only(raw, settlements, now):
-                    raw.execute("ROLLBACK")
-                    raw.execute(BEGIN)
-                    late = settle.settle(raw, settlements, now)
+            late = _settled(raw, settlements, now)
+            if late is None:
+                raw.execute("ROLLBACK")
+                raw.execute(BEGIN)
+                late = settle.settle(raw, settlements, now)
             leases = _claimed(raw, demand, now)
             crash_point("turn.before_commit")
             raw.execute("COMMIT")
@@ -74,20 +71,20 @@ class OnSQLite:
         now = micros_now()
         raw.execute(BEGIN)
         try:
-            short = plain(settlements) and (not settlements or settle.done_only(raw, settlements, now))
-            found = receive.receive_fresh(raw, events, grant, now) if short else None
-            if found is None:
+            late = _settled(raw, settlements, now)
+            found = None if late is None else receive.receive_fresh(raw, events, grant, now)
+            if late is None or found is None:
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
                 late = settle.settle(raw, settlements, now)
-                found = receive.receive(raw, events, grant, now)._replace(late=late)
+                found = receive.receive(raw, events, grant, now)
             crash_point("receive.before_commit")
             raw.execute("COMMIT")
         except BaseException:
             session.undo()
             raise
         crash_point("receive.after_commit")
-        return found
+        return found._replace(late=late)
 
     def receive_in(self, run: Many, events: Sequence[Arriving], /) -> list[bool]:
         """Store events in the caller's transaction, their jobs ready; which were new."""
@@ -115,6 +112,15 @@ class OnSQLite:
         """Hold leases longer; those that are lost."""
         with session.transaction("renew"):
             return claim.renew(session.raw, leases, seconds, micros_now())
+
+
+def _settled(run: Many, settlements: Sequence[Settlement], now: int) -> list[Settlement] | None:
+    """Settle; those that came too late. None, with the transaction spoilt, where one is among those that are done: one by one."""
+    if not settlements:
+        return []
+    if plain(settlements):
+        return [] if settle.done_only(run, settlements, now) else None
+    return settle.settle(run, settlements, now)
 
 
 def _claimed(run: Many, demand: Demand, now: int) -> list[Lease]:

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from ...core.key import Key
@@ -28,51 +29,75 @@ class Entry(NamedTuple):
     id: str
     fields: Fields | None
     """None: it was trimmed from the stream while it was pending; nobody has it any more."""
+    feared: bool = False
+    """Others have had it before, and none has come as far as storing it: whoever looks into it may die of that."""
 
 
 class Unread(Exception):
     """An entry that cannot be made an event; says what is wrong with it."""
 
 
-def event_in(entry: Entry, source: str, decode: Decode | None, /) -> Stored:
-    """The event that an entry is; Unread says why it is none."""
-    fields = entry.fields
-    if fields is None:
-        raise Unread("it was trimmed from the stream before anybody had read it")
-    if decode is not None:
-        try:
-            return stored(decode(fields))._replace(source=source, source_id=entry.id)
-        except Exception as wrong:  # the user's function: whatever it raises, the message is kept
-            raise Unread(f"decode= raised {type(wrong).__name__}: {wrong}") from wrong
+def event_in(entry: Entry, source: str, decode: Decode | None, most: int, /) -> Stored:
+    """The event that an entry is, of at most so many bytes; Unread says why it is none."""
+    if entry.fields is None:
+        raise Unread("it was trimmed from the stream before anybody had stored it")
+    found = _plain(entry, entry.fields, source) if decode is None else _decoded(entry, entry.fields, source, decode)
+    if len(found.payload) > most:
+        raise Unread(f"its payload has {len(found.payload)} bytes; the ledger takes at most {most}")
+    return found
+
+
+def _decoded(entry: Entry, fields: Fields, source: str, decode: Decode) -> Stored:
     try:
-        type_ = fields[TYPE].decode()
-        id_ = fields[ID].decode() if ID in fields else entry.id
-        name = next((one for one in PAYLOADS if one in fields), None)
-        headers = {key.decode(): value.decode() for key, value in fields.items() if key not in (TYPE, ID, name)}
-        named("type", type_, MAX_NAME)
-        named("id", id_, MAX_ID)
+        return stored(decode(fields))._replace(source=source, source_id=entry.id)
+    except BaseException as wrong:  # the user's function: whatever it raises, SystemExit too, the message is kept
+        raise Unread(f"decode= raised {type(wrong).__name__}: {wrong}") from wrong
+
+
+def _plain(entry: Entry, fields: Fields, source: str) -> Stored:
+    try:
+        type_ = _type(fields[TYPE])
+        id_ = entry.id
+        if ID in fields:
+            id_ = fields[ID].decode()
+            named("id", id_, MAX_ID)
+        name = next((one for one in PAYLOADS if one in fields), None) if PAYLOADS[0] not in fields else PAYLOADS[0]
+        more = len(fields) - 1 - (ID in fields) - (name is not None)
+        headers = {key.decode(): value.decode() for key, value in fields.items() if key not in (TYPE, ID, name)} if more else {}
     except KeyError:
         had = ", ".join(sorted(name.decode("utf-8", "replace") for name in fields)) or "nothing"
         raise Unread(f"it has no field 'type'; it has {had}") from None
     except (ValueError, TypeError) as wrong:
         raise Unread(str(wrong)) from wrong
-    return Stored(source, id_, type_, fields[name] if name else b"null", headers, _moment(entry.id), entry.id)
+    return Stored(source, id_, type_, fields[name] if name else b"null", headers, _moment(entry.id.partition("-")[0]), entry.id)
 
 
-def _moment(entry_id: str) -> datetime | None:
-    """When the entry was added, as its id has it."""
+@lru_cache(maxsize=1000)
+def _type(given: bytes) -> str:
+    """A type of events; looked at once, since there are few."""
+    found = given.decode()
+    named("type", found, MAX_NAME)
+    return found
+
+
+@lru_cache(maxsize=100)
+def _moment(milliseconds: str) -> datetime | None:
+    """When entries were added, as their ids have it; often many in one millisecond."""
     try:
-        return datetime.fromtimestamp(int(entry_id.partition("-")[0]) / 1000, timezone.utc)
+        return datetime.fromtimestamp(int(milliseconds) / 1000, timezone.utc)
     except (ValueError, OverflowError, OSError):
         return None
 
 
 def unread(kind: str, source: str, entry: Entry, /) -> NewJob:
-    """The job that an entry becomes which cannot be read: tried once, then a dead letter, with all its bytes."""
+    """The job that an entry becomes which cannot be read: tried once, then a dead letter, with all its bytes.
+
+    One that is feared is read by it: workers that die of it are counted, as of any job, and others go on.
+    """
     headers = {SOURCE: source, SOURCE_ID: entry.id} | ({LOST: "1"} if entry.fields is None else {})
     return NewJob(
-        kind=kind, key=str(Key("event", source, entry.id, "read")), payload=packed(entry.fields or {}), max_attempts=1,
-        headers=headers, ids={"source": source},
+        kind=kind, key=str(Key("event", source, entry.id, "read")), payload=packed(entry.fields or {}),
+        max_attempts=None if entry.feared else 1, headers=headers, ids={"source": source},
     )  # fmt: skip
 
 

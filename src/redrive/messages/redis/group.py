@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 START = "0"
 """A group that is not there is made from the beginning: what was handled already is known, what was not is not lost."""
+FEARED = 2
+"""Deliveries, to consumers that have stored nothing of it."""
 
 
 class Group:
@@ -20,7 +22,7 @@ class Group:
 
     def __init__(self, client: redis.Redis, stream: str, group: str, consumer: str) -> None:
         self.client, self.stream, self.group, self.consumer = client, stream, group, consumer
-        self._cursor = "0-0"
+        self._cursor = ""
 
     def read(self, count: int, block: float, /) -> list[Entry]:
         """New entries, waiting for them so long."""
@@ -32,34 +34,46 @@ class Group:
 
     def take_over(self, count: int, idle: float, /) -> list[Entry]:
         """Entries that somebody read so long ago and never acknowledged. The cursor is kept: the next time goes on from it."""
-        answer: Any = self._there(
-            lambda: self.client.xautoclaim(
-                self.stream, self.group, self.consumer, int(idle * 1000), start_id=self._cursor, count=count
-            )
+        start = f"({self._cursor}" if self._cursor else "-"
+        left: Any = self._there(
+            lambda: self.client.xpending_range(self.stream, self.group, start, "+", count, idle=int(idle * 1000))
         )
-        self._cursor = _words(answer[0])
-        found = [_entry(one) for one in answer[1] if one is not None and one[0] is not None]
-        gone = [Entry(_words(one), None) for one in (answer[2] if len(answer) > 2 else ())]
-        return [*found, *gone]
+        self._cursor = _words(left[-1]["message_id"]) if len(left) >= count else ""
+        return self._claimed(left, idle)
 
     def inherit(self, count: int, gone: Callable[[str], bool], /) -> list[Entry]:
         """Entries of consumers that are certainly gone: nobody has to wait until these have been idle for long enough."""
-        found: Any = self._there(lambda: self.client.xinfo_consumers(self.stream, self.group))
-        for one in found:
+        consumers: Any = self._there(lambda: self.client.xinfo_consumers(self.stream, self.group))
+        for one in consumers:
             name = _words(one["name"])
-            if not one["pending"] or name == self.consumer or not gone(name):
-                continue
-            theirs: Any = self.client.xpending_range(self.stream, self.group, "-", "+", count, consumername=name)
-            ids = [_words(each["message_id"]) for each in theirs]
-            looks = self.client.pipeline(transaction=False)
-            for each in ids:
-                looks.xrange(self.stream, each, each)
-            # One that was trimmed is left to `take_over`, which tells it from one that another has acknowledged meanwhile.
-            there: list[Any] = [each for each, entry in zip(ids, looks.execute(), strict=True) if entry]
-            if there:
-                claimed: Any = self.client.xclaim(self.stream, self.group, self.consumer, 0, there)
-                return [_entry(each) for each in claimed if each is not None and each[0] is not None]
+            if one["pending"] and name != self.consumer and gone(name):
+                left: Any = self.client.xpending_range(self.stream, self.group, "-", "+", count, consumername=name)
+                found = self._claimed(left, 0.0)
+                if found:
+                    return found
         return []
+
+    def _claimed(self, left: Sequence[Any], idle: float) -> list[Entry]:
+        """Make these ours, which others have left.
+
+        XAUTOCLAIM would strike off what was trimmed, before anybody could write down that it was (or, in Redis 6.2, not even say
+        which that is): so each is looked for first. What is not there stays pending until it is acknowledged.
+        """
+        owners = {_words(one["message_id"]): (_words(one["consumer"]), int(one["times_delivered"])) for one in left}
+        looks = self.client.pipeline(transaction=False)
+        for each in owners:
+            looks.xrange(self.stream, each, each)
+        there: list[Any] = [each for each, entry in zip(owners, looks.execute(), strict=True) if entry] if owners else []
+        claimed: Any = self.client.xclaim(self.stream, self.group, self.consumer, int(idle * 1000), there) if there else []
+        found = [_entry(one) for one in claimed if one is not None and one[0] is not None]
+        feared = {each for each, (owner, times) in owners.items() if times >= FEARED and owner != self.consumer}
+        lost = [Entry(each, None) for each in owners.keys() - set(there) if self._owner(each) == owners[each][0]]
+        return [*(one._replace(feared=one.id in feared) for one in found), *sorted(lost)]
+
+    def _owner(self, entry_id: str) -> str | None:
+        """Who has this entry now; None: nobody, it was acknowledged meanwhile."""
+        found: Any = self.client.xpending_range(self.stream, self.group, entry_id, entry_id, 1)
+        return _words(found[0]["consumer"]) if found else None
 
     def acknowledge(self, ids: Sequence[str], /) -> None:
         """These are stored: nobody else needs to have them."""
@@ -92,6 +106,10 @@ class Group:
             self.client.xgroup_delconsumer(self.stream, self.group, name)
         return gone
 
+    def hang_up(self) -> None:
+        """Let go of the connection: after a failover it may be to a server that only repeats what another says."""
+        self.client.connection_pool.disconnect()
+
     def _there(self, act: Callable[[], T]) -> T:
         """Do it; where the group is gone, or the stream, make it and do it again."""
         from redis.exceptions import ResponseError  # noqa: PLC0415
@@ -108,7 +126,7 @@ class Group:
         """Make the group, and the stream, where they are not there."""
         from redis.exceptions import ResponseError  # noqa: PLC0415
 
-        self._cursor = "0-0"
+        self._cursor = ""
         try:
             self.client.xgroup_create(self.stream, self.group, id=START, mkstream=True)
         except ResponseError as error:
@@ -119,7 +137,10 @@ class Group:
 def _pairs(found: Any) -> Any:
     if not found:
         return []
-    return found.items() if isinstance(found, dict) else found  # a mapping in the third version of the protocol
+    if not isinstance(found, dict):
+        return found
+    # In the third version of the protocol it is a mapping, and to older clients a list in a list.
+    return [(name, some[0] if some and isinstance(some[0], list) else some) for name, some in found.items()]
 
 
 def _entry(one: Any) -> Entry:

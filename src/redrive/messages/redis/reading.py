@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...core.context import clock_around
 from ...journal.bus import emit
+from ...ledger import backlog
 from ...ledger.arrival import Arriving
 from ...ledger.crashpoint import crash_point
 from ...ledger.record import NewJob
@@ -40,6 +41,7 @@ class Brought(NamedTuple):
 
     entries: Sequence[Entry]
     events: Sequence[Arriving]
+    unread: Sequence[NewJob]
     arrival: Arrival
 
 
@@ -52,7 +54,7 @@ class Reading:
         self, inbox: Inbox, group: Group, *, source: str, kind: str, batch: int, idle: float, decode: Decode | None, trim: bool
     ) -> None:
         self.name = f"read {source}"
-        self._inbox, self._group = inbox, group
+        self._inbox, self.group = inbox, group
         self._source, self._kind, self._batch, self._idle, self._decode = source, kind, batch, idle, decode
         self._trim = TRIM if trim else None
         self._trimmed = self._looked = self._taken = self._tidied = 0.0
@@ -61,6 +63,8 @@ class Reading:
         """Read since the last look."""
         self._intake: Intake | None = None
         self._brought: deque[Brought] = deque()
+        self._owed: list[str] = []
+        """Stored, and not yet acknowledged."""
 
     def brings_to(self, intake: Intake, /) -> None:
         """A worker stores what is read, in its own turn; without one it is stored here."""
@@ -72,11 +76,17 @@ class Reading:
 
     def do(self, _now: datetime, /) -> None:
         """One round."""
+        try:
+            self._round(monotonic())
+        except Exception:
+            self.group.hang_up()  # the next round finds whoever has the address then
+            raise
+
+    def _round(self, now: float) -> None:
         self._acknowledge(AHEAD)  # what could not be stored before comes before anything new
-        now = monotonic()
         entries = self._take_over(now)
         if not entries and not self._waits(now):
-            entries = self._group.read(self._batch, 0 if self._brought else BLOCK)
+            entries = self.group.read(self._batch, 0 if self._brought else BLOCK)
         if entries:
             crash_point("read.after")
             self._bring(entries)
@@ -84,10 +94,10 @@ class Reading:
         self._acknowledge(AHEAD - 1 if len(entries) >= self._batch else 0)
         if self._trim is not None and now - self._trimmed >= self._trim:
             self._trimmed = now
-            self._group.trim()
+            self.group.trim()
         if now - self._tidied >= TIDY:
             self._tidied = now
-            self._group.forget(GONE)
+            self.group.forget(GONE)
 
     def _take_over(self, now: float) -> list[Entry]:
         """What a dead consumer left, also on a quiet stream: until there is nothing more, then again after a while.
@@ -96,7 +106,9 @@ class Reading:
         """
         if now < self._taken:
             return []
-        found = self._group.inherit(self._batch, _gone) or self._group.take_over(self._batch, self._idle)
+        found = self.group.inherit(self._batch, _gone) or self.group.take_over(self._batch, self._idle)
+        held = {entry.id for brought in self._brought for entry in brought.entries}
+        found = [entry for entry in found if entry.id not in held]  # our own, while the ledger is away
         if found:
             emit("taken_over", {"operation": self.name, "source": self._source, "entries": len(found)})
         else:
@@ -107,51 +119,60 @@ class Reading:
         """Whether so much waits in the ledger that the stream had better keep the rest."""
         if self._unseen >= ENOUGH // 2 or now - self._looked >= LOOK or self._full:
             self._looked, self._unseen = now, 0
-            counts = self._inbox.ledger.counts()
-            self._full = sum(counts[one.name].ready for one in self._inbox.handlers if one.name in counts) >= ENOUGH
+            self._full = self._much()
         if self._full:
             clock_around().sleep(FULL)
         return self._full
+
+    def _much(self) -> bool:
+        """Whether more waits for a worker than it does in a while. What waits for its next attempt, or for the end of an outage,
+        holds up no other handler."""
+        ledger = self._inbox.ledger
+        counts = ledger.counts()
+        names = [one.name for one in self._inbox.handlers if one.name in counts]
+        if sum(counts[name].ready for name in names) < ENOUGH:
+            return False
+        with ledger.connections.read.use() as session:
+            return backlog.due(session, names, ENOUGH) >= ENOUGH
 
     def _bring(self, entries: Sequence[Entry]) -> None:
         events: list[Arriving] = []
         others: list[NewJob] = []
         most = self._inbox.ledger.max_payload
         for entry in entries:
+            if entry.feared:
+                others.append(unread(self._kind, self._source, entry))
+                continue
             try:
-                one = event_in(entry, self._source, self._decode)
-                if len(one.payload) > most:
-                    raise Unread(f"its payload has {len(one.payload)} bytes; the ledger takes at most {most}")
-                events.append(self._inbox.arriving(one))
+                events.append(self._inbox.arriving(event_in(entry, self._source, self._decode, most)))
             except (Unread, ValueError) as wrong:
                 emit("unread", {"operation": self.name, "source": self._source, "source_id": entry.id, "error": str(wrong)})
                 others.append(unread(self._kind, self._source, entry))
         self._unseen += len(entries)
-        if others:
-            self._inbox.store([], unread=others)
         if self._intake is None:
             arrival = Arrival(events)
             arrival.end(None)
         else:
-            arrival = self._intake.put(events)
-        self._brought.append(Brought(entries, events, arrival))
+            arrival = self._intake.put(events, more=len(entries) >= self._batch)
+        self._brought.append(Brought(entries, events, others, arrival))
 
     def _acknowledge(self, ahead: int) -> None:
         """What is stored; wait for the others, until so many are on their way."""
-        stored: list[str] = []
         try:
             while self._brought and (len(self._brought) > ahead or self._brought[0].arrival.over):
                 first = self._brought[0]
-                if first.arrival.wait():
+                stored = first.arrival.wait()
+                if first.unread or not stored:
+                    self._inbox.store(() if stored else first.events, unread=first.unread)
+                if stored:
                     self._inbox.told(first.events, first.arrival.fresh or ())
-                else:
-                    self._inbox.store(first.events)
-                stored += [entry.id for entry in first.entries]
+                self._owed += [entry.id for entry in first.entries]
                 self._brought.popleft()
         finally:
-            if stored:
+            if self._owed:  # also what could not be acknowledged the last time
                 crash_point("ack.before")
-                self._group.acknowledge(stored)
+                self.group.acknowledge(self._owed)
+                self._owed = []
                 crash_point("ack.after")
 
 

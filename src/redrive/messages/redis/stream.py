@@ -105,7 +105,7 @@ class RedisStream:
         def run(lease: Lease) -> None:
             entry = Entry(lease.headers["redrive-source-id"], None if LOST in lease.headers else unpacked(lease.payload))
             try:
-                inbox.store([inbox.arriving(event_in(entry, self.name, self.decode))])
+                inbox.store([inbox.arriving(event_in(entry, self.name, self.decode, inbox.ledger.max_payload))])
             except (Unread, ValueError) as wrong:
                 reason = "payload_lost" if entry.fields is None else "undecodable"
                 raise Undecodable(f"entry {entry.id} of {self.stream}: {wrong}", reason=reason) from wrong

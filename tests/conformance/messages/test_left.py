@@ -1,0 +1,207 @@
+"""What was left half done: entries that others had, acknowledgements that did not arrive, rounds that failed in the middle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import redis
+
+from redrive import Event
+from redrive.ledger import Ledger, kinds
+from redrive.ledger.record import NewJob
+from redrive.messages.inbox import Inbox
+from redrive.messages.redis.entry import Entry
+from redrive.messages.redis.group import Group
+from redrive.ops import Operator
+from tests.conformance.messages.test_drills import heard
+from tests.conformance.messages.test_redis import NOW, Shop, paid, pending, shop
+
+__all__ = ["shop"]
+
+
+def group(redis_url: str, stream: str, consumer: str) -> Group:
+    return Group(redis.Redis.from_url(redis_url), stream, "shop", consumer)
+
+
+def test_both_versions_of_the_protocol_bring_the_same(redis_url: str, client: redis.Redis, stream: str) -> None:
+    paid(client, stream, "p-1", "p-2")
+    second, third = (group(f"{redis_url}?protocol={version}", stream, "ours").read(1, 0.01) for version in (2, 3))
+    assert [entry.fields and entry.fields[b"id"] for entry in (*second, *third)] == [b"p-1", b"p-2"]
+
+
+@pytest.mark.req("M-1")
+def test_an_acknowledgement_that_fails_is_made_up_for_in_the_next_round(
+    shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = shop.reading()
+    paid(client, stream, "p-1")
+    with monkeypatch.context() as patch:
+
+        def lost(*_: object) -> None:
+            raise redis.ConnectionError("reset by peer")
+
+        patch.setattr(Group, "acknowledge", lost)
+        with pytest.raises(redis.ConnectionError):
+            reading.do(NOW)
+    assert pending(client, stream) == 1
+    client.xtrim(stream, maxlen=0, approximate=False)
+    paid(client, stream, "p-2")
+    reading.do(NOW)
+    assert pending(client, stream) == 0
+    assert shop.app.ledger.counts().keys() == {"book"}, "it was stored: its payload is not lost"
+
+
+@pytest.mark.req("M-6")
+def test_what_was_trimmed_stays_pending_until_that_is_written_down(redis_url: str, client: redis.Redis, stream: str) -> None:
+    paid(client, stream, "p-1", "p-2", "p-3")
+    dead, heir = (group(redis_url, stream, name) for name in ("dead", "heir"))
+    first, second, third = dead.read(100, 0.01)
+    client.xdel(stream, first.id, second.id)
+    taken = heir.inherit(10, lambda name: name == "dead")
+    assert taken == [third, Entry(first.id, None), Entry(second.id, None)]
+    assert pending(client, stream) == 3
+    heir.acknowledge([entry.id for entry in taken])
+    assert pending(client, stream) == 0
+
+
+@pytest.mark.req("M-6")
+def test_what_another_acknowledged_meanwhile_is_not_lost(
+    redis_url: str, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid(client, stream, "p-1")
+    slow, heir = (group(redis_url, stream, name) for name in ("slow", "heir"))
+    (entry,) = slow.read(100, 0.01)
+    listed = heir.client.xpending_range
+
+    def then_acknowledged(*given: Any, **more: Any) -> Any:
+        found = listed(*given, **more)
+        slow.acknowledge([entry.id])
+        client.xdel(stream, entry.id)
+        return found
+
+    monkeypatch.setattr(heir.client, "xpending_range", then_acknowledged)
+    assert heir.inherit(10, lambda name: name == "slow") == []
+
+
+@pytest.mark.req("M-6")
+def test_what_two_consumers_had_and_nobody_stored_is_read_by_a_job_of_its_own(
+    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
+) -> None:
+    paid(client, stream, "p-1")
+    for name, before in (("first", ""), ("second", "first")):
+        one = group(redis_url, stream, name)
+        found = one.inherit(10, before.__eq__) if before else one.read(10, 0.01)
+        assert [entry.feared for entry in found] == [False]
+    time.sleep(0.02)
+    shop = Shop(ledger, redis_url, stream, idle=0.01)
+    shop.reading().do(NOW)
+    assert ledger.counts()[f"read:{stream}"].ready == 1
+    assert "book" not in ledger.counts(), "whoever decodes it may die of it: that has to be counted"
+    assert pending(client, stream) == 0
+    shop.work(lambda: len(shop.seen) == 1)
+
+
+def test_decode_may_raise_anything(ledger: Ledger, redis_url: str, client: redis.Redis, stream: str) -> None:
+    def decode(fields: Mapping[bytes, bytes]) -> Event[Any]:
+        if fields[b"id"] == b"p-2":
+            raise SystemExit(1)
+        return Event("paid", {}, id=fields[b"id"].decode())
+
+    paid(client, stream, "p-1", "p-2", "p-3")
+    shop = Shop(ledger, redis_url, stream, decode=decode)
+    shop.work(lambda: len(shop.seen) == 2 and len(ledger.dead_letters()) == 1)
+    (letter,) = ledger.dead_letters()
+    assert "decode= raised SystemExit" in (letter.error or "")
+
+
+def test_an_entry_that_is_too_large_is_not_let_in_by_a_replay(shop: Shop, client: redis.Redis, stream: str) -> None:
+    ledger = shop.app.ledger
+    large = b'{"x": "' + b"y" * ledger.max_payload + b'"}'
+    client.xadd(stream, {"type": "paid", "id": "large", "payload": large})
+    shop.work(lambda: len(ledger.dead_letters()) == 1)
+    (letter,) = ledger.dead_letters()
+    assert (letter.kind, "the ledger takes at most" in (letter.error or "")) == (f"read:{stream}", True)
+    ann = Operator(shop.app, actor="ann")
+    ann.apply(ann.replay(ids=[letter.id]), because="perhaps it has shrunk")
+    shop.work(lambda: [one.replay_count for one in ledger.dead_letters(status="pending")] == [1])
+    assert shop.seen == []
+
+
+def test_what_cannot_be_stored_for_the_moment_is_kept_for_the_next_round(
+    shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = shop.reading()
+    paid(client, stream, "p-1")
+    client.xadd(stream, {"x": "1"})
+    with monkeypatch.context() as patch:
+
+        def away(*_: object, **__: object) -> None:
+            raise OSError("the database is away")
+
+        patch.setattr(Inbox, "store", away)
+        for _ in range(2):
+            with pytest.raises(OSError, match="away"):
+                reading.do(NOW)
+    assert pending(client, stream) == 2
+    reading.do(NOW)
+    assert pending(client, stream) == 0
+    assert {kind: tally.ready for kind, tally in shop.app.ledger.counts().items()} == {"book": 1, f"read:{stream}": 1}
+
+
+@pytest.mark.req("M-5")
+@pytest.mark.parametrize("why", ["retries", "an outage"])
+def test_what_waits_for_one_handler_holds_up_no_other(
+    shop: Shop, client: redis.Redis, stream: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.messages.redis.reading.ENOUGH", 2)
+    ledger = shop.app.ledger
+    delay = 3600.0 if why == "retries" else 0.0
+    ledger.submit_many([NewJob("book", f"event:s:{n}:book:v1", b"{}", delay=delay) for n in range(5)])
+    paid(client, stream, "p-1")
+    reading = shop.reading()
+    if why == "an outage":
+        reading.do(NOW)
+        assert ledger.counts()["book"].submitted == 5, "so much is due: the stream keeps the rest"
+        with ledger.connections.write.use() as session:
+            kinds.park(session, "book", signature="TimeoutError", reason="the service is away", seconds=3600)
+    reading.do(NOW)
+    assert ledger.counts()["book"].submitted == 6
+
+
+def test_after_a_failed_round_the_server_is_called_anew(
+    redis_url: str, client: redis.Redis, stream: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = shop.reading()
+    reading.do(NOW)
+    mine = reading.group.client
+    before = mine.client_id()
+    with monkeypatch.context() as patch:
+
+        def demoted(*_: object) -> None:
+            raise redis.exceptions.ReadOnlyError("You can't write against a read only replica.")
+
+        patch.setattr(Group, "read", demoted)
+        with pytest.raises(redis.exceptions.ReadOnlyError):
+            reading.do(NOW)
+    assert mine.client_id() != before
+
+
+def test_a_worker_that_stops_while_redis_is_away_says_so_and_ends(
+    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(ledger, redis_url, stream, idle=0.05)
+
+    def away(*_: object) -> None:
+        raise redis.ConnectionError("refused")
+
+    monkeypatch.setattr(Group, "acknowledge", away)
+    paid(client, stream, "p-1")
+    with heard() as records:
+        shop.work(lambda: len(shop.seen) == 1)
+    assert {record.kind for record in records} >= {"chore_failed"}
+    monkeypatch.undo()
+    shop.work(lambda: pending(client, stream) == 0)
+    assert [event.id for event in shop.seen] == ["p-1"]
