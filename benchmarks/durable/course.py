@@ -21,7 +21,7 @@ from benchmarks.durable.idle import idle
 from benchmarks.durable.once import BareStatements, Clocked, Once
 from benchmarks.durable.peers import PEERS
 from benchmarks.durable.results import Pair, Results
-from benchmarks.durable.submitters import OwnPostgres, OwnSQLite, Shared
+from benchmarks.durable.submitters import SUBJECTS, Shared
 from benchmarks.interval import Interval
 from benchmarks.rounds import Progress
 from tests.servers.postgres import SETTINGS, VARIABLE, postgres_cluster
@@ -129,7 +129,7 @@ def _rounds(places: Databases, effort: Effort, only: list[str], results: Results
         acts: dict[str, list[Callable[[], None]]] = {"drains": [], "submits": [], "once": []}
         for database in ("postgres", "sqlite"):
             acts["drains"] += _drains(places, database, effort, results, stack)
-            acts["submits"].append(_submits(places, database, effort, results, stack))
+            acts["submits"] += _submits(places, database, effort, results, stack)
             try:
                 acts["once"].append(_once(places, database, effort, results, stack))
             except ModuleNotFoundError as missing:
@@ -170,13 +170,16 @@ def _drains(places: Databases, database: str, effort: Effort, results: Results, 
     return [act(100), act(1)]
 
 
-def _submits(places: Databases, database: str, effort: Effort, results: Results, stack: ExitStack) -> Callable[[], None]:
-    base: Any = OwnPostgres(places.new(database)) if database == "postgres" else OwnSQLite(_file(places.new(database)))
+def _submits(places: Databases, database: str, effort: Effort, results: Results, stack: ExitStack) -> list[Callable[[], None]]:
     own = Shared(places.new(database))
-    stack.enter_context(closing(base))
     stack.enter_context(closing(own))
-    pair = results.submits.setdefault(database, Pair())
-    return lambda: _sandwich(pair, lambda: base.submit(effort.seconds), lambda: own.submit(effort.seconds))
+
+    def act(what: str, base: Any) -> Callable[[], None]:
+        stack.enter_context(closing(base))
+        pair = results.submits.setdefault((database, what), Pair())
+        return lambda: _sandwich(pair, lambda: base.submit(effort.seconds), lambda: own.submit(effort.seconds))
+
+    return [act(what, base(places.new(database))) for what, base in SUBJECTS[database].items()]
 
 
 def _once(places: Databases, database: str, effort: Effort, results: Results, stack: ExitStack) -> Callable[[], None]:

@@ -6,6 +6,7 @@ from statistics import median
 from benchmarks.candidate import release
 from benchmarks.durable.peers import PEERS
 from benchmarks.durable.results import Pair, Results
+from benchmarks.durable.submitters import JUDGED
 from benchmarks.durable.targets import NAMES, TARGETS
 from benchmarks.interval import Interval, number
 from benchmarks.plot import Bar, Panel, card
@@ -83,7 +84,7 @@ def _named(name: str) -> str:
 def _series(results: Results) -> Iterable[tuple[tuple[str, str, str, str], list[tuple[str, Pair]]]]:
     yield (
         ("32 threads submit, one job a time", "own connections, jobs/s", "one ledger, jobs/s", "ratio"),
-        [(NAMES[database], pair) for database, pair in results.submits.items()],
+        [(f"{NAMES[database]}, {what} by each", pair) for (database, what), pair in results.submits.items()],
     )
     calls = {"first": "first call", "again": "repeated call"}
     yield (
@@ -127,7 +128,9 @@ def picture(results: Results) -> str:
         least = next(t.limit for t in TARGETS if t.what.startswith(f"{NAMES[database]}, {_how(batch)}, to the raw"))
         bars.sort(key=lambda bar: -bar.value)
         panels.append(Panel(f"{NAMES[database]}, {_how(batch)}: jobs/s", "", bars, round(least * floor)))
-    for database, pair in results.submits.items():
+    for (database, what), pair in results.submits.items():
+        if what != JUDGED[database]:
+            continue
         own = median(pair.base)
         bars = [Bar("one ledger", median(pair.own), "ours"), Bar("own connections", own, "floor")]
         panels.append(Panel(f"{NAMES[database]}, 32 submit, one each: jobs/s", "", bars, round(3 * own)))

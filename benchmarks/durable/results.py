@@ -30,8 +30,8 @@ class Results:
 
     drains: dict[tuple[str, int], Pair] = field(default_factory=dict)
     """Jobs in a second: the raw loop, and the ledger's."""
-    submits: dict[str, Pair] = field(default_factory=dict)
-    """Jobs in a second: by connections of their own, and through one ledger."""
+    submits: dict[tuple[str, str], Pair] = field(default_factory=dict)
+    """Jobs in a second: by connections of their own, and through one ledger. By database, and what the others write."""
     once: dict[tuple[str, str], Pair] = field(default_factory=dict)
     """Microseconds a call: bare statements, and `once`; first calls and repeated ones."""
     piles: dict[tuple[str, str], Pair] = field(default_factory=dict)

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
+from typing import Any
 
 from benchmarks.durable.drain import KIND, PAYLOAD
 
@@ -61,10 +61,39 @@ class OwnPostgres:
             connection.close()
 
 
+class SamePostgres:
+    """A connection for each, and the ledger's own statement in autocommit: the key, the count and the notification with it."""
+
+    def __init__(self, url: str) -> None:
+        import psycopg
+
+        from redrive.ledger import open_ledger
+        from redrive.ledger.postgres.literal import blobs, texts
+        from redrive.ledger.postgres.submit import SUBMIT_PLAIN
+
+        open_ledger(url, migrate=True).close()
+        self.connections = [psycopg.connect(url, autocommit=True, prepare_threshold=0) for _ in range(SUBMITTERS)]
+        self.statement, self.texts, self.blobs = SUBMIT_PLAIN, texts, blobs
+        self.numbers = count()
+
+    def submit(self, seconds: float) -> float:
+        return together(self._one, seconds)
+
+    def _one(self, number: int) -> None:
+        key = f"shop:ann:o-{next(self.numbers):09}:receipt:v1"
+        given = {"new_kind": self.texts([KIND]), "new_key": self.texts([key]), "new_payload": self.blobs([PAYLOAD])}
+        self.connections[number].execute(self.statement, given).fetchall()
+
+    def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
+
+
 class OwnSQLite:
     """The same on SQLite, durable."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, url: str) -> None:
+        file = url.removeprefix("sqlite:///")
         self.connections = [
             sqlite3.connect(file, isolation_level=None, timeout=120, check_same_thread=False) for _ in range(SUBMITTERS)
         ]
@@ -102,3 +131,14 @@ class Shared:
 
     def close(self) -> None:
         self.ledger.close()
+
+
+SAME, BARE = "the same job", "a bare row"
+SUBJECTS: dict[str, dict[str, Callable[[str], Any]]] = {
+    "postgres": {SAME: SamePostgres, BARE: OwnPostgres},
+    "sqlite": {BARE: OwnSQLite},
+}
+"""By database: what those with connections of their own write."""
+JUDGED = {"postgres": SAME, "sqlite": BARE}
+"""What is promised is the same contract: a job that is there once for its key, is counted, and wakes a worker. On SQLite the bare
+row does for it: there it is the file's lock that costs, whatever is written."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from benchmarks.durable.results import Results
+from benchmarks.durable.submitters import JUDGED
 from benchmarks.interval import Interval
 from benchmarks.target import Promise
 
@@ -27,7 +28,7 @@ def _ahead(database: str, batch: int, peer: str) -> Promise[Results]:
 
 def _submit(database: str) -> Promise[Results]:
     def read(results: Results) -> Interval | None:
-        pair = results.submits.get(database)
+        pair = results.submits.get((database, JUDGED[database]))
         return pair.ratio if pair else None
 
     return Promise(f"{NAMES[database]}, 32 submitters through one ledger, to 32 own connections", "≥", 3, "×", read)

@@ -40,7 +40,7 @@ def test_table_and_picture_of_what_was_found() -> None:
     results = Results(idle={"postgres": Idle(10, 10, 0.2)}, absent={"DBOS queue": "not installed"})
     results.pair("sqlite", 1).add(100, 150, 100)
     results.peers["huey with fsync"] = [80.0]
-    results.submits["sqlite"] = Pair([100], [900])
+    results.submits["sqlite", "a bare row"] = Pair([100], [900])
     text = markdown(results, judge(results, TARGETS), 1)
     assert "| **redrive ledger** | **150 (150–150)** | **1.50** |" in text
     assert "| DBOS queue | not installed |" in text
