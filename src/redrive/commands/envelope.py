@@ -15,7 +15,7 @@ from ..core.codec.arguments import Arguments
 from ..core.key import Key, KeyLike, KeyOf, Template
 from ..journal.redaction import redacted, redacted_text
 from ..ledger.record import Lease
-from ..worker.kind import Undecodable
+from ..worker.kind import Undecodable, Unstorable
 from .options import said
 
 VERSION = 1
@@ -80,18 +80,18 @@ class Envelope:
             return self._arguments.load(stored)
         except (TypeError, ValueError, KeyError, RecursionError) as wrong:
             raise Undecodable(
-                f"stored arguments don't fit {self.name}: {wrong}. "
-                f"Stored: {_shown(lease.payload)}; {self._place} takes {self._takes}"
+                f"stored arguments don't fit {self.name}: {wrong}",
+                f"Stored: {_shown(lease.payload)}; {self._place} takes {self._takes}",
             ) from wrong
 
     def stored(self, result: Any, /) -> bytes | None:
-        """The result, as it is stored."""
+        """The result, as it is stored; Unstorable where it is not what its annotation says."""
         if result is None:
             return None
         try:
             return to_bytes(self._result.dump(result))
         except (TypeError, ValueError) as refused:
-            raise TypeError(f"{self.name} has run, but its result cannot be stored: {refused}") from None
+            raise Unstorable(f"{self.name} has run, but its result cannot be stored: {refused}") from None
 
     def loaded(self, result: bytes | None, /) -> Any:
         """The result again, as the annotated type."""

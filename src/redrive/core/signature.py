@@ -7,14 +7,16 @@ import re
 LONGEST = 200
 """Characters: what differs stands at the end more often than at the beginning."""
 
-# In this order: what is in quotes may hold anything, an id holds numbers.
+# In this order: what is in quotes may hold anything, an id holds numbers, and a list or a mapping of such things may be of any
+# length. The apostrophe of a word (don't) neither begins nor ends a quotation.
 _PARTS = (
-    (re.compile(r"""'[^'\n]*'|"[^"\n]*"|`[^`\n]*`"""), "…"),
+    (re.compile(r"""(?:(?<!\w)|\b[bru])'(?:[^'\n]|'(?=\w))*'(?!\w)|"[^"\n]*"|`[^`\n]*`"""), "…"),
     (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "#"),
     (re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>]+"), "…"),
     (re.compile(r"[^\s@<>()\[\],;:]+@[^\s@<>()\[\],;:]+"), "…"),
     (re.compile(r"\b0x[0-9a-fA-F]+\b|\b(?=[a-zA-Z_-]*\d)[0-9a-zA-Z_-]{6,}\b"), "#"),
     (re.compile(r"\d+(?:[.,:]\d+)*"), "#"),
+    (re.compile(r"([\[{])(?:[\s,:#…\[\]{}-]|\b(?:[Nn]one|null|[Tt]rue|[Ff]alse)\b)*([\]}])"), r"\1…\2"),
     (re.compile(r"\s+"), " "),
 )
 

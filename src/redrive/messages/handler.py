@@ -67,7 +67,7 @@ class Handler:
             return event_of(lease, payload)
         except (TypeError, ValueError, KeyError, RecursionError) as wrong:
             came = redacted_text(lease.payload[:SHOWN].decode("utf-8", "replace"))
-            raise Undecodable(f"the event's payload doesn't fit {self.name} ({self.place}): {wrong}. It is: {came}") from wrong
+            raise Undecodable(f"the event's payload doesn't fit {self.name} ({self.place}): {wrong}", f"It is: {came}") from wrong
 
 
 def handler(

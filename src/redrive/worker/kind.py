@@ -38,8 +38,16 @@ class Kind:
 
 
 class Undecodable(Exception):
-    """The payload does not fit the function; says both. A dead letter at once, for this reason."""
+    """The payload does not fit the function; says both. A dead letter at once, for this reason.
 
-    def __init__(self, because: str, /, *, reason: str = "undecodable") -> None:
-        super().__init__(because)
+    because: what is wrong, alike for all jobs of one cause; came: what this one has.
+    """
+
+    def __init__(self, because: str, came: str = "", /, *, reason: str = "undecodable") -> None:
+        super().__init__(f"{because}. {came}" if came else because)
+        self.because = because
         self.reason = reason
+
+
+class Unstorable(Exception):
+    """The work was done, and its result cannot be stored. A dead letter at once: to do it again would not help."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from itertools import dropwhile
+from pathlib import Path
 from traceback import walk_tb
 from typing import NamedTuple
 
@@ -13,14 +15,15 @@ from ..core.decision import LONGEST
 from ..core.fault import PERMANENT, UNKNOWN, Fault
 from ..core.retry_after import until
 from ..core.seconds import seconds
-from ..core.signature import said, signature
+from ..core.signature import said, signature, signature_of
 from ..engine.nesting import outcome as outcome_inside
 from ..errors import Again, Blocked, BreakerOpen, Stop
 from ..ledger.record import Lease, Settlement
-from .kind import Kind, Undecodable
+from .kind import Kind, Undecodable, Unstorable
 
 FRAMES = 6
-"""Of a traceback, kept with the error: the innermost ones."""
+"""Of a traceback, kept with the error: the innermost ones, without ours around the work."""
+OURS = str(Path(__file__).parents[1] / "_").removesuffix("_")
 
 
 class Outcome(NamedTuple):
@@ -51,8 +54,11 @@ def succeeded(lease: Lease, result: bytes | None, max_payload: int, /) -> Outcom
 
 def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, draw: float) -> Outcome:
     """It raised: again, later; or a dead letter. now: by the ledger's clock. draw: a throw of the dice, for jitter."""
+    if isinstance(error, Unstorable):
+        return Outcome(lease.dead("result", error=said(error), signature="result"), "giveup", "result")
     name = signature(error)
     if isinstance(error, Undecodable):
+        name = signature_of("Undecodable", error.because)
         end = lease.dead(error.reason, error=told(error), signature=name)
         return Outcome(end, "giveup", error.reason, PERMANENT, signature=name)
     if isinstance(error, Stop):
@@ -161,7 +167,8 @@ def told(error: BaseException, /) -> str:
 
 def _places(error: BaseException) -> Iterator[str]:
     frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
-    for code, line in frames[-FRAMES:]:
+    theirs = list(dropwhile(lambda place: place[0].co_filename.startswith(OURS), frames)) or frames
+    for code, line in theirs[-FRAMES:]:
         yield f"  {code.co_filename}:{line} in {code.co_name}"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import App, retry
 from redrive.ledger.record import Lease
-from redrive.worker.kind import Undecodable
+from redrive.worker.kind import Undecodable, Unstorable
 
 
 class Size(enum.Enum):
@@ -122,6 +122,24 @@ def test_a_result_that_is_not_what_was_annotated() -> None:
         return "three"  # type: ignore[return-value]
 
     count.submit()
-    with pytest.raises(TypeError, match="shop.count has run, but its result cannot be stored: "):
+    with pytest.raises(Unstorable, match="shop.count has run, but its result cannot be stored: "):
         app.kinds()[0].run(lease(app, "shop.count"))
     app.close()
+
+
+def test_what_does_not_fit_says_what_was_stored_apart_from_why() -> None:
+    app = App("sqlite://")
+
+    @app.command("shop.send")
+    def send(order_id: str) -> None: ...
+
+    send.submit("x")
+    held = lease(app, "shop.send")
+    said = []
+    for payload in (b'{"order":1}', b'{"order":[22,33]}'):
+        with pytest.raises(Undecodable) as caught:
+            app.kinds()[0].run(held._replace(payload=payload))
+        assert f"Stored: {payload.decode()}; " in str(caught.value)
+        said.append(caught.value.because)
+    app.close()
+    assert said[0] == said[1]  # so that a release which cannot read its jobs is seen as one cause, and parked

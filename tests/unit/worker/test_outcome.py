@@ -16,8 +16,8 @@ from redrive.core.classify import classify
 from redrive.engine.settings import Settings
 from redrive.errors import BreakerOpen, KeyBusy, KeyFailed
 from redrive.ledger import Lease
-from redrive.worker.kind import Kind, Undecodable
-from redrive.worker.outcome import Outcome, expired, failed, forgiven, succeeded
+from redrive.worker.kind import Kind, Undecodable, Unstorable
+from redrive.worker.outcome import Outcome, expired, failed, forgiven, succeeded, told
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 POLICY = RetryPolicy(max_attempts=3, backoff_base=10.0, backoff_max=100.0, jitter=0.0)
@@ -98,6 +98,31 @@ def test_handlers_steer() -> None:
 
 def test_what_does_not_fit_is_undecodable() -> None:
     assert end(Undecodable("order_id is missing")).settlement.reason == "undecodable"
+
+
+def test_what_does_not_fit_is_an_outage_whatever_each_job_has() -> None:
+    one, other = (end(Undecodable("order_id isn't there", f"Stored: {came}")) for came in ('{"ids":[1,2]}', '{"a":null}'))
+    assert one.signature == other.signature == "Undecodable: order_id isn't there"
+    assert "Stored" in str(one.settlement.error)
+
+
+def test_a_result_that_cannot_be_stored_is_not_worked_for_again() -> None:
+    found = end(Unstorable("mail has run, but its result cannot be stored"))
+    assert (found.settlement.outcome, found.settlement.reason, found.signature) == ("dead", "result", None)
+    assert found.settlement.error == "mail has run, but its result cannot be stored"
+
+
+def test_where_it_was_raised_begins_with_the_work_not_with_us() -> None:
+    def boom() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        retry(max_attempts=1).call(boom)
+    inside = caught.value.__traceback__
+    assert inside is not None
+    caught.value.__traceback__ = inside.tb_next  # as a worker sees it: the frames around the work are ours
+    places = told(caught.value).splitlines()[1:]
+    assert [place.rpartition(" in ")[2] for place in places if ":" in place] == ["boom"]
 
 
 @pytest.mark.parametrize(
