@@ -9,7 +9,7 @@ RedriveError
 │   ├── KeyConflict                      same key, other request
 │   └── KeyFailed                        the first use failed for good; carries the stored error
 ├── BadReport                            a sender's report of a batch makes no sense; carries it
-├── Dead                                 the job waited for became a dead letter; carries its id
+├── Dead                                 the job waited for became a dead letter; carries its id and its error
 ├── Refused                              the receiver of a batch said no to it, or to one item
 ├── BufferClosed                         a send buffer is closed; says whether the item may have been sent
 ├── NotReady                             wait_until_ready: unavailable in time, or failed (`.unavailable`)
@@ -113,12 +113,13 @@ class BadReport(RedriveError):
 
 
 class Dead(RedriveError):
-    """The job waited for became a dead letter."""
+    """The job waited for became a dead letter; `error` is what was stored of its last error, with where it was raised."""
 
-    def __init__(self, message: str, /, *, dead_id: str, reason: str) -> None:
+    def __init__(self, message: str, /, *, dead_id: str, reason: str, error: str | None = None) -> None:
         super().__init__(message)
         self.dead_id = dead_id
         self.reason = reason
+        self.error = error
 
 
 class Refused(RedriveError):

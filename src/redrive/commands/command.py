@@ -98,6 +98,19 @@ class Command(Generic[P, R_co]):
             raise TypeError("bind() has no transaction: give it to app.submit_many(..., tx=...)")
         return self._work(args, kwargs)
 
+    def job(self, job_id: str | int, /) -> Job[R_co]:
+        """The job of that id, which was submitted before: to ask for its state and its result later, or elsewhere.
+
+        LookupError: there is none of this command.
+        """
+        from ..ledger.record import Submitted  # noqa: PLC0415  # SQLAlchemy, an extra
+
+        found = self._post.ledger.get(int(job_id))
+        if found is None or found.kind != self.name:
+            raise LookupError(f"{self.name} has no job {job_id}")
+        held = Submitted(found.id, found.kind, found.key, found.state, created=False, request_hash=found.request_hash)
+        return Job(self._post, self._terms.envelope, held, found.due_at)
+
     def _work(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work[R_co]:
         return Work(self._post, self._terms, self._terms.new_job(self._options, args, kwargs))
 

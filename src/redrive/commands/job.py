@@ -115,7 +115,7 @@ class Job(Generic[R_co]):
         state = "idle: the transaction that submits it is not committed" if row is None else row.shown
         if self._desk.stepped:
             return f"{self.kind} job {self.id} is {state}; in a sandbox nobody works: drain() it first"
-        error = f", last error: {row.error}" if row is not None and row.error else ""
+        error = f", last error: {_first(row.error)}" if row is not None and row.error else ""
         return f"{self.kind} job {self.id} is {state} after {timeout} s{error}; it goes on, and can be waited for again"
 
     def _row(self) -> Row | None:
@@ -138,11 +138,17 @@ class Job(Generic[R_co]):
         number = str(row.dead_id or "") if letter is None else str(letter.id)
         why = row.error if letter is None else letter.error
         raise Dead(
-            f"{self.kind} job {row.id} is {row.shown}: {reason}" + (f": {why}" if why else "")
+            f"{self.kind} job {row.id} is {row.shown}: {reason}" + (f": {_first(why)}" if why else "")
             + (f" (redrive dead show {number})" if number else ""),
             dead_id=number,
             reason=reason,
+            error=why,
         )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.kind} {self.key}>"
+
+
+def _first(error: str) -> str:
+    """The line that says what it is; its notes, its cause and its frames come after."""
+    return error.partition("\n")[0]

@@ -20,7 +20,7 @@ from redrive.core.context import IDS
 from redrive.ops import Operator
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.02, backoff_max=0.05, jitter=0)
-SOON = 20.0
+SOON = 60.0
 
 
 @dataclass
@@ -114,11 +114,35 @@ def test_past_the_budget_it_is_blocked_or_dead_by_its_kind(app: App, spent: Any,
         with pytest.raises(errors.Dead, match=f"sync job 1 is {state}: attempts: ConnectionError: down") as dead:
             job.result(SOON)
         assert (job.state, job.attempts, dead.value.reason) == (state, 3, "attempts")
+        assert "\n" not in str(dead.value)
+        assert str(dead.value.error).startswith("ConnectionError: down\n"), "with where it was raised"
         fixed.set()
         ann = Operator(app, actor="ann")
         ann.apply(ann.replay(ids=[dead.value.dead_id]), because="the CRM is back")
         assert job.result(SOON) == "synced", "the handle follows the work, not the row"
         assert job.state == "done"
+
+
+def test_a_job_is_asked_for_again_by_its_id(app: App) -> None:
+    @app.command("receipts.send")
+    def send(order_id: str) -> Receipt:
+        return Receipt(order_id, date(2026, 1, 31))
+
+    @app.command("receipts.count")
+    def count() -> int:
+        return "three"  # type: ignore[return-value]
+
+    submitted, odd = send.submit("o-1"), count.submit()
+    with app.worker():
+        found = send.job(submitted.id)
+        assert (found.id, found.key, found.created) == (submitted.id, submitted.key, False)
+        assert found.result(SOON) == Receipt("o-1", date(2026, 1, 31))
+        with pytest.raises(errors.Dead, match="is dlq: result: receipts.count has run, but its result cannot be stored"):
+            odd.result(SOON)
+        assert odd.attempts == 1, "the work was done: it is not done again for a result that does not fit"
+    for unknown in ("999", odd.id):
+        with pytest.raises(LookupError, match=f"receipts.send has no job {unknown}"):
+            send.job(unknown)
 
 
 def test_what_a_discarded_and_a_pruned_job_say(app: App) -> None:
@@ -152,7 +176,7 @@ def test_waiting_takes_no_processor_time(app: App) -> None:
     before, began = time.process_time(), time.monotonic()
     with pytest.raises(TimeoutError, match="never job 1 is queued after 1.5 s; it goes on, and can be waited for again"):
         job.result(1.5)
-    assert 1.4 < time.monotonic() - began < 10
+    assert 1.4 < time.monotonic() - began < 60
     assert time.process_time() - before < 0.4
 
     async def main() -> None:
