@@ -95,7 +95,10 @@ def run() -> None:
     except Exception as problem:
         if os.environ.get("REDRIVE_DEBUG"):
             raise
-        from .output import complain  # noqa: PLC0415  # Rich: 40 ms that `--help` need not wait for
+        from .output import BAD_INPUT, complain  # noqa: PLC0415  # Rich: 40 ms that `--help` need not wait for
 
+        if isinstance(problem, OverflowError) and "SQLite INTEGER" in str(problem):
+            complain(f"a number is too large: what the ledger counts goes to {2**63 - 1}")
+            sys.exit(BAD_INPUT)
         complain(f"unexpected {type(problem).__name__}: {problem} (REDRIVE_DEBUG=1 shows where)")
         sys.exit(UNEXPECTED)

@@ -98,8 +98,11 @@ class Template:
             if not names:
                 continue
             value = arguments[names[0]]
-            for attribute in names[1:]:
-                value = getattr(value, attribute)
+            try:
+                for attribute in names[1:]:
+                    value = getattr(value, attribute)
+            except AttributeError:
+                raise TypeError(f"key template {self.text!r}: {{{'.'.join(names)}}} cannot be read of {value!r:.100}") from None
             if type(value) is not str:
                 self._check(".".join(names), value)
                 value = str(value)

@@ -24,15 +24,15 @@ class Judgement(NamedTuple):
     """What `on=` was given; empty: the standard rule. For `redrive layers` to read."""
 
 
-def judgement(on: Rules | None) -> Judgement:
-    """One function for all the rules; without any, the standard classifier."""
+def judgement(on: Rules | None, name: str = "on") -> Judgement:
+    """One function for all the rules; without any, the standard classifier. name: of the option, in what is said of it."""
     if on is None:
         return Judgement(classify, {})
     rules = on if isinstance(on, tuple) else (on,)
     if not rules:
         raise ValueError("on=() would retry nothing; leave it out for the standard rule, or give RetryPolicy.disabled()")
     for rule in rules:
-        _check(rule)
+        _check(rule, name)
     if all(isinstance(rule, type) for rule in rules):
         return _by_type(rules)
     return Judgement(_by_rules(rules), {}, rules)
@@ -78,11 +78,11 @@ def _told(known: Fault) -> Fault:
     return known if known.retryable else replace(known, kind="transient")
 
 
-def _check(rule: object) -> None:
+def _check(rule: object, name: str) -> None:
     if isinstance(rule, type):
         if not issubclass(rule, BaseException):
-            raise TypeError(f"on= takes exception types and functions; {rule.__name__} is no exception type")
+            raise TypeError(f"{name}= takes exception types and functions; {rule.__name__} is no exception type")
         if not issubclass(rule, Exception):
             raise TypeError(f"{rule.__name__} is never retried: it says that the program or the caller wants to stop")
     elif not callable(rule):
-        raise TypeError(f"on= takes exception types, functions of the error, or a tuple of both, not {rule!r}")
+        raise TypeError(f"{name}= takes exception types, functions of the error, or a tuple of both, not {rule!r}")

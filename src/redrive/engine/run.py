@@ -26,7 +26,7 @@ SHOWN = 10
 WORDS: dict[Reason, str] = {
     "attempts": "attempts spent",
     "timeout": "the next wait does not fit the time that is left",
-    "retry_after": "the server asks for more time than is left",
+    "retry_after": "the server asks for more time than it is given",
     "budget": "the shared retry budget is spent",
     "not_retryable": "not worth trying again",
     "not_idempotent": "it may have been executed, and is not idempotent",

@@ -39,6 +39,10 @@ class Middleware:
         self, keys: Callable[[], Keys], asgi: ASGI, /, *, required: bool, methods: Collection[str], paths: str, domain: str,
         user: Callable[[Mapping[str, Any]], str] | None, keep: Seconds, max_body: int,
     ) -> None:  # fmt: skip
+        if not callable(asgi):
+            raise TypeError(f"the middleware goes around an ASGI application, not {asgi!r}")
+        if not isinstance(paths, str) or not paths.startswith(("/", "*")):
+            raise ValueError(f"paths= is a pattern of whole paths, such as '/payments/*', not {paths!r}: it would match none")
         if isinstance(methods, str):
             raise TypeError(f"methods is a collection of names, not one text: ({methods!r},)")
         if user is not None and not callable(user):

@@ -20,7 +20,7 @@ def freeing(free_on: Rules | None, /) -> Frees:
     What nobody knows is stored: after an unknown error the work may have been done, and a second time is what a key is
     there to prevent. Cancellation, Ctrl+C and the like say nothing about the work: free.
     """
-    judge = judgement(free_on).judge
+    judge = judgement(free_on, "free_on").judge
 
     def frees(error: BaseException) -> bool:
         if not isinstance(error, Exception) or isinstance(error, (BreakerOpen, Blocked)):

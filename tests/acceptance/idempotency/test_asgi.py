@@ -131,6 +131,8 @@ def test_a_file_sent_by_the_server_itself(app: App) -> None:
         ({"domain": ""}, "'domain' is empty"),
         ({"keep": 0}, "keep must be above 0"),
         ({"max_body": 0}, "max_body must be at least 1"),
+        ({"paths": "payments/*"}, "not 'payments/.*': it would match none"),
+        ({"paths": ["/payments"]}, "paths= is a pattern of whole paths"),
     ],
 )
 def test_bad_options(app: App, options: Any, error: str) -> None:

@@ -232,3 +232,5 @@ def test_a_file_that_was_removed_or_replaced_takes_nothing_any_more(tmp_path: Pa
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match=f"there is no folder {tmp_path / 'none'}"):
         open_ledger(f"sqlite:///{tmp_path / 'none' / 'ledger.db'}", migrate=True)
+    with pytest.raises(LedgerError, match=f"{tmp_path} cannot be opened: it is a folder"):
+        open_ledger(f"sqlite:///{tmp_path}", migrate=True)

@@ -25,6 +25,13 @@ def test_at_a_terminal_the_number_is_typed(url: str, busy: Ledger) -> None:
     assert [entry.because for entry in busy.audit(after=4)] == ["fixed"]
 
 
+@pytest.mark.usefixtures("busy")
+def test_a_number_beyond_all_numbers_is_no_error_of_ours(url: str) -> None:
+    done = run("dead", "show", "9" * 30, REDRIVE_LEDGER=url)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "redrive: a number is too large: what the ledger counts goes to 9223372036854775807\n"
+
+
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \x9b31m boo\u202eknird\r\nnext"
 
 

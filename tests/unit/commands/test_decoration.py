@@ -74,6 +74,7 @@ class Shop:
         (nothing, {"cron": "0 2 * * *", "key": "shop:u:o:r:v1"}, TypeError, "a scheduled command has a key already"),
         (nothing, {"timezone": "Europe/Prague"}, TypeError, "timezone= is for cron="),
         (nothing, {"in_transaction": True}, TypeError, "the first parameter of .*nothing is the connection; it has none"),
+        (plain, {"in_transaction": True}, TypeError, "a connection first, and 'order_id' is annotated otherwise"),
         (in_tx, {"in_transaction": True, "cron": "0 2 * * *"}, TypeError, "opens its own transaction"),
         (async_tx, {"in_transaction": True}, TypeError, "is async: a transaction would stay open"),
         (generator, {}, TypeError, "is a generator: nobody would run it to its end"),

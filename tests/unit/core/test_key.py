@@ -192,6 +192,12 @@ def test_none_would_make_different_work_share_a_key() -> None:
         filled("shop:{order.user}:e:o:v1", Order("o-1", None), "ann")
 
 
+def test_an_argument_that_has_no_such_attribute_is_shown() -> None:
+    said = "key template 'shop:{order.user}:e:o:v1': {order.user} cannot be read of 'o-1'"
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+        filled("shop:{order.user}:e:o:v1", "o-1", "ann")
+
+
 @pytest.mark.req("I-1")
 def test_an_object_known_by_its_address_would_make_every_call_a_new_key() -> None:
     with pytest.raises(

@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_handed_over_at_once(clock: FakeClock, asked: str, 
     assert (ended.attempts, ended.reason, ended.spent) == (1, "retry_after", True)
     assert ended.retry_at is not None
     assert (ended.retry_at - clock.now()).total_seconds() == min(float(asked), 1e9)
-    assert "the server asks for more time than is left" in caught.value.__notes__[0]
+    assert "the server asks for more time than it is given" in caught.value.__notes__[0]
 
 
 @pytest.mark.req("R-6")

@@ -94,7 +94,7 @@ def test_options(app: App) -> None:
         ({"wait": -1}, "wait must not be negative"),
         ({"wait": "1"}, "wait must be seconds or a timedelta"),
         ({"request": 5}, "request= is a function"),
-        ({"free_on": 5}, "exception types"),
+        ({"free_on": 5}, "free_on= takes exception types"),
     ]
     for given, error in options:
         with pytest.raises((TypeError, ValueError), match=error):

@@ -28,6 +28,11 @@ class Arguments:
             hints = typing.get_type_hints(fn, include_extras=True)
         except (NameError, TypeError, AttributeError) as wrong:
             raise TypeError(f"{self._name}: its annotations cannot be read: {wrong}") from None
+        for name in list(whole.parameters)[:skip]:
+            if _storable(hints.get(name, Any)):
+                raise TypeError(
+                    f"{self._name}: in_transaction=True gives a connection first, and {name!r} is annotated otherwise"
+                )
         self._codecs: dict[str, Codec] = {}
         for at, (name, parameter) in enumerate(self._signature.parameters.items()):
             if at == 0 and name in ("self", "cls") and name not in hints:
@@ -64,6 +69,15 @@ class Arguments:
             elif parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise TypeError(f"{self._name} needs {name!r}, which the stored call does not have")
         return call.args, call.kwargs
+
+
+def _storable(hint: Any) -> bool:
+    """Whether it says what is stored: then it is no connection. What says nothing may be one."""
+    try:
+        codec(hint)
+    except TypeError:
+        return False
+    return hint not in (Any, object)
 
 
 def _whole(hint: Any, parameter: inspect.Parameter) -> Any:

@@ -27,7 +27,7 @@ def connect(target: str, /) -> Any:
     try:
         connection = psycopg.connect(target, autocommit=True, connect_timeout=CONNECT_SECONDS)
     except psycopg.OperationalError as error:
-        raise LedgerError(f"Postgres cannot be reached: {str(error).strip()}") from error
+        raise LedgerError(f"Postgres cannot be reached: {' '.join(str(error).split())}") from error
     except psycopg.ProgrammingError as error:
         # Its words repeat the address, password and all.
         raise LedgerError("the address is not one that Postgres understands") from error.with_traceback(None).__cause__

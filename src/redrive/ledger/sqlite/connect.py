@@ -40,6 +40,8 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
             ) from None
         if file and not Path(file).parent.is_dir():
             raise LedgerError(f"{file} cannot be opened: there is no folder {Path(file).parent}") from None
+        if file and Path(file).is_dir():
+            raise LedgerError(f"{file} cannot be opened: it is a folder; the address names a file in one") from None
         raise LedgerError(f"{file or 'SQLite'} cannot be opened: {error}") from error
     except sqlite3.DatabaseError as error:
         raise LedgerError(f"{file} is no SQLite database: {error}") from error
