@@ -1,0 +1,45 @@
+"""The reference names everything that is public: what is not in it may change without a word (docs/reference/stability.md)."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import redrive
+from redrive import errors
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+PACKAGES = [
+    "redrive", "redrive.backoff", "redrive.batch", "redrive.console", "redrive.grpc", "redrive.http", "redrive.journal",
+    "redrive.ledger", "redrive.messages",
+    "redrive.native", "redrive.ops", "redrive.partitions", "redrive.storage", "redrive.testing",
+]  # fmt: skip
+
+
+def named(page: str) -> set[str]:
+    code = " ".join(re.findall(r"`([^`]+)`", (REFERENCE / page).read_text()))
+    return set(re.findall(r"\w+", code))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_stands_in_the_reference(package: str) -> None:
+    names = {name for name in import_module(package).__all__ if not name.startswith("__")}
+    assert names - named("index.md") == set()
+
+
+def test_every_exception_stands_in_its_table() -> None:
+    ours = {
+        name for name, found in vars(errors).items()
+        if inspect.isclass(found) and issubclass(found, Exception) and found.__module__ == errors.__name__
+    }  # fmt: skip
+    assert ours - named("errors.md") == {"Final"}  # what four of them have in common, and nobody raises
+
+
+def test_what_an_app_can_do_stands_there_too() -> None:
+    # For workers and operators:
+    inner = {"chores", "commands", "datasets", "extractions", "inbox", "kinds", "load", "on_ledger", "url"}
+    assert {name for name in dir(redrive.App) if not name.startswith("_")} - inner - named("index.md") == set()
