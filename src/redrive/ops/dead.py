@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..journal.redaction import redacted, redacted_text
-from ..ledger.letter import Letter
+from ..ledger.letter import Letter as Letter
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
