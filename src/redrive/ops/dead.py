@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..journal.redaction import redacted, redacted_text
-from ..ledger.letter import Letter as Letter
+from ..ledger.letter import Letter as Letter  # noqa: PLC0414  # the console and the CLI have it from here
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
