@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 if not __package__:
@@ -44,11 +45,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
 
 def everybody() -> tuple[str, ...]:
     """Who is measured here."""
-    try:
-        import remote_store  # noqa: F401
-    except ImportError:
-        return "ours", "native"
-    return "ours", "native", "peer"
+    return ("ours", "native", "peer") if find_spec("remote_store") else ("ours", "native")
 
 
 if __name__ == "__main__":

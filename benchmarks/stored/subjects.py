@@ -1,6 +1,7 @@
 """Subjects: three ways to the same server. Each reads, writes and lists; data comes and goes in pieces of 1 MiB."""
 
 import json
+from importlib import import_module
 from urllib.parse import urlsplit
 
 from benchmarks.stored.folders import Folder, Ssh
@@ -31,27 +32,33 @@ class Ours:
         return sum(1 for _ in self.store.files(folder))
 
 
+PEERS = {
+    "local": ("_local", "LocalBackend"),
+    "sftp": ("_sftp", "SFTPBackend"),
+    "s3": ("_s3", "S3Backend"),
+    "s3-pyarrow": ("_s3_pyarrow", "S3PyArrowBackend"),
+    "azure": ("_azure", "AzureBackend"),
+}
+
+
 class Peer:
     """remote-store, from PyPI."""
 
     def __init__(self, backend: str, address: str) -> None:
-        from remote_store import Store
-        from remote_store.backends import _azure, _local, _s3, _s3_pyarrow, _sftp
-
-        if backend == "local":
-            self.store = Store(_local.LocalBackend(address))
-            return
-        if backend == "sftp":
-            self.store = Store(_sftp.SFTPBackend(**_paramiko(address)))
-            return
-        made = {"s3": _s3.S3Backend, "s3-pyarrow": _s3_pyarrow.S3PyArrowBackend, "azure": _azure.AzureBackend}[backend]
-        if backend == "azure":
-            told = {"connection_string": address, "hns": False}
-        else:
-            parts = urlsplit(address)
-            told = {"endpoint_url": f"http://127.0.0.1:{parts.port}", "key": parts.username, "secret": parts.password}
-            told["region_name"] = "us-east-1"
-        self.store = Store(made(HOME, **told))
+        module, kind = PEERS[backend]
+        made = getattr(import_module(f"remote_store.backends.{module}"), kind)
+        match backend:
+            case "local":
+                its = made(address)
+            case "sftp":
+                its = made(**_paramiko(address))
+            case "azure":
+                its = made(HOME, connection_string=address, hns=False)
+            case _:
+                parts = urlsplit(address)
+                told = {"endpoint_url": f"http://127.0.0.1:{parts.port}", "key": parts.username, "secret": parts.password}
+                its = made(HOME, region_name="us-east-1", **told)
+        self.store = import_module("remote_store").Store(its)
 
     def write(self, path: str, size: int) -> None:
         self.store.write(path, Source(size), overwrite=True)
@@ -156,7 +163,7 @@ def _told(backend: str, address: str) -> dict[str, object]:
         case "local":
             return {"root": address}
         case "sftp":
-            return json.loads(address)
+            return dict(json.loads(address))
         case _:
             return {"bucket": HOME, **_s3(address)}
 

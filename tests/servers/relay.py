@@ -38,12 +38,19 @@ class Relay:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.drop()
-        self._thread.join(10)
+        self._thread.join(60)
 
     @property
     def count(self) -> int:
         """How many connections there were."""
         return len(self.times)
+
+    def counted(self, many: int) -> int:
+        """The same, once there were so many: a client that gave up may be gone before a busy machine has seen it come."""
+        end = time.monotonic() + 60
+        while self.count < many and time.monotonic() < end:
+            time.sleep(0.01)
+        return self.count
 
     @property
     def waits(self) -> list[float]:

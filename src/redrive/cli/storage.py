@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,7 +16,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from ..errors import PathInvalid, StorageError, Unavailable
+from ..errors import AlreadyExists, PathInvalid, StorageError, Unavailable
 from ..ops import storage as ops
 from ..ops.document import document
 from ..ops.imported import Unreadable
@@ -182,31 +182,62 @@ def cp(
 ) -> None:
     """Copy a file between any two stores, or with --recursive all files of a folder.
 
-    Each file appears whole or not at all. What was copied before something went wrong stays; run it again to go on.
+    Each file appears whole or not at all. What was copied before something went wrong stays: --recursive --if-absent goes on with
+    the others.
 
-    Exit status: 0, all copied; 1, there is none, some are there already (--if-absent), or not allowed; 2, no such store, no path,
-    or no configuration; 3, a backend cannot be reached; 130, interrupted: run it again to go on.
+    Exit status: 0, all are there; 1, there is none, it is there already (--if-absent of one file), or not allowed; 2, no such
+    store, no path, or no configuration; 3, a backend cannot be reached; 130, interrupted.
     """
-    with opened(config) as registry:
+    done: list[dict[str, Any]] = []
+    with _so_far(done) as planned, opened(config) as registry:
         plan = ops.copies(ops.place(registry, source), ops.place(registry, target), recursive=recursive)
+        planned(len(plan))
         if not plan:
             complain(f"there is nothing in {source}")
             raise typer.Exit(NOT_DONE)
-        done = []
         with bar(source if recursive else plan[0].target.path, sum(one.size for one in plan)) as progress:
             for one in plan:
-                ops.copy(one, how="create" if if_absent else "atomic", progress=progress)
-                done.append({"from": str(one.source), "path": str(one.target), "size": one.size})
+                copied = _copied(one, progress, if_absent=if_absent, alone=not recursive)
+                done.append({"from": str(one.source), "path": str(one.target), "size": one.size, "copied": copied})
     _said(done, as_json)
+
+
+def _copied(one: ops.Copying, progress: Callable[[int], object], *, if_absent: bool, alone: bool) -> bool:
+    try:
+        ops.copy(one, how="create" if if_absent else "atomic", progress=progress)
+    except AlreadyExists:
+        if alone:
+            raise
+        progress(one.size)
+        return False
+    return True
+
+
+@contextmanager
+def _so_far(done: list[dict[str, Any]]) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is told how many there are; where it ends before the last of many, say how far it came."""
+    planned = 0
+
+    def told(many: int) -> None:
+        nonlocal planned
+        planned = many
+
+    try:
+        yield told
+    except typer.Exit:
+        if planned > 1:
+            complain(f"{len(done):,} of {planned:,} files are there; --recursive --if-absent goes on with the others")
+        raise
 
 
 def _said(done: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(done)
         return
-    size = sum(one["size"] for one in done)
-    what = done[0]["path"] if len(done) == 1 else f"{len(done):,} files"
-    show(console(), Text(f"{what}: {size:,} bytes written"))
+    new = [one for one in done if one.get("copied", True)]
+    what = done[0]["path"] if len(done) == 1 else f"{len(new):,} file{'s' if len(new) != 1 else ''}"
+    left = f"; there already: {len(done) - len(new):,}" if len(new) < len(done) else ""
+    show(console(), Text(f"{what}: {sum(one['size'] for one in new):,} bytes written{left}"))
 
 
 @app.command()

@@ -96,7 +96,12 @@ def place(registry: Registry, text: str, /) -> Place:
     known = list(registry.config.stores)
     if name not in known:
         what = f"there is no store {name!r}{meant(name, known)}; known: {', '.join(known) or 'none'}"
-        raise Unreadable(what if colon or not text else f"{what}. A file of a store is written STORE:PATH")
+        hint = (
+            ""
+            if colon or not text
+            else ". A file of a store is written STORE:PATH; `put` takes one from here, `cat` brings one out"
+        )
+        raise Unreadable(what + hint)
     try:
         return Place(registry.get_store(name), path)
     except ValueError as wrong:  # a variable that is not set

@@ -17,6 +17,7 @@ def from_azure(error: BaseException, /, *, path: str, backend: str, container: s
     code = str(getattr(told, "value", told))  # an enumeration, or plain text where it is not listed there
     status = getattr(error, "status_code", None)
     said = _said(error, code)
+    what = repr(path) if path else f"the container {container!r}"
     if code in NO_CONTAINER or (status == 404 and path == ""):
         return NotFound(f"{backend}: the container {container!r} is missing", **where)
     if status == 404:
@@ -24,12 +25,12 @@ def from_azure(error: BaseException, /, *, path: str, backend: str, container: s
     if code in THERE or status == 412:
         return AlreadyExists(f"{backend}: there is a file {path!r} already", **where)
     if status in (401, 403) or code.startswith("Lease"):
-        return Denied(f"{backend}: {path!r} is not allowed: {said}", **where)
+        return Denied(f"{backend}: {what} is not allowed: {said}", **where)
     if code in NO_PATH:
         return PathInvalid(f"{backend}: {path!r} is no path here: {said}", **where)
     if isinstance(error, Exception) and classify(error).retryable:
-        return Unavailable(f"{backend}: {path!r} cannot be reached: {said}", **where)
-    return StorageError(f"{backend}: {path!r}: {said}", **where)
+        return Unavailable(f"{backend}: {what} cannot be reached: {said}", **where)
+    return StorageError(f"{backend}: {what}: {said}", **where)
 
 
 def _said(error: BaseException, code: str) -> str:

@@ -20,6 +20,7 @@ def from_os(error: OSError, /, *, path: str, backend: str, writing: bool = False
     number = error.errno
     said = error.strerror or str(error)
     where = {"path": path, "backend": backend}
+    what = repr(path) if path else "its root"
     if number == errno.ENOENT or (number in (errno.ENOTDIR, errno.EISDIR) and not writing):
         return NotFound(f"{backend}: there is no file {path!r}", **where)
     if number == errno.EEXIST and not writing:
@@ -31,9 +32,9 @@ def from_os(error: OSError, /, *, path: str, backend: str, writing: bool = False
     if number in NO_PATH:
         return PathInvalid(f"{backend}: {path!r} is no path here: {said}", **where)
     if number in REFUSED:
-        return Denied(f"{backend}: {path!r} is not allowed: {said}", **where)
+        return Denied(f"{backend}: {what} is not allowed: {said}", **where)
     if number in FULL:
         return StorageError(f"{backend}: no space for {path!r}: {said}", **where)
     if number in AWAY or isinstance(error, (ConnectionError, TimeoutError)):
-        return Unavailable(f"{backend}: {path!r} cannot be reached: {said}", **where)
-    return StorageError(f"{backend}: {path!r}: {said}", **where)
+        return Unavailable(f"{backend}: {what} cannot be reached: {said}", **where)
+    return StorageError(f"{backend}: {what}: {said}", **where)

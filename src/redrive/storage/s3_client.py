@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.policy import RetryPolicy
 from ..native.aws import BOTOCORE, retries
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from s3fs import S3FileSystem
 
 LOG = logging.getLogger("redrive.storage")
+T = TypeVar("T")
 
 
 class S3Client:
@@ -43,20 +46,16 @@ class S3Client:
 
     def call(self, method: str, /, **arguments: Any) -> Any:
         """One call of S3's own API, by botocore's names; errors are those of botocore."""
-        try:
-            return self.files.call_s3(method, **arguments)
-        except OSError as error:
-            # s3fs turns botocore's errors into those of files, which say less.
-            if error.__cause__ is not None:
-                raise error.__cause__ from None
-            raise
+        return awaited(self.start(method, **arguments))
+
+    def start(self, method: str, /, **arguments: Any) -> Future[Any]:
+        """The same, begun and not waited for. Cancelled, it ends at once."""
+        files = self.files
+        return asyncio.run_coroutine_threadsafe(_called(files, method, arguments), files.loop)
 
     def read(self, body: Any, size: int) -> bytes:
         """So many bytes of an answer's body, fewer only at the end."""
-        from fsspec.asyn import sync  # noqa: PLC0415  # comes with s3fs
-
-        found: bytes = sync(self.files.loop, _read, body, size)
-        return found
+        return awaited(asyncio.run_coroutine_threadsafe(_read(body, size), self.files.loop))
 
     def close(self) -> None:
         """Let go of connections; the next call opens them again."""
@@ -70,12 +69,12 @@ class S3Client:
     def _connected(self) -> S3FileSystem:
         import s3fs  # noqa: PLC0415  # whoever uses the backend has it; importing it takes a second
 
+        from .s3_session import SendsOnce, session  # noqa: PLC0415
+
         options = dict(self._options)
         if self._one_layer and "http_session_cls" not in options["config_kwargs"]:
-            from .s3_session import SendsOnce  # noqa: PLC0415
-
             options["config_kwargs"] = options["config_kwargs"] | {"http_session_cls": SendsOnce}
-        files = s3fs.S3FileSystem(**options, skip_instance_cache=True, use_listings_cache=False)
+        files = s3fs.S3FileSystem(**options, session=session(), skip_instance_cache=True, use_listings_cache=False)
         if self._one_layer:
             files.retries = 1  # on the object: the class is everybody's
         return files
@@ -94,6 +93,25 @@ def told(options: Mapping[str, Any], retry: RetryPolicy | None) -> dict[str, Any
         config["retries"].pop("max_attempts", None)  # says the same in another count, and botocore takes one of them
         BOTOCORE.mapped(retry, config)  # for its word on what is dropped
     return {**options, "config_kwargs": config}
+
+
+def awaited(future: Future[T], /, timeout: float | None = None) -> T:
+    """What it gives. Ctrl+C leaves at once, and so does what it interrupts."""
+    try:
+        return future.result(timeout)
+    except BaseException:
+        future.cancel()
+        raise
+
+
+async def _called(files: S3FileSystem, method: str, arguments: Mapping[str, Any]) -> Any:
+    try:
+        return await files._call_s3(method, **arguments)
+    except OSError as error:
+        # s3fs turns botocore's errors into those of files, which say less.
+        if error.__cause__ is not None:
+            raise error.__cause__ from None
+        raise
 
 
 async def _read(body: Any, size: int) -> bytes:

@@ -28,6 +28,7 @@ def from_s3(error: BaseException, /, *, path: str, backend: str, bucket: str) ->
     """The error in our words; to be raised `from` it."""
     where = {"path": path, "backend": backend}
     code, said = _said(error)
+    what = repr(path) if path else f"the bucket {bucket!r}"
     if code == "NoSuchBucket" or (code in MISSING and path == ""):
         return NotFound(f"{backend}: the bucket {bucket!r} is missing", **where)
     if code in MISSING:
@@ -35,12 +36,12 @@ def from_s3(error: BaseException, /, *, path: str, backend: str, bucket: str) ->
     if code in THERE:
         return AlreadyExists(f"{backend}: there is a file {path!r} already", **where)
     if code in REFUSED or type(error).__name__ == "NoCredentialsError":
-        return Denied(f"{backend}: {path!r} is not allowed: {said}", **where)
+        return Denied(f"{backend}: {what} is not allowed: {said}", **where)
     if code in NO_PATH:
         return PathInvalid(f"{backend}: {path!r} is no path here: {said}", **where)
     if isinstance(error, Exception) and classify(error).retryable:
-        return Unavailable(f"{backend}: {path!r} cannot be reached: {said}", **where)
-    return StorageError(f"{backend}: {path!r}: {said}", **where)
+        return Unavailable(f"{backend}: {what} cannot be reached: {said}", **where)
+    return StorageError(f"{backend}: {what}: {said}", **where)
 
 
 def _said(error: BaseException) -> tuple[str | None, str]:

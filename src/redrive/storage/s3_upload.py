@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 from .body import Body
-from .s3_client import S3Client
+from .s3_client import S3Client, awaited
 
 PART = 5 * 1024 * 1024
-"""Bytes in a part, at first, and the least that S3 takes: S3 takes 10,000 of them, so that they double every thousand."""
+"""Bytes in a part: the least that S3 takes."""
+PARTS = 10_000
+"""The most that S3 takes."""
 AT_ONCE = 4
+MEMORY = 64 * 1024 * 1024
+"""Bytes on their way at a time, where parts are so large that fewer than four fit; one always does."""
+CLEARING = 5.0
+"""Seconds for taking back what was begun: after an error, the caller is waiting to hear of it."""
 COPY_PART = 1024**3
 TOKEN = "redrive-write"  # noqa: S105  # a name
 """In the metadata of what was created only if absent: whose it is, should the answer be lost."""
@@ -35,12 +41,12 @@ class Upload:
 
     def send(self, body: Body) -> None:
         """Write all of it."""
-        head = body.read(PART)
-        if len(head) < PART:
+        size = part_size(body.size, 1)
+        head = body.read(size)
+        if len(head) < size:
             self._client.call("put_object", **self._where, **self._first, **self._last, Body=head)
             return
-        with ThreadPoolExecutor(AT_ONCE, "redrive-upload") as threads:
-            self._in_parts(lambda upload: self._parts(upload, head, body, threads))
+        self._in_parts(lambda upload: self._parts(upload, head, body))
 
     def copy(self, source: dict[str, str], size: int) -> None:
         """Copy an object that is too large for one request."""
@@ -57,22 +63,24 @@ class Upload:
             self._client.call("complete_multipart_upload", **upload, **self._last, MultipartUpload={"Parts": listed})
         except BaseException:
             try:
-                self._client.call("abort_multipart_upload", **upload)
+                awaited(self._client.start("abort_multipart_upload", **upload), CLEARING)
             except Exception:  # the first error is the one to tell; the bucket's own rules clear up what is left
                 pass
             raise
 
-    def _parts(self, upload: dict[str, Any], head: bytes, body: Body, threads: ThreadPoolExecutor) -> list[str]:
+    def _parts(self, upload: dict[str, Any], head: bytes, body: Body) -> list[str]:
         sent: deque[Future[Any]] = deque()
         etags: list[str] = []
         part, number = head, 1
         try:
             while part:
-                sent.append(threads.submit(self._client.call, "upload_part", **upload, PartNumber=number, Body=part))
-                if len(sent) == AT_ONCE:
-                    etags.append(sent.popleft().result()["ETag"])  # no more than so many parts are in memory
-                part = body.read(PART << number // 1000)
+                sent.append(self._client.start("upload_part", **upload, PartNumber=number, Body=part))
                 number += 1
+                size = part_size(body.size, number)
+                while len(sent) >= min(AT_ONCE, max(1, MEMORY // size)):
+                    etags.append(sent[0].result()["ETag"])  # no more than so many parts are in memory
+                    sent.popleft()
+                part = body.read(size)
             etags.extend(future.result()["ETag"] for future in sent)
         except BaseException:
             for future in sent:
@@ -87,3 +95,10 @@ class Upload:
             answer = self._client.call("upload_part_copy", **upload, PartNumber=number, CopySource=source, CopySourceRange=reach)
             etags.append(answer["CopyPartResult"]["ETag"])
         return etags
+
+
+def part_size(size: int | None, number: int) -> int:
+    """Bytes of a part, by its number from 1: so many that all of them fit; doubled every thousand where only the end tells."""
+    if size is None:
+        return PART << (number - 1) // 1000
+    return max(PART, -(-size // PARTS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers.buckets import options
 from tests.servers.graph import graph_server
 
 SIZE = 64 * 1024 * 1024
@@ -64,5 +66,18 @@ def test_sftp(sftp_options: dict[str, Any]) -> None:
 @pytest.mark.req("S-12")
 def test_graph() -> None:
     with graph_server() as server:
-        options = {"drive": "drives/d1", "token": "good", "base_url": f"{server.service}/v1.0"}
-        assert grown("graph", options) < 40 * 1024 * 1024
+        told = {"drive": "drives/d1", "token": "good", "base_url": f"{server.service}/v1.0"}
+        assert grown("graph", told) < 40 * 1024 * 1024
+
+
+@pytest.mark.req("S-12")
+@pytest.mark.skipif("REDRIVE_FULL" not in os.environ, reason="make bench-storage measures it: REDRIVE_FULL=1 runs it here")
+@pytest.mark.parametrize("kind", ["s3", "s3-pyarrow"])
+def test_s3(s3_url: str, s3_bucket: str, kind: str) -> None:
+    assert grown(kind, {"bucket": s3_bucket, **options(s3_url)}) < 56 * 1024 * 1024
+
+
+@pytest.mark.req("S-12")
+@pytest.mark.skipif("REDRIVE_FULL" not in os.environ, reason="make bench-storage measures it: REDRIVE_FULL=1 runs it here")
+def test_azure(azure_connection: str, azure_container: str) -> None:
+    assert grown("azure", {"container": azure_container, "connection_string": azure_connection}) < 48 * 1024 * 1024

@@ -10,14 +10,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from redrive.storage import Store
 from redrive.storage.sftp import Sftp
-from tests.acceptance.wire.fault import READ_SECONDS, Act
+from tests.acceptance.wire.fault import PATIENT, READ_SECONDS, Act
 from tests.acceptance.wire.subject import POLICY
 from tests.servers.relay import Relay, Step
 
 HALF = 5_000_000
 """Bytes before and after the middle of a file: more than are on their way at a time."""
 OLD, NEW = bytes(2 * HALF), b"\x01" * (2 * HALF)
-FOREVER = 5 * READ_SECONDS
+FOREVER = 5.0
 """Seconds after which a client that waits is taken to wait for ever."""
 Midway: TypeAlias = Callable[[], None]
 
@@ -32,6 +32,11 @@ class Fault(NamedTuple):
     midway: Literal["drop", "hold"] | None = None
     """What becomes of the open one in the middle of the file."""
     passes: bool = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds for connecting."""
+        return READ_SECONDS if "silent" in self.connections else PATIENT
 
 
 FAULTS = (
@@ -65,20 +70,24 @@ class Client(NamedTuple):
 
 
 @contextmanager
-def ours(told: dict[str, Any]) -> Iterator[Client]:
-    backend = Sftp("sftp", **told, timeout=READ_SECONDS, retry=POLICY)
+def ours(told: dict[str, Any], patience: float) -> Iterator[Client]:
+    backend = Sftp("sftp", **told, timeout=patience, retry=POLICY)
     store = Store(backend)
 
     def read(path: str, midway: Midway) -> bytes:
         with store.read(path) as file:
             head = file.read(10)
-            midway()
+            impatient(midway)
             return head + file.read()
 
     def pieces(midway: Midway) -> Iterator[bytes]:
         yield NEW[:HALF]
-        midway()
+        impatient(midway)
         yield NEW[HALF:]
+
+    def impatient(midway: Midway) -> None:
+        midway()
+        backend._connection._timeout = READ_SECONDS  # a busy machine has had its time to shake hands
 
     try:
         yield Client(read, lambda path, midway: store.write(path, pieces(midway)))
@@ -87,27 +96,30 @@ def ours(told: dict[str, Any]) -> Iterator[Client]:
 
 
 @contextmanager
-def asyncssh_alone(told: dict[str, Any]) -> Iterator[Client]:
+def asyncssh_alone(told: dict[str, Any], patience: float) -> Iterator[Client]:
     import asyncssh
 
     where = {name: told[name] for name in ("host", "port", "username", "password")}
-    limits = {"known_hosts": None, "config": None, "connect_timeout": READ_SECONDS, "login_timeout": READ_SECONDS}
+    limits = {"known_hosts": None, "config": None, "connect_timeout": patience, "login_timeout": patience}
 
     async def read(path: str, midway: Midway) -> bytes:
         async with (
             asyncssh.connect(**where, **limits) as connection,
             connection.start_sftp_client() as sftp,
-            sftp.open(path, "rb") as file,
+            sftp.open(path, "rb", encoding=None) as file,
         ):
             head = await file.read(10)
             midway()
-            return bytes(head + await file.read())
+            rest = await file.read()
+            assert isinstance(head, bytes)
+            assert isinstance(rest, bytes)
+            return head + rest
 
     async def write(path: str, midway: Midway) -> None:
         async with (
             asyncssh.connect(**where, **limits) as connection,
             connection.start_sftp_client() as sftp,
-            sftp.open(path, "wb") as file,
+            sftp.open(path, "wb", encoding=None) as file,
         ):
             await file.write(NEW[:HALF])
             midway()
@@ -131,7 +143,9 @@ class WaitsForEver(Exception):
     """The client has not come back."""
 
 
-def measured(made: Callable[[dict[str, Any]], AbstractContextManager[Client]], options: dict[str, Any], fault: Fault) -> Measured:
+def measured(
+    made: Callable[[dict[str, Any], float], AbstractContextManager[Client]], options: dict[str, Any], fault: Fault
+) -> Measured:
     """Let a client do it once, over a connection that goes wrong; what is left is then looked at over a good one."""
     path = f"wire-{uuid.uuid4().hex[:8]}"
     good = Store(Sftp("good", **options))
@@ -140,13 +154,14 @@ def measured(made: Callable[[dict[str, Any]], AbstractContextManager[Client]], o
     with Relay(options["port"], *fault.connections) as relay:
         midway: Midway = {"drop": relay.drop, "hold": relay.hold, None: lambda: None}[fault.midway]
         told = {name: value for name, value in options.items() if name != "known_hosts"}
-        with made({**told, "port": relay.port, "any_host_key": True}) as client:
+        with made({**told, "port": relay.port, "any_host_key": True}, fault.patience) as client:
             try:
                 found = client.read(path, midway) if fault.act == "read" else client.write(path, midway)
                 assert fault.act == "write" or found == OLD
             except Exception as raised:
                 error = raised
-            seen = relay.count, tuple(relay.waits)
+            count = relay.counted(POLICY.max_attempts if "silent" in fault.connections and made is ours else 1)
+            seen = count, tuple(relay.waits)
             relay.go_on()
     left = _left(good, path)
     good.delete(path)

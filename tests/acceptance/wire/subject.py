@@ -14,14 +14,12 @@ from redrive.storage.azure import Azure
 from redrive.storage.graph import Graph
 from redrive.storage.s3 import S3
 from redrive.storage.s3_arrow import S3Arrow
-from tests.acceptance.wire.fault import READ_SECONDS
 from tests.servers.azurite import ACCOUNT, KEY, connection_string
 from tests.servers.buckets import options
 
 POLICY = RetryPolicy(max_attempts=3, backoff_base=0.1, backoff_max=0.15, jitter=0.05)
 HOME = f"wire-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"  # tests side by side share the servers
 """The bucket, and the container."""
-BOTOCORE = {"read_timeout": READ_SECONDS}
 
 
 class Client(NamedTuple):
@@ -32,15 +30,15 @@ class Client(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A backend, and the client beneath it alone; both are told where the server is."""
+    """A backend, and the client beneath it alone; both are told where the server is, and how long to wait for it."""
 
     name: str
     server: str
     """Of `tests.servers.fixtures`; Graph: ours, which is made on the spot."""
     client: str
     """What is beneath, as people call it."""
-    ours: Callable[[str, int], Any]
-    alone: Callable[[str, int], Any]
+    ours: Callable[[str, int, float], Any]
+    alone: Callable[[str, int, float], Any]
     asks_first: tuple[int, int] = (0, 0)
     """Requests without a body before the one that reads: of ours, and of the client alone."""
     hidden: frozenset[str] = frozenset()
@@ -56,29 +54,36 @@ def _store(backend: Any) -> Iterator[Client]:
         backend.close()
 
 
-def _s3(url: str, port: int) -> Any:
-    return _store(S3("s3", bucket=HOME, **options(url, port), config_kwargs=BOTOCORE, retry=POLICY))
+def _s3(url: str, port: int, patience: float) -> Any:
+    return _store(S3("s3", bucket=HOME, **options(url, port), config_kwargs={"read_timeout": patience}, retry=POLICY))
 
 
 @contextmanager
-def _s3fs(url: str, port: int) -> Iterator[Client]:
+def _s3fs(url: str, port: int, patience: float) -> Iterator[Client]:
     import s3fs
 
     told = options(url, port)
     region = {"region_name": told.pop("region")}
-    files = s3fs.S3FileSystem(**told, client_kwargs=region, config_kwargs=BOTOCORE, skip_instance_cache=True)
+    files = s3fs.S3FileSystem(**told, client_kwargs=region, config_kwargs={"read_timeout": patience}, skip_instance_cache=True)
     yield Client(lambda path: files.cat_file(f"{HOME}/{path}"), lambda path, data: files.pipe_file(f"{HOME}/{path}", data))
 
 
-def _arrow(url: str, port: int) -> Any:
-    told = {"request_timeout": READ_SECONDS}
+def _arrow(url: str, port: int, patience: float) -> Any:
+    told = {"request_timeout": patience}
     return _store(
-        S3Arrow("s3-pyarrow", bucket=HOME, **options(url, port), config_kwargs=BOTOCORE, arrow_kwargs=told, retry=POLICY)
+        S3Arrow(
+            "s3-pyarrow",
+            bucket=HOME,
+            **options(url, port),
+            config_kwargs={"read_timeout": patience},
+            arrow_kwargs=told,
+            retry=POLICY,
+        )
     )
 
 
 @contextmanager
-def _pyarrow(url: str, port: int) -> Iterator[Client]:
+def _pyarrow(url: str, port: int, patience: float) -> Iterator[Client]:
     from pyarrow.fs import S3FileSystem
 
     parts = urlsplit(url)
@@ -88,7 +93,7 @@ def _pyarrow(url: str, port: int) -> Iterator[Client]:
         region="us-east-1",
         scheme="http",
         endpoint_override=f"127.0.0.1:{port}",
-        request_timeout=READ_SECONDS,
+        request_timeout=patience,
     )
 
     def read(path: str) -> bytes:
@@ -102,34 +107,34 @@ def _pyarrow(url: str, port: int) -> Iterator[Client]:
     yield Client(read, write)
 
 
-def _azure(_address: str, port: int) -> Any:
-    told = {"read_timeout": READ_SECONDS}
+def _azure(_address: str, port: int, patience: float) -> Any:
+    told = {"read_timeout": patience}
     return _store(Azure("azure", container=HOME, connection_string=connection_string(port), client_kwargs=told, retry=POLICY))
 
 
 @contextmanager
-def _azure_blob(_address: str, port: int) -> Iterator[Client]:
+def _azure_blob(_address: str, port: int, patience: float) -> Iterator[Client]:
     from azure.storage.blob import ContainerClient
 
     url = f"http://127.0.0.1:{port}/{ACCOUNT}"
-    with ContainerClient(url, HOME, {"account_name": ACCOUNT, "account_key": KEY}, read_timeout=READ_SECONDS) as container:
+    with ContainerClient(url, HOME, {"account_name": ACCOUNT, "account_key": KEY}, read_timeout=patience) as container:
         yield Client(
             lambda path: bytes(container.download_blob(path).readall()),
             lambda path, data: container.upload_blob(path, data, overwrite=True),
         )
 
 
-def _graph(_address: str, port: int) -> Any:
+def _graph(_address: str, port: int, patience: float) -> Any:
     base = f"http://127.0.0.1:{port}/v1.0"
-    return _store(Graph("graph", drive="drives/d1", token="good", base_url=base, timeout=READ_SECONDS, retry=POLICY))
+    return _store(Graph("graph", drive="drives/d1", token="good", base_url=base, timeout=patience, retry=POLICY))
 
 
 @contextmanager
-def _httpx2(_address: str, port: int) -> Iterator[Client]:
+def _httpx2(_address: str, port: int, patience: float) -> Iterator[Client]:
     import httpx2
 
     drive, token = f"http://127.0.0.1:{port}/v1.0/drives/d1/root:", {"authorization": "Bearer good"}
-    with httpx2.Client(timeout=READ_SECONDS) as client:
+    with httpx2.Client(timeout=patience) as client:
 
         def read(path: str) -> bytes:
             item = client.get(f"{drive}/{path}", headers=token).raise_for_status().json()

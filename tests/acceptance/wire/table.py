@@ -49,9 +49,9 @@ def hurried() -> Iterator[list[float]]:
 
 def row(subject: Subject, fault: Fault, address: str, proxy: Any) -> tuple[str, ...]:
     """One line: with a policy of ours, and alone."""
-    ours = measured(subject.ours(address, proxy.port), proxy, fault, subject.asks_first[0])
+    ours = measured(subject.ours(address, proxy.port, fault.patience), proxy, fault, subject.asks_first[0])
     with hurried() as asked:
-        alone = measured(subject.alone(address, proxy.port), proxy, fault, subject.asks_first[1])
+        alone = measured(subject.alone(address, proxy.port, fault.patience), proxy, fault, subject.asks_first[1])
     waited = sum(asked) if asked else alone.seconds
     note = " ¹" if ours.requests > POLICY.max_attempts else ""
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 from azure.storage.blob import ContainerClient
@@ -190,6 +191,19 @@ def test_no_upload_is_left_unfinished(s3_url: str, s3_bucket: str) -> None:
     assert not bare.list_multipart_uploads(Bucket=s3_bucket).get("Uploads")
     bare.close()
     backend.close()
+
+
+def test_an_interrupt_does_not_wait_for_a_server_that_hangs(s3_url: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> Iterator[bytes]:
+        yield BIG
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(s3_upload, "CLEARING", 0.1)
+    with FaultServer("pass", "hang", upstream=f"http://127.0.0.1:{urlsplit(s3_url).port}") as proxy:
+        backend = S3("it", bucket=s3_bucket, **options(s3_url, proxy.port), retry=QUICK)
+        with pytest.raises(KeyboardInterrupt):  # and not after botocore's minute
+            Store(backend).write("big", interrupted())
+        backend.close()
 
 
 @pytest.mark.req("S-4")

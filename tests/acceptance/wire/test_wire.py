@@ -51,7 +51,7 @@ def test_three_attempts_are_three_requests(
     subject: Subject, fault: Fault, proxies: Callable[[str], tuple[str, FaultServer]]
 ) -> None:
     address, proxy = proxies(subject.server)
-    seen = measured(subject.ours(address, proxy.port), proxy, fault, subject.asks_first[0])
+    seen = measured(subject.ours(address, proxy.port, fault.patience), proxy, fault, subject.asks_first[0])
     if fault.passes:
         assert seen.error is None
         assert seen.right

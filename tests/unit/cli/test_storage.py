@@ -104,10 +104,27 @@ def test_cp(tmp_path: Path) -> None:
     assert (tmp_path / "other" / "year" / "02.csv").read_bytes() == b"22\n"
     assert run("storage", "cp", "-r", "raw:", "other:all", "--json").returncode == 0
     assert (tmp_path / "other" / "all" / "2026" / "01.csv").exists()
-    again = run("storage", "cp", "-r", "raw:2026", "other:year", "--if-absent")
-    assert again.returncode == 1
-    assert "already" in again.stderr
+    alone = run("storage", "cp", "raw:a.csv", "other:a.csv", "--if-absent")
+    assert (alone.returncode, alone.stderr) == (1, "redrive: other: there is a file 'a.csv' already\n")
     assert run("storage", "cp", "-r", "raw:nothing", "other:x").returncode == 1
+
+
+@pytest.mark.usefixtures("config")
+def test_a_copy_of_many_goes_on(tmp_path: Path) -> None:
+    """One of them is a folder there: the copy ends; where that is mended, the rest is copied and what is there is left."""
+    (tmp_path / "other" / "year" / "02.csv").mkdir(parents=True)
+    done = run("storage", "cp", "-r", "raw:2026", "other:year")
+    assert (done.returncode, done.stdout) == (2, "")
+    said = done.stderr.splitlines()
+    assert said[0] == "redrive: other: 'year/02.csv' is a folder"
+    assert said[1].endswith("of 2 files are there; --recursive --if-absent goes on with the others")
+    (tmp_path / "other" / "year" / "02.csv").rmdir()
+    (tmp_path / "other" / "year" / "01.csv").write_bytes(b"mine")
+    done = run("storage", "cp", "-r", "raw:2026", "other:year", "--if-absent")
+    assert (done.returncode, done.stdout) == (0, "1 file: 3 bytes written; there already: 1\n")
+    assert (tmp_path / "other" / "year" / "01.csv").read_bytes() == b"mine"
+    found = json.loads(run("storage", "cp", "-r", "raw:2026", "other:year", "--if-absent", "--json").stdout)
+    assert [each["copied"] for each in found] == [False, False]
 
 
 @pytest.mark.usefixtures("config")
@@ -131,7 +148,7 @@ def test_an_interrupted_copy_leaves_nothing(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write(bytes(3_000_000))
         process.stdin.flush()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(list((tmp_path / "other").iterdir())) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)

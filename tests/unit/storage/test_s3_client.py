@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from botocore.utils import parse_timestamp
 
 from redrive import RetryPolicy
 from redrive.storage.s3_client import told
+from redrive.storage.s3_session import moment
 
 POLICY = RetryPolicy(max_attempts=4, timeout=9)
 
@@ -45,3 +48,18 @@ def test_no_policy_leaves_everything_as_it_is(caplog: pytest.LogCaptureFixture) 
 def test_a_finished_config_is_refused() -> None:
     with pytest.raises(TypeError, match="give its arguments as config_kwargs"):
         told({"client_kwargs": {"config": object()}}, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-11-16T08:20:36.123Z", datetime(2026, 11, 16, 8, 20, 36, 123_000, tzinfo=timezone.utc)),
+        ("2026-11-16T08:20:36Z", datetime(2026, 11, 16, 8, 20, 36, tzinfo=timezone.utc)),
+        ("Mon, 16 Nov 2026 08:20:36 GMT", datetime(2026, 11, 16, 8, 20, 36, tzinfo=timezone.utc)),
+        ("20261116T082036Z", datetime(2026, 11, 16, 8, 20, 36, tzinfo=timezone.utc)),
+        (5, datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc)),
+    ],
+)
+def test_times_are_those_of_botocore(text: str | int, at: datetime) -> None:
+    assert moment(text) == at == parse_timestamp(text)
+    assert moment(text).utcoffset() == timedelta(0)

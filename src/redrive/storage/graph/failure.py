@@ -17,12 +17,12 @@ AGAIN = frozenset((429, 500, 502, 503, 504))
 """Statuses after which the same request may pass."""
 KINDS: dict[int, tuple[type[StorageError], str]] = {
     401: (Denied, "the token is refused, also after a new one was asked for ({said})"),
-    403: (Denied, "{path!r} is not allowed ({said})"),
-    404: (NotFound, "there is no file {path!r} ({said})"),
-    409: (AlreadyExists, "there is a file {path!r} already ({said})"),
-    412: (AlreadyExists, "{path!r} has changed in between ({said})"),
-    423: (Denied, "{path!r} is locked: somebody has it open ({said})"),
-    507: (StorageError, "no space for {path!r} ({said})"),
+    403: (Denied, "{what} is not allowed ({said})"),
+    404: (NotFound, "there is no file {what} ({said})"),
+    409: (AlreadyExists, "there is a file {what} already ({said})"),
+    412: (AlreadyExists, "{what} has changed in between ({said})"),
+    423: (Denied, "{what} is locked: somebody has it open ({said})"),
+    507: (StorageError, "no space for {what} ({said})"),
 }
 
 
@@ -50,15 +50,18 @@ def answered(response: httpx2.Response) -> Answered:
 
 def failed(response: httpx2.Response, /, *, path: str, backend: str) -> StorageError:
     """An answer that is no success, in our words."""
-    kind, words = KINDS.get(response.status_code, (StorageError, "{path!r}: Graph answers {said}"))
+    kind, words = KINDS.get(response.status_code, (StorageError, "{what}: Graph answers {said}"))
     said = f"{response.status_code} {code(response)}".rstrip()
-    return kind(f"{backend}: " + words.format(path=path, said=said), path=path, backend=backend)
+    if response.status_code == 404 and not path:
+        words = "there is no such drive ({said})"
+    return kind(f"{backend}: " + words.format(what=repr(path) if path else "the drive", said=said), path=path, backend=backend)
 
 
 def unreachable(error: Exception, /, *, path: str, backend: str) -> Unavailable:
     """What is left when trying again did not help."""
     said = str(error) if isinstance(error, Answered) else type(error).__name__
-    ours = Unavailable(f"{backend}: Graph cannot be reached for {path!r}: {said}", path=path, backend=backend)
+    what = f" for {path!r}" if path else ""
+    ours = Unavailable(f"{backend}: Graph cannot be reached{what}: {said}", path=path, backend=backend)
     return carried(ours, error)
 
 

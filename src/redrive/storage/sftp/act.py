@@ -87,7 +87,7 @@ async def check_root(session: asyncssh.SFTPClient, root: str) -> None:
         raise RootMissing(root)
 
 
-async def finish(session: asyncssh.SFTPClient, file: asyncssh.SFTPClientFile, temporary: str, target: str, how: How) -> None:
+async def finish(file: asyncssh.SFTPClientFile, temporary: str, target: str, how: How, session: asyncssh.SFTPClient) -> None:
     """Have the file written out, and give it its name."""
     if how != "replace":
         try:
@@ -175,7 +175,7 @@ async def copy_there(session: asyncssh.SFTPClient, root: str, source: str, targe
     try:
         async with session.open(source, "rb", encoding=None) as original:
             await session.remote_copy(original, file)
-        await finish(session, file, temporary, target, "replace")
+        await finish(file, temporary, target, "replace", session)
     except BaseException:
         await remove(session, temporary, file)
         raise

@@ -16,7 +16,7 @@ from ..carried import carried
 from ..info import Capabilities, FileInfo
 from ..reading import reading
 from . import act
-from .connection import Address, Connection
+from .connection import Address, Connect, Connection
 from .failure import from_ssh
 from .walk import Walk
 
@@ -59,7 +59,7 @@ class Sftp:
 
     def read(self, path: str, /) -> BinaryIO:
         file = self._run(path, lambda session: act.open_to_read(session, self._whole(path)))
-        source = _Remote(file, lambda work: self._connection.run(lambda _session: work()))
+        source = _Remote(file, lambda work: self._connection.run(lambda _session: work(), connect="never"))
         return reading(source, lambda error: from_ssh(error, path=path, backend=self.name), buffer=WINDOW)
 
     def read_bytes(self, path: str, /) -> bytes:
@@ -73,8 +73,9 @@ class Sftp:
         temporary, file = self._run(path, lambda session: act.open_beside(session, self.root, target), writing=True)
         try:
             for piece in body.pieces(WINDOW):
-                self._run(path, partial(act.write, file, piece), writing=True)
-            self._run(path, lambda session: act.finish(session, file, temporary, target, how), writing=True)
+                self._run(path, partial(act.write, file, piece), writing=True, connect="never")
+            finish = partial(act.finish, file, temporary, target, how)
+            self._run(path, finish, writing=True, connect="never")
         except BaseException:
             self._remove(temporary, file)
             raise
@@ -119,9 +120,17 @@ class Sftp:
             raise PathInvalid(message, path=path, backend=self.name)
         return f"{self.root}/{path}" if path else self.root
 
-    def _run(self, path: str, work: Callable[[asyncssh.SFTPClient], Awaitable[T]], *, writing: bool = False) -> T:
+    def _run(
+        self,
+        path: str,
+        work: Callable[[asyncssh.SFTPClient], Awaitable[T]],
+        *,
+        writing: bool = False,
+        connect: Connect = "tried",
+    ) -> T:
+        """connect: "never" for what is open at the server: it is gone with its connection."""
         try:
-            return self._connection.run(work)
+            return self._connection.run(work, connect=connect)
         except act.RootMissing as missing:
             raise NotFound(
                 f"{self.name}: the folder {self.root} is missing on the server", path="", backend=self.name
@@ -135,13 +144,14 @@ class Sftp:
     def _entries(self, folder: str, *, recursive: bool) -> Iterator[tuple[str, asyncssh.SFTPAttrs]]:
         self._whole(folder)
         walk = self._run(folder, partial(_walk, self.root, folder, recursive))
-        while page := self._run(folder, lambda _session: walk.page(PAGE)):
+        while page := self._run(folder, lambda _session: walk.page(PAGE), connect="never"):
             yield from page
 
     def _remove(self, temporary: str, file: asyncssh.SFTPClientFile) -> None:
         try:
-            self._connection.run(lambda session: act.remove(session, temporary, file))
-        except Exception:  # the connection is gone, and what was raised already says so
+            # Over a new connection the file is not open any more; tried once: the caller is waiting for the error.
+            self._connection.run(lambda session: act.remove(session, temporary, file), connect="once")
+        except Exception:  # the server is gone, and what was raised already says so
             pass
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ...core.policy import RetryPolicy
 from ...engine.attempt import current
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     import asyncssh
 
 T = TypeVar("T")
+Connect: TypeAlias = Literal["tried", "once", "never"]
 
 DEFAULT = RetryPolicy(max_attempts=3, backoff_base=2.0, backoff_max=10.0)
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr", "aes128-ctr")
 """GCM first: three to five times as fast as what is negotiated otherwise, since processors do it themselves."""
+CLEARING = 5.0
+"""Seconds for each step of clearing up after an error."""
 KEEPALIVE = 15.0
 """Seconds of silence after which the server is asked whether it is there; three unanswered, and it is not."""
 
@@ -72,10 +75,14 @@ class Connection:
         self._retry = retry(policy or DEFAULT, attempt_timeout=timeout, operation=f"storage.{name}.connect")
         self._forget()
 
-    def run(self, work: Callable[[asyncssh.SFTPClient], Awaitable[T]], /) -> T:
-        """Do something with the session, connecting first where there is no connection; TimeoutError where it takes too long."""
-        loop, session = self._session()
-        limit = self._limit()
+    def run(self, work: Callable[[asyncssh.SFTPClient], Awaitable[T]], /, *, connect: Connect = "tried") -> T:
+        """Do something with the session, connecting first where there is no connection; TimeoutError where it takes too long.
+
+        connect: "tried", as the policy says; "once", to clear up after an error for which the caller waits; "never", for what is
+        open at the server and gone with its connection: ConnectionError.
+        """
+        loop, session = self._session(connect)
+        limit = self._limit() if connect != "once" else min(self._limit(), CLEARING)
         try:
             return loop.run(lambda: work(session), limit)
         except TimeoutError:
@@ -100,17 +107,22 @@ class Connection:
         self._lock = threading.Lock()
         self._loop, self._ssh, self._sftp = None, None, None
 
-    def _session(self) -> tuple[Loop, asyncssh.SFTPClient]:
+    def _session(self, connect: Connect) -> tuple[Loop, asyncssh.SFTPClient]:
         if self._pid != os.getpid():
             self._forget()
         with self._lock:
             if self._loop is None:
                 self._loop = Loop(f"redrive-{self._name}")
             if self._sftp is None or self._ssh is None or self._ssh.is_closed():
-                self._ssh, self._sftp = self._retry.call(self._connect, self._loop)
+                if connect == "never":
+                    raise ConnectionError("the connection was lost")
+                if connect == "once":
+                    self._ssh, self._sftp = self._connect(self._loop, CLEARING)
+                else:
+                    self._ssh, self._sftp = self._retry.call(self._connect, self._loop, self._timeout)
             return self._loop, self._sftp
 
-    def _connect(self, loop: Loop) -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
+    def _connect(self, loop: Loop, most: float) -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
         module = client("asyncssh", "sftp")
 
         async def connect() -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
@@ -121,7 +133,7 @@ class Connection:
                 ssh.abort()
                 raise
 
-        return loop.run(connect, self._limit())
+        return loop.run(connect, min(most, self._limit()))
 
     def _limit(self) -> float:
         """Seconds for a request: its own time-out, or what the deadlines around leave."""

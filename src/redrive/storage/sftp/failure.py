@@ -6,19 +6,19 @@ from ...errors import AlreadyExists, Denied, NotFound, PathInvalid, StorageError
 from ..mapped import from_os
 
 KINDS: dict[str, tuple[type[StorageError], str]] = {
-    "SFTPNoSuchFile": (NotFound, "there is no file {path!r}"),
-    "SFTPNoSuchPath": (NotFound, "there is no file {path!r}"),
-    "SFTPFileAlreadyExists": (AlreadyExists, "there is a file {path!r} already"),
-    "SFTPPermissionDenied": (Denied, "{path!r} is not allowed: {said}"),
-    "SFTPWriteProtect": (Denied, "{path!r} is not allowed: {said}"),
-    "SFTPLockConflict": (Denied, "{path!r} is locked by somebody else: {said}"),
-    "SFTPNotADirectory": (PathInvalid, "{path!r} cannot be written: a part of it is a file, not a folder"),
-    "SFTPFileIsADirectory": (PathInvalid, "{path!r} is a folder"),
-    "SFTPInvalidFilename": (PathInvalid, "{path!r} is no path here: {said}"),
-    "SFTPNoSpaceOnFilesystem": (StorageError, "no space for {path!r}: {said}"),
-    "SFTPQuotaExceeded": (StorageError, "no space for {path!r}: {said}"),
-    "SFTPNoConnection": (Unavailable, "the connection was lost at {path!r}: {said}"),
-    "SFTPConnectionLost": (Unavailable, "the connection was lost at {path!r}: {said}"),
+    "SFTPNoSuchFile": (NotFound, "there is no file {what}"),
+    "SFTPNoSuchPath": (NotFound, "there is no file {what}"),
+    "SFTPFileAlreadyExists": (AlreadyExists, "there is a file {what} already"),
+    "SFTPPermissionDenied": (Denied, "{what} is not allowed: {said}"),
+    "SFTPWriteProtect": (Denied, "{what} is not allowed: {said}"),
+    "SFTPLockConflict": (Denied, "{what} is locked by somebody else: {said}"),
+    "SFTPNotADirectory": (PathInvalid, "{what} cannot be written: a part of it is a file, not a folder"),
+    "SFTPFileIsADirectory": (PathInvalid, "{what} is a folder"),
+    "SFTPInvalidFilename": (PathInvalid, "{what} is no path here: {said}"),
+    "SFTPNoSpaceOnFilesystem": (StorageError, "no space for {what}: {said}"),
+    "SFTPQuotaExceeded": (StorageError, "no space for {what}: {said}"),
+    "SFTPNoConnection": (Unavailable, "the connection was lost at {what}: {said}"),
+    "SFTPConnectionLost": (Unavailable, "the connection was lost at {what}: {said}"),
     "PermissionDenied": (Denied, "the server refused to let us in: {said}"),
     "HostKeyNotVerifiable": (Denied, "the server is not who it should be: {said}; its key is to be in known_hosts"),
     "KeyImportError": (Denied, "the private key cannot be read: {said}"),
@@ -33,18 +33,19 @@ def from_ssh(error: Exception, /, *, path: str, backend: str, writing: bool = Fa
     """The error in our words, to be raised `from` it; one that is no error of the server's comes back as it is."""
     if isinstance(error, StorageError):
         return error
+    what = repr(path) if path else "its root"
     for kind in type(error).__mro__:
         if kind.__module__.startswith("asyncssh") and kind.__name__ in KINDS:
             made, words = KINDS[kind.__name__]
-            return made(f"{backend}: " + words.format(path=path, said=_said(error)), path=path, backend=backend)
+            return made(f"{backend}: " + words.format(what=what, said=_said(error)), path=path, backend=backend)
     if isinstance(error, TimeoutError):
-        return Unavailable(f"{backend}: no answer in time for {path!r}", path=path, backend=backend)
+        return Unavailable(f"{backend}: no answer in time for {what}", path=path, backend=backend)
     if isinstance(error, OSError):
         if error.errno is None or isinstance(error, ConnectionError) or type(error).__name__ == "gaierror":
             return Unavailable(f"{backend}: the server cannot be reached: {_said(error)}", path=path, backend=backend)
         return from_os(error, path=path, backend=backend, writing=writing)
     if type(error).__module__.startswith("asyncssh"):
-        return StorageError(f"{backend}: {path!r}: the server says: {_said(error)}", path=path, backend=backend)
+        return StorageError(f"{backend}: {what}: the server says: {_said(error)}", path=path, backend=backend)
     return error
 
 

@@ -65,6 +65,16 @@ class Naming:
         assert store.read_bytes(path) == b"long"
         assert list(store.files()) == [path]
 
+    def test_two_forms_of_one_letter(self, store: Store) -> None:
+        one, other = "caf\u00e9", "cafe\u0301"
+        store.write(one, b"one")
+        store.write(other, b"other")
+        if sorted(store.files()) == sorted([one, other]):
+            assert (store.read_bytes(one), store.read_bytes(other)) == (b"one", b"other")
+        else:  # the service takes them for the same: then they are one file, and not half of each
+            assert len(list(store.files())) == 1
+            assert store.read_bytes(one) == store.read_bytes(other) == b"other"
+
     def test_a_name_that_is_too_long_for_a_file_system(self, store: Store) -> None:
         try:
             store.write("x" * 1000, b"long")
