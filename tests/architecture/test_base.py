@@ -68,6 +68,26 @@ print(json.dumps(seen))
 EVERYTHING = "import redrive\nfor name in getattr(redrive, '__all__', ()): getattr(redrive, name)"
 
 
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (
+            "from redrive import App; App('sqlite:///shop.db')",
+            'a ledger needs SQLAlchemy and Alembic: pip install "redrive[ledger]"',
+        ),
+        ("from redrive.batch import TableItems", "redrive.batch.TableItems needs sqlalchemy: pip install 'redrive[ledger]'"),
+        (
+            "from redrive.testing import GrpcFaultServer",
+            "redrive.testing.GrpcFaultServer needs grpc: pip install 'redrive[grpc]'",
+        ),
+        ("from redrive.grpc import Interceptor", "redrive.grpc.Interceptor needs grpc: pip install 'redrive[grpc]'"),
+        ("from redrive.messages import RedisStream", "redrive.messages.RedisStream needs "),
+    ],
+)
+def test_what_needs_an_extra_names_it(program: str, said: str) -> None:
+    assert said in bare(f"try:\n    {program}\nexcept Exception as error:\n    print(error)")
+
+
 @pytest.mark.parametrize("program", ["import redrive", EVERYTHING], ids=["import", "every name"])
 def test_importing_opens_nothing(program: str) -> None:
     assert json.loads(bare(WATCH, program)) == []

@@ -19,6 +19,9 @@ class Ledgered:
     """What an app has of its ledger. A facet of App, which says who may share it."""
 
     def __init__(self, ledger: str | Ledger | None, migrate: bool | None) -> None:
+        from ..ledger.open import installed  # noqa: PLC0415  # all that an app does needs it: said here, not by some import
+
+        installed()
         if isinstance(ledger, str):
             from ..ledger.address import parse  # noqa: PLC0415
 

@@ -8,8 +8,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+EXTRAS = {
+    "sqlalchemy": "ledger", "alembic": "ledger", "psycopg": "postgres", "httpx2": "http", "grpc": "grpc", "redis": "redis",
+    "rich": "cli", "pyarrow": "s3-pyarrow", "s3fs": "s3", "asyncssh": "sftp",
+}  # fmt: skip
+"""What brings a library that a name of ours needs."""
+
+
 def lazily(package: str, homes: Mapping[str, str], /) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names live in these modules of it. Each is kept once it was found."""
+    """The `__getattr__` of a package whose names live in these modules of it. Each is kept once it was found.
+
+    ImportError names the extra where a library is missing.
+    """
 
     def found(name: str) -> Any:
         import sys  # noqa: PLC0415
@@ -17,7 +27,13 @@ def lazily(package: str, homes: Mapping[str, str], /) -> Callable[[str], Any]:
 
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f".{homes[name]}", package), name)
+        try:
+            value = getattr(import_module(f".{homes[name]}", package), name)
+        except ModuleNotFoundError as missing:
+            if missing.name not in EXTRAS:
+                raise
+            wanted = f"{package}.{name} needs {missing.name}: pip install 'redrive[{EXTRAS[missing.name]}]'"
+            raise ImportError(wanted, name=missing.name) from missing
         setattr(sys.modules[package], name, value)
         return value
 

@@ -16,10 +16,15 @@ def open_ledger(url: str = "sqlite:///redrive.db", /, *, migrate: bool = False, 
     migrate: make the tables, or bring them up to this code; else anything but the right schema is an error, and nothing
     is changed. One in memory is always made. max_payload: bytes, 1 MiB where nothing is said.
     """
+    installed()
+    from .ledger import Ledger  # noqa: PLC0415
+
+    return Ledger.opened(url, migrate=migrate, max_payload=max_payload)
+
+
+def installed() -> None:
+    """LedgerError where the extra is missing, with the line that brings it."""
     from importlib.util import find_spec  # noqa: PLC0415
 
     if find_spec("sqlalchemy") is None or find_spec("alembic") is None:
         raise LedgerError('a ledger needs SQLAlchemy and Alembic: pip install "redrive[ledger]"')
-    from .ledger import Ledger  # noqa: PLC0415
-
-    return Ledger.opened(url, migrate=migrate, max_payload=max_payload)
