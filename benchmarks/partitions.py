@@ -11,17 +11,18 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from benchmarks.apart import apart, here
 from benchmarks.durable.course import DURABLE, QUICK, databases
 from benchmarks.partitioned.faults import compared
-from benchmarks.partitioned.measure import measured, memory
+from benchmarks.partitioned.measure import measured
 from benchmarks.partitioned.report import Found, judged, markdown, tables
 from benchmarks.report import machine
 from benchmarks.shown import Shown, main, show
 
 
 def measure(options: argparse.Namespace, only: list[str]) -> Shown:
-    big = 5000 if options.quick else int(os.environ.get("REDRIVE_BENCH_PARTITIONS", "1000000"))
-    small, rounds, batch = (2500, 2, 20) if options.quick else (10_000, 15, 100)
+    big = 2000 if options.quick else int(os.environ.get("REDRIVE_BENCH_PARTITIONS", "1000000"))
+    small, rounds, batch = (1000, 1, 10) if options.quick else (10_000, 15, 100)
     found: Found = {}
     with databases(QUICK.settings if options.quick else DURABLE) as places:
         for database in ("sqlite", "postgres"):
@@ -30,7 +31,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
                 url = places.new(database)
                 # Few are due among ten thousand: as many rounds as there is work for.
                 found[database, many] = measured(url, many, min(rounds, max(1, many // (20 * batch) - 1)), batch)
-                found[database, many].add("memory", memory(url))
+                found[database, many].add("memory", (here if options.quick else apart)("benchmarks.partitioned.memory", url))
     show("the script of faults")
     tallies = compared(20 if options.quick else 200, 2 if options.quick else 10, 7) if not only or "faults" in only else {}
     judgements = judged(found, small, big)
@@ -44,7 +45,7 @@ if __name__ == "__main__":
             "partitions",
             __doc__,
             measure,
-            quick="a few thousand partitions",
+            quick="a thousand partitions or two",
             only="sqlite, postgres, faults; with commas between",
         )
     )

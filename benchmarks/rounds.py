@@ -37,7 +37,7 @@ class Effort:
 
 
 FULL = Effort(rounds=61, sample=5e6, processes=21)
-QUICK = Effort(rounds=5, sample=2e5, processes=2)
+QUICK = Effort(rounds=2, sample=1e5, processes=1)
 
 
 def clock_calls(fn: Function, times: int) -> float:

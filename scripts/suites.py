@@ -9,8 +9,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +28,10 @@ ELSEWHERE = (*(f"tests/unit/{part}" for part in ("core", "engine", "journal", "l
 # Side by side, file by file: most of the tests wait for a disk, a server or another process.
 TOGETHER = ("-n", str(min(8, 3 * (os.cpu_count() or 1))), "--dist", "loadfile")
 
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 1024**3
+"""Bytes: a run writes a quarter of it."""
+
 Result = tuple[str, bool, float]
 
 
@@ -33,8 +39,19 @@ def run(name: str, *command: str, python: str = sys.executable) -> Result:
     """One step: its command, its time, and whether it went well."""
     print(f"\n=== {name}", flush=True)
     started = time.monotonic()
-    status = subprocess.run([python, "-m", *command], cwd=ROOT, env=environment(), check=False).returncode
+    with room() as folder:
+        told = environment() | {"TMPDIR": folder}
+        status = subprocess.run([python, "-m", *command], cwd=ROOT, env=told, check=False).returncode
     return name, status == 0, time.monotonic() - started
+
+
+@contextmanager
+def room() -> Iterator[str]:
+    """A folder for all that is written, gone afterwards: in memory, if there is much; most tests would wait for a disk."""
+    fits = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+    with tempfile.TemporaryDirectory(prefix="redrive-", dir=MEMORY if fits else None, ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)  # some programs run as another account
+        yield folder
 
 
 def environment() -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.servers.fixtures", "tests.requirements"]
+pytest_plugins = ["tests.order", "tests.servers.fixtures", "tests.requirements"]
 
 # These machines are noisy: a slow example is no failure. Under CI the examples are the same in every run.
 settings.register_profile("redrive", deadline=None)

@@ -24,10 +24,8 @@ from tests.servers.process import die_with_parent
 ROOT = Path(__file__).parents[1]
 LOADED = ("psycopg", "alembic.command", "alembic.config", "redrive.ledger.ledger")
 """What programs on a ledger need."""
-COMMANDS = (
-    "redrive.cli.root",
-    *(f"redrive.cli.{name}" for name in "batch dead doctor events layers storage work".split()),
-)
+NOUNS = "audit backfill batch dead doctor erase events jobs layers plan state storage work"
+COMMANDS = ("redrive.cli.root", *(f"redrive.cli.{noun}" for noun in NOUNS.split()))
 """What commands need beside."""
 
 

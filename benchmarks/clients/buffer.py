@@ -37,10 +37,10 @@ NOTE = (
 
 def half(quick: bool, show: Show) -> Half:
     """Measure."""
-    waiters = (*WAITERS[:2], 1_000) if quick else WAITERS
-    items, singles = (2_000, 200) if quick else (20_000, 2_000)
+    waiters = (*WAITERS[:2], 200) if quick else WAITERS
+    items, singles = (300, 20) if quick else (20_000, 2_000)
     with _receiver() as port:
-        rates = asyncio.run(_rounds(port, 2 if quick else ROUNDS, waiters, items, singles, show))
+        rates = asyncio.run(_rounds(port, 1 if quick else ROUNDS, waiters, items, singles, show))
     return _report(rates, waiters, memory(waiters[-1]))
 
 

@@ -30,7 +30,7 @@ class Effort:
 
 
 FULL = Effort(rounds=41, sample=0.04)
-QUICK = Effort(rounds=3, sample=0.004)
+QUICK = Effort(rounds=1, sample=0.002)
 PATH = "/sessions/s-1"
 CLIENT, TRANSPORT, CLASSIC = "redrive Client", "redrive Transport", "redrive Transport, httpx"
 NOTE = (

@@ -1,12 +1,9 @@
 """What each act costs beside many partitions."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.interval import Interval
@@ -19,7 +16,6 @@ from redrive.partitions.policy import Terms
 from redrive.partitions.record import Selection, Verdict
 from redrive.partitions.register import Register
 
-ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 SAID: Any = {"actor": "bench", "because": "a benchmark"}
 
@@ -99,18 +95,3 @@ def _sweeps(figures: Figures, control: Control, register: Register, rounds: int)
         control.claim(20, worker="w")
         figures.add("cancel", _timed(control.move, sweep.id, "cancel", **SAID)[0])
     control.tick()
-
-
-def memory(url: str) -> float:
-    """Megabytes that a process needs to plan for all of them, at its peak."""
-    code = f"""
-import resource
-from redrive.ledger import open_ledger
-from redrive.partitions.register import Register
-from redrive.partitions.record import Selection
-with open_ledger({url!r}) as ledger:
-    found = Register(ledger).pick("reprocess", Selection(source="crm"))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    return float(done.stdout)

@@ -15,7 +15,7 @@ from redrive import App
 from tests.console.serving import served
 from tests.console.world import in_trouble, shop
 
-PATIENCE = 15_000
+PATIENCE = 60_000
 """Milliseconds for what should be there at once."""
 
 

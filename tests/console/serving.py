@@ -14,7 +14,7 @@ from redrive import App
 from redrive.console import asgi
 from redrive.console.server import bound
 
-START_SECONDS = 30
+START_SECONDS = 60
 
 
 @contextmanager

@@ -15,8 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.docs.shell import Shell
+
 
 def run(page: str, steps: list[dict[str, Any]]) -> None:
+    shell = Shell() if any(step["run"] and step["language"] == "console" for step in steps) else None
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     for step in steps:
@@ -25,22 +28,26 @@ def run(page: str, steps: list[dict[str, Any]]) -> None:
             code = compile("\n" * (step["line"] - 1) + step["source"], page, "exec")
             if step["run"]:
                 exec(code, vars(module))
-        elif step["run"]:
-            console(page, step["line"], step["source"])
+        elif step["run"] and shell:
+            console(page, step["line"], step["source"], shell)
 
 
-def console(page: str, line: int, source: str) -> None:
+def console(page: str, line: int, source: str, shell: Shell) -> None:
     for part in re.split(r"(?m)^\$ ", source)[1:]:
         command, _, shown = part.partition("\n")
-        # The commands of the environment that runs this, before all others.
-        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-        done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
-        printed = done.stdout + done.stderr
-        if done.returncode:
-            sys.exit(f"{page}:{line}: `{command}` ended with {done.returncode}:\n{printed}")
+        status, printed = shell.run(command) if shell.knows(command) else outside(command)
+        if status:
+            sys.exit(f"{page}:{line}: `{command}` ended with {status}:\n{printed}")
         expected = ".*".join(re.escape(piece) for piece in shown.strip().split("..."))
         if shown.strip() and not re.fullmatch(expected, printed.strip(), re.DOTALL):
             sys.exit(f"{page}:{line}: `{command}` printed\n{printed}\ninstead of\n{shown}")
+
+
+def outside(command: str) -> tuple[int, str]:
+    """As a shell runs it: with the commands of this environment before all others."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
 
 
 def main(_arguments: Sequence[str]) -> NoReturn:

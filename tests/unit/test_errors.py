@@ -55,11 +55,11 @@ def _raise(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_an_error_survives_pickling_with_all_it_carries(error: Exception, protocol: int) -> None:
-    arrived = pickle.loads(pickle.dumps(error, protocol))
-    assert type(arrived) is type(error)
-    assert (str(arrived), arrived.args, vars(arrived)) == (str(error), error.args, vars(error))
+def test_an_error_survives_pickling_with_all_it_carries(error: Exception) -> None:
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        arrived = pickle.loads(pickle.dumps(error, protocol))
+        assert type(arrived) is type(error)
+        assert (str(arrived), arrived.args, vars(arrived)) == (str(error), error.args, vars(error)), protocol
 
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: type(error).__name__)

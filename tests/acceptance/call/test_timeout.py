@@ -27,7 +27,7 @@ def test_an_attempt_is_cancelled_in_time_and_tried_again(use: Use) -> None:
     async def main() -> None:
         began = time.monotonic()
         assert await use(retry(ZERO, attempt_timeout=SHORT), body) == 3
-        assert 2 * SHORT <= time.monotonic() - began < 2
+        assert 2 * SHORT <= time.monotonic() - began < 60
         assert cancelling() == 0
 
     asyncio.run(main())

@@ -6,7 +6,8 @@ import asyncio
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -18,7 +19,6 @@ import urllib3
 from redrive.core.classify import classify
 from redrive.core.fault import Fault
 
-LIMIT = 0.3
 Get: TypeAlias = Callable[[str], object]
 
 
@@ -31,6 +31,22 @@ def raised(work: Callable[[], object]) -> tuple[Exception, Fault]:
     raise AssertionError("nothing was raised")
 
 
+class Limit:
+    """How long a client waits for its server."""
+
+    seconds = 30.0
+
+
+@contextmanager
+def hasty(really: bool = True) -> Iterator[None]:
+    """Clients are, meanwhile: for servers that never answer. Those that do may be at a very busy machine."""
+    Limit.seconds = 0.3 if really else 30.0
+    try:
+        yield
+    finally:
+        Limit.seconds = 30.0
+
+
 def google_api() -> tuple[Any, Any]:
     """google.api_core's exceptions and retry. It warns at import where grpcio-status is missing."""
     with warnings.catch_warnings():
@@ -40,29 +56,29 @@ def google_api() -> tuple[Any, Any]:
 
 
 def with_httpx(url: str) -> object:
-    return httpx.get(url, timeout=LIMIT).raise_for_status()
+    return httpx.get(url, timeout=Limit.seconds).raise_for_status()
 
 
 def with_httpx2(url: str) -> object:
-    return httpx2.get(url, timeout=LIMIT).raise_for_status()
+    return httpx2.get(url, timeout=Limit.seconds).raise_for_status()
 
 
 def with_async_httpx(url: str) -> object:
     async def get() -> object:
-        async with httpx.AsyncClient(timeout=LIMIT) as client:
+        async with httpx.AsyncClient(timeout=Limit.seconds) as client:
             return (await client.get(url)).raise_for_status()
 
     return asyncio.run(get())
 
 
 def with_requests(url: str) -> object:
-    with requests.get(url, timeout=LIMIT) as response:
+    with requests.get(url, timeout=Limit.seconds) as response:
         response.raise_for_status()
         return response.content
 
 
 def with_aiohttp(url: str) -> object:
-    limits = aiohttp.ClientTimeout(sock_connect=LIMIT, sock_read=LIMIT)
+    limits = aiohttp.ClientTimeout(sock_connect=Limit.seconds, sock_read=Limit.seconds)
 
     async def get() -> object:
         async with aiohttp.ClientSession(timeout=limits) as session, session.get(url) as response:
@@ -74,7 +90,7 @@ def with_aiohttp(url: str) -> object:
 
 def with_urllib(url: str) -> object:
     try:
-        with urllib.request.urlopen(url, timeout=LIMIT) as response:
+        with urllib.request.urlopen(url, timeout=Limit.seconds) as response:
             return response.read()
     except urllib.error.HTTPError as error:
         error.close()
@@ -83,7 +99,7 @@ def with_urllib(url: str) -> object:
 
 def with_urllib3(url: str) -> object:
     """Raises no error for a status: for what happens on the way only."""
-    with urllib3.PoolManager(retries=False, timeout=LIMIT) as pool:
+    with urllib3.PoolManager(retries=False, timeout=Limit.seconds) as pool:
         return pool.request("GET", url)
 
 

@@ -29,7 +29,7 @@ class Failing(grpc.GenericRpcHandler):
 
         def answer(request: Any, context: Any) -> Any:
             if name == "SLOW":
-                time.sleep(0.5)
+                time.sleep(2)
             if name == "RAISE":
                 raise ValueError("a bug of the server")
             if pushback:
@@ -53,14 +53,14 @@ def address() -> Iterator[str]:
 def plain(address: str, method: str) -> object:
     with grpc.insecure_channel(address) as channel:
         rpc: Any = channel.unary_unary(f"/s/{method}")
-        return rpc(b"", timeout=2 if method != "SLOW" else 0.1)
+        return rpc(b"", timeout=60 if method != "SLOW" else 0.1)
 
 
 def aio(address: str, method: str) -> object:
     async def call() -> object:
         async with grpc.aio.insecure_channel(address) as channel:
             rpc: Any = channel.unary_unary(f"/s/{method}")
-            return await rpc(b"", timeout=2 if method != "SLOW" else 0.1)
+            return await rpc(b"", timeout=60 if method != "SLOW" else 0.1)
 
     return asyncio.run(call())
 

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from redrive.core.fault import Fault
 from redrive.testing.server import Answer, FaultServer, Step, refused, unreachable
-from tests.acceptance.classify.clients import CLIENTS, EVERY_CLIENT, Get, raised, with_urllib
+from tests.acceptance.classify.clients import CLIENTS, EVERY_CLIENT, Get, hasty, raised, with_urllib
 
 by_client = pytest.mark.parametrize("get", CLIENTS)
 by_every_client = pytest.mark.parametrize("get", EVERY_CLIENT)
@@ -71,7 +71,7 @@ def test_retry_after_as_a_date_by_the_servers_clock(get: Get) -> None:
     ids=["reset", "close", "garbage", "cut", "hang", "drip"],
 )
 def test_what_goes_wrong_after_sending_may_have_been_executed(get: Get, step: Step, kind: str) -> None:
-    with FaultServer(step) as server:
+    with FaultServer(step) as server, hasty(kind == "timeout"):
         assert raised(lambda: get(server.url))[1] == Fault(kind)  # type: ignore[arg-type]  # as above
         assert server.count >= 1  # aiohttp sends again by itself after a reset, and says nothing about it
 
@@ -92,7 +92,7 @@ def test_a_name_that_nobody_knows_was_never_sent(get: Get) -> None:
 @pytest.mark.req("C-3", "C-10")
 @by_every_client
 def test_no_connection_in_time_was_never_sent(get: Get) -> None:
-    with unreachable() as url:
+    with unreachable() as url, hasty():
         fault = raised(lambda: get(url))[1]
     # urllib wraps time-outs of connecting and of sending alike, so that nothing is certain there.
     assert fault == Fault("timeout", sent=get is with_urllib)
@@ -136,7 +136,7 @@ def test_tls_to_a_server_without_it_is_permanent(get: Get) -> None:
 def test_no_free_connection_in_the_pool_was_never_sent(library: str) -> None:
     client = pytest.importorskip(library)
     with FaultServer(Answer(body=b"later", trouble="drip", pace=0.1)) as server:
-        limits, timeout = client.Limits(max_connections=1), client.Timeout(5, pool=0.1)
+        limits, timeout = client.Limits(max_connections=1), client.Timeout(60, pool=0.1)
         with client.Client(limits=limits, timeout=timeout) as session, session.stream("GET", server.url):
             error, fault = raised(lambda: session.get(server.url))
         assert type(error).__name__ == "PoolTimeout"

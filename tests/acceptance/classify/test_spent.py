@@ -23,7 +23,7 @@ from redis.retry import Retry
 
 from redrive.core.fault import Fault
 from redrive.testing.server import Answer, FaultServer, Step, refused
-from tests.acceptance.classify.clients import google_api, raised
+from tests.acceptance.classify.clients import Limit, google_api, hasty, raised
 
 pytestmark = pytest.mark.req("C-7")
 times = pytest.mark.parametrize("retries", [0, 2])
@@ -38,15 +38,15 @@ def session(**settings: Any) -> requests.Session:
 @times
 @pytest.mark.parametrize(("step", "kind"), [("reset", "transient"), ("hang", "timeout")])
 def test_requests_that_retries_on_its_way(retries: int, step: Step, kind: str) -> None:
-    with FaultServer(step) as server, session(total=retries) as client:
-        fault = raised(lambda: client.get(server.url, timeout=0.2))[1]
+    with FaultServer(step) as server, session(total=retries) as client, hasty(kind == "timeout"):
+        fault = raised(lambda: client.get(server.url, timeout=Limit.seconds))[1]
         assert (fault.kind, fault.spent) == (kind, "urllib3" if retries else None)
         assert server.count == 1 + retries
 
 
 def test_plain_requests_says_max_retries_exceeded_but_has_not_retried() -> None:
     with refused() as url:
-        error, fault = raised(lambda: requests.get(url, timeout=1))
+        error, fault = raised(lambda: requests.get(url, timeout=Limit.seconds))
         assert "Max retries exceeded" in str(error)
         assert fault == Fault("transient", sent=False)
 
@@ -62,7 +62,7 @@ def test_after_retries_nobody_can_say_that_nothing_was_sent() -> None:
                 server.close()
 
         client.mount("http://", requests.adapters.HTTPAdapter(max_retries=Stopping(total=1)))
-        fault = raised(lambda: client.get(server.url, timeout=1))[1]
+        fault = raised(lambda: client.get(server.url, timeout=Limit.seconds))[1]
     assert server.count == 1
     assert fault == Fault("transient", spent="urllib3")
 
@@ -129,8 +129,8 @@ def s3(url: str, retries: int, mode: str = "standard") -> Any:
     config = Config(
         retries={"total_max_attempts": 1 + retries, "mode": mode},
         s3={"addressing_style": "path"},
-        connect_timeout=0.3,
-        read_timeout=0.3,
+        connect_timeout=Limit.seconds,
+        read_timeout=Limit.seconds,
     )
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
     return boto3.client("s3", endpoint_url=url, config=config, **keys)
@@ -140,7 +140,7 @@ def s3(url: str, retries: int, mode: str = "standard") -> Any:
 @pytest.mark.parametrize("mode", ["standard", "legacy"])
 @pytest.mark.parametrize(("step", "kind"), [(500, "transient"), ("close", "transient"), ("hang", "timeout")])
 def test_botocore(retries: int, mode: str, step: Step, kind: str) -> None:
-    with FaultServer(step) as server:
+    with FaultServer(step) as server, hasty(kind == "timeout"):
         fault = raised(lambda: s3(server.url, min(retries, 1), mode).get_object(Bucket="b", Key="k"))[1]
         assert (fault.kind, fault.spent) == (kind, "botocore" if retries else None)
         assert server.count == 1 + min(retries, 1)
@@ -154,7 +154,7 @@ def test_botocore_that_is_refused(retries: int) -> None:
 
 
 def pipeline(url: str, retries: int) -> PipelineClient[Any, Any]:
-    transport = RequestsTransport(connection_timeout=0.3, read_timeout=0.3)
+    transport = RequestsTransport(connection_timeout=Limit.seconds, read_timeout=Limit.seconds)
     policies: Any = [RetryPolicy(retry_total=retries, retry_backoff_factor=0.01)]
     return PipelineClient(url, policies=policies, transport=transport)
 
@@ -162,7 +162,7 @@ def pipeline(url: str, retries: int) -> PipelineClient[Any, Any]:
 @times
 @pytest.mark.parametrize(("step", "kind"), [("reset", "transient"), ("hang", "timeout")])
 def test_azure_core(retries: int, step: Step, kind: str) -> None:
-    with FaultServer(step) as server, pipeline(server.url, retries) as client:
+    with FaultServer(step) as server, hasty(kind == "timeout"), pipeline(server.url, retries) as client:
         fault = raised(lambda: client.send_request(HttpRequest("GET", server.url)))[1]
         assert fault == Fault(kind, spent="azure-core" if retries else None)  # type: ignore[arg-type]  # spelt above
         assert server.count == 1 + retries
@@ -190,7 +190,7 @@ def test_google_api_core() -> None:
         raise exceptions.from_http_response(requests.get(server.url))
 
     with FaultServer(503) as server:
-        error, fault = raised(retry.Retry(initial=0.01, maximum=0.01, timeout=0.1)(call))
+        error, fault = raised(retry.Retry(initial=0.01, maximum=0.01, timeout=1)(call))
         assert isinstance(error, exceptions.RetryError)
         assert fault == Fault("transient", spent="google-api-core", status=503)
         assert server.count > 1
@@ -199,14 +199,14 @@ def test_google_api_core() -> None:
 def ask_openai(url: str, retries: int) -> object:
     import openai
 
-    with openai.OpenAI(base_url=url, api_key="k", max_retries=retries, timeout=0.5) as client:
+    with openai.OpenAI(base_url=url, api_key="k", max_retries=retries, timeout=Limit.seconds) as client:
         return client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hello"}])
 
 
 def ask_anthropic(url: str, retries: int) -> object:
     import anthropic
 
-    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=retries, timeout=0.5) as client:
+    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=retries, timeout=Limit.seconds) as client:
         return client.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "hello"}])
 
 

@@ -18,7 +18,7 @@ from redrive.testing import Answer, FaultServer
 from redrive.testing.server import refused
 
 QUICK = RetryPolicy(max_attempts=4, backoff_base=0.02, backoff_max=0.05, jitter=0)
-SOON = 20.0
+SOON = 60.0
 
 
 @pytest.fixture

@@ -90,10 +90,10 @@ def test_a_ledger_is_as_good_as_new_after_its_connections_were_cut(postgres_once
             assert ledger.submit(NewJob("plain", f"kept{round_}")).created
         assert ledger.find("plain", "cut0") is None
         with pytest.raises(psycopg.OperationalError):
-            wake.wait(5)
+            wake.wait(60)
         wake.close()
         again = ledger.wake()
         ledger.submit(NewJob("plain", "heard"))
-        assert again.wait(5)
+        assert again.wait(60)
         again.close()
         assert ledger.counts()["plain"].submitted == 4

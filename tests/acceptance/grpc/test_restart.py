@@ -57,7 +57,7 @@ async def killed_and_started_again(file: Path) -> None:
             method: Any = channel.unary_unary(SEND)
 
             async def send(batch: list[int]) -> bool:
-                return bool(json.loads(await method(json.dumps(batch).encode(), timeout=10)))
+                return bool(json.loads(await method(json.dumps(batch).encode(), timeout=60)))
 
             async with SendBuffer(send, behind=options, max_batch_size=20, flush_interval=0.005) as buffer:
                 crowd = [asyncio.create_task(sender(buffer, range(place, ITEMS, 40))) for place in range(40)]

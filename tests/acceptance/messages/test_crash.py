@@ -49,7 +49,7 @@ def test_a_fresh_consumer_handles_what_a_killed_one_left(market: Market) -> None
     os.kill(first, signal.SIGKILL)
     second = market.hire("idle=60")
     seconds = market.until(lambda: len(market.booked()) == len(market.scored()) == 200, "a fresh one handles the rest")
-    assert seconds < 10
+    assert seconds < 50, "not only when the other has been idle for its 60 s"
     os.kill(second, signal.SIGTERM)
     assert market.wait(second) == 0, market.story()
     market.wait(first)

@@ -54,12 +54,12 @@ def test_what_is_not_worth_it_is_not_tried_again() -> None:
 
 
 def test_no_wait_passes_the_timeout() -> None:
-    policy = RetryPolicy(max_attempts=50, backoff_base=0.05, backoff_max=0.05, jitter=0, timeout=0.3)
+    policy = RetryPolicy(max_attempts=5000, backoff_base=0.05, backoff_max=0.05, jitter=0, timeout=0.3)
     with FaultServer(503) as server:
         began = time.monotonic()
         with pytest.raises(httpx.HTTPStatusError) as caught:
             tenacity.Retrying(**native.tenacity(policy).value)(fetch, server.url)
-        assert time.monotonic() - began < 0.3 + 2, "a busy machine takes its time; fifty attempts would take longer"
+        assert time.monotonic() - began < 60, "a busy machine takes its time; five thousand attempts would take longer"
         assert 1 <= server.count <= 6
     ended = outcome(caught.value)
     assert ended is not None

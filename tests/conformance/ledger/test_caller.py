@@ -118,7 +118,7 @@ def test_a_transaction_held_open_does_not_hold_up_other_submitters(on_postgres: 
         on_postgres.submit_many(new("yours", "theirs"))
         assert keys(claim(on_postgres)) == {"yours", "theirs"}
         on_postgres.fold()
-        assert time.perf_counter() - start < 5
+        assert time.perf_counter() - start < 30
         assert on_postgres.imbalance() == []
     assert on_postgres.submit(*new("mine")).created is False
     assert tally(on_postgres).submitted == 3
@@ -134,7 +134,7 @@ def test_another_submitter_of_the_same_key_waits_for_the_transaction(on_postgres
         time.sleep(0.2)
         assert found == []
         held.rollback()
-        thread.join(10)
+        thread.join(60)
     assert found[0].created
 
 
@@ -235,7 +235,7 @@ def test_threads_that_have_all_the_connections_can_have_one_more(on_postgres: Le
         for turn in range(3):
             with on_postgres.begin() as tx:
                 if turn == 0:
-                    together.wait(10)
+                    together.wait(60)
                 on_postgres.submit(*new(f"inside {turn} {number}"), tx=tx)
                 on_postgres.submit(*new(f"beside {turn} {number}"))
                 on_postgres.beat(f"w{number}")

@@ -39,7 +39,7 @@ def test_done_is_final_even_while_its_settle_is_uncommitted(on_postgres: Ledger,
         thread.start()
         time.sleep(0.2)
         first.commit()
-        thread.join(10)
+        thread.join(60)
     assert (found[0].created, found[0].state) == (False, "done")
     assert tally(on_postgres).submitted == 1
 
@@ -55,7 +55,7 @@ def test_done_is_final_even_while_its_job_is_pruned(on_postgres: Ledger) -> None
         thread = threading.Thread(target=lambda: found.append(on_postgres.submit(*new("a"))))
         thread.start()
         time.sleep(0.2)
-    thread.join(10)
+    thread.join(60)
     assert (found[0].created, found[0].state) == (False, "pruned")
 
 
@@ -254,7 +254,7 @@ def test_forked_children_get_connections_of_their_own(shared: Ledger) -> None:
         child.start()
     assert [out.get(timeout=30) for _ in children] == [5, 5, 5]
     for child in children:
-        child.join(10)
+        child.join(60)
     shared.submit(NewJob(KIND, "parent again"))
     assert tally(shared)[:3] == (62, 47, 15)
 
@@ -268,4 +268,4 @@ def test_one_in_memory_is_not_a_forked_childs() -> None:
         child = context.Process(target=_in_child, args=(ledger, 1, out))
         child.start()
         assert "belongs to the process that opened it" in out.get(timeout=30)
-        child.join(10)
+        child.join(60)

@@ -63,7 +63,7 @@ def test_a_credential_of_the_called_service_is_broken_and_its_dead_letters_are_r
         @app.on("paid", name="crm")
         def crm(event: Event[Any]) -> None:
             try:
-                urllib.request.urlopen(server.url, timeout=5).close()
+                urllib.request.urlopen(server.url, timeout=60).close()
             except urllib.error.HTTPError as refused:
                 refused.close()
                 raise

@@ -14,7 +14,7 @@ from redrive.ledger import Job, Ledger, NewJob
 from redrive.worker.kind import Kind
 
 FAST = RetryPolicy(max_attempts=3, backoff_base=0.01, backoff_max=0.02, jitter=0.0)
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def kind(name: str, run: Callable[..., Any], colour: Any = "plain", *, policy: RetryPolicy = FAST, **more: Any) -> Kind:

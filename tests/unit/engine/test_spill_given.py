@@ -93,7 +93,7 @@ def test_a_caller_that_is_cancelled_meanwhile_is_cancelled() -> None:
 
     def slow(_spilled: Spilled) -> int:
         begun.set()
-        done.wait(10)
+        done.wait(60)
         return 1
 
     async def main() -> None:

@@ -16,7 +16,7 @@ from redrive.journal.background import Background
 from redrive.journal.bus import Losses
 
 AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
-PATIENCE = 30.0  # seconds until a test that hangs fails
+PATIENCE = 60.0  # seconds until a test that hangs fails
 
 
 def record(number: int) -> Record:

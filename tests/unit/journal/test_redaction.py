@@ -266,15 +266,15 @@ def test_long_text_is_cut() -> None:
 
 
 @pytest.mark.req("J-4")
-@pytest.mark.parametrize("before", range(7980, 8010))
 @pytest.mark.parametrize(
     "secret", [f'"password": "x {SECRET}"', f"postgres://u:{SECRET}@h", f"Bearer {SECRET}", f"a?token={SECRET}"]
 )
-def test_a_secret_at_the_cut_is_not_left_in_half(before: int, secret: str) -> None:
+def test_a_secret_at_the_cut_is_not_left_in_half(secret: str) -> None:
     # Secrets in front shrink so much that the end of what is read comes into view.
-    text = ("token='" + "s" * 4000 + "' ") * 2
-    text = text[: before - len(secret) - 1] + "' " + secret + " tail" * 100
-    assert SECRET[:4] not in redacted_text(text)
+    front = ("token='" + "s" * 4000 + "' ") * 2
+    for before in range(7980, 8010):
+        text = front[: before - len(secret) - 1] + "' " + secret + " tail" * 100
+        assert SECRET[:4] not in redacted_text(text), before
 
 
 @pytest.mark.req("J-4")

@@ -44,7 +44,7 @@ def test_what_was_done_is_told_though_another_thread_took_the_last_one() -> None
     pool._todo = todo
     mail = Kind("mail", lambda lease: None, "plain", Settings())
     pool.give([(mail, lease(job_id=number)) for number in range(3)], 1)
-    assert all_told.wait(10)
+    assert all_told.wait(60)
     assert sorted(one.lease.job_id for one in told) == [0, 1, 2]
     assert todo.lied
     pool.close()

@@ -152,5 +152,5 @@ async def test_a_thread_sends_through_the_loop() -> None:
     receiver = Receiver()
     loop = asyncio.get_running_loop()
     async with SendBuffer(receiver.send, flush_interval=0) as buffer:
-        await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(buffer.send(1), loop).result(5))
+        await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(buffer.send(1), loop).result(60))
     assert receiver.batches == [[1]]

@@ -111,13 +111,10 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_made_again() -> N
 
     async def send(batch: list[int]) -> Any:
         left.append(current().remaining)
-        return await receiver.send(batch)
+        return await receiver.send(batch) if len(left) == 1 else True  # without a turn of the loop, it is in time
 
     buffer = SendBuffer(send, max_batch_size=1, attempt_timeout=0.02, retry=RetryPolicy(2, 0, 0, 0))
-    sent = tasks(buffer, 1)
-    await receiver.got(2)
-    receiver.gates[1].set_result(True)
-    assert await errors(sent) == [None]
+    assert await errors(tasks(buffer, 1)) == [None]
     assert receiver.cancelled == 1
     assert all(seconds is not None and seconds <= 0.02 for seconds in left)
     await buffer.aclose()

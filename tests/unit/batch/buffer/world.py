@@ -43,7 +43,7 @@ class Receiver:
 
     async def got(self, batches: int) -> None:
         """Wait until so many have come."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.batches) < batches:  # noqa: ASYNC110  # the turns of the loop are what is waited for
                 await asyncio.sleep(0)
 
@@ -83,7 +83,7 @@ def tasks(buffer: SendBuffer[Any], *items: Any) -> list[asyncio.Task[None]]:
 
 
 async def errors(sent: list[asyncio.Task[None]]) -> list[BaseException | None]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await asyncio.gather(*sent, return_exceptions=True)
 
 

@@ -1,0 +1,19 @@
+"""Megabytes that a process needs to plan for all partitions, at its peak: python -m benchmarks.partitioned.memory URL"""
+
+import resource
+import sys
+
+from benchmarks.apart import tell
+from redrive.ledger import open_ledger
+from redrive.partitions.record import Selection
+from redrive.partitions.register import Register
+
+
+def measured(url: str) -> float:
+    with open_ledger(url) as ledger:
+        Register(ledger).pick("reprocess", Selection(source="crm"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    tell(measured(*sys.argv[1:]))

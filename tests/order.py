@@ -1,0 +1,32 @@
+"""The order of tests that run side by side: long ones first, so that in the end nobody is left alone with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+LONG = ("tests/docs", "tests/typing", "tests/console", "tests/acceptance", "tests/migration", "tests/conformance")
+"""Folders, in this order; then all others."""
+APART = ("tests/docs/test_pages.py", "tests/docs/test_examples.py", "tests/acceptance/crash/test_points.py")
+"""Files whose tests share nothing that would take time to make again: each goes wherever there is room."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((at for at, folder in enumerate(LONG) if item.nodeid.startswith(folder)), len(LONG)))
+
+
+class Scheduling(LoadFileScheduling):
+    """File by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid if nodeid.startswith(APART) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    if config.getoption("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False  # files with the most tests are not those that take longest
+    return Scheduling(config, log)
