@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # published without types
 
 LONG = ("tests/docs", "tests/typing", "tests/console", "tests/acceptance", "tests/migration", "tests/conformance")
 """Folders, in this order; then all others."""
@@ -17,11 +17,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((at for at, folder in enumerate(LONG) if item.nodeid.startswith(folder)), len(LONG)))
 
 
-class Scheduling(LoadFileScheduling):
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # likewise
     """File by file."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid if nodeid.startswith(APART) else super()._split_scope(nodeid)
+        return nodeid if nodeid.startswith(APART) else str(super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
