@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from ..errors import NotAllowed
 from ..ledger import audit
 from ..ledger.limits import words
 from ..ledger.now import now_on
 from ..ledger.partition_tables import verdict
-from ..ledger.partition_tables import work as queue
 from ..ledger.session import Session
 from ..ledger.tables import sweep
+from .among import Among
 from .find import facts, known
 from .outcome import Said, Standing, judged
 from .pace import after_rejection, too_old
 from .partition import Partition
 from .policy import Policy, Terms
 from .record import Facts, Judged, Run, Verdict
-from .rows import POLICY, Changes, Mark, Opened, Row, Work, chunks, hold_sources, locked, marks, opened, works
+from .rows import POLICY, Changes, Mark, Opened, Row, Work, hold_sources, locked, marks, opened, works
 from .runs import found, whole
 from .sources import answered, resting, spared
 
+_SAID = Among(verdict.c.run_id, select(verdict.c.run_id).where)
+_ENDED = Among(sweep.c.id, select(sweep.c.id).where(sweep.c.state.in_(("cancelled", "done"))).where)
 KNOWN = 2000
 """Characters of a message that the partition itself keeps; the verdict has it all."""
 
@@ -66,19 +68,16 @@ class _Of(NamedTuple):
 def _judge(session: Session, verdicts: Sequence[Verdict], policies: Mapping[tuple[str, str], Policy]) -> list[Judged]:
     connection = session.core
     now = now_on(session)
-    runs = {one.run_id: one for some in chunks([one.run_id for one in verdicts]) for one in found(connection, some)}
+    runs = {one.run_id: one for one in found(connection, [one.run_id for one in verdicts])}
     ids = sorted({one.partition_id for one in runs.values()})
     # Before the partitions, as everywhere: a source that was paused is well again if this one came from it.
     paused = resting(connection, ids)
     held = hold_sources(session, paused, now) if paused else {}
     was = locked(connection, ids)
     # Read after the lock: on Postgres a row that was joined would be as old as the wait.
-    of = _Of(runs, works(connection, ids), marks(connection, ids), _over(session, ids))
-    said = {
-        one
-        for some in chunks(list(runs))
-        for one in connection.execute(select(verdict.c.run_id).where(verdict.c.run_id.in_(some))).scalars()
-    }
+    queued = works(connection, ids)
+    of = _Of(runs, queued, marks(connection, ids), _over(connection, {one.sweep_id for one in queued.values()} - {0}))
+    said = {row[0] for row in _SAID.rows(connection, list(runs))}
     changes = Changes(was)
     told: list[Judged] = []
     rows: list[dict[str, Any]] = []
@@ -202,13 +201,8 @@ def _rolled_back(session: Session, key: Partition, run_id: str, actor: str, beca
     return facts(connection, [row.id])[0]
 
 
-def _over(session: Session, ids: Sequence[int]) -> frozenset[int]:
-    over: set[int] = set()
-    for some in chunks(ids):
-        mine = select(queue.c.sweep_id).where(queue.c.partition_id.in_(some), queue.c.sweep_id > 0)
-        gone = select(sweep.c.id).where(sweep.c.id.in_(mine), sweep.c.state.in_(("cancelled", "done")))
-        over |= set(session.core.execute(gone).scalars())
-    return frozenset(over)
+def _over(connection: Connection, sweeps: Collection[int]) -> frozenset[int]:
+    return frozenset(row[0] for row in _ENDED.rows(connection, sweeps)) if sweeps else frozenset()
 
 
 def _verdict(one: Verdict, now: datetime) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def selected(connection: Connection, asked: Selection, /, *, after: int = 0, lim
     rows: list[Row] = []
     # An id that is reckoned is no way in: ordered by the id itself, a database may read all of them to save itself the sorting.
     by: Any = partition.c.id + 0 if asked.dated else partition.c.id
-    for query in narrowed(connection, ROW, asked):
+    for _, query in by_dataset(connection, ROW, asked):
         rows += map(Row._make, connection.execute(query.where(by > after).order_by(by).limit(limit)))
     return _facts(connection, sorted(rows, key=lambda row: row.id)[:limit])
 
@@ -60,7 +60,7 @@ def newest(connection: Connection, asked: Selection, /, *, limit: int = 100) -> 
     """Those that are asked for, the one that was judged last first; behind them those that never were."""
     rows: list[Row] = []
     when, by = partition.c.verdict_at, partition.c.id.desc()
-    for query in narrowed(connection, ROW, asked):
+    for _, query in by_dataset(connection, ROW, asked):
         if asked.dated:  # a moment that is reckoned is no way in: the dates are
             found = query.order_by(func.coalesce(when, literal(NEVER, when.type)).desc(), by)
             rows += map(Row._make, connection.execute(found.limit(limit)))
@@ -75,7 +75,9 @@ def newest(connection: Connection, asked: Selection, /, *, limit: int = 100) -> 
     return _facts(connection, rows[:limit])
 
 
-def narrowed(connection: Connection, columns: Sequence[Any], asked: Selection, /) -> Iterator[Select[Any]]:
+def by_dataset(
+    connection: Connection, columns: Sequence[Any], asked: Selection, /
+) -> Iterator[tuple[tuple[str, str], Select[Any]]]:
     """Queries that together find what is asked for: one to a dataset, as the indexes begin."""
     query, at = select(*columns), partition.c
     if asked.reason is not None:
@@ -103,7 +105,7 @@ def narrowed(connection: Connection, columns: Sequence[Any], asked: Selection, /
         else:
             here = here if asked.since is None else here.where(at.logical_date >= asked.since)
             here = here if asked.until is None else here.where(at.logical_date <= asked.until)
-        yield here
+        yield (source, query_name), here
 
 
 def _ids(connection: Connection, keys: Sequence[Partition]) -> list[int]:

@@ -10,26 +10,29 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import date
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, LargeBinary, bindparam, func, literal, select, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from ..ledger.partition_tables import partition, work
-from .rows import chunks
+from ..ledger.partition_tables import partition, rollup, work
+from ..ledger.postgres.literal import plain
+from .among import Among
+from .record import SHADES, Selection
 
 PAGE = 20_000
+"""Partitions of a page on SQLite."""
 LARGE = 100_000
-"""Partitions of a page, on SQLite and on Postgres."""
+"""On Postgres, more or less: as many days as have so many."""
 BUSY = -1
 """In the place of a shade: somebody has it."""
 _at = partition.c
 COLUMNS = (_at.id, _at.shade, _at.attempt_count, _at.reason)
 _PLACE = select(_at.logical_date, _at.customer_id)
+_FEW = Among(_at.id, select(*COLUMNS[:3]).where)
 _leased = sa.exists(select(work.c.partition_id).where(work.c.partition_id == _at.id, work.c.lease_until.is_not(None)))
-
-_FEW = select(*COLUMNS[:3]).where(_at.id.in_(bindparam("these", expanding=True)))
 
 
 class Page(NamedTuple):
@@ -42,64 +45,87 @@ class Page(NamedTuple):
     """How many are left alone: by shade, or BUSY."""
 
 
-def pages(connection: Connection, query: Any, allowed: Sequence[int], busy: set[int], /, *, by_id: bool) -> Iterator[Page]:
-    """In the order of an index: neither sorted, nor in memory as a whole. query: over COLUMNS. allowed: shades to be acted on."""
-    on_postgres = connection.dialect.name != "sqlite"
-    read = _large if on_postgres else _small
-    first = query.order_by(_at.id) if by_id else query.order_by(_at.logical_date, _at.customer_id)
-    query, most = first, LARGE if on_postgres else PAGE
-    while True:
-        page, many, last = read(connection, query.limit(most), allowed, busy)
-        if many:
-            yield page
-        if many < most:
-            return
-        place = connection.execute(_PLACE.where(_at.id == last)).one()
-        there = tuple_(literal(place.logical_date, sa.Date), literal(place.customer_id, sa.Text))
-        query = first.where(_at.id > last if by_id else tuple_(_at.logical_date, _at.customer_id) > there)
+def pages(
+    connection: Connection, dataset: tuple[str, str], query: Any, allowed: Sequence[int], busy: set[int], asked: Selection, /
+) -> Iterator[Page]:
+    """All of one dataset that is asked for, in the order of an index. query: over COLUMNS. allowed: shades to be acted on."""
+    if connection.dialect.name == "sqlite":
+        yield from _small(connection, query, allowed, busy, asked.troubled)
+    elif asked.troubled or any(each is not None for each in (asked.ids, asked.keys, asked.customers)):
+        yield _large(connection, query.order_by(_at.id), allowed)
+    else:
+        for first, last in _days(connection, dataset, asked):
+            days = query.where(_at.logical_date >= first, _at.logical_date <= last)
+            yield _large(connection, days.order_by(_at.logical_date, _at.customer_id), allowed)
 
 
-def _small(connection: Connection, query: Any, allowed: Sequence[int], busy: set[int]) -> tuple[Page, int, int]:
-    found = connection.execute(query)
-    rows = list(found.cursor.fetchall())  # as the driver has them: numbers and text, which need no second look
-    found.close()
+def _small(connection: Connection, query: Any, allowed: Sequence[int], busy: set[int], by_id: bool) -> Iterator[Page]:
+    """Neither sorted, nor in memory as a whole."""
     shades = frozenset(allowed)
-    left = [row for row in rows if row[0] in busy or row[1] not in shades]
-    mine = [row for row in rows if row[0] not in busy and row[1] in shades] if left else rows
-    numbers = array("q", [number for row in mine for number in row[:3]])
-    reasons = Counter([row[3] for row in mine if row[3] is not None])
-    alone = Counter([BUSY if row[0] in busy else row[1] for row in left])
-    return Page(numbers, reasons, alone), len(rows), rows[-1][0] if rows else 0
+    first = (query.order_by(_at.id) if by_id else query.order_by(_at.logical_date, _at.customer_id)).limit(PAGE)
+    query = first
+    while rows := _plain(connection, query):
+        left = [row for row in rows if row[0] in busy or row[1] not in shades]
+        mine = [row for row in rows if row[0] not in busy and row[1] in shades] if left else rows
+        numbers = array("q", [number for row in mine for number in row[:3]])
+        reasons = Counter([row[3] for row in mine if row[3] is not None])
+        yield Page(numbers, reasons, Counter([BUSY if row[0] in busy else row[1] for row in left]))
+        if len(rows) < PAGE:
+            return
+        place = connection.execute(_PLACE.where(_at.id == rows[-1][0])).one()
+        there = tuple_(literal(place.logical_date, sa.Date), literal(place.customer_id, sa.Text))
+        query = first.where(_at.id > rows[-1][0] if by_id else tuple_(_at.logical_date, _at.customer_id) > there)
 
 
-def _large(connection: Connection, query: Any, allowed: Sequence[int], _busy: set[int]) -> tuple[Page, int, int]:
-    some = query.add_columns(_leased.label("busy")).subquery()
-    place = sa.case((some.c.busy, sa.literal_column(str(BUSY))), else_=some.c.shade).label("place")
-    page = select(some, place, func.row_number().over().label("number")).cte("page")
-    of = page.c
-    mine = of.place.in_(list(allowed))
-    numbers = select(func.string_agg(_packed(of), literal(b"", LargeBinary))).where(mine).scalar_subquery()
-    reasons = select(of.reason, func.count().label("n")).where(mine, of.reason.is_not(None)).group_by(of.reason).subquery()
-    left = select(of.place, func.count().label("n")).where(~mine).group_by(of.place).subquery()
+def _plain(connection: Connection, query: Any) -> list[Any]:
+    """As the driver has them: numbers and text, which need no second look, a million times over."""
+    found = connection.execute(query)
+    rows = list(found.cursor.fetchall())
+    found.close()
+    return rows
+
+
+def _large(connection: Connection, query: Any, allowed: Sequence[int]) -> Page:
+    """In one pass: neither a row, nor a table in between."""
+    of = query.add_columns(_leased.label("busy")).subquery().c
+    mine = sa.and_(~of.busy, of.shade.in_(list(allowed)))
+    count = func.count()
     row = connection.execute(
         select(
-            numbers,
-            select(func.json_object_agg(reasons.c.reason, reasons.c.n)).scalar_subquery(),
-            select(func.json_object_agg(left.c.place, left.c.n)).scalar_subquery(),
-            select(func.count()).select_from(page).scalar_subquery(),
-            select(of.id).order_by(of.number.desc()).limit(1).scalar_subquery(),
+            func.string_agg(_packed(of), literal(b"", LargeBinary)).filter(mine),
+            func.array_agg(of.reason).filter(mine, of.reason.is_not(None)),
+            count.filter(of.busy),
+            *(count.filter(~of.busy, of.shade == sa.literal_column(str(place))) for place in range(len(SHADES))),
         )
     ).one()
-    alone: Counter[int] = Counter({int(shade): many for shade, many in (row[2] or {}).items()})
-    return Page(_unpacked(row[0]), Counter(row[1] or {}), alone), row[3], row[4] or 0
+    left = {BUSY: row[2]} | {place: many for place, many in enumerate(row[3:]) if place not in allowed}
+    return Page(_unpacked(row[0]), Counter(row[1] or ()), +Counter(left))
+
+
+def _days(connection: Connection, dataset: tuple[str, str], asked: Selection) -> Iterator[tuple[date, date]]:
+    """Days that follow each other, as many as have enough partitions: from the rollup, which is small."""
+    at = rollup.c
+    counted = select(at.logical_date, func.sum(at.n)).where(at.source == dataset[0], at.query_name == dataset[1])
+    counted = counted if asked.since is None else counted.where(at.logical_date >= asked.since)
+    counted = counted if asked.until is None else counted.where(at.logical_date <= asked.until)
+    first: date | None = None
+    last, together = date.min, 0
+    for day, many in connection.execute(counted.group_by(at.logical_date).order_by(at.logical_date)):
+        first = day if first is None else first
+        last, together = day, together + many
+        if together >= LARGE:
+            yield first, last
+            first, together = None, 0
+    if first is not None:
+        yield first, last
 
 
 def these(connection: Connection, ids: Sequence[int], /) -> array[int]:
     """These partitions, in their order; those that are gone are left out."""
     if connection.dialect.name == "sqlite":
-        there = {row[0]: row for some in chunks(ids) for row in connection.execute(_FEW, {"these": list(some)})}
+        there = {row[0]: row for row in _FEW.rows(connection, ids)}
         return array("q", [number for one in ids if one in there for number in there[one]])
-    return _unpacked(connection.execute(_THESE, {"these": list(ids)}).scalar())
+    return _unpacked(connection.execute(_THESE, {"these": plain(ids)}).scalar())
 
 
 def _packed(of: Any) -> Any:
@@ -116,7 +142,7 @@ def _unpacked(stored: Any) -> array[int]:
     return found
 
 
-_given = func.unnest(sa.cast(bindparam("these"), ARRAY(sa.BigInteger))).table_valued("id", with_ordinality="place")
+_given = func.unnest(sa.cast(bindparam("these", type_=sa.Text), ARRAY(sa.BigInteger))).table_valued("id", with_ordinality="place")
 _paired = _given.render_derived(name="given")
 _there = select(*COLUMNS[:3]).select_from(_paired.join(partition, _at.id == _paired.c.id)).order_by(_paired.c.place).subquery()
 _THESE = select(func.string_agg(_packed(_there.c), literal(b"", LargeBinary)))

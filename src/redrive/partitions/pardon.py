@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import select
 
 from ..ledger.limits import words
 from ..ledger.partition_tables import run
 from ..ledger.session import Session
+from .among import Among
 from .pace import after_return
 from .policy import Policy
-from .rows import POLICY, Changes, Mark, Row, Work, chunks
+from .rows import POLICY, Changes, Mark, Row, Work
 
 _NAMES = ("partition_id", "attempt_no", "run_id", "state", "ended_at", "note", "sweep_id", "kind")
-_RUNS = select(*(run.c[name] for name in _NAMES)).where(run.c.partition_id.in_(bindparam("these", expanding=True)))
+_RUNS = Among(run.c.partition_id, select(*(run.c[name] for name in _NAMES)).where)
 NOTE = "not charged: "
 
 
@@ -26,7 +27,7 @@ def pardoned(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Give these attempts back to their partitions, each once; what to write of their runs. The partitions are locked."""
     ended = []
-    for one in _runs(session, sorted({id_ for id_, _ in attempts})):
+    for one in _RUNS.rows(session.core, sorted({id_ for id_, _ in attempts})):
         because = attempts.get((one.partition_id, one.attempt_no))
         if because is None or one.state != "rejected" or one.note is not None:
             continue
@@ -60,7 +61,3 @@ def _again(changes: Changes, row: Row, marked: Mapping[str, Mark], policy: Polic
     changes.new_work[row.id] = Work(
         row.id, row.source, row.query_name, 1, 0, then.due or now, now, kind, None, seed, then.strategy, 0, None, None, None, None
     )
-
-
-def _runs(session: Session, ids: Sequence[int]) -> list[Any]:
-    return [row for some in chunks(ids) for row in session.core.execute(_RUNS, {"these": list(some)})]

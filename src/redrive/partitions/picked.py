@@ -11,14 +11,13 @@ from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection, select
 
-from ..ledger.partition_tables import partition, run, verdict, work
-from .find import narrowed
+from ..ledger.partition_tables import run, verdict, work
+from .find import by_dataset
 from .packed import BUSY, COLUMNS, PAGE, pages, these
 from .record import SHADES, Selection
 from .rows import chunks
 
 Verb: TypeAlias = Literal["retry", "reprocess", "revalidate"]
-_DATASET = select(partition.c.source, partition.c.query_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,9 @@ def pick(connection: Connection, act: Verb, asked: Selection, /, *, clear_termin
     busy = _busy(connection)
     why = {place: left_alone(act, shade, clear_terminal) for place, shade in enumerate(SHADES)}
     allowed = [place for place, reason in why.items() if reason is None]
-    for query in narrowed(connection, COLUMNS, asked):
+    for dataset, query in by_dataset(connection, COLUMNS, asked):
         before = len(ids)
-        for page in pages(connection, query, allowed, busy, by_id=asked.troubled):
+        for page in pages(connection, dataset, query, allowed, busy, asked):
             ids.extend(page.numbers[0::3])
             said.update(page.numbers.tobytes())
             shades.update(page.numbers[1::3])
@@ -69,8 +68,7 @@ def pick(connection: Connection, act: Verb, asked: Selection, /, *, clear_termin
             for place, many in page.left.items():
                 skipped["running now" if place == BUSY else why[place] or ""] += many
         if len(ids) > before:
-            source, query_name = connection.execute(_DATASET.where(partition.c.id == ids[-1])).one()
-            datasets[source, query_name] = len(ids) - before
+            datasets[dataset] = len(ids) - before
     raw = len(ids) - len(_judged_raw(connection, ids)) if len(ids) <= 1000 else 0
     by_name: dict[str, int] = {SHADES[number]: many for number, many in sorted(shades.items())}
     readable = by_name.get("success", 0) + by_name.get("refresh_failed", 0)

@@ -19,7 +19,7 @@ from .picked import Picked, Verb
 from .policy import Terms
 from .progress import GridPlan, Progress
 from .record import LANES, SHADES, Cell, Explanation, Facts, Lane, Marker, Run, RunState, Selection, Shade, Source
-from .rows import Opened, chunks, marks, opened
+from .rows import Opened, marks, opened
 
 
 class Register:
@@ -58,7 +58,7 @@ class Register:
     def states(self, run_ids: Sequence[str], /) -> dict[str, RunState]:
         """How these runs stand; those that the ledger does not know are left out."""
         with self._reading() as session:
-            return {one.run_id: one.state for some in chunks(run_ids) for one in runs.found(session.core, some)}
+            return {one.run_id: one.state for one in runs.found(session.core, run_ids)}
 
     def markers(self, partition: Partition, /) -> list[Marker]:
         """What was decided about it beside its outcomes."""

@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from ..ledger.ledger import Ledger
 from ..ledger.partition_tables import marker, partition, range_, rollup, run, source, verdict, work
 from ..ledger.session import Session
+from .among import Among
 from .bulk import added, inserted, updated
 from .outcome import shade, stored
 from .partition import Partition
@@ -144,12 +145,11 @@ ROW = tuple(partition.c[name] for name in Row._fields)
 WORK = tuple(work.c[name] for name in Work._fields)
 MARK = tuple(marker.c[name] for name in Mark._fields)
 HELD = tuple(source.c[name] for name in Held._fields)
-_these: Any = bindparam("these", expanding=True)
-_ROWS = select(*ROW).where(partition.c.id.in_(_these)).order_by(partition.c.id)
-_LOCKED = _ROWS.with_for_update()
-_WORKS = select(*WORK).where(work.c.partition_id.in_(_these))
-_MARKS = select(*MARK).where(marker.c.partition_id.in_(_these))
-_SOURCES = select(*HELD).where(source.c.source.in_(_these)).order_by(source.c.source)
+_ROWS = Among(partition.c.id, lambda these: select(*ROW).where(these).order_by(partition.c.id))
+_LOCKED = Among(partition.c.id, lambda these: select(*ROW).where(these).order_by(partition.c.id).with_for_update())
+_WORKS = Among(work.c.partition_id, lambda these: select(*WORK).where(these))
+_MARKS = Among(marker.c.partition_id, lambda these: select(*MARK).where(these))
+_SOURCES = select(*HELD).where(source.c.source.in_(bindparam("these", expanding=True))).order_by(source.c.source)
 
 
 def chunks(of: Sequence[T], /, size: int = CHUNK) -> Iterator[Sequence[T]]:
@@ -173,17 +173,15 @@ def works(connection: Connection, ids: Iterable[int], /) -> dict[int, Work]:
     return _by_id(connection, _WORKS, ids, Work)
 
 
-def _by_id(connection: Connection, query: Any, ids: Iterable[int], kind: Any) -> dict[int, Any]:
-    wanted = sorted(set(ids))
-    return {row[0]: kind._make(row) for some in chunks(wanted) for row in connection.execute(query, {"these": some})}
+def _by_id(connection: Connection, query: Among, ids: Iterable[int], kind: Any) -> dict[int, Any]:
+    return {row[0]: kind._make(row) for row in query.rows(connection, sorted(set(ids)))}
 
 
 def marks(connection: Connection, ids: Iterable[int], /) -> dict[int, dict[str, Mark]]:
     """Their markers, by kind."""
     found: dict[int, dict[str, Mark]] = {}
-    for some in chunks(sorted(set(ids))):
-        for row in connection.execute(_MARKS, {"these": some}):
-            found.setdefault(row[0], {})[row[1]] = Mark._make(row)
+    for row in _MARKS.rows(connection, sorted(set(ids))):
+        found.setdefault(row[0], {})[row[1]] = Mark._make(row)
     return found
 
 
@@ -214,7 +212,7 @@ SAID = (
     "run_id", "decision", "validator", "version", "checks", "record_count", "reason", "message", "manifest", "at",
 )  # fmt: skip
 """Of a verdict."""
-_IDLE = delete(work).where(work.c.partition_id.in_(_these))
+_IDLE = Among(work.c.partition_id, lambda these: delete(work).where(these))
 _UNMARKED = delete(marker).where(marker.c.partition_id == bindparam("at_id"), marker.c.kind == bindparam("at_kind"))
 
 
@@ -260,8 +258,7 @@ class Changes:
         """Write all of it, in the one order. begun, ended: runs that begin and end with it; said: verdicts."""
         rows = [row._asdict() for _, row in sorted(self.rows.items())]
         updated(session, partition, "id", Row._fields[5:], rows)
-        for some in chunks(sorted(self.idle)):
-            session.core.execute(_IDLE, {"these": some})
+        _IDLE.run(session.core, sorted(self.idle))
         busy = [row._asdict() for id_, row in sorted(self.work.items()) if id_ not in self.idle]
         updated(session, work, "partition_id", Work._fields[3:], busy)
         inserted(session, work, Work._fields, [row._asdict() for _, row in sorted(self.new_work.items())])

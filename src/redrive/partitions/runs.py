@@ -6,9 +6,10 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, select
 
 from ..ledger.partition_tables import run, verdict
+from .among import Among
 from .record import LANES, Run, Verdict
 
 _COLUMNS = (
@@ -27,7 +28,7 @@ _COLUMNS = (
 )
 _VERDICT = ("decision", "validator", "version", "checks", "record_count", "reason", "message", "manifest", "at")
 _RUN = select(*(run.c[name] for name in _COLUMNS))
-_THESE = _RUN.where(run.c.run_id.in_(bindparam("these", expanding=True)))
+_THESE = Among(run.c.run_id, _RUN.where)
 _JOINED = select(
     *(run.c[name] for name in _COLUMNS), *(verdict.c[name].label(f"verdict_{name}") for name in _VERDICT)
 ).select_from(run.outerjoin(verdict, verdict.c.run_id == run.c.run_id))
@@ -35,7 +36,7 @@ _JOINED = select(
 
 def found(connection: Connection, run_ids: Collection[str], /) -> list[Run]:
     """These runs, without their verdicts."""
-    return [_run(row) for row in connection.execute(_THESE, {"these": list(run_ids)}).mappings()]
+    return [_run(dict(zip(_COLUMNS, row, strict=True))) for row in _THESE.rows(connection, run_ids)]
 
 
 def whole(connection: Connection, run_id: str, /) -> Run | None:

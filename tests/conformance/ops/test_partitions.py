@@ -224,8 +224,8 @@ def test_terminal_is_marked_and_cleared_with_a_grant(mixed: World, ann: Operator
     assert chosen.count == 2
     done = desk.steer(chosen, because="never comes back")
     assert (done.count, done.skipped) == (1, {f"crm/ok-1/orders/{DAY}": "accepted already"})
-    assert [str(one.partition.customer_id) for one in desk.failures(terminal=True)] == ["bad-1", "over"]
-    assert [one.partition.customer_id for one in desk.failures()] == ["bad-1", "bad-2", "none", "over"]
+    assert [str(one.partition.customer_id) for one in desk.failures(terminal=True)] == ["over", "bad-1"]
+    assert [one.partition.customer_id for one in desk.failures()] == ["over", "none", "bad-2", "bad-1"]
     cleared = desk.steer(desk.chosen("clear_terminal", keys("bad-1", "over")), because="it did", grant=1)
     assert cleared.count == 2
     for lease in mixed.claim():
