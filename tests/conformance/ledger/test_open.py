@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -234,3 +238,29 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         open_ledger(f"sqlite:///{tmp_path / 'none' / 'ledger.db'}", migrate=True)
     with pytest.raises(LedgerError, match=f"{tmp_path} cannot be opened: it is a folder"):
         open_ledger(f"sqlite:///{tmp_path}", migrate=True)
+
+
+@contextmanager
+def locked_out(folder: Path, mode: int) -> Iterator[None]:
+    """The folder has this mode, and this user is not one for whom modes mean nothing."""
+    folder.chmod(mode)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+def test_a_file_that_this_user_may_not_write_to_is_said_to_be() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        url = f"sqlite:///{folder}/ledger.db"
+        open_ledger(url, migrate=True).close()
+        for mode, migrate, says in ((0o555, False, "must be able to write"), (0o000, True, "may not look into its folder")):
+            (folder / "ledger.db").chmod(0o444)
+            with locked_out(folder, mode), pytest.raises(LedgerError, match=says):
+                open_ledger(url, migrate=migrate)

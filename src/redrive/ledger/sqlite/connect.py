@@ -15,6 +15,7 @@ BUSY_SECONDS = 30.0
 """How long to wait for another writer."""
 OLDEST = (3, 35, 0)
 """The first with RETURNING."""
+EFFECTIVE = os.access in os.supports_effective_ids
 
 
 def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
@@ -34,18 +35,32 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
             connection.close()
             raise
     except sqlite3.OperationalError as error:
-        if file and not create and not Path(file).exists():
-            raise LedgerError(
-                f"there is no ledger at {file}: make one by `redrive ledger migrate`, or open_ledger(..., migrate=True)"
-            ) from None
-        if file and not Path(file).parent.is_dir():
-            raise LedgerError(f"{file} cannot be opened: there is no folder {Path(file).parent}") from None
-        if file and Path(file).is_dir():
-            raise LedgerError(f"{file} cannot be opened: it is a folder; the address names a file in one") from None
-        raise LedgerError(f"{file or 'SQLite'} cannot be opened: {error}") from error
+        raise LedgerError(_why(file, create, error)) from error
     except sqlite3.DatabaseError as error:
         raise LedgerError(f"{file} is no SQLite database: {error}") from error
     return connection
+
+
+def _why(file: str, create: bool, error: sqlite3.OperationalError) -> str:
+    """Why it cannot be opened, in more words than SQLite has for it."""
+    if not file:
+        return f"SQLite cannot be opened: {error}"
+    there = Path(file)
+    try:
+        there.stat()
+    except PermissionError:
+        return f"{file} cannot be opened: this user may not look into its folder"
+    except OSError:
+        pass  # it is not there
+    if not create and not there.exists():
+        return f"there is no ledger at {file}: make one by `redrive ledger migrate`, or open_ledger(..., migrate=True)"
+    if not there.parent.is_dir():
+        return f"{file} cannot be opened: there is no folder {there.parent}"
+    if there.is_dir():
+        return f"{file} cannot be opened: it is a folder; the address names a file in one"
+    if not all(os.access(path, os.W_OK, effective_ids=EFFECTIVE) for path in (there.parent, there) if path.exists()):
+        return f"{file} cannot be opened: this user must be able to write to it, and to its folder"
+    return f"{file} cannot be opened: {error}"
 
 
 def durable(session: Session, /) -> None:
