@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0009"
+HEAD = "0010"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -310,4 +310,3 @@ event = Table(
     sqlite_autoincrement=True,
 )
 Index("redrive_event_key", event.c.source, event.c.event_id, unique=True)
-Index("redrive_event_received", event.c.received_at)

@@ -43,6 +43,9 @@ def find(
 
 
 def forget(connection: Connection, before: Any, limit: int, /) -> int:
-    """Forget events that were received before then; how many. Their handlers' jobs have what they need, and remember the keys."""
-    old = select(event.c.id).where(event.c.received_at < before).order_by(event.c.received_at).limit(limit)
-    return connection.execute(delete(event).where(event.c.id.in_(old.scalar_subquery()))).rowcount
+    """Forget events that were received before then; how many. Their handlers' jobs have what they need, and remember the keys.
+
+    Ids grow with time: looks at the first ones only.
+    """
+    first = select(event.c.id).order_by(event.c.id).limit(limit)
+    return connection.execute(delete(event).where(event.c.id.in_(first.scalar_subquery()), event.c.received_at < before)).rowcount

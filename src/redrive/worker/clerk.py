@@ -27,6 +27,7 @@ from .due import POLL, Due
 from .ends import Ends
 from .finished import Finished
 from .hand import Hand
+from .heard import Heard
 from .intake import Intake
 from .kind import Kind
 from .parking import Parking
@@ -57,7 +58,7 @@ class Clerk:
         self._probes: set[int] = set()
         self._dry: dict[str, float] = {}
         """Groups that had nothing, until when they need not be asked again."""
-        self._woken = True
+        self._heard = Heard()
         self._behind = self._lingers = False
         """More waits than there was room for: that comes before what sources bring."""
         self._due = Due(self._until_due)
@@ -90,7 +91,7 @@ class Clerk:
 
     def poke(self) -> None:
         """Something was submitted."""
-        self._woken = True
+        self._heard.tell()
         self._poke.set()
 
     def stop(self, *, now: bool = False) -> None:
@@ -135,10 +136,10 @@ class Clerk:
     def _rest(self) -> None:
         """Until there is something to do."""
         comes = self.intake and not self._lingers
-        if self._inbox or self._woken or comes or (self._stopping is None and self._eager()):
+        now, heard = monotonic(), self._heard.next(busy=self.intake.comes)
+        if self._inbox or heard <= now or comes or (self._stopping is None and self._eager()):
             return
-        now = monotonic()
-        moments = [self.upkeep.timers.next, *self._dry.values(), self._alone.next, self.intake.next]
+        moments = [self.upkeep.timers.next, *self._dry.values(), self._alone.next, self.intake.next, heard]
         if self._stopping is not None:
             moments = [self.upkeep.timers.next, self._stopping]
         if self._crew.waiting:
@@ -228,8 +229,8 @@ class Clerk:
 
     def _wake(self) -> None:
         now = monotonic()
-        if self._woken:
-            self._woken = False
+        if self._heard.next(busy=self.intake.comes) <= now:
+            self._heard.looked()
             self._dry.clear()
             self._due.changed()
         for group in [group for group, until in self._dry.items() if until <= now]:
@@ -237,7 +238,7 @@ class Clerk:
 
     def _claim(self, want: Want, *, alone: bool = False, apart: bool = False) -> list[Lease]:
         if want.limits is not None:
-            return self._claim_limited(want, alone)
+            return self._claim_limited(want, want.limits, alone)
         ended = () if apart else self._settlements  # apart: these are left for another turn
         turn = self._ledger.turn(ended, want.kinds, worker=self._name, lease=self._lease, total=want.total, alone=alone)
         if not apart:
@@ -248,12 +249,11 @@ class Clerk:
             self._dry[want.group] = self._due.next(monotonic())
         return turn.leases
 
-    def _claim_limited(self, want: Want, alone: bool) -> list[Lease]:
+    def _claim_limited(self, want: Want, limits: Mapping[str, limited.Limit], alone: bool) -> list[Lease]:
         self._settle()  # what has ended has left its place
         demand = Demand(want.kinds, self._name, self._lease, want.total, True, alone)
-        assert want.limits is not None
         with self._ledger.connections.write.use() as session:
-            found = limited.claim(session, self._ledger.connections.hot, demand, want.limits)
+            found = limited.claim(session, self._ledger.connections.hot, demand, limits)
         self._crew.give(found.leases)
         if not alone and len(found.leases) < want.total:
             waits = [SOON * 4 if kind.concurrency else POLL for kind in map(self._known.__getitem__, want.kinds)]
@@ -281,7 +281,7 @@ class Clerk:
 
     def _parked_seen(self, parked: dict[str, Parked]) -> None:
         if self.ends.parked.keys() - parked.keys():
-            self._woken = True
+            self._heard.tell()
         self.ends.parked = parked
 
     def _probe(self) -> None:
@@ -315,7 +315,7 @@ class Clerk:
             self._alone.nothing(monotonic())
 
     def _reaped(self) -> None:
-        self._woken = True
+        self._heard.tell()
         self._alone.soon()
 
     def _lost(self, leases: list[Lease]) -> None:

@@ -39,18 +39,12 @@ class Crew:
         if not leases:
             return
         crash_point("worker.claimed")
-        plain: list[tuple[Kind, Lease]] = []
-        tasks: list[tuple[Kind, Lease]] = []
-        threads = 0.0
-        for lease in leases:
-            kind = self._known[lease.kind]
-            self._hand.take(kind, lease)
-            weight = self._room.takes(lease, kind)
-            if kind.colour == "async":
-                tasks.append((kind, lease))
-            else:
-                plain.append((kind, lease))
-                threads += weight
+        known = self._known
+        both = [(known[lease.kind], lease) for lease in leases]
+        self._hand.take(both)
+        threads = self._room.takes(both)
+        tasks = [each for each in both if each[0].colour == "async"] if self._loop is not None else []
+        plain = [each for each in both if each[0].colour != "async"] if tasks else both
         if plain:
             self._pool.give(plain, max(1, math.ceil(threads - 1e-9)))
         if tasks and self._loop is not None:

@@ -27,9 +27,10 @@ class Hand:
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, kind: Kind, lease: Lease, /) -> None:
-        """One more."""
-        self._held[lease.job_id] = Held(lease, kind, monotonic())
+    def take(self, given: Iterable[tuple[Kind, Lease]], /) -> None:
+        """These, too."""
+        now = monotonic()
+        self._held.update({lease[0]: Held(lease, kind, now) for kind, lease in given})
 
     def leave(self, lease: Lease, /) -> bool:
         """One less. False: it is not held any more, or another lease of the same job is."""

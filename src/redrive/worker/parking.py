@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -79,6 +79,11 @@ class Recent:
         while len(ends) > self._most or next(iter(ends.values())).at < now - WINDOW:
             del ends[next(iter(ends))]
         return None if signature is None else self._parking.outage(end.signature for end in ends.values())
+
+    def well(self, jobs: Sequence[tuple[int, int]], now: float, /) -> None:
+        """Jobs (and their fences) ended well; the last ones count."""
+        for job_id, fence in jobs[-self._most :]:
+            self.ended(job_id, fence, None, now)
 
     def charged(self, signature: str, /) -> list[tuple[int, int]]:
         """The attempts (job and fence) that failed for this reason."""

@@ -55,13 +55,21 @@ class Room:
         """A job of this kind took so long."""
         self._means[name] += WEIGHT * (seconds - self._means[name])
 
-    def takes(self, lease: Lease, kind: Kind, /) -> float:
-        """A job came into the hand; what part of a thread it takes."""
-        handful = self.handful(kind.name) if kind.colour == "plain" else 1
-        group = kind.colour if handful == 1 else "short"
-        self._groups[lease[:2]] = group
-        self._used[group] += 1
-        return 1 / handful
+    def takes(self, given: Iterable[tuple[Kind, Lease]], /) -> float:
+        """Jobs came into the hand; how many threads they take."""
+        threads = 0.0
+        of: dict[str, tuple[str, float]] = {}
+        """By kind: its group, and what part of a thread one of them takes."""
+        for kind, lease in given:
+            known = of.get(kind.name)
+            if known is None:
+                handful = self.handful(kind.name) if kind.colour == "plain" else 1
+                known = of[kind.name] = (kind.colour if handful == 1 else "short", kind.colour != "async" and 1 / handful)
+            group, part = known
+            self._groups[lease[:2]] = group
+            self._used[group] += 1
+            threads += part
+        return threads
 
     def gives(self, lease: Lease, /) -> None:
         """It left."""

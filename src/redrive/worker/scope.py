@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from _thread import get_ident
 from collections.abc import Callable
 from contextvars import Context
 from datetime import datetime
 from time import monotonic
 from typing import NamedTuple
 
-from ..core.context import IDS, Entered, Scope
+from ..core.context import CELL, IDS, Cell, Scope
 from ..core.key import Key, KeyLike
 from ..ledger.record import Lease
 from .kind import Kind
@@ -20,12 +21,25 @@ NO_IDS: dict[str, str] = {}
 class Layer:
     """The durable layer, as code inside an attempt sees it. Immutable."""
 
-    __slots__ = ("job_id", "max_attempts", "operation")
+    __slots__ = ("_kind", "_lease")
 
     def __init__(self, kind: Kind, lease: Lease) -> None:
-        self.operation = kind.name
-        self.max_attempts = kind.settings.max_attempts if lease.max_attempts is None else lease.max_attempts
-        self.job_id = str(lease.job_id)
+        self._kind, self._lease = kind, lease  # most work never asks
+
+    @property
+    def operation(self) -> str:
+        """The kind."""
+        return self._kind.name
+
+    @property
+    def max_attempts(self) -> int:
+        """Of the job, or of its kind."""
+        return self._kind.settings.max_attempts if self._lease.max_attempts is None else self._lease.max_attempts
+
+    @property
+    def job_id(self) -> str:
+        """In the ledger."""
+        return str(self._lease.job_id)
 
 
 class Around(NamedTuple):
@@ -50,7 +64,7 @@ class Around(NamedTuple):
 def enter(kind: Kind, lease: Lease, seconds: float) -> None:
     """Be inside the attempt, from now on: in a context of its own, which ends with it."""
     scope: Scope = (monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key_of(lease), None)
-    Entered(scope)
+    CELL.set(Cell(scope, get_ident()))
     IDS.set(lease.ids if lease.ids_stored else NO_IDS)
 
 

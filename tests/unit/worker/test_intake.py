@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
 
 from redrive.ledger.arrival import Arriving, Part, Received
-from redrive.worker.intake import LINGER, Intake
+from redrive.worker.intake import LINGER, SOON, Intake
 
 
 def event(name: str, *kinds: str) -> Arriving:
@@ -58,3 +59,18 @@ def test_closed_it_tells_those_who_wait_and_those_who_come() -> None:
     late = intake.put([event("b")])
     assert [early.wait(), late.wait()] == [False, False]
     assert intake.waiting() == []
+
+
+def test_more_may_come_for_a_moment_and_then_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("redrive.worker.intake.monotonic", lambda: now[0])
+    intake = Intake(lambda: None)
+    assert not intake.comes
+    first = intake.put([event("a", "book")], more=True)
+    intake.stored([first], lambda _events: Received([True], []))
+    assert (bool(intake), intake.comes, intake.next) == (False, True, 100.0 + SOON)
+    now[0] += SOON
+    assert (intake.comes, intake.next) == (False, math.inf)
+    intake.put([event("b", "book")], more=True)
+    intake.close()
+    assert not intake.comes

@@ -26,7 +26,7 @@ def test_of_jobs_that_take_their_time_as_many_as_there_are_threads() -> None:
     room, slow = Room([mail := kind("mail")], 8, 100), mail
     assert wants(room, "mail") == {"plain": ({"mail": 8}, 8)}
     for number in range(5):
-        room.takes(lease(job_id=number), slow)
+        room.takes([(slow, lease(job_id=number))])
     assert wants(room, "mail") == {"plain": ({"mail": 3}, 3)}
     room.gives(lease(job_id=0))
     assert room.free("plain") == 4
@@ -55,7 +55,7 @@ def test_async_ones_have_room_of_their_own_and_transactions_few_places() -> None
     room = Room([kind("mail"), kind("call", "async"), pay := kind("pay", "transaction")], 8, 100, transactions=1)
     found = wants(room, "mail", "call", "pay")
     assert {group: total for group, (_, total) in found.items()} == {"plain": 8, "async": 100, "transaction": 1}
-    room.takes(lease(job_id=1), pay)
+    room.takes([(pay, lease(job_id=1))])
     assert room.free("transaction") == 0
     assert room.free("plain") == 7
 
@@ -82,7 +82,7 @@ def test_there_is_never_more_in_hand_than_can_be_started_soon(steps: list[tuple[
                     number += 1
                     one = lease(job_id=number)
                     chosen = next(each for each in kinds if each.name == name)
-                    room.takes(one, chosen)
+                    room.takes([(chosen, one)])
                     held.append((one, chosen))
         by_colour = [each.colour for one, each in held]
         assert by_colour.count("async") <= 10
@@ -111,5 +111,5 @@ def test_short_ones_wait_a_moment_for_room() -> None:
     assert room.grant({"mail": MOST}, ("mail",)) == ({"mail": MOST}, False)
     assert room.grant({"mail": 10 * MOST}, ("mail",)) == ({"mail": MOST}, False), "more will never fit at once"
     for number in range(2 * MOST):
-        room.takes(lease(job_id=number), short)
+        room.takes([(short, lease(job_id=number))])
     assert room.grant({"mail": 5}, ("mail",)) == ({"mail": 0}, True)

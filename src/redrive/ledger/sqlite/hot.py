@@ -47,10 +47,12 @@ class OnSQLite:
         """Settle, then claim."""
         raw = session.raw
         now = micros_now()
+        late: list[Settlement] = []
         raw.execute(BEGIN)
         try:
-            late = _settled(raw, settlements, now)
-            if late is None:
+            if settlements and not plain(settlements):
+                late = settle.settle(raw, settlements, now)
+            elif not settle.done_only(raw, settlements, now):
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
                 late = settle.settle(raw, settlements, now)
@@ -71,9 +73,12 @@ class OnSQLite:
         now = micros_now()
         raw.execute(BEGIN)
         try:
-            late = _settled(raw, settlements, now)
-            found = None if late is None else receive.receive_fresh(raw, events, grant, now)
-            if late is None or found is None:
+            short = plain(settlements)
+            late = [] if short else settle.settle(raw, settlements, now)
+            found = None
+            if not short or settle.done_rows(raw, settlements, now):
+                found = receive.receive_fresh(raw, events, grant, settlements if short else (), now)
+            if found is None:
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
                 late = settle.settle(raw, settlements, now)
@@ -112,15 +117,6 @@ class OnSQLite:
         """Hold leases longer; those that are lost."""
         with session.transaction("renew"):
             return claim.renew(session.raw, leases, seconds, micros_now())
-
-
-def _settled(run: Many, settlements: Sequence[Settlement], now: int) -> list[Settlement] | None:
-    """Settle; those that came too late. None, with the transaction spoilt, where one is among those that are done: one by one."""
-    if not settlements:
-        return []
-    if plain(settlements):
-        return [] if settle.done_only(run, settlements, now) else None
-    return settle.settle(run, settlements, now)
 
 
 def _claimed(run: Many, demand: Demand, now: int) -> list[Lease]:

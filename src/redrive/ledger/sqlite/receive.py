@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from sqlite3 import Connection
 
 from sqlalchemy import bindparam
 from sqlalchemy.dialects.sqlite import insert
@@ -11,11 +12,10 @@ from sqlalchemy.dialects.sqlite import insert
 from ..arrival import Arriving, Grant, Part, Received, begun
 from ..crashpoint import crash_point
 from ..moment import MICROSECONDS, micros
-from ..record import Lease
+from ..record import Lease, Settlement
 from ..statement import Many, sqlite
 from ..tables import CURRENT, event, job
 from .rows import insert as insert_rows
-from .submit import LAST
 from .tally import add, add_all
 
 _EVENT = ("source", "event_id", "type", "payload", "headers", "ids", "source_id", "handlers", "at", "received_at")
@@ -54,24 +54,30 @@ class Share:
         )  # fmt: skip
 
 
-def receive_fresh(run: Many, events: Sequence[Arriving], grant: Grant, now: int, /) -> Received | None:
-    """All at once. None, with the transaction spoilt, where some event or key was known: roll back, use `receive`."""
-    if insert_rows(run, EVENTS, [_row(one, now) for one in events]) != len(events):
+def receive_fresh(
+    run: Connection, events: Sequence[Arriving], grant: Grant, done: Sequence[Settlement], now: int, /
+) -> Received | None:
+    """All at once; jobs that are done, and are written as such, are counted with them.
+
+    None, with the transaction spoilt, where some event or key was known: roll back, use `receive`.
+    """
+    if insert_rows(run, EVENTS, [_row(one, now) for one in events])[0] != len(events):
         return None
     crash_point("receive.between")
     share = Share(grant, now)
     parts = [(one, part) for one in events for part in one.parts]
     rows = [share.row(one, part) for one, part in parts]
-    if not rows:
-        return Received([True] * len(events), [])
-    if insert_rows(run, JOBS, rows) != len(rows):
+    inserted, last = insert_rows(run, JOBS, rows)
+    if inserted != len(rows):
         return None
     # AUTOINCREMENT within one transaction: the ids follow one another.
-    first = run.execute(LAST).fetchone()[0] - len(rows) + 1
+    first = last - len(rows) + 1
     leases = [begun(one, part, first + at, now) for at, (one, part) in enumerate(parts) if rows[at][0]]
-    leased = Counter([lease.kind for lease in leases])
-    for kind, many in Counter([part.kind for _, part in parts]).items():
-        add(run, kind, submitted=many, ready=many - leased[kind], leased=leased[kind])
+    came, leased = Counter([part.kind for _, part in parts]), Counter([lease.kind for lease in leases])
+    ended = Counter([one.kind for one in done])
+    for kind in came.keys() | ended.keys():
+        now_leased = leased[kind] - ended[kind]
+        add(run, kind, submitted=came[kind], ready=came[kind] - leased[kind], leased=now_leased, done=ended[kind])
     return Received([True] * len(events), leases)
 
 

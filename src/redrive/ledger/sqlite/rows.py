@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import chain
-
-from ..statement import Many
+from sqlite3 import Connection
 
 SIZES = (100, 10, 1)
 """Rows in one statement: few sizes, so that all of them stay prepared."""
@@ -19,11 +18,13 @@ def _text(one: str, rows: int) -> str:
     return f"{head} VALUES {', '.join([f'({places})'] * rows)}{tail}"
 
 
-def insert(run: Many, one: str, rows: Sequence[tuple[object, ...]], /) -> int:
-    """Insert these by a statement for one row; how many were."""
-    at = inserted = 0
+def insert(run: Connection, one: str, rows: Sequence[tuple[object, ...]], /) -> tuple[int, int]:
+    """Insert these by a statement for one row; how many were, and the number of the last."""
+    at = inserted = last = 0
     for size in SIZES:
         while len(rows) - at >= size:
-            inserted += run.execute(_text(one, size), tuple(chain.from_iterable(rows[at : at + size]))).rowcount
+            cursor = run.execute(_text(one, size), tuple(chain.from_iterable(rows[at : at + size])))
+            inserted += cursor.rowcount
+            last = cursor.lastrowid or 0
             at += size
-    return inserted
+    return inserted, last

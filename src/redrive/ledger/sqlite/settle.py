@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from operator import itemgetter
 
 from sqlalchemy import bindparam, case, func, insert, null, update
 
@@ -85,29 +86,53 @@ REPLAYED = sqlite(
 )
 
 
+_BY_ID = itemgetter(0)
+FEW = 9
+"""Runs of ids."""
+
+
 def done_only(run: Many, done: Sequence[Settlement], now: int, /) -> bool:
     """Settle a batch that is done and replays nothing. False, with the transaction spoilt, where some lease is lost."""
-    if (whole := _range(done)) is not None:
-        cursor = run.execute(DONE_RANGE.text, (now, *whole))
-    else:
-        cursor = run.executemany(DONE_ONLY.text, [(now, one.result, one.job_id, one.fence) for one in done])
-    if cursor.rowcount != len(done):
+    if not done_rows(run, done, now):
         return False
     for kind, count in Counter([one.kind for one in done]).items():
         add(run, kind, leased=-count, done=count)
     return True
 
 
-def _range(done: Sequence[Settlement]) -> tuple[int, int, int] | None:
-    """The first id, the last one and the fence, where the ids follow one another and nothing else is to be said of them.
+def done_rows(run: Many, done: Sequence[Settlement], now: int, /) -> bool:
+    """The same, and whoever asks for it sees to the counts."""
+    if not done:
+        return True
+    runs = _runs(done)
+    if runs is None:
+        found = run.executemany(DONE_ONLY.text, [(now, one.result, one.job_id, one.fence) for one in done]).rowcount
+    else:
+        found = sum(run.execute(DONE_RANGE.text, (now, *one)).rowcount for one in runs)
+    return found == len(done)
 
-    So it is with jobs that were written and begun together.
+
+def _runs(done: Sequence[Settlement]) -> list[tuple[int, int, int]] | None:
+    """The first id, the last one and the fence of ids that follow one another, where there are few such runs and nothing else is
+    to be said of any.
+
+    So it is with jobs that were written and begun together. A statement for each of them would let other threads go first each
+    time.
     """
-    ids, fence = [one.job_id for one in done], done[0].fence
-    first, last = min(ids), max(ids)
-    if last - first + 1 != len(ids) or any(one.fence != fence or one.result is not None for one in done):
-        return None
-    return first, last, fence
+    runs: list[tuple[int, int, int]] = []
+    first = last = fence = -1
+    for job_id, of_fence, result in sorted([(one.job_id, one.fence, one.result) for one in done], key=_BY_ID):
+        if result is not None:
+            return None
+        if job_id == last + 1 and of_fence == fence:
+            last = job_id
+            continue
+        if last >= 0:
+            runs.append((first, last, fence))
+        first, last, fence = job_id, job_id, of_fence
+        if len(runs) > FEW:
+            return None
+    return [*runs, (first, last, fence)]
 
 
 def settle(run: Many, settlements: Sequence[Settlement], now: int, /) -> list[Settlement]:
