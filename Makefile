@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help environment install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console screenshots crash-matrix kill-table wire-table constraints clean
+.PHONY: help environment install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console screenshots crash-matrix kill-table plans wire-table constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ crash-matrix: environment ## Die at every crash point, on both databases, in eve
 
 kill-table: environment ## Kill, poison, stop and drain workers, on both databases; print what became of their jobs
 	@$(RUN) -m tests.acceptance.worker.kill_table
+
+plans: environment ## Look at the plans of the hot statements beside a million jobs, on both databases
+	@REDRIVE_FULL=1 $(RUN) -m pytest -q tests/conformance/ledger/test_plans.py tests/conformance/partitions/test_plans.py
 
 wire-table: install ## Count what each storage backend sends when things go wrong, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write
