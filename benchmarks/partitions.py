@@ -33,7 +33,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
                 found[database, many] = measured(url, many, min(rounds, max(1, many // (20 * batch) - 1)), batch)
                 found[database, many].add("memory", (here if options.quick else apart)("benchmarks.partitioned.memory", url))
     show("the script of faults")
-    tallies = compared(20 if options.quick else 200, 2 if options.quick else 10, 7) if not only or "faults" in only else {}
+    tallies = compared(2 if options.quick else 200, 1 if options.quick else 10, 7) if not only or "faults" in only else {}
     judgements = judged(found, small, big)
     made = tables(found, judgements, tallies)
     return Shown(machine(), made, judgements, lambda: markdown(made, judgements))
