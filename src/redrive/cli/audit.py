@@ -28,6 +28,7 @@ def list_(
         str | None, typer.Option("--action", metavar="NAME", help="Only dead.replay, or all of dead.", show_default=False)
     ] = None,
     since: Since = None,
+    people: Annotated[bool, typer.Option("--people", help="Not what policies decided by themselves.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 50,
     where: Where = None,
     as_json: AsJson = False,
@@ -37,7 +38,7 @@ def list_(
     Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
     """
     with operator(where) as ops:
-        found = ops.audit(actor=by, action=action, since=since_of(since), limit=limit)
+        found = ops.audit(actor=by, action=action, since=since_of(since), limit=limit, people=people)
         if as_json:
             print_json(document(found))
             return
@@ -45,7 +46,7 @@ def list_(
         if found:
             show(out, _decisions(found, ops.now(), out.width))
         else:
-            narrowed = any(each is not None for each in (by, action, since))
+            narrowed = people or any(each is not None for each in (by, action, since))
             show(
                 out,
                 Text(

@@ -16,7 +16,7 @@ WORDS = {
     "success": "accepted", "pending": "pending", "refresh_failed": "accepted, refresh failed", "failed": "failed",
     "terminal": "terminal",
 }  # fmt: skip
-LANES = {"retry": "lr", "fresh": "lf", "backfill": "lb"}
+LANES = {"fresh": "lf", "retry": "lr", "backfill": "lb"}
 """What is queued or running, as a mark under the day: the first of these that there is."""
 PICKED = "k"
 SOME, MANY = 0.02, 0.25

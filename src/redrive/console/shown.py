@@ -65,12 +65,21 @@ def seconds(value: float | timedelta | None, /) -> str:
     if value is None:
         return "–"
     passed = value.total_seconds() if isinstance(value, timedelta) else value
-    return f"{1000 * passed:.0f} ms" if 0 < passed < 0.1 else span(passed)
+    if 0 < passed < 1:
+        return f"{1000 * passed:.0f} ms"
+    return span(passed if passed < 10 else round(passed))
 
 
 def readable(value: Any, /) -> str:
     """A payload as text: JSON is laid out."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def plainly(value: Any, /) -> str:
+    """What a check measured, or its limit: 3; min 1, max 9."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items() if each is not None)
+    return "" if value is None else f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def first_line(text: str | None, /) -> str:
@@ -109,7 +118,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign,
-        "tone": tone, "first_line": first_line, "hint": hint, "short": short, "span": span, "bars": bars,
+        "tone": tone, "first_line": first_line, "hint": hint, "plainly": plainly, "short": short, "span": span, "bars": bars,
     }  # fmt: skip
     made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST}
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,7 @@ def play(out: Console | None, *, port: int, seconds: float | None) -> None:
     with tempfile.TemporaryDirectory(prefix="redrive-demo-") as folder:
         os.environ["REDRIVE_LEDGER"] = f"sqlite:///{Path(folder) / 'shop.db'}"
         over = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: over.set())  # in order: the console is a process of its own, and would stay
         with shop.app:
             traffic.prepared()
             with _console(port) as url, shop.app.worker(threads=4), _traffic(over):

@@ -19,6 +19,10 @@ from .tables import audit
 FIRST = "0" * 64
 LOCK = 0x7265647269766532
 """Of Postgres: entries are written one after the other."""
+OURSELVES = "redrive"
+"""The actor of what no person decided: retries when their time has come, kinds that are parked, sweeps that are halted."""
+LOOKED_THROUGH = 20_000
+"""Entries, the newest, among which those of people are looked for."""
 
 
 def write(session: Session, /, *, actor: str, action: str, because: str, what: Mapping[str, Any]) -> Entry:
@@ -65,9 +69,10 @@ def _digest(*said_here: object) -> str:
 
 def entries(
     connection: Connection, /, *, after: int = 0, limit: int = 100, actor: str | None = None, action: str | None = None,
-    since: str | None = None, newest: bool = False,
+    since: str | None = None, newest: bool = False, people: bool = False,
 ) -> list[Entry]:  # fmt: skip
-    """Entries in their order, or the newest first. action: a whole one (`dead.replay`), or a noun (`dead`)."""
+    """Entries in their order, or the newest first. action: a whole one (`dead.replay`), or a noun (`dead`). people: not what
+    was decided by policies, which may be much: looked for among the newest ones only."""
     query = select(audit).where(audit.c.number > after).order_by(audit.c.number.desc() if newest else audit.c.number).limit(limit)
     if actor is not None:
         query = query.where(audit.c.actor == actor)
@@ -75,6 +80,9 @@ def entries(
         query = query.where((audit.c.action == action) | audit.c.action.startswith(f"{action}.", autoescape=True))
     if since is not None:
         query = query.where(audit.c.at >= since)
+    if people:
+        last = select(func.max(audit.c.number)).scalar_subquery()
+        query = query.where(audit.c.actor != OURSELVES, audit.c.number > last - LOOKED_THROUGH)
     return [Entry(**row | {"what": _read(row["what"])}) for row in map(dict, connection.execute(query).mappings())]
 
 

@@ -47,13 +47,16 @@ class Chain:
 
 
 def decisions(
-    ledger: Ledger, /, *, actor: str | None = None, action: str | None = None, since: datetime | None = None, limit: int = 100
-) -> list[Decision]:
-    """The newest first."""
+    ledger: Ledger, /, *, actor: str | None = None, action: str | None = None, since: datetime | None = None, limit: int = 100,
+    people: bool = False,
+) -> list[Decision]:  # fmt: skip
+    """The newest first. people: not what policies decided by themselves."""
     from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        found = audit.entries(connection, actor=actor, action=action, since=audit.stamp(since), limit=limit, newest=True)
+        found = audit.entries(
+            connection, actor=actor, action=action, since=audit.stamp(since), limit=limit, newest=True, people=people
+        )
     return [
         Decision(one.number, _moment(one.at), one.actor, one.action, one.because, redacted(one.what), one.hash) for one in found
     ]

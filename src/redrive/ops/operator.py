@@ -286,10 +286,11 @@ class Operator(Watching, Partitioning):
     # ---- the ledger ----
 
     def audit(
-        self, *, actor: str | None = None, action: str | None = None, since: datetime | None = None, limit: int = 100
-    ) -> list[Decision]:
-        """Who decided what, the newest first."""
-        return audit.decisions(self._ledger, actor=actor, action=action, since=since, limit=limit)
+        self, *, actor: str | None = None, action: str | None = None, since: datetime | None = None, limit: int = 100,
+        people: bool = False,
+    ) -> list[Decision]:  # fmt: skip
+        """Who decided what, the newest first. people: not what policies decided by themselves."""
+        return audit.decisions(self._ledger, actor=actor, action=action, since=since, limit=limit, people=people)
 
     def verify(self, anchor: str | None = None, /) -> Chain:
         """Whether the audit is as it was written."""

@@ -85,6 +85,16 @@ def test_one_users_data_is_erased_for_a_reason_and_not_more_than_was_said(api: T
     assert "flo" not in json.dumps(newest["what"])
 
 
+def test_what_people_decided_is_told_from_what_policies_did(api: TestClient, app: App) -> None:
+    app.ledger.record(actor="redrive", action="kind.park", because="all of it fails alike", what={"kind": "crm.sync"})
+    app.ledger.record(actor="ann", action="key.release", because="charged by hand", what={})
+    assert [one["actor"] for one in api.get("/api/audit?limit=2").json()] == ["ann", "redrive"]
+    assert "redrive" not in [one["actor"] for one in api.get("/api/audit?people=true").json()]
+    assert "kind.park" not in api.get("/audit").text
+    assert "kind.park" in api.get("/audit?all=1").text
+    assert "kind.park" in api.get("/audit?action=kind.park").text
+
+
 def test_a_payload_is_revealed_for_a_reason(api: TestClient) -> None:
     assert api.post("/api/jobs/1/reveal", json={}).status_code == 422
     assert SECRET in api.post("/api/jobs/1/reveal", json={"because": "the customer asks"}).json()["text"]

@@ -11,9 +11,11 @@ router = APIRouter(prefix="/api/audit", tags=["audit"], responses=problems())
 
 
 @router.get("", responses=problems(422))
-def audit(view: Here, by: Text = None, action: Text = None, since: Since = None, limit: Limit = 100) -> list[Decision]:
-    """The newest first."""
-    return view.ops.audit(actor=by, action=action, since=since, limit=limit)
+def audit(
+    view: Here, by: Text = None, action: Text = None, since: Since = None, limit: Limit = 100, people: bool = False
+) -> list[Decision]:
+    """The newest first. people: not what policies decided by themselves."""
+    return view.ops.audit(actor=by, action=action, since=since, limit=limit, people=people)
 
 
 @router.get("/verify", responses=problems(422))

@@ -11,7 +11,7 @@ router = APIRouter()
 
 @router.get("/audit")
 def audit(view: Here) -> Response:
-    """The newest first; with ?verify=1 the whole chain is followed."""
+    """The newest first: what people decided, or with ?all=1 policies too; with ?verify=1 the whole chain is followed."""
     actor, action, limit = view.text("by"), view.text("action"), view.number("limit", 50, most=500)
     wrong, since, chain = None, None, None
     anchor = view.text("anchor")
@@ -20,8 +20,9 @@ def audit(view: Here) -> Response:
         chain = view.ops.verify(anchor) if view.text("verify") else None
     except ValueError as said:
         wrong = str(said)
-    found = view.ops.audit(actor=actor, action=action, since=since, limit=limit)
+    people = not (view.text("all") or actor or action)
+    found = view.ops.audit(actor=actor, action=action, since=since, limit=limit, people=people)
     return view.page(
         "audit.html", found=found, actor=actor, action=action, limit=limit, wrong=wrong, chain=chain, anchor=anchor,
-        now=view.ops.now(),
+        people=people, now=view.ops.now(),
     )  # fmt: skip

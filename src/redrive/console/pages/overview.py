@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from ...ops.calendar import SPAN, WORST
 from ...ops.trouble import Trouble
 from ..view import Here
 
 router = APIRouter()
 
-MOST = 100
-"""Kinds on the page; what is wrong comes first."""
+MOST, SHOWN = 100, 20
+"""Kinds on the page, of which what is wrong comes first; datasets and batches in which something is."""
+WRONG = WORST[:3]
 
 
 @router.get("/")
@@ -22,8 +24,11 @@ def overview(view: Here) -> Response:
     }
     summed["failed"] = sum(kind.failed.hour for kind in found.kinds)
     more = any(kind.retry_more for kind in found.kinds)
+    datasets = view.ops.partitions.counts(since=(found.now - SPAN).date())
+    wrong = {of: shades for of, shades in datasets.items() if any(shades.get(name) for name in WRONG)}
     return view.page(
-        "overview.html", found=found, summed=summed, more=more, kinds=found.kinds[:MOST],
+        "overview.html", found=found, summed=summed, more=more, kinds=found.kinds[:MOST], datasets=list(wrong.items())[:SHOWN],
+        batches=[one for one in view.ops.batches() if one.given_up][:SHOWN],
         findings=[(one, _where(view, one)) for one in found.findings],
     )  # fmt: skip
 
