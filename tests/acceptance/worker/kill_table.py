@@ -49,7 +49,7 @@ def stop(shift: Shift) -> tuple[bool, list[str]]:
 
 def drain(shift: Shift) -> tuple[bool, list[str]]:
     """One line of the fourth."""
-    found = drained(shift)
+    found = drained(shift, "long=2")
     ok = found.released == found.jobs and not found.charged
     return ok, [f"{found.released} of {found.jobs}", str(found.charged), f"{found.seconds:.1f}"]
 

@@ -1,7 +1,7 @@
 """A worker process that does what the kinds of its jobs say, and notes each beginning and end in a diary.
 
 main([url, diary, name, option …]): `lease=2`, `drain=1`, `threads=4`, `elsewhere` (as if on another machine: nobody can see
-that its process is gone), `until=idle` (ends when nothing is left).
+that its process is gone), `until=idle` (ends when nothing is left), `long=60` (seconds that long jobs take).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tests.acceptance.crash.diary import Diary
 SETTINGS = Settings(policy=RetryPolicy(max_attempts=5, backoff_base=0.05, backoff_max=0.2, jitter=0.0), attempt_timeout=None)
 PARKING = Parking(first=0.2, longest=0.4)
 WORK = 0.02
-LONG = 2.0
+LONG = 1.0
 FREE = 12
 
 
-def kinds(diary: Diary, name: str) -> list[Kind]:
+def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[Kind]:
     """What its jobs do."""
     gate = diary.path.with_name("gate")
 
@@ -67,12 +67,12 @@ def kinds(diary: Diary, name: str) -> list[Kind]:
 
     def long(lease: Lease) -> None:
         begin(lease)
-        time.sleep(LONG)
+        time.sleep(seconds)
         end(lease)
 
     async def long_task(lease: Lease) -> None:
         begin(lease)
-        await asyncio.sleep(LONG)
+        await asyncio.sleep(seconds)
         end(lease)
 
     def flaky(lease: Lease) -> None:
@@ -127,7 +127,8 @@ def main(arguments: Sequence[str]) -> int:
     threads = int(options.get("threads", 8))
     diary = Diary(Path(path))
     with open_ledger(url) as ledger:
-        worker = Worker(ledger, kinds(diary, name), name=name, threads=threads, parking=PARKING, **given)
+        own = kinds(diary, name, float(options.get("long", LONG)))
+        worker = Worker(ledger, own, name=name, threads=threads, parking=PARKING, **given)
         if "until" in options:
             threading.Thread(target=ended, args=(ledger, worker), daemon=True).start()
         until_told(worker)

@@ -223,7 +223,7 @@ class Drained(NamedTuple):
 
 
 def drained(shift: Shift, *options: str, jobs: int = 8, drain: float = 0.5) -> Drained:
-    """SIGTERM while jobs of two seconds run, of which half had to be given back."""
+    """SIGTERM while long jobs run, of which half are plain."""
     shift.submit("long", count=jobs)
     shift.submit("long-task", count=jobs)
     first = shift.hire(f"drain={drain}", *options)
