@@ -48,6 +48,20 @@ def test_with_a_key_it_is(colour: Colour, server: FaultServer, method: str, give
     assert (first == other) == ("headers" in given)
 
 
+@pytest.mark.req("H-3")
+def test_work_that_is_under_way_already_is_waited_for(colour: Colour, server: FaultServer) -> None:
+    """The first attempt ran out of time, and the server is still at it: its middleware says 409, and when to come back."""
+    server.script(Answer(409, {"retry-after": "0"}), 200)
+    with client(colour, server.url) as api:
+        assert api.post("/", json={}, idempotency_key="k-1").status_code == 200
+    assert server.count == 2
+    for given, conflict in (({"idempotency_key": "k-2"}, Answer(409)), ({}, Answer(409, {"retry-after": "0"}))):
+        server.script(conflict, 200)
+        with client(colour, server.url) as api, pytest.raises(httpx2.HTTPStatusError):
+            api.post("/", json={}, **given)
+    assert server.count == 4
+
+
 @pytest.mark.req("H-3", "C-10")
 def test_what_was_never_sent_is_tried_again_without_one(colour: Colour, server: FaultServer) -> None:
     with client(colour, server.url) as api, server.down(), instant() as clock, pytest.raises(httpx2.ConnectError) as caught:

@@ -104,6 +104,15 @@ def test_a_503_with_a_time_to_come_back_is_throttling() -> None:
 
 
 @pytest.mark.req("C-3")
+def test_a_conflict_with_a_time_to_come_back_may_pass() -> None:
+    headers = Message()
+    headers["Retry-After"] = "2"
+    error = urllib.error.HTTPError("http://x", 409, "", headers, None)
+    assert classify(error, now=NOON) == Fault("transient", 2.0, status=409)
+    error.close()
+
+
+@pytest.mark.req("C-3")
 @pytest.mark.parametrize(
     ("error", "kind"),
     [

@@ -22,10 +22,13 @@ KINDS: dict[int, Kind] = {
 
 
 def by_status(status: int, after: float | None = None, *, sent: bool = True) -> Fault:
-    """What a status means. 503 with a time to come back is throttling. Not listed: 3xx, 4xx permanent, 5xx unknown."""
+    """What a status means. 503 with a time to come back is throttling, and 409 with one is work that is under way already: our
+    middleware and others say so of an idempotency key. Not listed: 3xx, 4xx permanent, 5xx unknown."""
     kind = KINDS.get(status) or ("permanent" if 300 <= status < 500 else "unknown")
     if status == 503 and after is not None:
         kind = "throttled"
+    elif status == 409 and after is not None:
+        kind = "transient"
     return Fault(kind, after, sent, status=status)
 
 
