@@ -249,6 +249,8 @@ def _check(fn: object) -> None:
 def _name(fn: Any) -> str:
     while isinstance(fn, partial):
         fn = fn.func
+    if type(fn).__module__.startswith("grpc.") and (method := getattr(fn, "_method", None)):
+        return (method if isinstance(method, str) else method.decode()).strip("/")  # of a stub: its type says nothing
     named = fn if isinstance(getattr(fn, "__qualname__", None), str) else type(fn)
     return f"{named.__module__ or 'builtins'}.{named.__qualname__}"  # methods of built-in objects have no module
 

@@ -73,7 +73,7 @@ def test_spent(call: Call) -> None:
         assert server.count == 3
     ended = outcome(caught.value)
     assert ended is not None
-    assert (ended.attempts, ended.reason) == (3, "attempts")
+    assert (ended.attempts, ended.reason, ended.layer) == (3, "attempts", SEND.strip("/")), "named by its method"
     assert caught.value.code() is grpc.StatusCode.INTERNAL
 
 
