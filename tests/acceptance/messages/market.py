@@ -16,7 +16,7 @@ import redis
 
 from redrive.ledger import open_ledger
 from tests.acceptance.crash.diary import read
-from tests.acceptance.crash.oracle import prepare, rows
+from tests.acceptance.crash.oracle import fresh, rows
 from tests.zygote import Zygote
 
 PROGRAM = "tests.acceptance.messages.program"
@@ -32,8 +32,7 @@ class Market:
         self.stream = f"shop.{secrets.token_hex(4)}"
         self.diary, self.output = folder / "diary", folder / "output"
         self.hired = 0
-        prepare(url)
-        open_ledger(url, migrate=True).close()
+        fresh(url)
 
     def send(self, *ids: str, **payload: Any) -> None:
         """Messages of these ids."""

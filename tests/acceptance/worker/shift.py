@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from redrive.ledger import NewJob, open_ledger
 from tests.acceptance.crash.diary import read
-from tests.acceptance.crash.oracle import prepare, rows
+from tests.acceptance.crash.oracle import fresh, rows
 from tests.zygote import Zygote
 
 from .program import FREE
@@ -30,8 +30,7 @@ class Shift:
         self.zygote, self.url = zygote, url
         self.diary, self.output = folder / "diary", folder / "output"
         self.hired = 0
-        prepare(url)
-        open_ledger(url, migrate=True).close()
+        fresh(url)
 
     def submit(self, kind: str, *keys: str, count: int = 0) -> None:
         """Jobs of a kind."""
