@@ -75,7 +75,7 @@ def quick() -> list[Result]:
 
 def compiled() -> subprocess.Popen[bytes]:
     """Reads all tests once, beside the checkers: else each of the processes side by side would do it for itself."""
-    command = [sys.executable, "-m", "pytest", "-qq", "--collect-only", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-qq", "--collect-only"]
     return subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
