@@ -55,6 +55,7 @@ def measured(url: str, many: int, rounds: int, batch: int) -> Figures:
         idle.claim(100, worker="w")
         for _ in range(10 * rounds):
             figures.add("idle", _timed(idle.claim, 100, worker="w")[0])
+            figures.add("idle round", _timed(idle.tick)[0])
     return figures
 
 

@@ -17,6 +17,7 @@ LIMITS: tuple[tuple[str, str, str, float, str], ...] = (
     ("plan of a range", "plan of a range of a million", "", 3000, " ms"),
     ("cancel", "cancel of a million keys", "", 100, " ms"),
     ("idle", "idle tick", "", 2, " ms"),
+    ("idle round", "idle round of the control plane", "", 2, " ms"),
     ("memory", "memory of a plan of all", "", 200, " MB"),
 )
 

@@ -69,7 +69,8 @@ def inspect(
             _overview(ops, as_json)
         else:
             found = ops.partitions.inspect(asked, after=after, limit=limit)
-            _list(ops, found, as_json, full=len(found) == limit)
+            more = f"More may match: --after {found[-1].id}, or raise --limit." if len(found) == limit else None
+            _list(ops, found, as_json, "The first ", more)
 
 
 def failures(
@@ -85,7 +86,8 @@ def failures(
     with operator(where, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, None, error, min_attempts, None)
         found = ops.partitions.failures(asked, terminal=terminal, limit=limit)
-        _list(ops, found, as_json, full=len(found) == limit)
+        more = "More may have failed: narrow it down, or raise --limit." if len(found) == limit else None
+        _list(ops, found, as_json, "The last ", more)
 
 
 def history(partition: Partition, where: Where = None, as_json: AsJson = False) -> None:
@@ -159,7 +161,7 @@ def _overview(ops: Operator, as_json: bool) -> None:
     show(out, Group(*lines, "", Text("`redrive state failures`, `redrive state inspect --calendar`", style="dim")))
 
 
-def _list(ops: Operator, found: Sequence[Facts], as_json: bool, *, full: bool) -> None:
+def _list(ops: Operator, found: Sequence[Facts], as_json: bool, which: str, more: str | None) -> None:
     if as_json:
         print_json([document(one) for one in found])
         return
@@ -168,15 +170,10 @@ def _list(ops: Operator, found: Sequence[Facts], as_json: bool, *, full: bool) -
         show(out, Text("no partition matches; those that nobody has asked for yet are not known here"))
         return
     reasons = Counter(one.reason for one in found if one.reason)
-    said = f"{'The first ' if full else ''}{len(found):,} {'partition' if len(found) == 1 else 'partitions'}"
+    said = f"{which if more else ''}{len(found):,} {'partition' if len(found) == 1 else 'partitions'}"
     lines: list[RenderableType] = [Text(said + (f": {counted(reasons)}" if reasons else "")), ""]
     lines.append(_table(found, ops.now(), out.width))
-    more = (
-        f"More may match: --after {found[-1].id}, or raise --limit."
-        if full
-        else "`redrive state explain PARTITION` for one of them."
-    )
-    show(out, Group(*lines, "", Text(more, style="dim")))
+    show(out, Group(*lines, "", Text(more or "`redrive state explain PARTITION` for one of them.", style="dim")))
 
 
 def _table(found: Sequence[Facts], now: datetime, width: int) -> RenderableType:

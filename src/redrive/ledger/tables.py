@@ -259,6 +259,8 @@ sweep = Table(
 )
 _running = text("state = 'running'")
 Index("redrive_sweep_running", sweep.c.next_at, postgresql_where=_running, sqlite_where=_running)
+_cancelled = text("state = 'cancelled'")
+Index("redrive_sweep_cancelled", sweep.c.id, postgresql_where=_cancelled, sqlite_where=_cancelled)
 
 sweep_item = Table(
     "redrive_sweep_item",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, text, update
 
 from ..ledger import audit
 from ..ledger.partition_tables import range_, work
@@ -87,16 +87,20 @@ class Range(NamedTuple):
 _SWEEP = frozenset(sweep.c.keys())
 COLUMNS = tuple((sweep if name in _SWEEP else range_).c[name] for name in Range._fields)
 _ALL = select(*COLUMNS).join(range_, range_.c.sweep_id == sweep.c.id).order_by(sweep.c.id)
+# As the indexes say it: of all the sweeps that ever were, few are read. Those that are held are held in one order; SQLite, which
+# holds none, would read all of them to save itself the sorting.
+_RUNNING = _ALL.where(text("redrive_sweep.state = 'running'"), sweep.c.act.in_(ACTS))
+_CANCELLED = _ALL.where(text("redrive_sweep.state = 'cancelled'"), range_.c.withdrawn.is_(False))
 
 
 def running(session: Session, datasets: Iterable[tuple[str, str]], /, *, hold: bool = False) -> list[Range]:
     """Those that are under way and concern any of these datasets; hold: so that nobody pauses or cancels one meanwhile."""
-    query = _ALL.where(sweep.c.state == "running", sweep.c.act.in_(ACTS))
+    query = _RUNNING.order_by(None) if session.sqlite else _RUNNING
     if hold and not session.sqlite:
         query = query.with_for_update(of=sweep)
     wanted = set(datasets)
     found = (Range._make(row) for row in session.core.execute(query))
-    return [one for one in found if not wanted.isdisjoint(one.of)]
+    return sorted(one for one in found if not wanted.isdisjoint(one.of))
 
 
 def get(connection: Connection, sweep_id: int, /, *, hold: bool = False) -> Range | None:
@@ -108,8 +112,7 @@ def get(connection: Connection, sweep_id: int, /, *, hold: bool = False) -> Rang
 
 def cancelled(connection: Connection, /, *, limit: int = 10) -> list[Range]:
     """Those whose queued work is still to be taken back."""
-    query = _ALL.where(sweep.c.state == "cancelled", range_.c.withdrawn.is_(False)).limit(limit)
-    return [Range._make(row) for row in connection.execute(query)]
+    return [Range._make(row) for row in connection.execute(_CANCELLED.order_by(None).limit(limit))]
 
 
 def grid_of(connection: Connection, one: Range, /) -> Grid:
@@ -177,7 +180,7 @@ def advance(
 def finish(session: Session, now: datetime, /) -> list[int]:
     """Sweeps of which nothing is left to do, and nothing is under way, are done; their numbers."""
     done = []
-    for one in [Range._make(row) for row in session.core.execute(_ALL.where(sweep.c.state == "running", sweep.c.act.in_(ACTS)))]:
+    for one in [Range._make(row) for row in session.core.execute(_RUNNING)]:
         if one.cursor < one.total:
             continue
         held = get(session.core, one.id, hold=not session.sqlite)

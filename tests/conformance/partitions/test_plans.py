@@ -104,6 +104,28 @@ def _plan(session: object, statement: str, parameters: object) -> str:
     return "\n".join(row[0] for row in raw.execute(f"EXPLAIN {statement}", parameters).fetchall())
 
 
+SWEPT = """
+INSERT INTO redrive_sweep (act, state, actor, because, total, next_at, created_at, updated_at)
+SELECT 'fresh', 'done', 'a', 'b', 0, {now}, {now}, {now} FROM {numbers}
+"""
+
+
+def test_a_tick_does_not_read_the_sweeps_that_were(full: World) -> None:
+    with full.ledger.connections.write.use() as session:
+        each = "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 5000) SELECT n FROM s)"
+        numbers, now = (each, 1) if session.sqlite else ("generate_series(1, 5000) n", "now()")
+        session.raw.execute(SWEPT.format(numbers=numbers, now=now))
+        session.raw.execute("ANALYZE redrive_sweep")
+    seen = watched(full)
+    full.claim()
+    full.control.tick()
+    swept = [(text, given) for text, given in seen if "redrive_sweep" in text]
+    assert swept
+    with full.ledger.connections.write.use() as session:
+        for statement, parameters in swept:
+            assert re.search("redrive_sweep_(running|cancelled)", _plan(session, statement, parameters)), statement
+
+
 @pytest.mark.req("P-14")
 def test_counts_and_calendar_read_the_rollup_alone(full: World) -> None:
     seen = watched(full)

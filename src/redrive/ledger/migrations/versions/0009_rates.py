@@ -1,4 +1,4 @@
-"""Sources and datasets: what is left of their rates. Failures of partitions, the newest first."""
+"""Sources and datasets: what is left of their rates. Failures of partitions, the newest first; cancelled sweeps."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ depends_on = None
 MOMENT = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
 RATED = ("redrive_partition_source", "redrive_partition_dataset")
 TROUBLE = sa.text("shade > 1")
+CANCELLED = sa.text("state = 'cancelled'")
 
 
 def upgrade() -> None:
@@ -24,9 +25,11 @@ def upgrade() -> None:
         "redrive_partition_failed", "redrive_partition", ["source", "query_name", "verdict_at"],
         postgresql_where=TROUBLE, sqlite_where=TROUBLE,
     )  # fmt: skip
+    op.create_index("redrive_sweep_cancelled", "redrive_sweep", ["id"], postgresql_where=CANCELLED, sqlite_where=CANCELLED)
 
 
 def downgrade() -> None:
+    op.drop_index("redrive_sweep_cancelled", table_name="redrive_sweep")
     op.drop_index("redrive_partition_failed", table_name="redrive_partition")
     for table in RATED:
         op.drop_column(table, "filled_at")
