@@ -28,11 +28,17 @@ ELSEWHERE = (*(f"tests/unit/{part}" for part in ("core", "engine", "journal", "l
 # Side by side, file by file: most of the tests wait for a disk, a server or another process.
 TOGETHER = ("-n", str(min(8, 3 * (os.cpu_count() or 1))), "--dist", "loadfile")
 
+# These wait for nothing: more processes than processors would only read all tests once more each.
+BESIDE = ("-n", str(os.cpu_count() or 1), "--dist", "loadfile")
+
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 1024**3
 """Bytes: a run writes a quarter of it."""
 
 Result = tuple[str, bool, float]
+
+ENVIRONMENTS: dict[str, subprocess.Popen[bytes]] = {}
+"""Of the other interpreters, being made."""
 
 
 def run(name: str, *command: str, python: str = sys.executable) -> Result:
@@ -84,22 +90,30 @@ def tests() -> list[Result]:
     return [run(f"all tests, Python {HERE}", "pytest", "-q", *TOGETHER, "--durations=5", "--durations-min=2")]
 
 
-def interpreters() -> list[Result]:
-    """The heart of it on every other interpreter that the machine has."""
+def others() -> dict[str, str]:
+    """Every other interpreter that the machine has, by its version."""
     found = subprocess.run(["sh", "scripts/find-python", "--all"], cwd=ROOT, check=True, capture_output=True, text=True)
+    lines = sorted(found.stdout.splitlines(), key=lambda line: [int(part) for part in line.split()[0].split(".")])
+    versions = {version: interpreter for version, _, interpreter in (line.partition(" ") for line in lines)}
+    return {version: interpreter for version, interpreter in versions.items() if version != HERE}
+
+
+def setting_up(version: str, interpreter: str) -> subprocess.Popen[bytes]:
+    """Makes its environment, beside all else: most of that is waiting for the network."""
+    arguments = ["scripts/environment.py", f".venv-{version}", "--group", "light", "--extras", LIGHT]
+    return subprocess.Popen([interpreter, *arguments], cwd=ROOT)
+
+
+def interpreters() -> list[Result]:
+    """The heart of it on every other interpreter."""
     results: list[Result] = []
-    for line in sorted(found.stdout.splitlines(), key=lambda line: [int(part) for part in line.split()[0].split(".")]):
-        version, _, interpreter = line.partition(" ")
-        if version == HERE:
-            continue
-        environment = f".venv-{version}"
-        arguments = ["scripts/environment.py", environment, "--group", "light", "--extras", LIGHT]
-        if subprocess.run([interpreter, *arguments], cwd=ROOT, check=False).returncode:
+    for version, environment in ENVIRONMENTS.items():
+        if environment.wait():
             results.append((f"set-up, Python {version}", False, 0.0))
             continue
-        python = str(ROOT / environment / "bin" / "python")
+        python = str(ROOT / f".venv-{version}" / "bin" / "python")
         name = f"core, engine, journal, ledger and worker, Python {version}"
-        results.append(run(name, "pytest", "-q", *TOGETHER, "-k", "not postgres", *ELSEWHERE, python=python))
+        results.append(run(name, "pytest", "-q", *BESIDE, "-k", "not postgres", *ELSEWHERE, python=python))
     if not results:
         print(f"\nNOT RUN: THE TESTS ON OTHER INTERPRETERS. Python {HERE} is the only one here that is 3.11 or newer.")
     return results
@@ -126,16 +140,24 @@ SUITES: dict[str, Callable[[], list[Result]]] = {
 
 
 def main() -> int:
+    started = time.monotonic()
     results: list[Result] = []
     reading = compiled() if "tests" in sys.argv else None
-    for name in sys.argv[1:]:
-        if name == "tests" and reading:
-            reading.wait()
-        results += SUITES[name]()
+    if "interpreters" in sys.argv:
+        ENVIRONMENTS.update((version, setting_up(version, interpreter)) for version, interpreter in others().items())
+    try:
+        for name in sys.argv[1:]:
+            if name == "tests" and reading:
+                reading.wait()
+            results += SUITES[name]()
+    finally:
+        for each in (*ENVIRONMENTS.values(), *filter(None, [reading])):
+            each.kill()  # nothing, where it has ended
+            each.wait()
     print()
     for name, well, seconds in results:
         print(f"{'ok' if well else 'FAILED':<8}{seconds:7.1f} s  {name}")
-    print(f"{'':<8}{sum(seconds for *_, seconds in results):7.1f} s  in all", flush=True)
+    print(f"{'':<8}{time.monotonic() - started:7.1f} s  in all", flush=True)
     return 0 if all(well for _, well, _ in results) else 1
 
 
