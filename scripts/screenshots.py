@@ -26,19 +26,19 @@ from tests.servers.chromium import options  # noqa: E402
 
 DAYS = 45
 RANGE = f"since={DAY}&until={DAY + timedelta(days=DAYS - 1)}"
+PICKED = f"of_source=crm&of_query=orders&from={DAY + timedelta(days=18)}&to={DAY + timedelta(days=24)}"
 PICTURES = {
     "overview": "/",
     "failure": "/dead/2",
     "plan": "/dead/plan?act=replay&kind=crm.sync",
     "sweep": "/sweeps/2",
     "dead": "/dead?by=cause",
-    "partitions": f"/partitions?{RANGE}",
+    "partitions": f"/partitions?{RANGE}&{PICKED}",
 }
 EVERY = {
     **{page.path.strip("/") or "overview": page.path for _, pages in NAV for page in pages}, **PICTURES,
     "letter": "/dead/18", "job": "/jobs/2", "retrying": "/jobs/21", "event": "/events/show?id=ev-0",
     "key": "/keys/show?key=billing:ann:o-1:charge:v1", "verified": "/audit?verify=1", "missing": "/jobs/999",
-    "picked": f"/partitions?{RANGE}&of_source=crm&of_query=orders&from={DAY + timedelta(days=18)}&to={DAY + timedelta(days=24)}",
     "day": f"/partitions/day?source=crm&query=orders&status=failed&{RANGE}",
     "drawer": f"/partitions/day?source=crm&query=orders&status=failed&key=crm/c7/orders/{DAY + timedelta(days=12)}",
 }  # fmt: skip
@@ -57,9 +57,11 @@ def main() -> int:
             browser = playwright.chromium.launch(**told)
             if everywhere is None:
                 for name, path in PICTURES.items():
+                    app.ledger.beat("web-1:41")  # it is alive, however long this takes
                     picture(browser, url + path, ROOT / "docs" / "pictures" / f"{name}.png", 1280, "light")
             else:
                 for name, path in EVERY.items():
+                    app.ledger.beat("web-1:41")
                     for width, scheme in ((400, "light"), (1600, "dark"), (400, "dark"), (1600, "light")):
                         picture(browser, url + path, everywhere / f"{name}-{width}-{scheme}.png", width, scheme)
             browser.close()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ..core.span import span
 from ..journal.redaction import redacted_text
 from . import trouble
 from .doctor import GRACE
 from .finding import Severity
+from .moments import ago
 from .standing import KindLine
 from .trend import HOURS, trend
 from .trouble import Trouble
@@ -73,7 +73,8 @@ def nobody(seen_at: datetime | None, now: datetime, /) -> str:
     """That nobody works, and since when."""
     if seen_at is None:
         return "No worker was ever seen here"
-    return f"No worker has been seen for {span(round((now - seen_at).total_seconds()))}"
+    since = ago(seen_at, now).removesuffix(" ago")
+    return "The last worker has just gone" if since == "now" else f"No worker has been seen for {since}"
 
 
 def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:

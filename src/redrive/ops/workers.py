@@ -66,6 +66,11 @@ class Workers:
         """How many are."""
         return sum(one.presence == "alive" for one in self.workers)
 
+    @property
+    def nobody(self) -> str:
+        """Where none is: since when, in a sentence."""
+        return nobody(max((one.seen_at for one in self.workers), default=None), self.now)
+
 
 def missing(ledger: Ledger, /, *, quiet: float = QUIET) -> str | None:
     """That nobody works, and since when, in a sentence; None: somebody does."""

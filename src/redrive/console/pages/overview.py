@@ -11,7 +11,7 @@ from ..view import Here
 router = APIRouter()
 
 MOST, SHOWN = 100, 20
-"""Kinds on the page, of which what is wrong comes first; datasets and batches in which something is."""
+"""Kinds on the page, of which what is wrong comes first; datasets in which something is."""
 WRONG = WORST[:3]
 
 
@@ -28,7 +28,6 @@ def overview(view: Here) -> Response:
     wrong = {of: shades for of, shades in datasets.items() if any(shades.get(name) for name in WRONG)}
     return view.page(
         "overview.html", found=found, summed=summed, more=more, kinds=found.kinds[:MOST], datasets=list(wrong.items())[:SHOWN],
-        batches=[one for one in view.ops.batches() if one.given_up][:SHOWN],
         findings=[(one, _where(view, one)) for one in found.findings],
     )  # fmt: skip
 

@@ -1,0 +1,68 @@
+"""Backfills by the console: planned, begun, and the line that does the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from redrive import App
+from redrive.console import asgi
+from redrive.partitions.control import Control
+from redrive.partitions.grid import Grid
+from redrive.partitions.partition import day
+from redrive.partitions.policy import Terms
+
+RANGE = {"source": "crm", "query": "orders", "since": "2026-01-01", "until": "2026-01-03"}
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[TestClient]:
+    with App(f"sqlite:///{tmp_path / 'ledger.db'}", migrate=True) as app:
+        first = day("since", "2025-12-31")
+        control = Control(app.ledger, [Terms("crm", "orders")])
+        control.step(control.backfill(Grid("crm", "orders", ("c-1",), first, first), actor="ann", because="the first").id)
+        control.claim(1, worker="w")  # now there is a partition, and the dataset is known
+        yield TestClient(asgi(app), base_url="http://127.0.0.1", client=("127.0.0.1", 1), follow_redirects=False)
+
+
+@pytest.mark.req("O-2", "O-4")
+def test_a_backfill_is_planned_on_a_page_and_begun_for_a_reason(browser: TestClient) -> None:
+    told = {**RANGE, "act": "backfill", "customer": "c-1", "share": "40"}
+    page = browser.get("/partitions/plan", params=told)
+    assert page.status_code == 200
+    assert "Backfill 3 partitions?" in page.text
+    line = "redrive backfill apply crm/orders --since 2026-01-01 --until 2026-01-03 --customer-id c-1 --share 0.4 --because"
+    assert line in page.text
+    form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page.text.partition("partitions/apply")[2]))
+    assert browser.post("/partitions/apply", data=form | {"because": "history", "typed": "2"}).status_code == 422
+    begun = browser.post("/partitions/apply", data=form | {"because": "history", "typed": "3"})
+    assert (begun.status_code, begun.headers["location"]) == (303, "/sweeps/2")
+    shown = browser.get("/sweeps/2").text
+    assert "40 % of all work" in shown
+    assert "nobody works" in shown
+    assert "has some of these partitions" in browser.get("/partitions/plan", params=told).text
+
+
+def test_the_api_keeps_to_the_same_rails(browser: TestClient) -> None:
+    csrf = re.search(r'name="csrf" content="([^"]+)"', browser.get("/partitions").text)
+    assert csrf is not None
+    browser.headers["x-csrf-token"] = csrf[1]
+    assert "whose?" in browser.post("/api/backfills/plan", json=RANGE).json()["detail"], "a ledger knows no customers"
+    body = {**RANGE, "customers": ["c-1"], "share": 0.2}
+    planned = browser.post("/api/backfills/plan", json=body).json()
+    assert (planned["act"], planned["count"]) == ("backfill", 3)
+    because = {"because": "history", "seen": planned["digest"]}
+    assert browser.post("/api/backfills", json=body | because | {"max": 2}).status_code == 409
+    assert browser.post("/api/backfills", json=body | because | {"max": 3, "share": 0.3}).status_code == 409, "it is another plan"
+    assert browser.post("/api/backfills", json=body | because | {"max": 3}).json()["total"] == 3
+
+
+@pytest.mark.parametrize("wrong", [{"since": ""}, {"query": ""}, {"share": "much"}])
+def test_what_is_missing_is_said(browser: TestClient, wrong: dict[str, str]) -> None:
+    answer = browser.get("/partitions/plan", params={**RANGE, "act": "backfill", "customer": "c-1", **wrong})
+    assert answer.status_code == 422
+    assert "a backfill is of one dataset" in answer.text or "a share is a number" in answer.text
