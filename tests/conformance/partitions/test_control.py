@@ -211,9 +211,8 @@ def test_lanes_share_the_slots(world: World) -> None:
     world.backfill([f"b{number}" for number in range(300)])
     world.control.fire("crm", "orders", world.ledger.now() + timedelta(seconds=9), fresh, [DAY], cron="x")
     taken = {"fresh": 0, "retry": 0, "backfill": 0}
-    for _ in range(10):
-        for lease in world.claim(10):
-            taken[lease.lane] += 1
+    for lease in world.claim(100):
+        taken[lease.lane] += 1
     assert 55 <= taken["fresh"] <= 65
     assert 20 <= taken["retry"] <= 30
     assert 10 <= taken["backfill"] <= 20
@@ -228,7 +227,7 @@ def test_fresh_work_at_nine_tenths_beside_a_million_keys_of_a_backfill(world: Wo
     waits: list[int] = []
     came: dict[str, int] = {}
     taken = 0
-    for tick in range(25):
+    for tick in range(12):
         names = [f"f{tick}-{number}" for number in range(9)]
         came |= dict.fromkeys(names, tick)
         world.control.fire("crm", "orders", world.ledger.now(), names, [DAY], cron="x")
@@ -239,7 +238,7 @@ def test_fresh_work_at_nine_tenths_beside_a_million_keys_of_a_backfill(world: Wo
         world.accept(*leases)
         world.pass_time(20)
     assert max(waits) <= 2, "what was passed over once is late, and goes first"
-    assert 25 <= taken < 35, "the tenth slot is the backfill's, and little of what fresh work waits for"
+    assert 12 <= taken < 20, "the tenth slot is the backfill's, and little of what fresh work waits for"
     progress = world.register.progress(begun)
     assert progress is not None
     assert (progress.total, progress.ok) == (1_000_000, taken)

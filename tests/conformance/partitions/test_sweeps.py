@@ -152,11 +152,11 @@ def test_a_share_changes_with_the_next_claim(world: World) -> None:
 
 
 def test_a_rate_is_kept(world: World) -> None:
-    world.backfill(100, rate=5.0)
-    assert len(world.claim()) == 5
+    world.backfill(100, rate=0.01)  # no machine is so slow that a test takes as long as the next one
+    assert len(world.claim()) == 1
     assert world.claim() == []
-    world.pass_time(1.1)
-    assert len(world.claim()) == 5
+    world.pass_time(101)
+    assert len(world.claim()) == 1
 
 
 @pytest.mark.req("O-2")
