@@ -62,20 +62,33 @@ JOBS = {("postgres", 100): 5000, ("postgres", 1): 300, ("sqlite", 100): 10_000, 
 
 
 class Databases:
-    """A server and a folder; a new database for whoever asks."""
+    """A server and a folder; a new database for whoever asks. ready: with the ledger's tables in it already."""
 
-    def __init__(self, server: str, folder: Path) -> None:
+    def __init__(self, server: str, folder: Path, *, ready: bool = False) -> None:
         self.server = server
         self.folder = folder
+        self._ready = ready
+        self._patterns: dict[str, str] = {}
         self._name = f"bench_{uuid.uuid4().hex[:8]}_"  # others may be at a given server
         self._numbers = count()
         self._made: list[str] = []
 
     def new(self, kind: str) -> str:
+        if self._ready and kind not in self._patterns:
+            from redrive.ledger import open_ledger
+
+            pattern = self._new(kind, "")
+            open_ledger(pattern, migrate=True).close()
+            self._patterns[kind] = pattern.rpartition("/")[2]
+        return self._new(kind, self._patterns.get(kind, ""))
+
+    def _new(self, kind: str, pattern: str) -> str:
         name = f"{self._name}{next(self._numbers)}"
         if kind == "sqlite":
+            if pattern:
+                shutil.copy(self.folder / pattern, self.folder / f"{name}.db")
             return f"sqlite:///{self.folder}/{name}.db"
-        self._run(f"CREATE DATABASE {name}")
+        self._run(f"CREATE DATABASE {name}" + (f" TEMPLATE {pattern}" if pattern else ""))
         self._made.append(name)
         return self.server.rsplit("/", 1)[0] + f"/{name}"
 
@@ -98,7 +111,7 @@ def databases(settings: tuple[str, ...]) -> Iterator[Databases]:
     given = os.environ.get(VARIABLE) if settings is SETTINGS else None
     try:
         if given:
-            places = Databases(given, folder)
+            places = Databases(given, folder, ready=True)
             try:
                 yield places
             finally:
