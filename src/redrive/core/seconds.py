@@ -11,6 +11,10 @@ Seconds: TypeAlias = float | timedelta
 """A duration wherever one is *given*. What is read back is a float of seconds; a moment is an aware datetime."""
 
 
+CENTURY = 36_525 * 86_400.0
+"""Seconds. Whatever ends later than that has no date that a calendar could show."""
+
+
 def real(name: str, value: object, /) -> float:
     """A finite number, or an error that names what was wrong."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -56,4 +60,16 @@ def positive(name: str, value: object, /) -> float:
     given = seconds(name, value)
     if given == 0:
         raise ValueError(f"{name} must be above 0: {value!r}")
+    return given
+
+
+def lasting(name: str, value: object, /) -> float:
+    """A duration above zero whose end is written down as a moment: a century at most."""
+    return dated(name, positive(name, value))
+
+
+def dated(name: str, given: float, /) -> float:
+    """The same for one that may be zero."""
+    if given > CENTURY:
+        raise ValueError(f"{name} is more than a century, and its end would have no date: {given:.6g} s")
     return given

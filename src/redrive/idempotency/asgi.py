@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.context import Entered
 from ..core.key import Key
-from ..core.seconds import Seconds, positive, whole
+from ..core.seconds import Seconds, lasting, whole
 from ..errors import KeyBusy, KeyConflict, KeyFailed
 from .capture import Capture
 from .failure import freeing
@@ -55,7 +55,7 @@ class Middleware:
         self._paths = paths
         self._domain = domain
         self._user = user
-        self._keep = positive("keep", keep)
+        self._keep = lasting("keep", keep)
         self._max_body = whole("max_body", max_body)
         self._frees = freeing(Exception)  # an exception of the application becomes a 500, and that is not stored
 

@@ -10,7 +10,7 @@ from ..core.codec import codec, from_bytes, to_bytes
 from ..core.context import Entered
 from ..core.fault import Rules
 from ..core.key import Key, KeyLike
-from ..core.seconds import Seconds, positive, seconds
+from ..core.seconds import Seconds, lasting, seconds
 from .failure import freeing
 from .fingerprint import fingerprint
 from .hold import Hold, aacquire, acquire, scope_of, settled
@@ -69,7 +69,7 @@ class Claiming:
         self._hash = fingerprint(request)
         self._tx = tx
         self._wait = None if wait is None else seconds("wait", wait)
-        self._keep = positive("keep", keep)
+        self._keep = lasting("keep", keep)
         self._frees = freeing(free_on)
         self._claim: Claim | None = None
         self._hold: Hold | None = None

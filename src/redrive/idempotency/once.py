@@ -13,7 +13,7 @@ from ..core.codec import Codec, codec, from_bytes, to_bytes
 from ..core.context import Entered
 from ..core.fault import Rules
 from ..core.key import KeyLike, KeyOf, Template
-from ..core.seconds import Seconds, positive, seconds
+from ..core.seconds import Seconds, lasting, seconds
 from .failure import Frees, freeing
 from .fingerprint import Arguments, fingerprint
 from .hold import Hold, Patience, aacquire, acquire, checked, scope_of, settled, store_failure
@@ -43,7 +43,7 @@ class Terms:
         hints = _hints(fn, name)
         self.keys = keys
         self.wait = None if wait is None else seconds("wait", wait)
-        self.keep = positive("keep", keep)
+        self.keep = lasting("keep", keep)
         self.frees: Frees = freeing(free_on)
         if isinstance(key, str):
             self._key: Template | Callable[..., KeyLike] = Template.over(key, fn, skip=skip)

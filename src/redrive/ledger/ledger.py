@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from sqlalchemy import Connection
 
-from ..core.seconds import Seconds, positive, seconds
+from ..core.seconds import Seconds, lasting, seconds
 from ..errors import LeaseLost
 from . import audit, counts, failures, find, letters, limits, prune, reap, recount, schema, workers
 from .address import Address, parse
@@ -137,7 +137,7 @@ class Ledger:
         most = sum(kinds.values()) if total is None else total
         limits.name("worker", worker, limits.MAX_KIND)
         limits.settlements(settlements, self.max_payload)
-        demand = Demand(kinds, worker, positive("lease", lease), min(most, 1) if alone else most, start, alone)
+        demand = Demand(kinds, worker, lasting("lease", lease), min(most, 1) if alone else most, start, alone)
         with self._write.use() as session:
             return self._hot.turn(session, settlements, demand)
 
@@ -157,7 +157,7 @@ class Ledger:
 
     def renew(self, leases: Sequence[Lease], /, *, lease: Seconds = LEASE) -> list[Lease]:
         """Hold these longer; those that are lost, and must not be worked on any more."""
-        until = positive("lease", lease)
+        until = lasting("lease", lease)
         if not leases:
             return []
         with self._write.use() as session:

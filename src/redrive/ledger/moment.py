@@ -12,13 +12,19 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
 MICROSECONDS = 1_000_000
+EARLIEST = (datetime(1, 1, 1, tzinfo=timezone.utc) - EPOCH) // MICROSECOND
+LATEST = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=timezone.utc) - EPOCH) // MICROSECOND
+"""What Python can say again. One row with a moment beyond would spoil every list that it is in."""
 
 
 def micros(moment: datetime, /) -> int:
     """Microseconds since 1970. A moment without a time zone is refused: nobody could say when it is."""
     if moment.tzinfo is None:
         raise ValueError(f"a moment needs a time zone, for example datetime.now(timezone.utc): {moment!r}")
-    return (moment - EPOCH) // MICROSECOND
+    stored = (moment - EPOCH) // MICROSECOND
+    if not EARLIEST <= stored <= LATEST:
+        raise ValueError(f"in UTC there is no such moment: {moment!r}")
+    return stored
 
 
 def moment(stored: int | datetime | None, /) -> datetime | None:
@@ -27,7 +33,7 @@ def moment(stored: int | datetime | None, /) -> datetime | None:
         return None
     if isinstance(stored, datetime):
         return stored.astimezone(timezone.utc)
-    return EPOCH + timedelta(microseconds=stored)
+    return EPOCH + timedelta(microseconds=min(max(stored, EARLIEST), LATEST))
 
 
 class Moment(TypeDecorator[datetime]):

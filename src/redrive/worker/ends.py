@@ -15,6 +15,7 @@ from ..journal.log import level_of
 from ..ledger import kinds, pardon
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
+from ..ledger.limits import settlements
 from ..ledger.record import Settlement
 from .finished import Finished
 from .kind import Kind
@@ -51,15 +52,15 @@ class Ends:
         judged = [(one, self._judged(one, draining)) for one in finished]
         for one, found in judged:
             self._seen(one, found, probes)
-        settlements = []
+        told = []
         for one, found in judged:
             outcome = self._spared(one, found) if found.signature is not None else found
             self.counts["late" if one.late else BUCKETS[outcome.record]] += 1
             if not quiet or outcome.record != "success" or one.late:
                 self._record(one, outcome)
             if not one.settled and not one.late:
-                settlements.append(outcome.settlement)
-        return settlements
+                told.append(outcome.settlement)
+        return told
 
     def _well(self, finished: list[Finished]) -> list[Settlement]:
         """The short way, where there is nothing to say of any of them."""
@@ -81,7 +82,9 @@ class Ends:
         if draining and isinstance(one.error, CancelledError):
             return Outcome(one.lease.release(), "again", "released")
         try:
-            return failed(one.kind, one.lease, one.error, now=self._now(), draw=self._draw())
+            found = failed(one.kind, one.lease, one.error, now=self._now(), draw=self._draw())
+            settlements([found.settlement], self._ledger.max_payload)  # one that is refused would hold up all the others
+            return found
         except Exception as problem:  # an error of the user's that cannot even be looked at
             error = f"{type(one.error).__name__}; deciding about it raised {type(problem).__name__}: {said(problem)}"
             return Outcome(one.lease.again(UNREADABLE, error=error, reason="failed"), "retry", wait=UNREADABLE)

@@ -172,5 +172,11 @@ def _places(error: BaseException) -> Iterator[str]:
         yield f"  {code.co_filename}:{line} in {code.co_name}"
 
 
-def _aware(moment: datetime | None) -> datetime | None:
-    return moment.replace(tzinfo=timezone.utc) if moment is not None and moment.tzinfo is None else moment
+def _aware(moment: object) -> datetime | None:
+    """In UTC, as far as a calendar goes; what is no moment says nothing, and a person has to."""
+    if not isinstance(moment, datetime):
+        return None
+    try:
+        return (moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment).astimezone(timezone.utc)
+    except OverflowError:
+        return moment.replace(tzinfo=timezone.utc)

@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import Self
 
 from ..core.clock import SYSTEM
-from ..core.seconds import Seconds, positive, seconds, whole
+from ..core.seconds import Seconds, lasting, seconds, whole
 from ..journal.bus import WRAPS, emit
+from ..journal.redaction import redacted_text
 from ..ledger.ledger import DAY, Ledger
 from .chore import Chore, Drains, Tallies
 from .clerk import Clerk
@@ -40,7 +41,7 @@ CHORE_PAUSE = 5.0
 
 def kept(keep: Seconds | None, /) -> float:
     """Seconds for which what has ended is kept; infinite: for ever."""
-    return KEEP if keep is None else FOREVER if keep == FOREVER else positive("keep", keep)
+    return KEEP if keep is None else FOREVER if keep == FOREVER else lasting("keep", keep)
 
 
 class Worker:
@@ -66,7 +67,7 @@ class Worker:
         self._kinds = {kind.name: kind for kind in given}
         self._threads, self._tasks = whole("threads", threads), whole("tasks", tasks)
         self._drain = seconds("drain", drain)
-        self._lease = positive("lease", lease)
+        self._lease = lasting("lease", lease)
         self._keep = kept(keep)
         self._parking = Parking() if parking is None else parking
         self._chores = tuple(chores)
@@ -78,6 +79,7 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._since: datetime = SYSTEM.now()
         self._over = threading.Event()
+        self._failing: dict[str, str] = {}
         self._told = False
         """To stop; perhaps before it was started."""
         self._until: float | None = None
@@ -169,6 +171,7 @@ class Worker:
             overdue=0 if clerk is None else clerk.hand.overdue,
             parked={} if clerk is None else {name: one.reason for name, one in clerk.ends.parked.items()},
             trouble=None if clerk is None else clerk.trouble.says,
+            failing=dict(self._failing),
             partitions={name: many for chore in self._chores if isinstance(chore, Tallies) for name, many in chore.tally.items()},
         )
 
@@ -195,7 +198,9 @@ class Worker:
             try:
                 chore.do(clerk.now())
                 pause = chore.every
+                self._failing.pop(chore.name, None)
             except Exception as error:
+                self._failing[chore.name] = redacted_text(f"{type(error).__name__}: {error}")
                 _failed(chore, error)
                 pause = min(max(pause, 0.1) * 2, max(CHORE_PAUSE, chore.every))
             clerk.stopped.wait(pause)

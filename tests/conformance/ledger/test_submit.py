@@ -10,6 +10,8 @@ import pytest
 from redrive.ledger import Ledger, NewJob, open_ledger
 from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, tally
 
+EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (12, -12))
+
 
 @pytest.mark.req("L-1", "L-2")
 def test_a_job_is_submitted_once_for_its_key(ledger: Ledger) -> None:
@@ -133,7 +135,11 @@ def test_a_payload_at_the_limit_is_taken_and_one_above_is_not(ledger: Ledger) ->
         ((KIND, "a", b"", 0, -1.0), "delay must not be negative"),
         ((KIND, "a", b"", 0, float("nan")), "delay must be a finite number"),
         ((KIND, "a", b"", 0, 0.0, datetime(2030, 1, 1)), "a moment needs a time zone"),  # noqa: DTZ001
+        ((KIND, "a", b"", 0, 4e9), "delay is more than a century, and its end would have no date"),
+        ((KIND, "a", b"", 0, 0.0, datetime(9999, 12, 31, 23, tzinfo=WEST)), "in UTC there is no such moment"),
+        ((KIND, "a", b"", 0, 0.0, datetime(1, 1, 1, tzinfo=EAST)), "in UTC there is no such moment"),
         ((KIND, "a", b"", 0, 0.0, None, 0), "max_attempts must be at least 1"),
+        ((KIND, "a", b"", 0, 0.0, None, 1, 1e300), "keep is more than a century"),
         ((KIND, 7), "key must be text, not int"),
     ],
 )

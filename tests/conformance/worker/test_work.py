@@ -14,12 +14,15 @@ from sqlalchemy import Connection, text
 from redrive import Again, Blocked, Stop, correlate, current, retry
 from redrive.ledger import Lease, Ledger, NewJob
 from redrive.worker import clerk, due
-from redrive.worker.kind import Undecodable
+from redrive.worker.kind import Undecodable, Unstorable
 from redrive.worker.worker import Worker
 
 from .world import ended, heard, kind, submit, until
 
 COLOURS = ["plain", "async"]
+
+NEVER = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))
+"""In UTC there is no such moment: neither database could give it back."""
 
 
 def coloured(colour: str, fn: Any) -> Any:
@@ -118,7 +121,9 @@ def test_past_its_budget_a_job_ends_as_its_kind_says(ledger: Ledger, spent: str,
     [
         (Stop("no such order"), "dlq", "stopped"),
         (Blocked("waits for payment"), "blocked", "waits for payment"),
+        (Blocked("until when?", until=NEVER), "blocked", "until when?"),
         (Undecodable("order_id is missing"), "dlq", "undecodable"),
+        (Unstorable("its result is no number"), "dlq", "result"),
     ],
 )
 def test_handlers_steer(ledger: Ledger, error: Exception, state: str, reason: str) -> None:

@@ -91,6 +91,7 @@ def test_colours(app: App) -> None:
 def test_options(app: App) -> None:
     options: list[tuple[dict[str, Any], str]] = [
         ({"keep": 0}, "keep must be above 0"),
+        ({"keep": 1e12}, "keep is more than a century, and its end would have no date"),
         ({"wait": -1}, "wait must not be negative"),
         ({"wait": "1"}, "wait must be seconds or a timedelta"),
         ({"request": 5}, "request= is a function"),

@@ -16,6 +16,7 @@ from redrive.core.classify import classify
 from redrive.engine.settings import Settings
 from redrive.errors import BreakerOpen, KeyBusy, KeyFailed
 from redrive.ledger import Lease
+from redrive.ledger.limits import settlements
 from redrive.worker.kind import Kind, Undecodable, Unstorable
 from redrive.worker.outcome import Outcome, expired, failed, forgiven, succeeded, told
 
@@ -94,6 +95,14 @@ def test_handlers_steer() -> None:
     until = NOW + timedelta(days=1)
     blocked = end(Blocked("waits for payment", until=until)).settlement
     assert (blocked.outcome, blocked.reason, blocked.until) == ("blocked", "waits for payment", until)
+
+
+def test_a_moment_that_no_calendar_has_does_not_stop_the_worker() -> None:
+    far = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))  # of the next millennium, in UTC
+    for until, stored in ((far, datetime.max.replace(tzinfo=timezone.utc)), ("monday", None), (NOW.date(), None)):
+        found = end(Blocked("the bank is closed", until=until)).settlement  # type: ignore[arg-type]
+        assert (found.outcome, found.until) == ("blocked", stored)
+        settlements([found], 100)
 
 
 def test_what_does_not_fit_is_undecodable() -> None:
