@@ -102,12 +102,15 @@ def asyncssh_alone(told: dict[str, Any], patience: float) -> Iterator[Client]:
     where = {name: told[name] for name in ("host", "port", "username", "password")}
     limits = {"known_hosts": None, "config": None, "connect_timeout": patience, "login_timeout": patience}
 
+    opened: list[asyncssh.SSHClientConnection] = []
+
     async def read(path: str, midway: Midway) -> bytes:
         async with (
             asyncssh.connect(**where, **limits) as connection,
             connection.start_sftp_client() as sftp,
             sftp.open(path, "rb", encoding=None) as file,
         ):
+            opened.append(connection)
             head = await file.read(10)
             midway()
             rest = await file.read()
@@ -121,6 +124,7 @@ def asyncssh_alone(told: dict[str, Any], patience: float) -> Iterator[Client]:
             connection.start_sftp_client() as sftp,
             sftp.open(path, "wb", encoding=None) as file,
         ):
+            opened.append(connection)
             await file.write(NEW[:HALF])
             midway()
             await file.write(NEW[HALF:])
@@ -130,7 +134,10 @@ def asyncssh_alone(told: dict[str, Any], patience: float) -> Iterator[Client]:
             task = asyncio.ensure_future(work)
             done, _ = await asyncio.wait((task,), timeout=FOREVER)
             if not done:
-                task.cancel()
+                for connection in opened:
+                    connection.abort()  # nothing else ends its waiting
+                await asyncio.wait((task,))
+                task.exception()
                 raise WaitsForEver
             return task.result()
 

@@ -1,6 +1,6 @@
 """The table of docs/reference/wire.md, measured: `make wire-table`. Takes about four minutes.
 
-python -m tests.acceptance.wire.table [--write]
+python -m tests.acceptance.wire.table [--write] [sftp graph ...: only these; the others in the page stay as they are]
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.servers.starters import STARTERS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "wire.md"
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
+ALL = (*(subject.name for subject in SUBJECTS), "sftp")
 COLUMNS = ("fault", "", "requests", "waits, s", "ends", "alone: requests", "waits, s", "ends")
 
 
@@ -97,41 +98,52 @@ def ends(seen: Measured) -> str:
     return f"`{type(seen.error).__name__}`"
 
 
-def lines() -> Iterator[str]:
-    """The tables, as Markdown."""
+def tables(wanted: list[str]) -> Iterator[tuple[str, str]]:
+    """Backend by backend, and line by line, as Markdown."""
+    subjects = [each for each in SUBJECTS if each.name in wanted]
     with ExitStack() as stack:
-        servers = sorted({each.server for each in SUBJECTS})
+        servers = sorted({each.server for each in subjects})
         addresses = {name: stack.enter_context(STARTERS[name]()) if name in STARTERS else "" for name in servers}
         proxies = {name: stack.enter_context(proxied(name, address)) for name, address in addresses.items()}
-        for subject in SUBJECTS:
-            yield from head(subject.name, subject.client, COLUMNS)
+        for subject in subjects:
+            for line in head(subject.client, COLUMNS):
+                yield subject.name, line
             for fault in FAULTS:
-                yield f"| {' | '.join(row(subject, fault, addresses[subject.server], proxies[subject.server]))} |"
-            yield ""
-        options = json.loads(stack.enter_context(STARTERS["SFTP"]()))
-        yield from head("sftp", "asyncssh", tuple(name.replace("requests", "connections") for name in COLUMNS))
-        for each in ssh.FAULTS:
-            yield f"| {' | '.join(connected(each, options))} |"
-        yield ""
+                yield subject.name, f"| {' | '.join(row(subject, fault, addresses[subject.server], proxies[subject.server]))} |"
+        if "sftp" in wanted:
+            options = json.loads(stack.enter_context(STARTERS["SFTP"]()))
+            for line in head("asyncssh", tuple(name.replace("requests", "connections") for name in COLUMNS)):
+                yield "sftp", line
+            for each in ssh.FAULTS:
+                yield "sftp", f"| {' | '.join(connected(each, options))} |"
 
 
-def head(name: str, client: str, columns: tuple[str, ...]) -> Iterator[str]:
+def head(client: str, columns: tuple[str, ...]) -> Iterator[str]:
     """Of one table."""
-    yield from (f"### {name}", "", f"Beneath: {client} {version(client)}.", "")
+    yield from (f"Beneath: {client} {version(client)}.", "")
     yield f"| {' | '.join(columns)} |"
     yield f"| {' | '.join('---' for _ in columns)} |"
 
 
+def kept(measured_: str) -> dict[str, str]:
+    """What the page has, by backend."""
+    parts = measured_.split("### ")[1:]
+    return {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}
+
+
 def main() -> int:
     logging.disable(logging.WARNING)  # azure warns of every answer that is cut
-    text: list[str] = []
-    for line in lines():
-        print(line, flush=True)
-        text.append(line)
+    wanted = [each for each in sys.argv[1:] if not each.startswith("-")] or list(ALL)
+    found: dict[str, str] = {}
+    for name, line in tables(wanted):
+        print(line if name in found else f"### {name}\n\n{line}", flush=True)
+        found[name] = f"{found[name]}\n{line}" if name in found else line
     if "--write" in sys.argv[1:]:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        PAGE.write_text(f"{before}{BEGIN}\n\n" + "\n".join(text) + f"{END}{after}", encoding="utf-8")
+        measured_, _, after = rest.partition(END)
+        texts = kept(measured_) | found
+        sections = "\n\n".join(f"### {name}\n\n{texts[name]}" for name in ALL if name in texts)
+        PAGE.write_text(f"{before}{BEGIN}\n\n{sections}\n{END}{after}", encoding="utf-8")
     return 0
 
 
