@@ -88,6 +88,10 @@ class Envelope:
         """The result, as it is stored; Unstorable where it is not what its annotation says."""
         if result is None:
             return None
+        if hasattr(type(result), "__await__"):
+            if hasattr(result, "close"):
+                result.close()  # or Python warns that it was never awaited, far from here
+            raise Unstorable(f"{self.name} is a plain function, and returned an awaitable: register the `async def` itself")
         try:
             return to_bytes(self._result.dump(result))
         except (TypeError, ValueError) as refused:

@@ -127,6 +127,22 @@ def test_a_result_that_is_not_what_was_annotated() -> None:
     app.close()
 
 
+def test_an_awaitable_is_no_result() -> None:
+    app = App("sqlite://")
+
+    async def later() -> int:
+        return 3
+
+    @app.command("shop.count")
+    def count() -> int:
+        return later()  # type: ignore[return-value]
+
+    count.submit()
+    with pytest.raises(Unstorable, match="shop.count is a plain function, and returned an awaitable"):
+        app.kinds()[0].run(lease(app, "shop.count"))
+    app.close()
+
+
 def test_what_does_not_fit_says_what_was_stored_apart_from_why() -> None:
     app = App("sqlite://")
 
