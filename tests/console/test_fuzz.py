@@ -17,7 +17,7 @@ from tests.conformance.partitions.world import World
 from tests.console.world import SECRET, in_trouble, shop
 
 HEADERS = {"authorization": "Bearer 0123456789abcdef-token"}
-EXAMPLES = 100 if os.environ.get("REDRIVE_FULL") == "1" else 5
+EXAMPLES = 100 if os.environ.get("REDRIVE_FULL") == "1" else 2
 
 
 @pytest.fixture
