@@ -22,7 +22,7 @@ from .outcome import requeued
 from .pace import too_old
 from .policy import Terms
 from .ranges import Range
-from .rates import rated
+from .rates import LEAST, rated
 from .record import LANES, Lease
 from .rows import POLICY, Changes, Held, Mark, hold_sources, locked, marks, works
 from .streams import Due, due
@@ -41,7 +41,12 @@ class Desk:
     grids: dict[int, Grid] = field(default_factory=dict)
     """Grids do not change: their customers, which may be many, are read once."""
     after: float | None = None
-    """Seconds until a rate lets more begin than the last claim brought; None: no rate was in the way."""
+    """Seconds until a rate, of a dataset, a source or a sweep, lets more begin than the last claim brought; None: none did."""
+
+    def look_after(self, seconds: float | None, /) -> None:
+        """There may be more then."""
+        if seconds is not None:
+            self.after = max(LEAST, seconds) if self.after is None else min(self.after, max(LEAST, seconds))
 
 
 class Offer(NamedTuple):
@@ -74,7 +79,7 @@ def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float
         chosen = list(zip(offers, counts, strict=True))
         leases = _leased(session, desk, chosen, probes, worker, timedelta(seconds=seconds), now)
         rates.spend(session, leases, now)
-        desk.after = rates.after({offer.stream.dataset for offer, many in chosen if len(offer.stream.dues) > many})
+        desk.look_after(rates.after({offer.stream.dataset for offer, many in chosen if len(offer.stream.dues) > many}))
         return leases
 
 
@@ -102,6 +107,8 @@ def _offers(
         elif one.a_grid and may.many:
             stream = Stream(*one.of[0], one.in_lane, one.id, [one.created_at] * may.many, one.share)
             found.append(Offer(stream, (), one))
+        elif one.a_grid and one.rate is not None and one.next_at > now:
+            desk.look_after((one.next_at - now).total_seconds())
     return found, halting
 
 

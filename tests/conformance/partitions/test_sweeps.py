@@ -155,6 +155,8 @@ def test_a_rate_is_kept(world: World) -> None:
     world.backfill(100, rate=0.01)  # no machine is so slow that a test takes as long as the next one
     assert len(world.claim()) == 1
     assert world.claim() == []
+    assert world.control.soon is not None
+    assert 50 < world.control.soon <= 100, "it says when to look again"
     world.pass_time(101)
     assert len(world.claim()) == 1
 
