@@ -19,14 +19,10 @@ from ..ledger.limits import settlements
 from ..ledger.record import Settlement
 from .finished import Finished
 from .kind import Kind
-from .outcome import Outcome, expired, failed, forgiven, succeeded
+from .outcome import Outcome, expired, failed, forgiven, succeeded, unreadable
 from .parking import Parking, Recent
 
 BUCKETS = {"success": "done", "recovered": "done", "retry": "again", "again": "again", "giveup": "dead", "blocked": "dead"}
-
-
-UNREADABLE = 60.0
-"""Seconds until the next attempt after an error that cannot be looked at."""
 
 
 class Ends:
@@ -86,8 +82,7 @@ class Ends:
             settlements([found.settlement], self._ledger.max_payload)  # one that is refused would hold up all the others
             return found
         except Exception as problem:  # an error of the user's that cannot even be looked at
-            error = f"{type(one.error).__name__}; deciding about it raised {type(problem).__name__}: {said(problem)}"
-            return Outcome(one.lease.again(UNREADABLE, error=error, reason="failed"), "retry", wait=UNREADABLE)
+            return unreadable(one.kind, one.lease, one.error, problem)
 
     def _seen(self, one: Finished, found: Outcome, probes: set[int]) -> None:
         """Whether this makes an outage, or ends one."""

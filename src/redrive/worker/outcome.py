@@ -23,6 +23,8 @@ from .kind import Kind, Undecodable, Unstorable
 
 FRAMES = 6
 """Of a traceback, kept with the error: the innermost ones, without ours around the work."""
+UNREADABLE = 60.0
+"""Seconds until the next attempt after an error that cannot be looked at."""
 OURS = str(Path(__file__).parents[1] / "_").removesuffix("_")
 
 
@@ -82,6 +84,14 @@ def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, 
     return Outcome(lease.dead(reason, error=told(error), signature=name), "giveup", reason, fault, None, systemic)
 
 
+def unreadable(kind: Kind, lease: Lease, error: BaseException, problem: Exception, /) -> Outcome:
+    """An error of the user's that cannot even be looked at: tried again, as often as any other."""
+    says = f"{type(error).__name__}; deciding about it raised {type(problem).__name__}: {said(problem)}"
+    if lease.attempt >= _most(kind, lease):
+        return Outcome(lease.dead("attempts", error=says, signature=type(error).__name__), "giveup", "attempts")
+    return Outcome(lease.again(UNREADABLE, error=says, reason="failed"), "retry", wait=UNREADABLE)
+
+
 def expired(lease: Lease, /) -> Outcome:
     """Its deadline had passed before this attempt began: it was not run."""
     end = lease.dead("deadline", error=f"the deadline, {lease.deadline}, had passed", signature="deadline")
@@ -112,12 +122,15 @@ def _final(kind: Kind, lease: Lease, fault: Fault, error: BaseException, now: da
         return "not_retryable"
     if fault.sent and not kind.settings.idempotent and not comes_back:
         return "not_idempotent"
-    most = kind.settings.max_attempts if lease.max_attempts is None else lease.max_attempts
-    if lease.attempt >= most:
+    if lease.attempt >= _most(kind, lease):
         return "attempts"
     if lease.deadline is not None and now + timedelta(seconds=wait) >= lease.deadline:
         return "deadline"
     return None
+
+
+def _most(kind: Kind, lease: Lease) -> int:
+    return kind.settings.max_attempts if lease.max_attempts is None else lease.max_attempts
 
 
 def _chosen(kind: Kind) -> bool:

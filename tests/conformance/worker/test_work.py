@@ -135,6 +135,23 @@ def test_handlers_steer(ledger: Ledger, error: Exception, state: str, reason: st
     assert (job.shown, job.reason, job.attempts) == (state, reason, 1)
 
 
+class Unreadable(Exception):
+    @property
+    def retry_at(self) -> datetime:
+        raise ZeroDivisionError
+
+
+def test_an_error_that_cannot_be_looked_at_has_an_end_too(ledger: Ledger) -> None:
+    def work(lease: Lease) -> None:
+        raise Unreadable
+
+    with Worker(ledger, [kind("mail", work)]):
+        ledger.submit(NewJob("mail", "a", max_attempts=1))
+        until(lambda: ledger.counts()["mail"].dead == 1)
+    (letter,) = ledger.dead_letters()
+    assert (letter.reason, letter.error) == ("attempts", "Unreadable; deciding about it raised ZeroDivisionError: ")
+
+
 def test_what_was_blocked_until_a_moment_comes_back_then(ledger: Ledger) -> None:
     def work(lease: Lease) -> None:
         if lease.dead_id is None:
