@@ -113,7 +113,7 @@ def test_raw_data_that_belongs_to_nobody(lake: Lake, box: Sandbox) -> None:
     lake.ann.apply(lake.ann.reprocess(lake.orders, DAY, customers=["acme"]), because="again")
     box.drain(forever=False)
     (rejected,) = [one for one in folder.parent.iterdir() if one not in (folder, stranger)]
-    assert [one.name for one in lake.ann.doctor().findings] == ["orphan runs"]
+    assert [one.name for one in lake.ann.doctor().findings if one.name in names] == ["orphan runs"]  # its clock stands still
     (rejected / "manifest.json").unlink()
     orphan, half = (one for one in lake.ann.doctor().findings if one.name in names)
     assert (orphan.severity, orphan.count, half.severity, half.count) == ("warning", 1, "warning", 1)
