@@ -187,6 +187,7 @@ def main() -> None:
             return
         if asked["act"] == "fork":
             answer = _fork(asked)
+            ended.pop(answer, None)  # the number may have been another's before
         else:
             pid = asked["pid"]
             if pid not in ended:
