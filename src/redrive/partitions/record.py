@@ -158,7 +158,7 @@ class Run:
     leased_at: datetime
     ended_at: datetime | None
     note: str | None
-    """Without a verdict: why it ended."""
+    """Without a verdict: why it ended; with one: that it was an outage's, and is not charged."""
     verdict: Verdict | None = None
     verdict_at: datetime | None = None
 
