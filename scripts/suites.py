@@ -25,8 +25,8 @@ LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
 # meets the decisions, the loops, the journal and the worker. What databases, servers, commands and pages do is shown once.
 ELSEWHERE = (*(f"tests/unit/{part}" for part in ("core", "engine", "journal", "ledger", "worker")), "tests/property")
 
-# Side by side, file by file: most of the tests wait for a disk, a server or another process.
-TOGETHER = ("-n", str(min(8, 3 * (os.cpu_count() or 1))), "--dist", "loadfile")
+# Side by side, file by file: many of the tests wait for a server or another process. Each process reads all of them, first.
+TOGETHER = ("-n", str(min(8, 2 * (os.cpu_count() or 1))), "--dist", "loadfile")
 
 # These wait for nothing: more processes than processors would only read all tests once more each.
 BESIDE = ("-n", str(os.cpu_count() or 1), "--dist", "loadfile")
