@@ -90,6 +90,12 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
     done: dict[int, int] = {}
     skipped: dict[int, str] = {}
     interrupted = False
+    nobody = ops.nobody() if sweep.canary else None
+    if nobody is not None:  # it would wait for them without a word
+        complain(
+            f"{nobody}: the first {sweep.canary:,} wait until one is started, and the rest for them",
+            "redrive work module:app; Ctrl+C leaves the rest to it",
+        )
     try:
         with sweep_bar(sweep, quiet=quiet) as moved:
             for step in ops.carry_out(sweep.id):

@@ -196,6 +196,7 @@ def standing(hand: Work, rate: Rate) -> str:
         said.append("parked: " + ", ".join(f"{kind} ({why})" for kind, why in status.parked.items()))
     if status.trouble is not None:
         said.append(f"the ledger: {status.trouble}")
+    said += [f"cannot {chore}: {why}" for chore, why in status.failing.items()]
     return f"{status.state}: {'; '.join(said)}"
 
 

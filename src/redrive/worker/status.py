@@ -30,3 +30,5 @@ class Status(NamedTuple):
     """What the ledger said last, where it cannot be reached."""
     partitions: Mapping[str, int] = {}
     """Of datasets: how many extractions are running, were accepted, rejected, terminal, given back, late; {}: it has none."""
+    failing: Mapping[str, str] = {}
+    """What it does beside the jobs and could not do the last time, reading a stream for example, and why."""

@@ -205,3 +205,14 @@ def test_a_worker_that_stops_while_redis_is_away_says_so_and_ends(
     monkeypatch.undo()
     shop.work(lambda: pending(client, stream) == 0)
     assert [event.id for event in shop.seen] == ["p-1"]
+
+
+def test_a_stream_that_cannot_be_read_is_told_by_the_worker(ledger: Ledger, stream: str) -> None:
+    shop = Shop(ledger, "redis://127.0.0.1:1/0", stream, dead_stream=None)
+    with shop.app.worker(threads=1) as worker:
+        end = time.monotonic() + 30
+        while not worker.status.failing and time.monotonic() < end:
+            time.sleep(0.01)
+        (told,) = worker.status.failing.items()
+    assert told[0] == f"read {stream}"
+    assert told[1].startswith("ConnectionError: ")

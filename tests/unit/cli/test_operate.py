@@ -8,6 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from redrive.ledger import Ledger, NewJob
+from redrive.ops import Operator
 from tests.unit.cli.command import call
 from tests.unit.cli.conftest import KEY, SECRET
 
@@ -182,6 +183,15 @@ def test_keys_are_released(busy: Ledger) -> None:
     assert call("keys", "show", KEY)[0] == 1
     assert busy.audit()[-1].action == "key.release"
     assert json.loads(call("keys", "release", "shop:bob:o-2:charge:v1", "--because", "x", "--json")[1])["status"] == "failed"
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_canary_that_nobody_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Operator, "carry_out", lambda *_: iter(()))  # it would wait for a worker
+    monkeypatch.setattr(Operator, "nobody", lambda *_: "No worker was ever seen here")
+    asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
+    printed = call(*asked, "--canary", "1")[1]
+    assert "No worker was ever seen here: the first 1 wait until one is started" in " ".join(printed.split())
 
 
 @pytest.mark.req("M-4")
