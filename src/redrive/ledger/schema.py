@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, literal_column, select, table
+from sqlalchemy.exc import DBAPIError
 
-from ..errors import SchemaMismatch
+from ..errors import LedgerError, SchemaMismatch
 from . import partition_tables as _partitions  # noqa: F401  # so that METADATA has all tables
 from .crashpoint import crash_point
 from .session import Session
@@ -16,6 +17,8 @@ from .tables import HEAD, METADATA, VERSION_TABLE
 
 HOW = "`redrive ledger migrate`, or open_ledger(..., migrate=True)"
 REVISIONS = tuple(sorted(path.name[:4] for path in (Path(__file__).parent / "migrations" / "versions").glob("[0-9]*.py")))
+DENIED, NO_COLUMN = "42501", "42703"
+"""Of Postgres."""
 MIGRATION_LOCK = 0x7265647269766531
 """Of Postgres: two programs that start together don't migrate together."""
 
@@ -32,8 +35,15 @@ def revision(connection: Connection, /) -> str | None:
         found: Sequence[object] = (
             connection.execute(select(literal_column("version_num")).select_from(table(VERSION_TABLE))).scalars().all()
         )
-    except Exception as error:
-        raise SchemaMismatch(f"the table {VERSION_TABLE} is another program's: {error}") from error
+    except DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        if state == DENIED:
+            raise LedgerError(
+                f"this user may not read {VERSION_TABLE}: GRANT SELECT, INSERT, UPDATE, DELETE on the tables redrive_* to it"
+            ) from error
+        if state == NO_COLUMN or "no such column" in str(error.orig):
+            raise SchemaMismatch(f"the table {VERSION_TABLE} is another program's: {error.orig}") from error
+        raise
     if not found:
         return None if not ours else _foreign("none")
     if len(found) > 1 or not re.fullmatch(r"\d{4}", str(found[0])):

@@ -78,7 +78,7 @@ def test_the_server_is_restarted_in_the_middle(own_cluster: Cluster, zygote: Zyg
 
 
 @pytest.mark.req("L-11")
-def test_a_ledger_is_as_good_as_new_after_its_connections_were_cut(postgres_once: str) -> None:
+def test_a_ledger_is_as_good_as_new_after_its_connections_were_cut(postgres_once: str, caplog: pytest.LogCaptureFixture) -> None:
     prepare(postgres_once)
     with open_ledger(postgres_once, migrate=True) as ledger, connection(postgres_once) as operator:
         ledger.submit(NewJob("plain", "first"))  # by now every connection is there
@@ -97,3 +97,4 @@ def test_a_ledger_is_as_good_as_new_after_its_connections_were_cut(postgres_once
         assert again.wait(60)
         again.close()
         assert ledger.counts()["plain"].submitted == 4
+    assert not [record for record in caplog.records if record.name.startswith("sqlalchemy")], "no traceback of its pool's"

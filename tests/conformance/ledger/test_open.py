@@ -176,6 +176,25 @@ def test_sqlite_is_durable_by_default(tmp_path: Path) -> None:
         assert rows(ledger, "PRAGMA synchronous") == [(2,)]
 
 
+def test_a_user_without_rights_is_told_which(postgres_ledger: str) -> None:
+    """Who migrates owns the tables; workers need no more than to read and to write them."""
+    user = f"weak{os.getpid()}"
+    weak = postgres_ledger.replace("postgres@", f"{user}@")
+    with open_ledger(postgres_ledger, migrate=True), psycopg.connect(postgres_ledger, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {user} LOGIN")
+        try:
+            with pytest.raises(LedgerError, match="this user may not read redrive_version: GRANT SELECT, INSERT, UPDATE, DELETE"):
+                open_ledger(weak)
+            owner.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {user}")
+            with open_ledger(weak) as ledger:
+                ledger.submit(NewJob("k", "a"))
+                ledger.settle(ledger.claim({"k": 1}, worker="w")[0].dead("no", error="no"))
+                assert ledger.counts()["k"].dead == 1
+        finally:
+            owner.execute(f"DROP OWNED BY {user}")
+            owner.execute(f"DROP ROLE {user}")
+
+
 def test_seqscan_is_off_for_our_sessions_only(postgres_ledger: str) -> None:
     """Trap 2: a plan that was made while the table was small must not be kept. But the caller's session is the caller's."""
     from tests.conformance.ledger.world import rows

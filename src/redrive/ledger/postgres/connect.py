@@ -46,5 +46,6 @@ def engine(target: str, /) -> Engine:
     if find_spec("psycopg") is None:
         raise LedgerError('a ledger on Postgres needs psycopg: pip install "redrive[postgres]"')
     return create_engine(
-        "postgresql+psycopg://", creator=lambda: connect(target), poolclass=NullPool, isolation_level="AUTOCOMMIT"
-    )
+        "postgresql+psycopg://", creator=lambda: connect(target), poolclass=NullPool, isolation_level="AUTOCOMMIT",
+        pool_reset_on_return=None,  # it is closed then; to roll back on one that was cut would only print a traceback
+    )  # fmt: skip
