@@ -58,7 +58,7 @@ class Clerk:
         self._probes: set[int] = set()
         self._dry: dict[str, float] = {}
         """Groups that had nothing, until when they need not be asked again."""
-        self._heard = Heard()
+        self._heard = Heard(own=ledger.connections.on_sqlite)
         self._behind = self._lingers = False
         """More waits than there was room for: that comes before what sources bring."""
         self._due = Due(self._until_due)
