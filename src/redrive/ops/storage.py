@@ -92,20 +92,24 @@ def stores(source: str | None = None, /) -> Iterator[Registry]:
 
 def place(registry: Registry, text: str, /) -> Place:
     """A `STORE:PATH`; the path may be empty, for the root."""
-    name, colon, path = text.partition(":")
-    known = list(registry.config.stores)
-    if name not in known:
-        what = f"there is no store {name!r}{meant(name, known)}; known: {', '.join(known) or 'none'}"
-        hint = (
-            ""
-            if colon or not text
-            else ". A file of a store is written STORE:PATH; `put` takes one from here, `cat` brings one out"
-        )
-        raise Unreadable(what + hint)
+    name, _, path = text.partition(":")
+    _known(registry, text)
     try:
         return Place(registry.get_store(name), path)
     except ValueError as wrong:  # a variable that is not set
         raise Unreadable(str(wrong)) from wrong
+
+
+def _known(registry: Registry, text: str) -> None:
+    name, colon, _ = text.partition(":")
+    known = list(registry.config.stores)
+    if name in known:
+        return
+    what = f"there is no store {name!r}{meant(name, known)}; known: {', '.join(known) or 'none'}"
+    hint = (
+        "" if colon or not text else ". A file of a store is written STORE:PATH; `put` takes one from here, `cat` brings one out"
+    )
+    raise Unreadable(what + hint)
 
 
 def listed(where: Place, /, *, recursive: bool) -> Listed:
@@ -139,24 +143,29 @@ def copy(one: Copying, /, *, how: How, progress: Callable[[int], object] | None 
 
 def check(registry: Registry, names: Sequence[str], /, *, write: bool) -> list[Checked]:
     """Look at these stores, or at all. write: put a file there, read it, take it away."""
-    chosen = [place(registry, name) for name in names or registry.config.stores]
-    return [_checked(registry, each.store, write) for each in chosen]
+    for name in names:
+        _known(registry, name)
+    return [_checked(registry, name, write) for name in names or registry.config.stores]
 
 
-def _checked(registry: Registry, store: Store, write: bool) -> Checked:
-    backend = registry.config.stores[store.name].backend
+def _checked(registry: Registry, name: str, write: bool) -> Checked:
+    backend = registry.config.stores[name].backend
     began, problem = time.monotonic(), None
+    promises: list[str] = []
     try:
+        store = registry.get_store(name)
+        promises = [each.replace("_", " ") for each in store.capabilities.__slots__ if getattr(store.capabilities, each)]
         store.check()
         if write:
             _tried(store)
-    except StorageError as error:
+    except (
+        StorageError,
+        ImportError,
+        ValueError,
+    ) as error:  # a variable that is not set, say: the others are looked at all the same
         problem = str(error)
-    except ImportError as error:
-        problem = str(error)
-    promises = [name.replace("_", " ") for name in store.capabilities.__slots__ if getattr(store.capabilities, name)]
     took = round(time.monotonic() - began, 3)
-    return Checked(store.name, backend, registry.config.backends[backend].type, problem, took, tuple(promises))
+    return Checked(name, backend, registry.config.backends[backend].type, problem, took, tuple(promises))
 
 
 def _tried(store: Store) -> None:

@@ -73,7 +73,7 @@ class Azure:
             again = retry(self._policy, on=Broken, attempt_timeout=None, operation=f"{self.name}.read")
             pieces = again.call(Pieces, self._client.get_blob_client(path), PIECE)  # with its first bytes, which may break too
         resumed = Resumed(pieces, pieces.length, pieces.again, self._policy, (Broken,), self.name)
-        return reading(resumed, partial(from_azure, path=path, backend=self.name, container=self.container), buffer=PIECE)
+        return reading(resumed, partial(from_azure, path=path, backend=self.name, container=self.container), window=PIECE)
 
     def read_bytes(self, path: str, /) -> bytes:
         with self.read(path) as file:

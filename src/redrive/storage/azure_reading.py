@@ -61,8 +61,7 @@ class Pieces:
             self._etag = found.properties.etag
             # Not its size: that is of the range. "bytes 0-4194303/20971520"
             self.length = int(found.properties.content_range.rpartition("/")[2])
-        content: bytes = found.readall()
-        return content
+        return b"".join(found.chunks())  # one of them, as it came; readall() would copy it twice
 
 
 def _breaks(response: Any) -> None:

@@ -15,7 +15,7 @@ class FileInfo(NamedTuple):
     modified_at: datetime | None = None
     """Aware; None where the backend does not tell."""
     etag: str | None = None
-    """Changes whenever the bytes do; None where the backend has no such thing, and in listings of a disk."""
+    """Changes whenever the bytes do; None where the backend has no such thing, and in listings of a disk or by PyArrow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,11 +75,10 @@ class Local:
             here, place = waiting.pop()
             start = f"{here}/" if here else ""
             for entry in self._scanned(here, place):
-                if entry.is_dir(follow_symlinks=False):
-                    if recursive:
-                        waiting.append((start + entry.name, entry.path))
-                elif entry.is_file() and (not entry.is_symlink() or self._stays(entry.path)):
+                if entry.is_file(follow_symlinks=False) or (entry.is_symlink() and entry.is_file() and self._stays(entry.path)):
                     yield start + entry.name, entry
+                elif recursive and entry.is_dir(follow_symlinks=False):
+                    waiting.append((start + entry.name, entry.path))
 
     def folders(self, folder: str, /) -> Iterator[str]:
         for entry in self._scanned(folder):

@@ -14,42 +14,47 @@ class _Source(Protocol):
     def close(self) -> object: ...
 
 
-def reading(source: _Source, mapped: Callable[[Exception], Exception], /, *, buffer: int = CHUNK) -> BinaryIO:
-    """A file to read from, with a buffer of its own. mapped: from an error of the client to one of ours."""
-    return cast(BinaryIO, io.BufferedReader(_Raw(source, mapped, buffer), buffer))
+def reading(source: _Source, mapped: Callable[[Exception], Exception], /, *, window: int = CHUNK) -> BinaryIO:
+    """A file to read from. mapped: from an error of the client to one of ours. window: bytes asked of the client at a time."""
+    return cast(BinaryIO, io.BufferedReader(_Raw(source, mapped, window), CHUNK))
 
 
 class _Raw(io.RawIOBase):
-    """Reads from a client, and puts its errors into our words. Not shared between threads, as files are not."""
+    """Reads from a client, and puts its errors into our words. Not shared between threads, as files are not.
 
-    def __init__(self, source: _Source, mapped: Callable[[Exception], Exception], buffer: int) -> None:
+    Holds what the client gave until it is asked for: so that a large window costs one copy, and not two.
+    """
+
+    def __init__(self, source: _Source, mapped: Callable[[Exception], Exception], window: int) -> None:
         self._source = source
-        self._into: Callable[[memoryview], int] | None = getattr(source, "readinto", None)  # saves a copy, where there is one
-        self._buffer = buffer
+        self._window = window
         self._mapped = mapped
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: memoryview, /) -> int:  # type: ignore[override]  # the stubs want any buffer; BufferedReader gives this
-        try:
-            if self._into is not None:
-                return self._into(target)
-            found = self._source.read(len(target))
-        except Exception as error:
-            self._raise(error)
-        target[: len(found)] = found
-        return len(found)
+        if not self._ready:
+            self._ready = self._next()
+        many = min(len(target), len(self._ready))
+        target[:many] = self._ready[:many]
+        self._ready = self._ready[many:]
+        return many
 
     def readall(self) -> bytes:
         # The usual one reads 8 KiB at a time, each of them a request.
-        pieces = []
+        pieces = [self._ready]
+        self._ready = memoryview(b"")
+        while piece := self._next():
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _next(self) -> memoryview:
         try:
-            while piece := self._source.read(self._buffer):
-                pieces.append(piece)
+            return memoryview(self._source.read(self._window)).cast("B")
         except Exception as error:
             self._raise(error)
-        return b"".join(pieces)
 
     def _raise(self, error: Exception) -> NoReturn:
         ours = self._mapped(error)
@@ -63,4 +68,5 @@ class _Raw(io.RawIOBase):
                 self._source.close()
             except Exception:  # the bytes have been read; a connection that cannot say goodbye is no news
                 pass
+            self._ready = memoryview(b"")
         super().close()

@@ -84,7 +84,7 @@ class S3:
 
         first = _Stream(self._client, answer)
         resumed = Resumed(first, answer["ContentLength"], again, self._policy, (_broken,), self.name)
-        return reading(resumed, partial(from_s3, path=path, backend=self.name, bucket=self.bucket), buffer=PIECE)
+        return reading(resumed, partial(from_s3, path=path, backend=self.name, bucket=self.bucket), window=PIECE)
 
     def read_bytes(self, path: str, /) -> bytes:
         with self.read(path) as file:
@@ -142,7 +142,7 @@ class S3:
 
     def check(self) -> None:
         with self._mapped(""):
-            self._call("head_bucket")
+            self._call("list_objects_v2", MaxKeys=1)  # not a HEAD: its answer has no room for what is wrong
 
     def close(self) -> None:
         self._client.close()

@@ -15,18 +15,23 @@ from ..native.arrow import pyarrow_s3
 from .backend import How
 from .body import Body
 from .info import FileInfo
+from .path import problem
 from .reading import reading
 from .s3 import PIECE, S3
 from .s3_mapped import from_s3
 from .s3_upload import PART
 
+BEHIND = 8
+"""Parts that may be on their way at a time."""
+
 
 class S3Arrow:
-    """Objects in a bucket, read and written by PyArrow; the rest goes through s3fs. Threads may share it.
+    """Objects in a bucket, read, written and listed by PyArrow; the rest goes through s3fs. Threads may share it.
 
     Arrow cannot leave an upload unfinished, nor write only if absent: `write_atomic` and `create` go through s3fs too. It reads
-    range by range, and does not see that an object was replaced in between: where that happens, take `s3`. Arrow and forks
-    don't go together: a child that is forked after the first use must not use it.
+    range by range, and does not see that an object was replaced in between: where that happens, take `s3`. It lists a folder as
+    a whole: where there are millions of objects beneath it, take `s3`, which goes page by page. Arrow and forks don't go
+    together: a child that is forked after the first use must not use it.
     """
 
     capabilities = S3.capabilities
@@ -70,7 +75,7 @@ class S3Arrow:
         with self._mapped(path):
             # With its size known, Arrow asks for no more than there is, and says at once that a file is missing.
             stream = self._arrow.open_input_file(f"{self.bucket}/{path}")
-        return reading(stream, partial(self._error, path), buffer=PIECE)
+        return reading(_Stream(stream), partial(self._error, path), window=PIECE)
 
     def read_bytes(self, path: str, /) -> bytes:
         with self._mapped(path), self._arrow.open_input_file(f"{self.bucket}/{path}") as stream:
@@ -84,15 +89,29 @@ class S3Arrow:
         with self._mapped(path):
             stream = self._arrow.open_output_stream(f"{self.bucket}/{path}", compression=None, buffer_size=0)
             try:
-                for piece in body.pieces(PART):
+                for number, piece in enumerate(body.pieces(PART), 1):
                     stream.write(piece)
+                    if number % BEHIND == 0:
+                        stream.flush()  # waits: else all that the server has not taken yet stays in memory
             except BaseException:
                 self._undo(path, stream)
                 raise
             stream.close()
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
-        return self._s3.files(folder, recursive=recursive)
+        found = self._listed(folder) if recursive else None
+        if found is None:
+            yield from self._s3.files(folder, recursive=recursive)
+        else:
+            yield from (FileInfo(path, each.size, each.mtime) for path, each in found)
+
+    def paths(self, folder: str, /, *, recursive: bool) -> Iterator[str]:
+        """The same without sizes and times."""
+        found = self._listed(folder) if recursive else None
+        if found is None:
+            yield from (info.path for info in self._s3.files(folder, recursive=recursive))
+        else:
+            yield from (path for path, _ in found)
 
     def folders(self, folder: str, /) -> Iterator[str]:
         return self._s3.folders(folder)
@@ -116,6 +135,23 @@ class S3Arrow:
         with self._lock:
             self._made = None
         self._s3.close()
+
+    def _listed(self, folder: str) -> Iterator[tuple[str, Any]] | None:
+        """All files beneath a folder; None where somebody's names are none for Arrow."""
+        from pyarrow import ArrowInvalid  # noqa: PLC0415  # whoever uses the backend has it
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415
+
+        where = FileSelector(f"{self.bucket}/{folder}" if folder else self.bucket, recursive=True, allow_not_found=True)
+        with self._mapped(folder):
+            try:
+                found = self._arrow.get_file_info(where)
+            except ArrowInvalid:
+                return None
+        if not found:
+            self.check()  # to Arrow a missing bucket is an empty one
+        cut = len(self.bucket) + 1
+        files = ((each.path[cut:], each) for each in found if each.type == FileType.File)
+        return ((path, each) for path, each in files if problem(path) is None)
 
     @property
     def _arrow(self) -> Any:
@@ -144,6 +180,14 @@ class S3Arrow:
             yield
         except OSError as error:
             raise self._error(path, error) from error
+
+
+class _Stream:
+    """Arrow's stream, read without a copy."""
+
+    def __init__(self, stream: Any) -> None:
+        self.read = stream.read_buffer
+        self.close = stream.close
 
 
 def _arrow(access: Mapping[str, str | None], anonymous: bool) -> dict[str, Any]:

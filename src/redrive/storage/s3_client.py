@@ -104,9 +104,9 @@ def awaited(future: Future[T], /, timeout: float | None = None) -> T:
         raise
 
 
-async def _called(files: S3FileSystem, method: str, arguments: Mapping[str, Any]) -> Any:
+async def _called(filesystem: S3FileSystem, method: str, arguments: Mapping[str, Any]) -> Any:
     try:
-        return await files._call_s3(method, **arguments)
+        return await filesystem._call_s3(method, **arguments)
     except OSError as error:
         # s3fs turns botocore's errors into those of files, which say less.
         if error.__cause__ is not None:

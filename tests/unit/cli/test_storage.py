@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -218,15 +217,16 @@ def test_a_wrong_configuration(tmp_path: Path, toml: str, said: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_variable_that_is_not_set(config: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "storage", "ls", "away"],
-        env={name: value for name, value in os.environ.items() if name != "AWAY_PASSWORD"},
-        capture_output=True,
-        text=True,
-    )
+@pytest.mark.usefixtures("config")
+def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWAY_PASSWORD")
+    done = run("storage", "ls", "away")
     assert done.returncode == 2
     assert "the variable AWAY_PASSWORD, which is not set" in done.stderr
+    checked = run("storage", "check", COLUMNS="200")
+    assert checked.returncode == 1
+    assert "the variable AWAY_PASSWORD, which is not set" in checked.stdout
+    assert checked.stdout.count("): well") == 2  # the others are looked at all the same
 
 
 def test_without_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ class Sftp:
     def read(self, path: str, /) -> BinaryIO:
         file = self._run(path, lambda session: act.open_to_read(session, self._whole(path)))
         source = _Remote(file, lambda work: self._connection.run(lambda _session: work(), connect="never"))
-        return reading(source, lambda error: from_ssh(error, path=path, backend=self.name), buffer=WINDOW)
+        return reading(source, lambda error: from_ssh(error, path=path, backend=self.name), window=WINDOW)
 
     def read_bytes(self, path: str, /) -> bytes:
         with self.read(path) as file:
