@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..core.clock import SYSTEM, Clock
+from ..ops.actor import PROGRAM
 from ..ops.secret import QUICK, SHORTEST_PASSWORD, SHORTEST_TOKEN, TOKEN, Password, hashed_token, is_hashed
 
 Role: TypeAlias = Literal["operator", "viewer"]
@@ -178,5 +179,6 @@ def _long_enough(name: str, text: str | None, least: int) -> None:
 
 
 def name_of(text: str, /) -> str:
-    """A name as the audit can hold it: printable, in one line, not too long; empty where nothing is left."""
-    return "".join(each for each in text if each.isprintable()).strip()[:LONGEST_NAME]
+    """A name as the audit can hold it: printable, in one line, not too long; empty where nothing is left, or it is ours."""
+    name = "".join(each for each in text if each.isprintable()).strip()[:LONGEST_NAME].strip()
+    return "" if name == PROGRAM else name

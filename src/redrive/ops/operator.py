@@ -10,6 +10,7 @@ from ..errors import Drift
 from . import audit, dead, doctor, edit, erase, events, export, jobs, keys, ledger, own_items, plan, reveal, stacks, sweep
 from . import batch as items_of
 from . import pulse as changes
+from .actor import checked
 from .audit import Chain, Decision
 from .backfill import PARTITIONED
 from .batch import Batch, GivenUp, Reopened, Reopening
@@ -40,9 +41,7 @@ class Operator(Watching, Partitioning):
 
     def __init__(self, app: App | Ledger, /, *, actor: str) -> None:
         """actor: who does all this, as the audit will have it."""
-        if not isinstance(actor, str) or not actor.strip():
-            raise ValueError(f"actor= must say who does this: {actor!r}")
-        self.actor = actor
+        self.actor = checked(actor)
         self._app = app
 
     # ---- dead letters ----

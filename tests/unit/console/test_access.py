@@ -137,6 +137,7 @@ def test_a_form_is_of_its_session_only() -> None:
 def test_a_name_is_one_printable_line() -> None:
     assert name_of("  ann\x00\r\nSet-Cookie: x\x1b[31m ") == "annSet-Cookie: x[31m"
     assert len(name_of("x" * 1000)) == 100
+    assert name_of(" redrive ") == "", "else what somebody decides were taken for what policies do"
 
 
 def test_patience_with_wrong_passwords_ends_and_comes_back() -> None:

@@ -33,7 +33,7 @@ def signed_in(view: Here) -> Response:
         return answer
     role = view.access.role_of(view.form.get("password", "")) if name else None
     if role is None:
-        said = "That password is not right." if name else "Say your name: the audit will have it."
+        said = "That password is not right." if name else "Say your name, and none of ours: the audit will have it."
         return _form(view, to, name, said, 403)
     patience.well(address)
     inside = to if to.startswith("/") and not to.startswith(("//", "/\\")) else "/"

@@ -1,0 +1,30 @@
+"""Who does something, as the audit has it."""
+
+from __future__ import annotations
+
+import getpass
+
+import pytest
+
+from redrive.ledger import Ledger, open_ledger
+from redrive.ops.actor import user
+from redrive.ops.operator import Operator
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return open_ledger("sqlite:///:memory:", migrate=True)
+
+
+@pytest.mark.req("O-5")
+@pytest.mark.parametrize("actor", ["", "  ", "redrive", " redrive ", None])
+def test_nobody_acts_without_a_name_or_under_the_one_of_policies(ledger: Ledger, actor: str) -> None:
+    with ledger, pytest.raises(ValueError, match=r"who does this|who you are"):
+        Operator(ledger, actor=actor)
+
+
+def test_a_service_user_of_our_name_is_told_from_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "redrive")
+    assert user().startswith("redrive@")
+    monkeypatch.setattr(getpass, "getuser", lambda: "ann")
+    assert user() == "ann"
