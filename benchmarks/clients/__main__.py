@@ -10,6 +10,7 @@ if not __package__:
 
 from benchmarks.clients import report
 from benchmarks.clients.half import Half
+from benchmarks.report import machine
 from benchmarks.shown import Shown, main, show
 
 HALVES = ("http", "buffer")
@@ -21,7 +22,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
         import_module(f"benchmarks.clients.{name}").half(options.quick, show) for name in HALVES if not only or name in only
     ]
     return Shown(
-        report.machine(),
+        machine(),
         report.tables(halves),
         report.judgements(halves),
         lambda: report.markdown(halves),
