@@ -22,7 +22,7 @@ HANDFUL = 0.005
 MOST = 100
 """In a handful; twice as many of all short ones are in hand at most: some run while others are fetched."""
 WEIGHT = 0.05
-"""Of the last one in the mean of what jobs of a kind take."""
+"""Of the last one in the mean of what jobs of a kind take; of the first ones more: nobody knows anything yet."""
 
 
 class Want(NamedTuple):
@@ -42,6 +42,7 @@ class Room:
         self._limits = {kind.name: Limit(kind.concurrency, kind.rate) for kind in self._kinds.values() if _limited(kind)}
         self._threads, self._tasks, self._transactions = threads, tasks, min(transactions, threads)
         self._means = dict.fromkeys(self._kinds, SHORT * 20)
+        self._weights = dict.fromkeys(self._kinds, 0.5)
         self._groups: dict[tuple[int, ...], str] = {}
         self._used = {"plain": 0, "async": 0, "transaction": 0, "short": 0}
         self._turn = 0
@@ -53,7 +54,10 @@ class Room:
 
     def took(self, name: str, seconds: float, /) -> None:
         """A job of this kind took so long."""
-        self._means[name] += WEIGHT * (seconds - self._means[name])
+        weight = self._weights[name]
+        self._means[name] += weight * (seconds - self._means[name])
+        if weight > WEIGHT:
+            self._weights[name] = max(WEIGHT, weight / (1 + weight))  # as if what was taken for granted were one of them
 
     def takes(self, given: Iterable[tuple[Kind, Lease]], /) -> float:
         """Jobs came into the hand; how many threads they take."""

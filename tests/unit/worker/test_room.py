@@ -42,6 +42,16 @@ def test_of_short_ones_a_handful() -> None:
     assert most["mail"] <= MOST
 
 
+def test_twenty_are_enough_to_know_that_they_are_short_and_one_is_not() -> None:
+    room = Room([kind("mail")], 8, 100)
+    found = []
+    for _ in range(20):
+        room.took("mail", 0.00005)
+        found.append(room.handful("mail"))
+    assert found[9] == 1
+    assert found[-1] > 1
+
+
 def test_one_that_takes_long_ends_the_handfuls() -> None:
     room = Room([kind("mail")], 8, 100)
     for _ in range(200):
