@@ -15,6 +15,7 @@ from ..ops.document import document
 from ..ops.finding import Finding
 from ..ops.moments import ago, utc
 from ..ops.overview import QUIET, Overview, SourceLine
+from ..ops.partition_standing import DatasetLine
 from ..ops.standing import KindLine
 from .fit import Column, fitted
 from .options import AsJson, Where, operator
@@ -35,8 +36,9 @@ def overview(
 ) -> None:
     """Show what is going on, and what is wrong: since when, and whether it grows.
 
-    For each kind: what waits and for how long, runs, waits to be tried again, failed and died; and who works on it. Takes as long
-    with a million jobs as with a thousand; `redrive doctor` looks at every one.
+    For each kind: what waits and for how long, runs, waits to be tried again, failed and died; and who works on it. For each
+    dataset: how its partitions of the last year stand. Takes as long with a million jobs as with a thousand; `redrive doctor`
+    looks at every one.
 
     Exit status: 0, all is well; 1, warnings; 4, something critical; 2, a wrong option; 3, the ledger cannot be reached or has
     another schema.
@@ -59,14 +61,19 @@ def _overview(found: Overview, width: int) -> Group:
     ]
     if found.findings:
         shown += ["", wrong(found.findings, found.now)]
-    if not found.kinds:
+    if not found.kinds and not found.datasets:
         return Group(*shown, "", Text("Nothing was submitted yet."))
-    shown += ["", kinds(found.kinds[:MOST], found.now, width)]
+    if found.kinds:
+        shown += ["", kinds(found.kinds[:MOST], found.now, width)]
     if len(found.kinds) > MOST:
         shown.append(Text(f"and {len(found.kinds) - MOST:,} more kinds; --json has them all", style="dim"))
     if found.sources:
         shown += ["", _sources(found.sources, found.now, width)]
-    return Group(*shown, "", Text(found.sentence, style="dim"))
+    if found.datasets:
+        shown += ["", heading("Partitions"), datasets(found.datasets[:MOST], width)]
+    if len(found.datasets) > MOST:
+        shown.append(Text(f"and {len(found.datasets) - MOST:,} more datasets; --json has them all", style="dim"))
+    return Group(*shown, "", Text(found.sentence, style="dim")) if found.kinds else Group(*shown)
 
 
 def wrong(findings: Sequence[Finding], now: datetime) -> RenderableType:
@@ -110,6 +117,30 @@ def kinds(lines: Sequence[KindLine], now: datetime, width: int) -> RenderableTyp
             "failed 1h": Text(_many(line.failed.hour), style="yellow" if line.failed.growing else ""),
             "24 h": Text(spark(twos(line.failed.hours)), style="yellow" if line.failed.hour else "dim"),
             "workers": str(line.workers) if line.workers else Text("none", style="yellow" if line.waiting else "dim"),
+        }
+        for line in lines
+    ]
+    return fitted(columns, rows, width)
+
+
+def datasets(lines: Sequence[DatasetLine], width: int) -> RenderableType:
+    """A table of datasets: how their partitions of the last year stand."""
+    columns = [
+        Column("dataset", least=14),
+        Column("accepted", number=True, leave=1),
+        Column("pending", number=True),
+        Column("newer run rejected", number=True, leave=2),
+        Column("failed", number=True),
+        Column("terminal", number=True),
+    ]
+    rows: list[dict[str, str | Text]] = [
+        {
+            "dataset": line.name,
+            "accepted": _many(line.accepted),
+            "pending": _many(line.pending),
+            "newer run rejected": Text(_many(line.refresh_failed), style="yellow" if line.refresh_failed else ""),
+            "failed": Text(_many(line.failed), style="yellow" if line.failed else ""),
+            "terminal": Text(_many(line.terminal), style="red" if line.terminal else ""),
         }
         for line in lines
     ]

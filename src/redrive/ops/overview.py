@@ -12,6 +12,7 @@ from . import trouble
 from .doctor import GRACE
 from .finding import Severity
 from .moments import ago
+from .partition_standing import DatasetLine, dataset_lines, partitioned
 from .standing import KindLine
 from .trend import HOURS, trend
 from .trouble import Trouble
@@ -49,6 +50,10 @@ class Overview:
     kinds: tuple[KindLine, ...]
     """Those with something wrong first."""
     sources: tuple[SourceLine, ...]
+    datasets: tuple[DatasetLine, ...]
+    """Of partitions; those with something wrong first."""
+    extracting: int
+    """Partitions that are being extracted or judged."""
     findings: tuple[Trouble, ...]
     sentence: str
     """The balance in one line."""
@@ -62,7 +67,7 @@ class Overview:
     def says(self) -> str:
         """How it stands in a sentence: well, told apart from nobody being there to say so."""
         if self.alive:
-            running = sum(kind.running for kind in self.kinds)
+            running = sum(kind.running for kind in self.kinds) + self.extracting
             who = "1 worker is" if self.alive == 1 else f"{self.alive:,} workers are"
             at = f"{who} at it, {running:,} running" if running else f"{who} there, nothing is running"
             return f"All is well: {at}" if not self.findings else at[0].upper() + at[1:]
@@ -95,6 +100,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         seen = workers.workers(connection)
         expired = stored.expired(connection, now - timedelta(seconds=GRACE))
         sources = latest(connection)
+        data = partitioned(connection, now, timedelta(seconds=GRACE))
     alive = [one for one in seen if one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet)]
     registered = {kind for one in alive for kind in one.info.get("kinds", ())}
     lines = []
@@ -124,14 +130,24 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
             )
         )
     last = max((one.seen_at for one in seen), default=None)
-    facts = trouble.Facts(now, len(alive), last, tuple(lines), expired, all("kinds" in one.info for one in alive), registered)
+    facts = trouble.Facts(
+        now,
+        len(alive),
+        last,
+        tuple(lines),
+        expired,
+        all("kinds" in one.info for one in alive),
+        registered,
+        data.late,
+        data.paused,
+    )
     found = tuple(trouble.found(facts))
     wrong = {one.kind for one in found if one.kind is not None}
     lines.sort(key=lambda line: (line.name not in wrong, not (line.failed.hour or line.dead), line.name))
     return Overview(
         url=redacted_text(ledger.url), now=now, alive=len(alive), seen_at=last, kinds=tuple(lines),
         sources=tuple(SourceLine(one.source, one.received_at, _lag(one.at, one.received_at)) for one in sources),
-        findings=found, sentence=_sentence(tallies),
+        datasets=dataset_lines(ledger, now), extracting=data.running, findings=found, sentence=_sentence(tallies),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..core.span import span
 from .doctor import GRACE
 from .finding import Finding
+from .partition_standing import PausedSource
 from .standing import KindLine
 from .trend import Trend
 
@@ -31,6 +32,9 @@ class Facts:
     all_say: bool
     """Every living worker says which kinds it takes."""
     registered: Set[str]
+    late: Some
+    """Partitions that are queued, and were due a while ago."""
+    paused: tuple[PausedSource, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Trouble(Finding):
 
 def found(facts: Facts, /) -> list[Trouble]:
     """The worst first; of these, what concerns most."""
-    everything = [*_nobody(facts), *_leases(facts)]
+    everything = [*_nobody(facts), *_leases(facts), *_sources(facts)]
     for line in facts.kinds:
         everything += [*_parked(line), *_late(facts, line), *_failing(line)]
     return sorted(everything, key=lambda one: (one.severity, -one.count))  # critical before warning
@@ -51,14 +55,16 @@ def found(facts: Facts, /) -> list[Trouble]:
 
 def _nobody(facts: Facts) -> Iterator[Trouble]:
     due = [line for line in facts.kinds if line.due_since is not None and _age(facts, line.due_since) >= GRACE]
-    if facts.alive or not due:
+    if facts.alive or not (due or facts.late.many):
         return
-    waiting = sum(line.waiting for line in due)
+    waiting, parts = sum(line.waiting for line in due), facts.late.many
     gone = "no worker was ever seen" if facts.seen_at is None else f"no worker has been seen for {_span(facts, facts.seen_at)}"
-    oldest = min(line.due_since for line in due if line.due_since is not None)
-    says = f"{gone}, and {waiting:,} {'job waits' if waiting == 1 else 'jobs wait'} ({_named(due)})"
-    since = oldest if facts.seen_at is None else facts.seen_at
-    yield Trouble("no workers", "critical", says, waiting, since, "redrive work module:app")
+    jobs = f"{waiting:,} {'job waits' if waiting == 1 else 'jobs wait'} ({_named(due)})" if due else ""
+    extractions = f"{parts:,} {'partition waits' if parts == 1 else 'partitions wait'} to be extracted" if parts else ""
+    says = f"{gone}, and {' and '.join(filter(None, (jobs, extractions)))}"
+    moments = [*(line.due_since for line in due), facts.late.since]
+    since = min(one for one in moments if one is not None) if facts.seen_at is None else facts.seen_at
+    yield Trouble("no workers", "critical", says, waiting + parts, since, "redrive work module:app")
 
 
 def _leases(facts: Facts) -> Iterator[Trouble]:
@@ -66,6 +72,12 @@ def _leases(facts: Facts) -> Iterator[Trouble]:
     if many:
         says = f"{many:,} {'lease' if many == 1 else 'leases'} ran out and nobody took {'it' if many == 1 else 'them'} back"
         yield Trouble("dangling leases", "critical", says, many, facts.expired.since, "redrive ledger reap")
+
+
+def _sources(facts: Facts) -> Iterator[Trouble]:
+    for one in facts.paused:
+        mend = f'redrive state unpause {shlex.quote(one.name)} --whole-source --because "..."'
+        yield Trouble("source paused", "warning", f"source {one.name} is paused {one.why}", 1, None, mend)
 
 
 def _parked(line: KindLine) -> Iterator[Trouble]:

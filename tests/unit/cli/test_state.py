@@ -31,6 +31,7 @@ SHOWN = [
     ("backfill", "status", "3"),
     ("backfill", "plan", "crm/orders", "--since", "2025-01-01", "--until", "2025-12-31", "--customer-id", "c0"),
     ("doctor",),
+    ("overview",),
 ]
 
 
@@ -41,6 +42,17 @@ def test_it_fits_the_terminal_and_json_is_one_document() -> None:
             _, printed = call(*arguments, width=width)
             assert max(cell_len(line) for line in printed.splitlines()) <= width, arguments
         json.loads(call(*arguments, "--json")[1])
+
+
+@pytest.mark.req("O-4")
+def test_the_overview_has_them_too(lake: World) -> None:
+    printed = call("overview")[1]
+    assert "Nothing was submitted" not in printed
+    assert ["crm/orders", "3", "1", "1", "3", "1"] in [line.split() for line in printed.splitlines()]
+    assert json.loads(call("overview", "--json")[1])["extracting"] == 1
+    lake.control.pause_source("crm", actor="jane", because="moves house")
+    status, printed = call("overview")
+    assert (status, "Source crm is paused by jane" in printed) == (1, True)
 
 
 @pytest.mark.req("O-1")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from redrive.ledger.overview import Some
+from redrive.ops.partition_standing import PausedSource
 from redrive.ops.standing import KindLine
 from redrive.ops.trend import NONE, Trend
 from redrive.ops.trouble import Facts, found
@@ -15,7 +16,7 @@ WELL = KindLine(
     name="mail", waiting=0, due_since=None, next_due=None, running=0, retry_wait=0, retry_more=False, dead=0, blocked=0,
     failed=NONE, died=NONE, parked=None, parked_since=None, workers=1, done=0, submitted=0,
 )  # fmt: skip
-FACTS = Facts(NOW, alive=1, seen_at=NOW, kinds=(WELL,), expired=Some(), all_say=True, registered={"mail"})
+FACTS = Facts(NOW, alive=1, seen_at=NOW, kinds=(WELL,), expired=Some(), all_say=True, registered={"mail"}, late=Some(), paused=())
 LATE = replace(WELL, waiting=7, due_since=NOW - timedelta(minutes=9))
 MANY = Trend((0,) * 23 + (40,), 40, 40, NOW - timedelta(minutes=20))
 
@@ -40,6 +41,22 @@ def test_nobody_is_there_and_work_waits() -> None:
     (never,) = found(replace(FACTS, kinds=(replace(LATE, waiting=1),), alive=0, seen_at=None))
     assert never.says == "no worker was ever seen, and 1 job waits (1 mail)"
     assert never.since == LATE.due_since
+
+
+def test_partitions_wait_and_nobody_is_there() -> None:
+    some = Some(3, NOW - timedelta(minutes=5))
+    (one,) = found(replace(FACTS, alive=0, seen_at=None, late=some))
+    assert (one.name, one.severity, one.count, one.since) == ("no workers", "critical", 3, some.since)
+    assert one.says == "no worker was ever seen, and 3 partitions wait to be extracted"
+    (both,) = found(replace(FACTS, kinds=(LATE,), alive=0, late=Some(1, NOW - timedelta(minutes=5))))
+    assert both.says.endswith("and 7 jobs wait (7 mail) and 1 partition waits to be extracted")
+    assert found(replace(FACTS, late=some)) == []  # somebody is there: their turn comes
+
+
+def test_a_source_that_is_paused() -> None:
+    (one,) = found(replace(FACTS, paused=(PausedSource("crm eu", "by jane, until somebody says so: moves"),)))
+    assert one.says == "source crm eu is paused by jane, until somebody says so: moves"
+    assert one.mend == "redrive state unpause 'crm eu' --whole-source --because \"...\""
 
 
 def test_late_is_told_apart_from_what_nobody_has_registered() -> None:

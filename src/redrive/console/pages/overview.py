@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ...ops.calendar import SPAN, WORST
 from ...ops.trouble import Trouble
 from ..view import Here
 
@@ -12,7 +11,6 @@ router = APIRouter()
 
 MOST, SHOWN = 100, 20
 """Kinds on the page, of which what is wrong comes first; datasets in which something is."""
-WRONG = WORST[:3]
 
 
 @router.get("/")
@@ -24,10 +22,9 @@ def overview(view: Here) -> Response:
     }
     summed["failed"] = sum(kind.failed.hour for kind in found.kinds)
     more = any(kind.retry_more for kind in found.kinds)
-    datasets = view.ops.partitions.counts(since=(found.now - SPAN).date())
-    wrong = {of: shades for of, shades in datasets.items() if any(shades.get(name) for name in WRONG)}
+    wrong = [one for one in found.datasets if one.wrong]
     return view.page(
-        "overview.html", found=found, summed=summed, more=more, kinds=found.kinds[:MOST], datasets=list(wrong.items())[:SHOWN],
+        "overview.html", found=found, summed=summed, more=more, kinds=found.kinds[:MOST], datasets=wrong[:SHOWN],
         findings=[(one, _where(view, one)) for one in found.findings],
     )  # fmt: skip
 
@@ -36,6 +33,8 @@ def _where(view: Here, one: Trouble) -> str:
     """The page that shows more of it."""
     if one.name in ("no workers", "dangling leases"):
         return view.url("/workers")
+    if one.name == "source paused":
+        return view.url("/partitions")
     if one.name in ("late", "unregistered"):
         return view.url("/jobs", kind=one.kind, state="queued")
     return view.url("/failures", kind=one.kind)

@@ -1,0 +1,95 @@
+"""Partitions at a glance, for the overview: how they stand, wait and run, at a cost that does not grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from .moments import utc
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from ..ledger.ledger import Ledger
+    from ..ledger.overview import Some
+    from ..partitions.record import Shade
+
+SPAN = timedelta(days=366)
+"""Days that are counted: what is older was looked at by somebody, or `redrive state inspect` has it."""
+LOOKED = 10_000
+"""Of what is queued so many rows are looked at: counts beyond it are no more telling."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetLine:
+    """One dataset: how many of its partitions are in which state, of the last year's days."""
+
+    source: str
+    query: str
+    accepted: int
+    pending: int
+    refresh_failed: int
+    failed: int
+    terminal: int
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return f"{self.source}/{self.query}"
+
+    @property
+    def wrong(self) -> int:
+        """How many want to be looked at."""
+        return self.refresh_failed + self.failed + self.terminal
+
+
+@dataclass(frozen=True, slots=True)
+class PausedSource:
+    """A source of which nothing is handed out, and why, in words."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """What of all partitions waits, runs and rests at one moment."""
+
+    late: Some
+    """Queued, due for longer than the grace."""
+    running: int
+    paused: tuple[PausedSource, ...]
+
+
+def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> Partitioned:
+    """How they stand now, but for the datasets' counts: a bounded look at the queue."""
+    from sqlalchemy import func, select  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    from ..ledger.overview import Some  # noqa: PLC0415  # the same
+    from ..ledger.partition_tables import source, work  # noqa: PLC0415  # the same
+
+    queued = select(work.c.due_at).where(work.c.lease_until.is_(None)).limit(LOOKED).subquery()
+    leased = select(work.c.partition_id).where(work.c.lease_until.is_not(None)).limit(LOOKED).subquery()
+    running = select(func.count()).select_from(leased).scalar_subquery().label("running")
+    late = select(func.count().label("many"), func.min(queued.c.due_at).label("since"), running)
+    one = late.where(queued.c.due_at <= now - grace).subquery()
+    rests = (source.c.source, source.c.paused_until, source.c.actor, source.c.because)
+    both = one.outerjoin(source, source.c.paused_at.is_not(None))  # one question for both: a page asks few
+    rows = connection.execute(select(one, *rests).select_from(both).order_by(source.c.source)).all()
+    paused = tuple(PausedSource(row.source, _why(row.paused_until, row.actor, row.because)) for row in rows if row.source)
+    return Partitioned(Some(rows[0].many, rows[0].since), rows[0].running, paused)
+
+
+def dataset_lines(ledger: Ledger, now: datetime, /) -> tuple[DatasetLine, ...]:
+    """Every dataset, from the calendar's counts; those with something wrong first."""
+    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    columns: tuple[Shade, ...] = ("success", "pending", "refresh_failed", "failed", "terminal")
+    counted = Register(ledger).counts(since=(now - SPAN).date())
+    lines = [DatasetLine(source, query, *(shades.get(one, 0) for one in columns)) for (source, query), shades in counted.items()]
+    return tuple(sorted(lines, key=lambda line: (not line.wrong, line.name)))
+
+
+def _why(until: datetime | None, actor: str, because: str) -> str:
+    return f"by {actor}, {'until somebody says so' if until is None else f'and probed {utc(until)} UTC'}: {because}"
