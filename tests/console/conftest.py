@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 from redrive import App
 from tests.console.serving import served
 from tests.console.world import in_trouble, shop
 
-PATIENCE = 60_000
-"""Milliseconds for what should be there at once."""
+PATIENCE = 120_000
+"""Milliseconds for what should be there at once, on a machine that may be very busy."""
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

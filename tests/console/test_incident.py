@@ -107,7 +107,7 @@ def mended(page: Page, mail: Mail) -> Iterator[None]:
 def swept(page: Page, mail: Mail) -> Iterator[None]:
     page.get_by_role("button", name=f"Replay {ORDERS}").click()
     page.wait_for_url("**/sweeps/1")
-    expect(page.locator(".state").get_by_text(f"done {ORDERS}")).to_be_visible(timeout=30_000)
+    expect(page.locator(".state").get_by_text(f"done {ORDERS}")).to_be_visible()
     assert sorted(mail.sent) == sorted(f"o-{number}" for number in range(ORDERS))
     yield
 
