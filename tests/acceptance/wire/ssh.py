@@ -67,6 +67,8 @@ class Client(NamedTuple):
 
     read: Callable[[str, Midway], bytes]
     write: Callable[[str, Midway], object]
+    hurry: Midway
+    """Wait no longer than READ_SECONDS from now on: a busy machine has had its time to shake hands."""
 
 
 @contextmanager
@@ -77,20 +79,19 @@ def ours(told: dict[str, Any], patience: float) -> Iterator[Client]:
     def read(path: str, midway: Midway) -> bytes:
         with store.read(path) as file:
             head = file.read(10)
-            impatient(midway)
+            midway()
             return head + file.read()
 
     def pieces(midway: Midway) -> Iterator[bytes]:
         yield NEW[:HALF]
-        impatient(midway)
+        midway()
         yield NEW[HALF:]
 
-    def impatient(midway: Midway) -> None:
-        midway()
-        backend._connection._timeout = READ_SECONDS  # a busy machine has had its time to shake hands
+    def hurry() -> None:
+        backend._connection._timeout = READ_SECONDS
 
     try:
-        yield Client(read, lambda path, midway: store.write(path, pieces(midway)))
+        yield Client(read, lambda path, midway: store.write(path, pieces(midway)), hurry)
     finally:
         backend.close()
 
@@ -143,7 +144,7 @@ def asyncssh_alone(told: dict[str, Any], patience: float) -> Iterator[Client]:
 
         return asyncio.run(bounded())
 
-    yield Client(lambda path, midway: run(read(path, midway)), lambda path, midway: run(write(path, midway)))
+    yield Client(lambda path, midway: run(read(path, midway)), lambda path, midway: run(write(path, midway)), lambda: None)
 
 
 class WaitsForEver(Exception):
@@ -159,9 +160,14 @@ def measured(
     good.write(path, OLD)
     error: BaseException | None = None
     with Relay(options["port"], *fault.connections) as relay:
-        midway: Midway = {"drop": relay.drop, "hold": relay.hold, None: lambda: None}[fault.midway]
         told = {name: value for name, value in options.items() if name != "known_hosts"}
         with made({**told, "port": relay.port, "any_host_key": True}, fault.patience) as client:
+
+            def held(hurry: Midway = client.hurry) -> None:
+                relay.hold()
+                hurry()
+
+            midway: Midway = {"drop": relay.drop, "hold": held, None: lambda: None}[fault.midway]
             try:
                 found = client.read(path, midway) if fault.act == "read" else client.write(path, midway)
                 assert fault.act == "write" or found == OLD
