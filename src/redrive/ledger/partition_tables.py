@@ -107,8 +107,9 @@ Index(
     "redrive_partition_work_leased", work.c.source, work.c.query_name, work.c.lease_until,
     postgresql_where=_leased, sqlite_where=_leased,
 )  # fmt: skip
-_swept = text("sweep_id > 0")
-Index("redrive_partition_work_sweep", work.c.sweep_id, work.c.partition_id, postgresql_where=_swept, sqlite_where=_swept)
+SWEPT = text("sweep_id > 0")
+"""As the index says it: a number that is a parameter would not be known for one above 0."""
+Index("redrive_partition_work_sweep", work.c.sweep_id, work.c.partition_id, postgresql_where=SWEPT, sqlite_where=SWEPT)
 
 run = Table(
     "redrive_partition_run",

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import func, select
 
-from ..ledger.partition_tables import partition, rollup, work
+from ..ledger.partition_tables import SWEPT, partition, rollup, work
 from ..ledger.session import Session
 from .grid import Grid
 from .ranges import Range
@@ -78,7 +78,7 @@ class GridPlan:
 
 def of(session: Session, one: Range, now: datetime, /) -> Progress:
     """How far it is."""
-    mine = select(func.count()).where(work.c.sweep_id == one.id, work.c.sweep_id > 0)
+    mine = select(func.count()).where(work.c.sweep_id == one.id, SWEPT)
     active = session.core.execute(mine.where(work.c.lease_until.is_not(None))).scalar_one()
     ended = one.ok + one.failed + one.skipped
     left = one.total - ended

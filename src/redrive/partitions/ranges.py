@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, insert, select, text, update
+from sqlalchemy import Connection, exists, func, insert, or_, select, text, update
 
 from ..ledger import audit
-from ..ledger.partition_tables import range_, work
+from ..ledger.partition_tables import SWEPT, range_, work
 from ..ledger.session import Session
 from ..ledger.tables import sweep
 from .grid import Grid, unpacked
@@ -90,7 +90,13 @@ _ALL = select(*COLUMNS).join(range_, range_.c.sweep_id == sweep.c.id).order_by(s
 # As the indexes say it: of all the sweeps that ever were, few are read. Those that are held are held in one order; SQLite, which
 # holds none, would read all of them to save itself the sorting.
 _RUNNING = _ALL.where(text("redrive_sweep.state = 'running'"), sweep.c.act.in_(ACTS))
-_CANCELLED = _ALL.where(text("redrive_sweep.state = 'cancelled'"), range_.c.withdrawn.is_(False))
+_its = select(work.c.partition_id).where(work.c.sweep_id == sweep.c.id, SWEPT)
+_CANCELLED = _ALL.where(
+    text("redrive_sweep.state = 'cancelled'"),
+    range_.c.withdrawn.is_(False),
+    # What is left of it may be under way to the last one: then there is nothing to do yet.
+    or_(exists(_its.where(work.c.lease_until.is_(None))), ~exists(_its)),
+)
 
 
 def running(session: Session, datasets: Iterable[tuple[str, str]], /, *, hold: bool = False) -> list[Range]:
@@ -111,7 +117,7 @@ def get(connection: Connection, sweep_id: int, /, *, hold: bool = False) -> Rang
 
 
 def cancelled(connection: Connection, /, *, limit: int = 10) -> list[Range]:
-    """Those whose queued work is still to be taken back."""
+    """Those whose queued work is still to be taken back, or that nothing is left of."""
     return [Range._make(row) for row in connection.execute(_CANCELLED.order_by(None).limit(limit))]
 
 
@@ -184,9 +190,7 @@ def finish(session: Session, now: datetime, /) -> list[int]:
         if one.cursor < one.total:
             continue
         held = get(session.core, one.id, hold=not session.sqlite)
-        busy = session.core.execute(
-            select(work.c.partition_id).where(work.c.sweep_id == one.id, work.c.sweep_id > 0).limit(1)
-        ).first()
+        busy = session.core.execute(select(work.c.partition_id).where(work.c.sweep_id == one.id, SWEPT).limit(1)).first()
         if held is not None and held.state == "running" and busy is None:
             values = {"state": "done", "ended_at": now, "updated_at": now}
             session.core.execute(update(sweep).where(sweep.c.id == one.id).values(values))

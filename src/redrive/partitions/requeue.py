@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from ..errors import Drift, NotAllowed
 from ..ledger import audit
 from ..ledger.now import now_on
-from ..ledger.partition_tables import range_, work
+from ..ledger.partition_tables import SWEPT, range_, work
 from ..ledger.session import Session
 from . import ranges
 from .grid import packed
@@ -163,7 +163,7 @@ def withdrawn(session: Session, sweep_id: int, terms: Mapping[tuple[str, str], T
     seen = ranges.get(session.core, sweep_id)
     assert seen is not None
     hold_sources(session, {source for source, _ in seen.of}, now)
-    mine = select(work.c.partition_id, work.c.lease_until).where(work.c.sweep_id == sweep_id, work.c.sweep_id > 0).limit(STEP)
+    mine = select(work.c.partition_id, work.c.lease_until).where(work.c.sweep_id == sweep_id, SWEPT).limit(STEP)
     found = session.core.execute(mine.where(work.c.lease_until.is_(None))).all()
     if not found:
         if session.core.execute(mine.limit(1)).first() is None:

@@ -11,6 +11,7 @@ import sqlalchemy
 from sqlalchemy import event
 
 from redrive.ledger import Ledger
+from redrive.partitions import ranges
 from redrive.partitions.record import Selection
 from tests.conformance.partitions.world import DAY, SAID, World
 
@@ -116,10 +117,19 @@ def test_a_tick_does_not_read_the_sweeps_that_were(full: World) -> None:
         numbers, now = (each, 1) if session.sqlite else ("generate_series(1, 5000) n", "now()")
         session.raw.execute(SWEPT.format(numbers=numbers, now=now))
         session.raw.execute("ANALYZE redrive_sweep")
+    sweep = full.backfill(5)
+    leases = full.claim()
+    full.control.move(sweep, "cancel", **SAID)
     seen = watched(full)
     full.claim()
     full.control.tick()
-    swept = [(text, given) for text, given in seen if "redrive_sweep" in text]
+    assert not [text for text, _ in seen if re.search("UPDATE|INSERT|DELETE", text)], "what is under way is waited for"
+    full.accept(*leases)
+    full.control.tick()
+    full.register.progress(sweep)
+    with full.ledger.connections.read.use() as session:
+        assert ranges.cancelled(session.core) == [], "nothing is left of it"
+    swept = [(text, given) for text, given in seen if "redrive_sweep.state = '" in text]
     assert swept
     with full.ledger.connections.write.use() as session:
         for statement, parameters in swept:
