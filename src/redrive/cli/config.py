@@ -29,7 +29,7 @@ def config(as_json: AsJson = False) -> None:
         print_json(document(found))
         return
     out = console()
-    columns = [Column("name"), Column("value", least=12), Column("said by", least=8), Column("variable", leave=1)]
+    columns = [Column("name"), Column("value", least=24), Column("said by", least=12), Column("variable", leave=1)]
     rows = [{"name": one.name, "value": _shown(one.value), "said by": one.said_by, "variable": one.variable} for one in found]
     show(out, fitted(columns, rows, out.width))
     for one in found:

@@ -153,8 +153,12 @@ def _hints(found: Explained) -> list[str]:
     facts, key = found.explanation.facts, _quoted(str(found.partition))
     if facts is None:
         day = found.partition.logical_date
+        if day > found.explanation.now.date():
+            return []  # nothing can be done about it yet
         dataset = _quoted(f"{found.partition.source}/{found.partition.query_name}")
-        return [f"redrive backfill plan {dataset} --since {day} --until {day}"]
+        return [
+            f"redrive backfill plan {dataset} --since {day} --until {day} --customer-id {_quoted(found.partition.customer_id)}"
+        ]
     hints = [f"redrive state history {key}"]
     if facts.running:
         return hints

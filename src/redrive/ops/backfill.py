@@ -107,7 +107,7 @@ def reported(app: Operated, sweep_id: int, /) -> BackfillReport | None:
     reasons: Counter[str] = Counter()
     if progress.rejected:
         for source, query in progress.datasets:
-            reasons.update(register.reasons(source=source, query_name=query))
+            reasons.update(register.reasons(source=source, query_name=query, sweep_id=sweep_id))
     return BackfillReport(sweep, progress, _left(sweep, progress, now), dict(reasons.most_common()), now)
 
 

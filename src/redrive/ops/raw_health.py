@@ -25,14 +25,15 @@ _RUN = re.compile(r"(?P<folder>.*/logical_date=[^/]+/run_id=(?P<run>[^/]+))/(?P<
 
 def orphans(app: Operated, /) -> Iterator[Finding]:
     """Folders of runs that no row knows, or that have no manifest and never will. A bare ledger knows no stores: nothing."""
-    seen: set[tuple[int, str]] = set()
+    seen: set[tuple[int, str, str]] = set()
     for extraction in extractions(app):
         source = extraction.terms.source
         try:
             store = extraction.store()
-            if (id(store), source) in seen:
+            place = (id(store.backend), store.root_path, source)  # the store itself is made anew for each who asks
+            if place in seen:
                 continue
-            seen.add((id(store), source))
+            seen.add(place)
             yield from _found(store, source, ledger_of(app))
         except StorageError:
             continue  # said already, of what is in force

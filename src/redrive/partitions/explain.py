@@ -37,7 +37,10 @@ def explained(session: Session, key: Partition, terms: Terms | None, /) -> Expla
     inside = None
     if mine is None:
         inside = _waiting_in(session, key) if found is None or found.terminal is None else None
-        why += _idle(found, inside)
+        if found is None and inside is None and key.logical_date > now.date():
+            why.append("its day has not come yet: there is nothing to extract")
+        else:
+            why += _idle(found, inside)
     elif mine.leased:
         why.append(f"it is running: run {mine.run_id} by {mine.worker}, its lease lasts until {_at(mine.lease_until)}")
         if mine.lease_until is not None and mine.lease_until < now:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 
 from ..ledger.now import now_on
-from ..ledger.partition_tables import TROUBLE, partition, rollup, work
+from ..ledger.partition_tables import TROUBLE, partition, rollup, run, work
 from . import backfill, explain, find, picked, progress, ranges, runs, sources, underway
 from .find import known
 from .grid import Grid
@@ -123,12 +123,14 @@ class Register:
         with self._reading() as session:
             return list(session.core.execute(query.order_by(at.source, at.query_name)))
 
-    def reasons(self, *, source: str | None = None, query_name: str | None = None) -> dict[str, int]:
-        """How many failed, or could not be refreshed, for what; the most first. Reads those alone."""
+    def reasons(self, *, source: str | None = None, query_name: str | None = None, sweep_id: int | None = None) -> dict[str, int]:
+        """How many failed, or could not be refreshed, for what; the most first. Reads those alone. sweep_id: of its runs only."""
         at = partition.c
         query = select(at.reason, func.count()).where(TROUBLE).group_by(at.reason)
         for column, value in ((at.source, source), (at.query_name, query_name)):
             query = query if value is None else query.where(column == value)
+        if sweep_id is not None:
+            query = query.where(exists().where(run.c.partition_id == at.id, run.c.sweep_id == sweep_id))
         with self._reading() as session:
             found = {row[0] or "no verdict": row[1] for row in session.core.execute(query)}
         return dict(sorted(found.items(), key=lambda one: -one[1]))

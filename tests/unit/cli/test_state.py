@@ -40,8 +40,17 @@ def test_it_fits_the_terminal_and_json_is_one_document() -> None:
     for arguments in SHOWN:
         for width in (60, 80):
             _, printed = call(*arguments, width=width)
-            assert max(cell_len(line) for line in printed.splitlines()) <= width, arguments
+            lines = [
+                line for line in printed.splitlines() if not line.startswith("redrive: ")
+            ]  # what is said beside it is one line
+            assert max(map(cell_len, lines)) <= width, arguments
         json.loads(call(*arguments, "--json")[1])
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_sweep_counts_failures_of_its_own() -> None:
+    assert json.loads(call("backfill", "status", "2", "--json")[1])["reasons"] == {"row_count": 1}
+    assert json.loads(call("backfill", "status", "1", "--json")[1])["reasons"]["TimeoutError"] == 1
 
 
 @pytest.mark.req("O-4")
@@ -89,7 +98,11 @@ def test_one_is_explained(lake: World) -> None:
     assert "'crm/Zoë, Söhne%2FCo/orders/2026-03-01'" in odd
     assert "running   It is running: run " in call("state", "explain", f"crm/c7/orders/{DAY}", width=140)[1]
     assert "clear-terminal" in call("state", "explain", f"crm/c6/orders/{DAY}", width=140)[1]
-    assert "--since 2026-03-01" in call("state", "explain", f"crm/nobody/orders/{DAY}", width=140)[1]
+    asked = call("state", "explain", f"crm/nobody/orders/{DAY}", width=140)[1]
+    assert f"redrive backfill plan crm/orders --since {DAY} --until {DAY} --customer-id nobody" in asked
+    ahead = call("state", "explain", "crm/c0/orders/2999-01-01")[1]
+    assert "Its day has not come yet" in ahead
+    assert "backfill plan" not in ahead  # it would be refused
     history = call("state", "history", BAD, width=140)[1]
     assert "because  row_count: too few" in history
     assert call("state", "history", f"crm/nobody/orders/{DAY}")[0] == 1
