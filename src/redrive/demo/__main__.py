@@ -50,8 +50,8 @@ def once(*, only_figures: bool) -> None:
     stage = Stage(None if only_figures else Console(highlight=False))
     began = time.monotonic()
     figures: dict[str, Figures] = {}
-    for scene in SCENES:
-        with stage.scene(scene.title):
+    for number, scene in enumerate(SCENES, 1):
+        with stage.scene(f"{number}. {scene.title}"):
             figures[scene.name] = scene.play(stage)
     seconds = round(time.monotonic() - began, 1)
     if only_figures:

@@ -68,7 +68,7 @@ def _for(seconds: float, look: Callable[[], object]) -> None:
 
 PARKED = Scene(
     "commands",
-    "8. A service is down, and its commands wait",
+    "A service is down, and its commands wait",
     _play,
     lambda figures: (
         f"{figures['commands']} commands, {figures['requests_while_down']} requests while it was down, "

@@ -111,7 +111,7 @@ async def _down(server: GrpcFaultServer) -> tuple[int, int]:
 
 INCIDENT = Scene(
     "incident",
-    "6. One late answer, and nobody is lost",
+    "One late answer, and nobody is lost",
     _play,
     lambda figures: (
         f"{figures['callers']} signals: {figures['answered_once']} answered when tried once, {figures['answered']} by Redrive, "

@@ -83,7 +83,7 @@ def _until(reached: Callable[[], object]) -> None:
 
 MESSAGES = Scene(
     "messages",
-    "9. One handler of two fails, and is replayed by itself",
+    "One handler of two fails, and is replayed by itself",
     _play,
     lambda figures: (
         f"{figures['events']} events for two handlers, {figures['known']} duplicates known; one died {figures['dead']} times, "

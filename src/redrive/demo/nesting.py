@@ -51,7 +51,7 @@ def _fail(function: Fetch, url: str) -> None:
 
 NESTING = Scene(
     "nesting",
-    "3. Nested layers do not multiply",
+    "Nested layers do not multiply",
     _play,
     lambda figures: (
         f"3 × 3 × 3 attempts: {figures['requests_by_hand']} requests by hand, {figures['requests_by_redrive']} by Redrive"

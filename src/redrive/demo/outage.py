@@ -41,7 +41,7 @@ def _call_all(policy: Retry, url: str) -> None:
 
 OUTAGE = Scene(
     "outage",
-    "2. In an outage, a shared budget turns retries off",
+    "In an outage, a shared budget turns retries off",
     _play,
     lambda figures: (
         f"{figures['calls']} calls: {figures['requests_without_budget']} requests without a budget, "

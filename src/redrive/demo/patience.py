@@ -36,7 +36,7 @@ def _play(stage: Stage) -> Figures:
 
 PATIENCE = Scene(
     "patience",
-    "4. A wait that does not fit is not begun",
+    "A wait that does not fit is not begun",
     _play,
     lambda figures: (
         f"{figures['requests']} request, {figures['elapsed'] * 1000:.0f} ms; come back in {figures['retry_in']:.0f} s"

@@ -32,7 +32,7 @@ def _play(stage: Stage) -> Figures:
 
 RECOVERY = Scene(
     "recovery",
-    "1. A call that fails is tried again",
+    "A call that fails is tried again",
     _play,
     lambda figures: f"{figures['requests']} requests, {figures['waited']:.1f} s of waits, one answer",
     "docs/how-to/calls.md",

@@ -102,7 +102,7 @@ def _until(reached: Callable[[], bool]) -> None:
 
 RESCUE = Scene(
     "rescue",
-    "5. A worker is killed, and another one finishes the work",
+    "A worker is killed, and another one finishes the work",
     _play,
     lambda figures: (
         f"{figures['jobs']} jobs: {figures['by_first']} by the one that was killed, {figures['by_second']} by the next; "

@@ -79,7 +79,7 @@ def _play(stage: Stage) -> Figures:
 
 UPLOADS = Scene(
     "uploads",
-    "7. A damaged item gives up; in an outage nobody does",
+    "A damaged item gives up; in an outage nobody does",
     _play,
     lambda figures: (
         f"{figures['items']} items, refused {DOWN} times in an outage: {figures['arrived']} arrived, "

@@ -129,7 +129,7 @@ def _until(reached: Callable[[], bool]) -> None:
 
 WHOLE = Scene(
     "whole",
-    "10. A day of the shop, and everything adds up",
+    "A day of the shop, and everything adds up",
     _play,
     lambda figures: (
         f"{figures['orders']} orders, {figures['submitted']} jobs: {figures['found']} died, {figures['replayed']} replayed, "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 
@@ -22,7 +24,9 @@ def imported(module: str, name: str, /) -> Any:
     except (Exception, SystemExit) as wrong:  # a module of the user's may do anything
         missing = isinstance(wrong, ModuleNotFoundError) and wrong.name is not None and f"{module}.".startswith(f"{wrong.name}.")
         what = (
-            f"there is none; {here} and the installed packages were searched" if missing else f"{type(wrong).__name__}: {wrong}"
+            f"there is none; {here} and the installed packages were searched"
+            if missing
+            else f"{type(wrong).__name__}: {wrong}{_where(wrong)}"
         )
         raise Unreadable(f"module {module} cannot be imported: {what}") from wrong
     finally:
@@ -35,6 +39,14 @@ def imported(module: str, name: str, /) -> Any:
             known = [known for known in dir(found) if not known.startswith("__")]
             raise Unreadable(f"{module}:{name}: there is no {part!r}{meant(part, known)}") from wrong
     return found
+
+
+def _where(wrong: BaseException) -> str:
+    """The user's own line, where one can be told: the last that is neither ours nor the import system's."""
+    ours = str(Path(__file__).parent.parent)
+    frames = [frame for frame in extract_tb(wrong.__traceback__) if not frame.filename.startswith((ours, "<"))]
+    own = [frame for frame in frames if Path(frame.filename).parent != Path(importlib.__file__).parent]
+    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
 
 
 def meant(name: str, known: list[str] | tuple[str, ...], /) -> str:

@@ -69,6 +69,8 @@ def extraction(
     """Everything that was told, checked; TypeError or ValueError says what is wrong with it."""
     name = dataset_name(named("source", source), named("query", query))
     place = place_of(fn)
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TypeError(f"{name}: {place} is a generator: hand its rows to the sink, out.rows(...), in place of yielding them")
     colour = colour_of(name, fn, in_transaction=False)
     _takes(name, fn, place)
     settings = DURABLE if retry is None else settings_of(name, retry)

@@ -183,3 +183,5 @@ def test_what_is_wrong_with_an_object_is_told(source: str, said: str) -> None:
     with pytest.raises(Unreadable) as wrong:
         layers(source)
     assert said in str(wrong.value)
+    if source in ("broken:x", "leaves:x"):
+        assert str(wrong.value).endswith(f"{source[:6]}.py:1)")  # where

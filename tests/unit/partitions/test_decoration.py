@@ -124,7 +124,7 @@ def generator(partition: Partition, out: Sink) -> Iterator[None]:
         ({"rate": 0}, "rate is extractions that start in a second, above 0"),
         ({"source_rate": "2/s"}, "source_rate must be a number"),
         ({"version": 2}, "version= says which version of the checks this is"),
-        ({"fn": generator}, "is a generator"),
+        ({"fn": generator}, "is a generator: hand its rows to the sink"),
         ({"fn": lambda partition: None}, "is called with the partition and the sink; it takes"),
         ({"fn": 3}, "a function is wanted"),
         ({"source": 3}, "source must be text"),
