@@ -13,6 +13,8 @@ FORMS = "sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@h
 POSTGRES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
 _SECRETS = re.compile(r"((?i:[?&](?:ssl)?password=))[^&#]*")
 """Parameters that the driver takes a password from."""
+_POOLED = re.compile(r"([?&])pool_mode=([^&#]*)&?")
+"""Our own parameter, in PgBouncer's words."""
 
 
 class Address(NamedTuple):
@@ -23,6 +25,8 @@ class Address(NamedTuple):
     """The file (empty: in memory), or what the Postgres driver takes. It may hold a password: never shown."""
     shown: str
     """The address without its password."""
+    pooled: bool = False
+    """Behind a pooler that gives each transaction another connection of the server: what a session keeps is not ours."""
 
     @property
     def in_memory(self) -> bool:
@@ -47,8 +51,18 @@ def parse(url: str, /) -> Address:
             raise LedgerError(f"{shown!r} names no database: write postgresql://user@host/database")
         if port == 0:
             raise LedgerError(f"{shown!r} has no usable port")
-        return Address("postgresql", f"postgresql://{url.partition('://')[2]}", shown)
+        target, pooled = _pooled(f"postgresql://{url.partition('://')[2]}", shown)
+        return Address("postgresql", target, shown, pooled)
     raise LedgerError(f"a ledger's address is {FORMS}, not {shown!r}")
+
+
+def _pooled(url: str, shown: str) -> tuple[str, bool]:
+    found = _POOLED.search(url)
+    if found is None:
+        return url, False
+    if found[2] not in ("transaction", "session"):
+        raise LedgerError(f"{shown!r}: pool_mode is transaction or session, as the pooler has it; not {found[2]!r}")
+    return _POOLED.sub(r"\1", url, count=1).rstrip("?&"), found[2] == "transaction"
 
 
 def _sqlite(url: str, shown: str) -> Address:

@@ -16,6 +16,7 @@ from .postgres.hot import OnPostgres
 from .session import Pool, Session
 from .sqlite import connect as sqlite
 from .sqlite.hot import OnSQLite
+from .wake import Bell, Listening, Looking, Told, Wake
 
 MOST = 8
 """To Postgres, for one ledger."""
@@ -34,7 +35,7 @@ class Connections:
         if on_sqlite:
             self._engine, self.hot = sqlite.engine(address.target, create=migrate), OnSQLite()
         else:
-            self._engine, self.hot = postgres.engine(address.target), OnPostgres()
+            self._engine, self.hot = postgres.engine(address.target, pooled=address.pooled), OnPostgres()
         # SQLite has one writer at a time: let them queue here, where they wake each other, and not in the file.
         self.write = Pool(
             self.session, 1 if on_sqlite else MOST, forks=not address.in_memory, check=self._still_there if on_sqlite else None
@@ -75,6 +76,17 @@ class Connections:
     def session(self) -> Session:
         """One more, outside of the pools; whoever asks for it closes it."""
         return Session(self._engine.connect())
+
+    def wake(self, bell: Bell, /) -> Wake:
+        """What tells a worker that something was submitted."""
+        if self.address.in_memory or self.address.pooled:  # LISTEN would be somebody else's: what others submit is polled for
+            return Told(bell)
+        return Looking(self.session(), bell) if self.on_sqlite else Listening(self.session())
+
+    def own_sessions(self, what: str, /) -> None:
+        """LedgerError where a pooler gives our sessions to others: what needs one of its own is not to be had."""
+        if self.address.pooled:
+            raise LedgerError(f"{what} through a pooler in transaction mode: give the address of the server itself")
 
     @contextmanager
     def apart(self) -> Iterator[Session]:

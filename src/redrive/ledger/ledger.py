@@ -26,7 +26,7 @@ from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, 
 from .state import PRIORITIES, QUARANTINE, State, Status
 from .statement import Many
 from .sweeps import Sweeps
-from .wake import Bell, Listening, Looking, Told, Wake
+from .wake import Bell, Wake
 from .workers import Worker
 
 LEASE = 60.0
@@ -205,9 +205,7 @@ class Ledger:
 
     def wake(self) -> Wake:
         """What tells a worker that something was submitted; close it when done. Belongs to one thread."""
-        if self._address.dialect == "postgresql":
-            return Listening(self.connections.session())
-        return Told(self._bell) if self._address.in_memory else Looking(self.connections.session(), self._bell)
+        return self.connections.wake(self._bell)
 
     def next_due(self, kinds: Sequence[str], /, *, alone: bool = False) -> datetime | None:
         """When the next of these falls due: nothing tells a worker, it has to look by then."""
@@ -327,6 +325,7 @@ class Ledger:
 
     def recount(self, *, actor: str, because: str) -> dict[str, dict[str, int]]:
         """Set the counts right by the rows, where somebody changed rows by hand; what was added. Reads every row."""
+        self.connections.own_sessions("counts cannot be set right")
         with self._write.use() as session:
             return recount.recount(session, actor=actor, because=because)
 

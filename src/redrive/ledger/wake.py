@@ -108,7 +108,7 @@ class Looking:
 
 
 class Told:
-    """By the ledger in memory itself: all that is submitted to it is submitted here. Belongs to one thread."""
+    """By the ledger itself, of what is submitted in this process: all there is to one in memory. Belongs to one thread."""
 
     def __init__(self, bell: Bell) -> None:
         self._bell = bell

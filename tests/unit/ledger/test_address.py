@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from redrive.errors import LedgerError
 from redrive.ledger.address import parse
 
 
@@ -22,3 +23,23 @@ def test_no_password_is_shown(url: str, shown: str) -> None:
     found = parse(url)
     assert found.shown == shown
     assert "s3" not in found.shown
+
+
+@pytest.mark.parametrize(
+    ("query", "left", "pooled"),
+    [
+        ("", "", False),
+        ("?pool_mode=transaction", "", True),
+        ("?pool_mode=session", "", False),
+        ("?pool_mode=transaction&sslmode=disable", "?sslmode=disable", True),
+        ("?sslmode=disable&pool_mode=transaction", "?sslmode=disable", True),
+    ],
+)
+def test_the_mode_of_a_pooler_is_ours_and_not_the_drivers(query: str, left: str, pooled: bool) -> None:
+    found = parse(f"postgresql://ann@db/shop{query}")
+    assert (found.target, found.pooled) == (f"postgresql://ann@db/shop{left}", pooled)
+
+
+def test_another_mode_is_refused() -> None:
+    with pytest.raises(LedgerError, match="pool_mode is transaction or session, as the pooler has it; not 'statement'"):
+        parse("postgresql://ann@db/shop?pool_mode=statement")

@@ -20,12 +20,13 @@ SETTINGS = (
 )
 
 
-def connect(target: str, /) -> Any:
-    """A connection in autocommit."""
+def connect(target: str, /, *, pooled: bool = False) -> Any:
+    """A connection in autocommit. pooled: nothing is prepared, and nothing set, that others would meet."""
     import psycopg  # noqa: PLC0415  # an extra of its own
 
     try:
-        connection = psycopg.connect(target, autocommit=True, connect_timeout=CONNECT_SECONDS)
+        more: dict[str, Any] = {"prepare_threshold": None} if pooled else {}
+        connection = psycopg.connect(target, autocommit=True, connect_timeout=CONNECT_SECONDS, **more)
     except psycopg.OperationalError as error:
         raise LedgerError(f"Postgres cannot be reached: {' '.join(str(error).split())}") from error
     except psycopg.ProgrammingError as error:
@@ -34,18 +35,19 @@ def connect(target: str, /) -> Any:
     try:
         if connection.info.server_version < OLDEST:
             raise LedgerError(f"Postgres {connection.info.server_version // 10000} is too old: a ledger needs 13 or later")
-        connection.execute(SETTINGS)
+        if not pooled:
+            connection.execute(SETTINGS)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def engine(target: str, /) -> Engine:
+def engine(target: str, /, *, pooled: bool = False) -> Engine:
     """SQLAlchemy around such connections; it opens none by itself."""
     if find_spec("psycopg") is None:
         raise LedgerError('a ledger on Postgres needs psycopg: pip install "redrive[postgres]"')
     return create_engine(
-        "postgresql+psycopg://", creator=lambda: connect(target), poolclass=NullPool, isolation_level="AUTOCOMMIT",
+        "postgresql+psycopg://", creator=lambda: connect(target, pooled=pooled), poolclass=NullPool, isolation_level="AUTOCOMMIT",
         pool_reset_on_return=None,  # it is closed then; to roll back on one that was cut would only print a traceback
     )  # fmt: skip

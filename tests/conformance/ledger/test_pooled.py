@@ -1,0 +1,78 @@
+"""Behind a pooler in transaction mode, no session is ours: the server forgets all that one keeps between any two transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from redrive import App
+from redrive.errors import LedgerError
+from redrive.ledger import Ledger, NewJob, open_ledger
+
+
+@pytest.fixture
+def forgetful(postgres_db: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """After each statement outside of a transaction, and after each end of one, as with `server_reset_query_always`."""
+    run: Any = psycopg.Cursor.execute
+
+    def execute(cursor: Any, *given: Any, **more: Any) -> Any:
+        found = run(cursor, *given, **more)
+        if not cursor.connection.info.transaction_status:
+            cursor.connection.pgconn.exec_(b"DISCARD ALL")
+        return found
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", execute)
+    with open_ledger(f"{postgres_db}?pool_mode=transaction", migrate=True) as ledger:
+        yield ledger
+
+
+def test_without_the_word_nothing_would_hold(postgres_db: str) -> None:
+    with open_ledger(postgres_db, migrate=True) as ledger, ledger.connections.write.use() as session:
+        for _ in range(10):
+            session.run.execute("SELECT %s::int", (1,)).fetchall()
+        session.raw.pgconn.exec_(b"DISCARD ALL")
+        with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+            session.run.execute("SELECT %s::int", (1,)).fetchall()
+
+
+@pytest.mark.req("L-1")
+def test_everything_is_done(forgetful: Ledger) -> None:
+    done = []
+    with App(forgetful) as app:
+
+        @app.command("mail", key="mail:{n}:x:send:v1")
+        def mail(n: int) -> int:
+            return n
+
+        @app.once("shop:{n}:x:charge:v1")
+        def charge(n: int) -> int:
+            done.append(n)
+            return n
+
+        with app.worker(threads=2):
+            jobs = [mail.submit(n) for n in range(20)]
+            assert [job.result(timeout=60) for job in jobs] == list(range(20))
+        assert [charge(n) for n in (1, 2, 1, 2)] == [1, 2, 1, 2]
+    assert done == [1, 2]
+    assert forgetful.imbalance() == []
+
+
+def test_nothing_stays_with_a_session_that_others_would_meet(forgetful: Ledger) -> None:
+    forgetful.submit(NewJob("mail", "mail:ann:1:send:v1"))
+    with forgetful.connections.write.use() as session:
+        assert session.raw.execute("SHOW enable_seqscan").fetchone() == ("on",)
+
+
+def test_who_listens_is_told_of_this_process_only(forgetful: Ledger) -> None:
+    wake = forgetful.wake()
+    forgetful.submit(NewJob("mail", "mail:ann:1:send:v1"))
+    assert wake.wait(60)
+    wake.close()
+
+
+def test_what_needs_a_session_of_its_own_says_so(forgetful: Ledger) -> None:
+    with pytest.raises(LedgerError, match="counts cannot be set right through a pooler in transaction mode: give the address of"):
+        forgetful.recount(actor="ann", because="x")
