@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 
 from redrive.ledger import Ledger, NewJob, open_ledger
-from tests.unit.cli.command import LEFT_OUT, PROGRAM
+from tests.unit.cli.command import LEFT_OUT, PROGRAM, run
 
 APP = """
 import os, time
@@ -179,7 +179,9 @@ def test_on_a_terminal_a_line_shows_how_it_goes(folder: Path, ledger: Ledger) ->
         (["twice:app"], 2, "there is a command 'a' already"),
     ],
 )
-def test_what_makes_no_sense(folder: Path, ledger: Ledger, arguments: list[str], status: int, says: str) -> None:
+def test_what_makes_no_sense(
+    folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, arguments: list[str], status: int, says: str
+) -> None:
     (folder / "empty.py").write_text("from redrive import App\napp = App('sqlite://')\n")
     (folder / "broken.py").write_text(
         "from redrive import App\napp = App('sqlite://', include=['empty_include_that_is_not_there'])\n"
@@ -188,8 +190,8 @@ def test_what_makes_no_sense(folder: Path, ledger: Ledger, arguments: list[str],
     (folder / "twice.py").write_text(
         f"from redrive import App\napp = App('sqlite://')\n{command_a.format('a')}{command_a.format('b')}"
     )
-    command = [sys.executable, "-W", "error", "-c", PROGRAM, "work", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=60)
+    monkeypatch.chdir(folder)
+    done = run("work", *arguments, **environment(folder))
     assert done.returncode == status, done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
