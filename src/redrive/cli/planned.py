@@ -163,7 +163,7 @@ def planned(plan: Plan, /) -> RenderableType:
     elif about.without_raw and plan.act == "revalidate":
         made.add_row("no raw data", Text(f"{about.without_raw:,} of these: they are skipped", style="yellow"))
     if not plan.count:
-        return Group(made, Text(f"nothing to {plan.act}"))
+        return Group(made, Text(f"nothing to {plan.act}" + ("" if about.left else ": nothing is stored of what was asked for")))
     return made
 
 

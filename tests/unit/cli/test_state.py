@@ -48,6 +48,12 @@ def test_it_fits_the_terminal_and_json_is_one_document() -> None:
 
 
 @pytest.mark.usefixtures("lake")
+def test_what_nobody_has_asked_for_yet_is_said() -> None:
+    printed = call("state", "revalidate", "crm/c0/orders/2020-01-01", "--because", "x")[1]
+    assert "nothing to revalidate: nothing is stored of what was asked for" in printed
+
+
+@pytest.mark.usefixtures("lake")
 def test_a_sweep_counts_failures_of_its_own() -> None:
     assert json.loads(call("backfill", "status", "2", "--json")[1])["reasons"] == {"row_count": 1}
     assert json.loads(call("backfill", "status", "1", "--json")[1])["reasons"]["TimeoutError"] == 1
