@@ -179,14 +179,15 @@ class Pool:
         if session not in self._taken or self._pid != os.getpid():
             _INHERITED.append(session)  # taken before a fork, by the parent
             return
-        if session.broken or self.closed:
+        if session.in_transaction:
+            session.undo()
+        # A connection that was cut in the middle of an answer may look open, and is at that answer for ever.
+        if session.broken or self.closed or session.in_transaction:
             session.close()
             for pool in (self, *self.beside):
                 pool.forget()
             self._leave(None, session)
             return
-        if session.in_transaction:
-            session.undo()
         self._leave(session, session)
 
     def forget(self) -> None:
