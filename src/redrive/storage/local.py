@@ -58,27 +58,33 @@ class Local:
             self._put(target, path, how, lambda file: _fill(file, body))
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
-        for path, entry in self._walked(folder, recursive):
-            try:
-                found = entry.stat()
-            except FileNotFoundError:
-                continue  # gone since the folder was read
-            yield FileInfo(path, found.st_size, fromtimestamp(found.st_mtime, UTC))
+        for start, entries in self._walked(folder, recursive):
+            for entry in entries:
+                try:
+                    found = entry.stat()
+                except FileNotFoundError:
+                    continue  # gone since the folder was read
+                yield FileInfo(start + entry.name, found.st_size, fromtimestamp(found.st_mtime, UTC))
 
     def paths(self, folder: str, /, *, recursive: bool) -> Iterator[str]:
         """The same without a look at each file, which is most of the work."""
-        return (path for path, _ in self._walked(folder, recursive))
+        for start, entries in self._walked(folder, recursive):
+            for entry in entries:
+                yield start + entry.name
 
-    def _walked(self, folder: str, recursive: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def _walked(self, folder: str, recursive: bool) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+        """Folder by folder: what stands before its files' names, and the files."""
         waiting: list[tuple[str, str | None]] = [(folder, None)]
         while waiting:
             here, place = waiting.pop()
             start = f"{here}/" if here else ""
+            files = []
             for entry in self._scanned(here, place):
                 if entry.is_file(follow_symlinks=False) or (entry.is_symlink() and entry.is_file() and self._stays(entry.path)):
-                    yield start + entry.name, entry
+                    files.append(entry)
                 elif recursive and entry.is_dir(follow_symlinks=False):
                     waiting.append((start + entry.name, entry.path))
+            yield start, files
 
     def folders(self, folder: str, /) -> Iterator[str]:
         for entry in self._scanned(folder):

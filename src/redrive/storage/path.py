@@ -61,6 +61,8 @@ def joined(root: str, path: str, /) -> str:
 
 def listable(name: str, /) -> bool:
     """Can this name of a file be part of a path? Others are files being written, and what somebody else has made."""
+    if name.isprintable() and name[:1] != "." and "\\" not in name:
+        return True  # nearly all are, and are told without the pattern, which takes most of a listing
     return _NO_NAME.search(name) is None
 
 

@@ -101,7 +101,8 @@ class Store:
         cut = len(self.root_path) + 1 if self.root_path else 0
         quick = getattr(self.backend, "paths", None)  # where sizes and times cost extra
         if quick is not None:
-            return (found[cut:] for found in quick(whole, recursive=recursive))
+            found: Iterator[str] = quick(whole, recursive=recursive)
+            return (path[cut:] for path in found) if cut else found
         return (info.path[cut:] for info in self.backend.files(whole, recursive=recursive))
 
     def list(self, path: str = "", /, *, recursive: bool = True) -> Iterator[FileInfo]:
