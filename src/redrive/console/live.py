@@ -21,6 +21,8 @@ class Live:
     def __init__(self, look: Callable[[], str]) -> None:
         self._look = look
         self._ears: set[asyncio.Queue[str]] = set()
+        self._new: set[asyncio.Queue[str]] = set()
+        """Who has come since the last look: what changed between their page and that look, nobody would tell them."""
         self._task: asyncio.Task[None] | None = None
         self.looks = 0
         """How often it has looked, ever."""
@@ -34,6 +36,7 @@ class Live:
         """Server-sent events: `change` with a name for what is there now; comments between."""
         ear: asyncio.Queue[str] = asyncio.Queue(1)
         self._ears.add(ear)
+        self._new.add(ear)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._looking())
         try:
@@ -46,6 +49,7 @@ class Live:
                     yield ": here\n\n"
         finally:
             self._ears.discard(ear)
+            self._new.discard(ear)
             if not self._ears and self._task is not None:
                 self._task.cancel()
                 self._task = None
@@ -54,19 +58,21 @@ class Live:
         before: str | None = None
         wait = SOONEST
         while True:
+            fresh, self._new = self._new, set()
             try:
                 now = await run_in_threadpool(self._look)
             except Exception:  # the ledger is away: pages are told when it is back
                 now = "away"
             self.looks += 1
             wait = SOONEST if now != before else min(2 * wait, LATEST)
-            if before is not None and now != before:
-                self._tell(now)
+            changed = before is not None and now != before
+            self._tell(now, self._ears if changed else fresh & self._ears)
             before = now
             await asyncio.sleep(wait)
 
-    def _tell(self, now: str) -> None:
-        for ear in self._ears:
+    @staticmethod
+    def _tell(now: str, ears: set[asyncio.Queue[str]]) -> None:
+        for ear in ears:
             if ear.full():
                 ear.get_nowait()  # it has not read the last one yet: this one says all
             ear.put_nowait(now)
