@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import Any
+
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # before it is imported: its own words would fall between ours
 
 import grpc
 import grpc.aio

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, and_, case, cast, delete, extract, func, or_, select, tuple_, union_all
+from sqlalchemy import BigInteger, Connection, and_, case, cast, delete, extract, func, null, or_, select, tuple_, union_all
 from sqlalchemy.dialects.postgresql import insert
 
 from .failed import HOUR, SLOT, WHOLE, Alike, Failed, slot_of
@@ -19,6 +19,7 @@ from .session import Session
 from .sqlite import failure as on_sqlite
 from .statement import number, words
 from .tables import dead
+from .tables import kind as kinds
 
 FOLD = 10_000
 REMEMBERED = timedelta(days=31)
@@ -156,14 +157,22 @@ def _hourly(rows: Any, now: int, *by: Any) -> Any:
     return select(*by, *sums).group_by(*by, ago)
 
 
-def blocked(connection: Connection, /) -> dict[str, int]:
-    """How many dead letters are blocked, by kind."""
+def waiting(connection: Connection, /) -> tuple[dict[str, int], dict[str, tuple[str, datetime]]]:
+    """What waits for somebody, by kind: how many dead letters are blocked; and why, and since when, a kind is not handed out."""
     rows = union_all(
         select(failure.c.kind, failure.c.blocked).where(failure.c.pending > 0),
         select(failure_delta.c.kind, failure_delta.c.blocked),
     ).subquery()
-    summed = select(rows.c.kind, func.sum(rows.c.blocked)).group_by(rows.c.kind)
-    return {kind: int(many) for kind, many in connection.execute(summed) if many}
+    summed = select(rows.c.kind, null(), null(), func.sum(rows.c.blocked)).group_by(rows.c.kind)
+    parked = select(kinds.c.kind, kinds.c.reason, kinds.c.parked_at, number(0)).where(kinds.c.parked_at.is_not(None))
+    blocked: dict[str, int] = {}
+    resting: dict[str, tuple[str, datetime]] = {}
+    for kind, reason, since, many in connection.execute(union_all(parked, summed)):  # one question for both: a page asks few
+        if since is not None:
+            resting[kind] = reason or "", since
+        elif many:
+            blocked[kind] = int(many)
+    return blocked, resting
 
 
 def _slots(connection: Connection, since: int, wanted: Sequence[Alike] | None = None, kinds: Sequence[str] | None = None) -> Any:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, TextClause, select, text
 from .moment import moment
 from .state import LEASED, PRIORITIES, QUARANTINE
 from .statement import number
-from .tables import TRIED, job, kind
+from .tables import TRIED, job
 
 ENOUGH = 1000
 """What waits for another attempt is counted so far, and no further."""
@@ -78,12 +78,6 @@ def waiting(connection: Connection, kinds: Sequence[str], /) -> dict[str, Waitin
     for name, *dues, tried in connection.execute(_SQLITE if on_sqlite else _POSTGRES, {"kinds": given, "most": ENOUGH + 1}):
         found[name] = Waiting(moment(min((due for due in dues if due is not None), default=None)), int(tried))
     return found
-
-
-def parked(connection: Connection, /) -> dict[str, tuple[str, datetime]]:
-    """Kinds that are not handed out for now: why, and since when."""
-    rows = connection.execute(select(kind.c.kind, kind.c.reason, kind.c.parked_at).where(kind.c.parked_at.is_not(None)))
-    return {name: (reason or "", since) for name, reason, since in rows}
 
 
 def held(connection: Connection, limit: int, /) -> list[Held]:
