@@ -149,7 +149,9 @@ def _facts(hand: Work) -> dict[str, Any]:
 
 def opening(shift: Shift) -> list[str]:
     """What it works on, for a person."""
-    parts = [_named(what, names) for what, names in (("command", shift.kinds), ("dataset", shift.datasets)) if names]
+    commands = tuple(kind for kind in shift.kinds if kind not in shift.handlers)
+    kinds = (("command", commands), ("handler", shift.handlers), ("dataset", shift.datasets))
+    parts = [_named(what, names) for what, names in kinds if names]
     said = [f"{shift.name} works on {shift.url}: {'; '.join(parts)}; {shift.threads} threads."]
     if shift.metrics is not None:
         said.append(f"Metrics at {shift.metrics}.")

@@ -106,6 +106,10 @@ class Registry:
             )
         return [kind for name, kind in known.items() if only is None or name in only]
 
+    def __contains__(self, name: object, /) -> bool:
+        """Whether a command is registered by this name."""
+        return name in self._kinds
+
     @property
     def scheduled(self) -> list[Terms]:
         """Those that fire by themselves."""

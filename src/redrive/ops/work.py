@@ -40,6 +40,8 @@ class Shift:
     """Kinds that wait in the ledger and that are not registered here, with how many there are: kept, for whoever has them."""
     metrics: str | None = None
     """Where /metrics and /health are served."""
+    handlers: tuple[str, ...] = ()
+    """Which of the kinds are handlers of events, or read for them; the others are commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +158,5 @@ def _shift(app: App, name: str, threads: int, only: Sequence[str]) -> Shift:
         scheduled={terms.name: str(terms.cron) for terms in app.commands.scheduled if terms.name in kinds}
         | {one.name: str(one.cron) for one in datasets if one.cron is not None},
         unknown={kind: many for kind, many in waiting.items() if many},
+        handlers=tuple(kind for kind in kinds if kind not in app.commands),
     )

@@ -13,8 +13,8 @@ NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 TALLY = {"running": 2, "accepted": 40, "rejected": 3, "terminal": 1, "returned": 0, "late": 0}
 
 
-def shift(*, kinds: tuple[str, ...] = (), datasets: tuple[str, ...] = ()) -> Shift:
-    return Shift("w1", "sqlite:///shop.db", 8, kinds, datasets, {}, {})
+def shift(*, kinds: tuple[str, ...] = (), datasets: tuple[str, ...] = (), handlers: tuple[str, ...] = ()) -> Shift:
+    return Shift("w1", "sqlite:///shop.db", 8, kinds, datasets, {}, {}, handlers=handlers)
 
 
 def line(partitions: dict[str, int], **told: Any) -> str:
@@ -25,6 +25,8 @@ def line(partitions: dict[str, int], **told: Any) -> str:
 def test_what_it_works_on() -> None:
     assert opening(shift(kinds=("a",))) == ["w1 works on sqlite:///shop.db: 1 command, a; 8 threads."]
     assert opening(shift(datasets=("crm/orders",))) == ["w1 works on sqlite:///shop.db: 1 dataset, crm/orders; 8 threads."]
+    mixed = opening(shift(kinds=("a", "qscore"), handlers=("qscore",)))
+    assert mixed == ["w1 works on sqlite:///shop.db: 1 command, a; 1 handler, qscore; 8 threads."]
     both = opening(shift(kinds=("a", "b"), datasets=tuple(f"crm/q{n}" for n in range(6))))
     assert both == [
         "w1 works on sqlite:///shop.db: 2 commands, a, b; 6 datasets, crm/q0, crm/q1, crm/q2, crm/q3 and 2 more; 8 threads."
