@@ -179,10 +179,11 @@ class Pool:
         if session not in self._taken or self._pid != os.getpid():
             _INHERITED.append(session)  # taken before a fork, by the parent
             return
-        if session.in_transaction:
+        stuck = session.in_transaction
+        if stuck:
             session.undo()
-        # A connection that was cut in the middle of an answer may look open, and is at that answer for ever.
-        if session.broken or self.closed or session.in_transaction:
+            stuck = session.in_transaction  # cut in the middle of an answer, it may look open, and is at that answer for ever
+        if session.broken or self.closed or stuck:
             session.close()
             for pool in (self, *self.beside):
                 pool.forget()

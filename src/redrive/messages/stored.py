@@ -72,16 +72,13 @@ class Stored(NamedTuple):
             if len(part.key) * 4 > limits.MAX_KEY:
                 limits.name("key", part.key, limits.MAX_KEY)
         ids, carried = self.ids(), self.carried()
-        if len(ids) == OWN:
-            ids_text, carried_text = self._texts(carried)
-        else:
-            ids_text, carried_text = limits.mapping("ids", ids), limits.mapping("headers", carried)
+        texts = self._texts(carried) if len(ids) == OWN else (limits.mapping("ids", ids), limits.mapping("headers", carried))
         return Arriving(
-            self.source, self.event_id, self.type, self.payload, limits.mapping("headers", self.headers), ids_text,
-            carried_text, self.source_id, self.at, len(parts), parts, (ids, carried),
+            self.source, self.event_id, self.type, self.payload, limits.mapping("headers", self.headers), *texts,
+            self.source_id, self.at, len(parts), parts, (ids, carried),
         )  # fmt: skip
 
-    def _texts(self, carried: Mapping[str, str]) -> tuple[str, str | None]:
+    def _texts(self, carried: Mapping[str, str]) -> tuple[str | None, str | None]:
         """Ids and carried headers as JSON, where the ids are its own alone: a third of what the general way takes."""
         source, id_, type_ = quoted(self.source), quoted(self.event_id), quoted(self.type)
         ids = f'{{"event_id":{id_},"event_type":{type_},"source":{source}}}'

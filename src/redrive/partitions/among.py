@@ -26,20 +26,19 @@ class Among:
 
     def rows(self, connection: Connection, these: Collection[Any], /) -> Iterator[Any]:
         """What it finds. these: in the order in which they are locked."""
-        if connection.dialect.name != "sqlite":
-            if these:
-                yield from connection.execute(self._one, {"these": self._array(these)})
-            return
-        listed = list(these)
-        for at in range(0, len(listed), CHUNK):
-            yield from connection.execute(self._listed, {"these": listed[at : at + CHUNK]})
+        for found in self._done(connection, these):
+            yield from found
 
     def run(self, connection: Connection, these: Collection[Any], /) -> None:
         """Have it done to these."""
+        for _ in self._done(connection, these):
+            pass
+
+    def _done(self, connection: Connection, these: Collection[Any]) -> Iterator[Any]:
         if connection.dialect.name != "sqlite":
             if these:
-                connection.execute(self._one, {"these": self._array(these)})
+                yield connection.execute(self._one, {"these": self._array(these)})
             return
         listed = list(these)
         for at in range(0, len(listed), CHUNK):
-            connection.execute(self._listed, {"these": listed[at : at + CHUNK]})
+            yield connection.execute(self._listed, {"these": listed[at : at + CHUNK]})

@@ -66,10 +66,19 @@ def test_nothing_stays_with_a_session_that_others_would_meet(forgetful: Ledger) 
         assert session.raw.execute("SHOW enable_seqscan").fetchone() == ("on",)
 
 
-def test_who_listens_is_told_of_this_process_only(forgetful: Ledger) -> None:
+@pytest.mark.req("L-1")
+def test_what_others_submit_is_polled_for(forgetful: Ledger, postgres_db: str) -> None:
+    def mail(n: int) -> int:
+        return n
+
     wake = forgetful.wake()
-    forgetful.submit(NewJob("mail", "mail:ann:1:send:v1"))
-    assert wake.wait(60)
+    with App(forgetful) as app, open_ledger(f"{postgres_db}?pool_mode=transaction") as other, App(other) as theirs:
+        ours = app.command("mail", key="mail:{n}:x:send:v1")(mail)
+        with app.worker(threads=1):
+            assert ours.submit(1).result(timeout=60) == 1
+            assert wake.wait(0), "of this process it is told"
+            assert theirs.command("mail", key="mail:{n}:x:send:v1")(mail).submit(2).result(timeout=60) == 2
+            assert not wake.wait(0), "of others it is not: the worker has looked"
     wake.close()
 
 

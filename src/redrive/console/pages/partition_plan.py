@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from ...errors import Drift
 from ...ops.datasets import label
 from ...ops.plan import Plan, agreed
 from ..command import command
@@ -33,10 +34,8 @@ def apply(view: Here) -> Response:
             raise ValueError("say why: the audit will have it. Nothing was done")
         if made.count > 1 and not agreed(made, form.get("typed", "")):
             raise ValueError(f"type {made.count} to {made.act} them: nothing was done")
-        if form.get("seen", "") != made.digest:
-            raise ValueError("they have changed since you looked: this is how they are now. Nothing was done")
-        sweep = view.ops.begin(made, because=form["because"], **_how(form))
-    except ValueError as wrong:
+        sweep = view.ops.begin(made, because=form["because"], seen=form.get("seen", ""), **_how(form))
+    except (ValueError, Drift) as wrong:
         return _plan(view, form, said=str(wrong), status=422)
     next(iter(view.ops.carry_out(sweep.id)), None)
     return view.to(f"/sweeps/{sweep.id}")
