@@ -1,0 +1,41 @@
+"""Follow-up: commands that are printed for whoever reads on, as they must be typed to reach the same ledger."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from contextvars import ContextVar
+
+ELSEWHERE = frozenset(("init", "serve", "config", "demo", "layers"))
+"""Commands that are not told their ledger by --ledger."""
+_COMMAND = re.compile(r"`(redrive [^`]+)`")
+_given: ContextVar[str | None] = ContextVar("given", default=None)
+
+
+def given(ledger: str | None, /) -> str | None:
+    """What --ledger said, as it comes: remembered for what is printed afterwards."""
+    _given.set(ledger)
+    return ledger
+
+
+def then(command: str, /) -> str:
+    """A command, with the ledger that was named on the command line: what is typed next would not find it by itself.
+
+    A password in an address is left out, as everywhere.
+    """
+    ledger, words = _given.get(), command.split()
+    if not ledger or words[:1] != ["redrive"] or len(words) < 2 or words[1] in ELSEWHERE or "--ledger" in words:
+        return command
+    an_app = "://" not in ledger and not ledger.startswith("sqlite:")
+    if words[1] == "work":
+        return command.replace("module:app", shlex.quote(ledger)) if an_app else command
+    if words[1] == "storage":
+        return f"{command} --config {shlex.quote(ledger)}" if an_app else command
+    from ..journal.redaction import redacted_text  # noqa: PLC0415  # `redrive --help` does without
+
+    return f"{command} --ledger {shlex.quote(redacted_text(ledger))}"
+
+
+def spelled(text: str, /) -> str:
+    """A text with commands in it, between backticks; each as `then` has it."""
+    return _COMMAND.sub(lambda found: f"`{then(found[1])}`", text)
