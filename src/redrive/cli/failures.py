@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
@@ -10,12 +11,16 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.document import document
 from ..ops.failures import Failure, FailureReport
 from ..ops.moments import ago, both
+from ..ops.rejections import Rejection
 from .fit import Column, fitted
+from .followup import spelled, then
 from .options import NOT_DONE, AsJson, Kind, Since, Where, operator, since_of
 from .output import complain, console, heading, pairs, print_json, show
+from .rejections import rejected
 from .shown import indented
 from .spark import spark, twos
 
@@ -31,36 +36,49 @@ def failures(
     """Show what fails, grouped by kind and by what the errors are alike in: how many, since when, growing; one as a sample.
 
     How many dead letters wait, how many attempts failed in the last hour and hour by hour, when it was last seen, and one job.
-    With words of an error: that group, and its last dead letters.
+    With words of an error: that group, and its last dead letters. Partitions that failed stand below, by dataset and by why;
+    --kind crm/orders has those of one dataset alone. With --json: `jobs` and `partitions`.
 
     Exit status: 0, shown, also where nothing fails; 1, none or several have these words in them; 2, a wrong option; 3, the ledger
     cannot be reached or has another schema.
     """
     with operator(where) as ops:
-        found = ops.failures(kind=kind, since=since_of(since), limit=limit if words is None else 500)
+        most = limit if words is None else 500
+        found = ops.failures(kind=kind, since=since_of(since), limit=most)
+        parts = ops.rejections(dataset=kind, since=since_of(since), limit=most)
         now = ops.now()
-        chosen = None if words is None else _chosen(found, words)
-        report = None if chosen is None else ops.failure(chosen.kind, chosen.signature)
+        chosen = None if words is None else _chosen(found, parts, words)
+        report = ops.failure(chosen.kind, chosen.signature) if isinstance(chosen, Failure) else None
     out = console()
-    if report is not None:
-        if as_json:
-            print_json(document(report))
-        else:
-            show(out, _report(report, out.width))
+    if chosen is not None and as_json:
+        print_json(document(report or chosen))
+    elif isinstance(chosen, Rejection):
+        show(out, rejected([chosen], now, out.width))
+    elif report is not None:
+        show(out, _report(report, out.width))
     elif as_json:
-        print_json(document(found))
-    elif not found:
+        print_json({"jobs": document(found), "partitions": document(parts)})
+    elif not found and not parts:
         show(out, Text("nothing that failed matches" if kind or since else "nothing has failed, as far as anybody remembers"))
     else:
-        show(out, _groups(found, now, out.width, full=len(found) == limit))
+        jobs = [_groups(found, now, out.width, full=len(found) == limit)] if found else []
+        space = [""] if found and parts else []
+        show(out, Group(*jobs, *space, *([rejected(parts, now, out.width)] if parts else [])))
 
 
-def _chosen(found: Sequence[Failure], words: str) -> Failure:
+def _chosen(found: Sequence[Failure], parts: Sequence[Rejection], words: str) -> Failure | Rejection:
     exact = [one for one in found if one.signature == words]
-    alike = exact or [one for one in found if words.casefold() in f"{one.signature}\n{one.error or ''}".casefold()]
+    said = words.casefold()
+    alike: list[Failure | Rejection] = [
+        *(exact or [one for one in found if said in f"{one.signature}\n{one.error or ''}".casefold()]),
+        *(one for one in parts if not exact and said in f"{one.why}\n{one.error or ''}".casefold()),
+    ]
     if len(alike) == 1:
         return alike[0]
-    named = [f"{one.kind}: {one.signature or 'no signature'}" for one in alike[:5]]
+    named = [
+        f"{one.kind}: {one.signature or 'no signature'}" if isinstance(one, Failure) else f"{one.name}: {one.why}"
+        for one in alike[:5]
+    ]
     what = (
         f"{len(alike):,} of them have {words!r} in them; say --kind, or more of the words"
         if alike
@@ -95,7 +113,7 @@ def _groups(found: Sequence[Failure], now: datetime, width: int, *, full: bool) 
     hint = (
         "More may match: raise --limit, or narrow it down."
         if full
-        else '`redrive failures "words of the error"` for one of them.'
+        else spelled('`redrive failures "words of the error"` for one of them.')
     )
     return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
 
@@ -106,14 +124,14 @@ def _report(report: FailureReport, width: int) -> Group:
     first.add_row("kind", one.kind)
     if one.error and one.error != one.signature:
         first.add_row("such as", one.error)
-    first.add_row("pending", f"{one.pending:,} dead letters" + (f", {one.blocked:,} of them blocked" if one.blocked else ""))
-    first.add_row("failed", f"{one.tries:,} attempts, {one.died:,} of them the last of their jobs")
+    first.add_row("pending", amount(one.pending, "dead letter") + (f", {one.blocked:,} of them blocked" if one.blocked else ""))
+    first.add_row("failed", f"{amount(one.tries, 'attempt')}, {one.died:,} of them the last of their jobs")
     first.add_row("first seen", both(one.first_at, now))
     first.add_row("last seen", both(one.last_at, now))
     growing = ", growing" if one.trend.growing else ""
     first.add_row("24 h", f"{spark(one.trend.hours)}  {one.trend.hour:,} in the last hour{growing}")
     if one.job_id is not None:
-        first.add_row("sample", f"redrive jobs show {one.job_id}")
+        first.add_row("sample", then(f"redrive jobs show {one.job_id}"))
     shown: list[RenderableType] = [heading(one.signature or "(an error without words)"), indented(first)]
     if report.letters:
         columns = [
@@ -127,6 +145,7 @@ def _report(report: FailureReport, width: int) -> Group:
             for each in report.letters[:20]
         ]
         shown += ["", heading("Dead letters, the newest first"), indented(fitted(columns, rows, width - 2))]
-        replay = f'redrive dead replay --kind {one.kind} --error "{one.signature}" --canary 5 --because "..."'
-        shown += ["", Text(f"Mended? → {replay}", style="dim")]
+        which = f"--kind {shlex.quote(one.kind)} --error {shlex.quote(one.signature)}"
+        replay = f'redrive dead replay {which} --canary 5 --because "..."'
+        shown += ["", Text(f"Mended? → {then(replay)}", style="dim")]
     return Group(*shown)

@@ -16,16 +16,20 @@ from ..ops.journal import Happening
 from ..ops.moments import utc
 from .options import AsJson, Kind, Where, operator
 from .output import COMMANDS, console, show
+from .partition_shown import rejected
 
-app = typer.Typer(no_args_is_help=True, help="The journal: what happened to jobs, and what was decided.")
+app = typer.Typer(no_args_is_help=True, help="The journal: what happened to jobs and partitions, and what was decided.")
 LOOK = 1.0
 """Seconds between two looks."""
-STYLES = {"failed": "yellow", "lost": "red", "dead": "bold red", "done": "green", "submitted": "dim", "returned": "dim"}
+STYLES = {
+    "failed": "yellow", "rejected": "yellow", "lost": "red", "dead": "bold red", "done": "green", "submitted": "dim",
+    "returned": "dim",
+}  # fmt: skip
 Event = Annotated[
     list[str] | None,
     typer.Option(
         "--event", metavar="NAME", show_default=False,
-        help="Only submitted, failed, lost, returned, done, dead or decided; may be given again.",
+        help="Only submitted, failed, lost, returned, done, dead, rejected or decided; may be given again.",
     ),
 ]  # fmt: skip
 
@@ -41,6 +45,7 @@ def tail(
 ) -> None:
     """Show what happened last, the newest at the end: attempts that failed or were lost, jobs that were submitted, done or died,
     and what people and automations decided. Read from the ledger's own rows; first-try successes are in it as `done`.
+    Of partitions those whose last run was rejected, until they are mended; `redrive state history` has every attempt at one.
 
     With --json one document a line.
 
@@ -78,6 +83,8 @@ def said(one: Happening) -> str:
     """What happened, after the moment and the event."""
     if one.actor is not None:
         return f"{one.kind + ' ' if one.kind else ''}by {one.actor}: {one.reason or ''}"
+    if one.event == "rejected":
+        return f"{one.key} attempt {one.attempt}: {rejected(one.reason, one.error)}"
     parts = [f"{one.kind or '?'} job {one.job_id}"]
     if one.attempt and one.event in ("failed", "lost", "returned", "done"):
         parts.append(f"attempt {one.attempt}")

@@ -14,6 +14,7 @@ from ..ops.actor import user
 from ..ops.imported import Unreadable
 from ..ops.operator import Operator
 from ..ops.source import operated
+from .followup import given
 from .moments import moment
 from .output import BAD_INPUT, complain
 
@@ -32,7 +33,9 @@ def option(name: str, metavar: str, help_: str) -> Any:
 
 
 ADDRESSES = "sqlite:///file.db, postgresql://user@host/db, or module:app. Default: $REDRIVE_LEDGER, else sqlite:///redrive.db."
-Where = Annotated[str | None, option("--ledger", "URL", ADDRESSES)]
+Where = Annotated[
+    str | None, typer.Option("--ledger", metavar="URL", help=ADDRESSES, show_default=False, callback=given, is_eager=True)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Actor = Annotated[str | None, option("--actor", "NAME", "Who does this, for the audit. Default: you.")]
 Because = Annotated[str, option("--because", "TEXT", "Why, for the audit.")]
@@ -70,6 +73,9 @@ def operator(where: str | None, actor: str | None = None, *, app_first: bool = F
     except NotAllowed as refused:
         complain(str(refused))
         raise typer.Exit(NOT_DONE) from None
+    except UnicodeEncodeError as wrong:
+        complain(f"{wrong.object!r} is no text: what was typed is not UTF-8 ({wrong.object[wrong.start]!r})")
+        raise typer.Exit(BAD_INPUT) from None
     except (Unreadable, ValueError) as wrong:
         complain(str(wrong))
         raise typer.Exit(BAD_INPUT) from None

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from .followup import given
 from .lazy import Lazy, LazyGroup
 
 UNEXPECTED = 70
@@ -26,7 +27,7 @@ COMMANDS = {
         "failures",
         "Show what fails, grouped by kind and by what the errors are alike in: how many, since when, growing; one as a sample.",
     ),
-    "journal": Lazy("journal", "The journal: what happened to jobs, and what was decided."),
+    "journal": Lazy("journal", "The journal: what happened to jobs and partitions, and what was decided."),
     "jobs": Lazy("jobs", "Jobs: list them, look at one."),
     "dead": Lazy("dead", "Dead letters: list them, look at one, replay or discard."),
     "dlq": Lazy("dead", "The same as dead."),
@@ -78,6 +79,7 @@ def redrive(
     ] = False,
 ) -> None:
     """Failed work, tried again safely, never lost, and always in an operator's sight."""
+    given(None)
 
 
 def run() -> None:

@@ -14,12 +14,13 @@ from ..ops.moments import ago
 from ..ops.overview import QUIET
 from ..ops.workers import WorkerLine, Workers
 from .fit import Column, fitted
+from .followup import spelled
 from .options import AsJson, Where, operator
 from .output import console, print_json, show
 
 app = typer.Typer(no_args_is_help=True, help="Workers: who is there, and what each has in its hands.")
-STYLES = {"alive": "green", "silent": "bold red", "ended": "dim"}
-SIGNS = {"alive": "●", "silent": "✗", "ended": "○"}
+STYLES = {"alive": "green", "silent": "bold red", "lost": "red", "ended": "dim"}
+SIGNS = {"alive": "●", "silent": "✗", "lost": "✗", "ended": "○"}
 
 
 @app.command("list")
@@ -31,7 +32,8 @@ def list_(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """List workers: those alive first, then those that went silent without having ended. They are remembered for a week.
+    """List workers: those alive first, then those that went silent, then those that were lost: killed, or crashed. They are
+    remembered for a week.
 
     Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
     """
@@ -65,19 +67,23 @@ def _lines(some: list[WorkerLine], found: Workers, width: int, ended: int) -> Gr
     ]
     rows: list[dict[str, str | Text]] = []
     for one in some:
-        begun = [job.started_at for job in one.jobs if job.started_at is not None]
+        begun = one.longest_since
         state = f" ({one.state})" if one.presence == "alive" and one.state not in (None, "working") else ""
         rows.append(
             {
                 "worker": one.name,
                 "is": Text(f"{SIGNS[one.presence]} {one.presence}{state}", style=STYLES[one.presence]),
                 "seen": ago(one.seen_at, found.now),
-                "running": str(len(one.jobs)) if one.jobs else "–",
-                "longest": span(round((found.now - min(begun)).total_seconds())) if begun else "–",
+                "running": str(one.hands) if one.hands else "–",
+                "longest": span(round((found.now - begun).total_seconds())) if begun else "–",
                 "threads": str(one.threads or "–"),
                 "version": one.version or "–",
                 "kinds": ", ".join(one.kinds) or "–",
             }
         )
-    hint = f"and {ended:,} that ended in order (--all)" if ended else "`redrive jobs list --state running` for what they have."
+    hint = (
+        f"and {ended:,} that ended in order (--all)"
+        if ended
+        else spelled("`redrive jobs list --state running` for what they have.")
+    )
     return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))

@@ -23,6 +23,6 @@ def bury(session: Session, names: Sequence[str], /) -> int:
         # Before the moment they were last seen, none of them would count as a crash.
         held = update(job).where(job.c.state == number(LEASED), job.c.worker.in_(list(names)))
         ended = connection.execute(held.values(lease_until=now - timedelta(microseconds=1))).rowcount
-        past = now - timedelta(microseconds=2)
+        past = now - timedelta(microseconds=2)  # before its end, too: whoever leaves in order is seen at that very moment
         connection.execute(update(worker).where(worker.c.name.in_(list(names))).values(ended_at=now, seen_at=past))
         return ended

@@ -32,6 +32,11 @@ class Worker(NamedTuple):
     seen_at: datetime
     ended_at: datetime | None
 
+    @property
+    def lost(self) -> bool:
+        """It did not end in order: others found that its process was gone."""
+        return self.ended_at is not None and self.seen_at < self.ended_at  # who leaves is seen leaving; see bury
+
 
 def beat(session: Session, name: str, info: Mapping[str, Any] | None, /) -> None:
     """The worker is alive."""

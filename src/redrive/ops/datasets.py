@@ -51,6 +51,14 @@ def label(source: str, query: str, /) -> str:
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (source, query))
 
 
+def meaning(text: str, /) -> tuple[str, str] | None:
+    """Source and query of such a label; None: it is none."""
+    source, slash, query = text.partition("/")
+    if not slash or not source or not query or "/" in query:
+        return None
+    return unquote(source, errors="replace"), unquote(query, errors="replace")
+
+
 def named(app: Operated, dataset: Named, /) -> tuple[str, str]:
     """Source and query of a dataset; ValueError names those that there are."""
     if not isinstance(dataset, str):

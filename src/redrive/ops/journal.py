@@ -1,4 +1,4 @@
-"""The journal, as the ledger's own rows have it: what happened last, to any job; and on from there."""
+"""The journal, as the ledger's own rows have it: what happened last, to any job or partition; and on from there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..journal.redaction import redacted, redacted_text
+from .datasets import label, meaning
 from .imported import meant
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.tail import Happened
+    from ..partitions.troubled import Troubled
 
 OVERLAP = timedelta(seconds=5)
 """What was written in a transaction that ended later than another's may be older than what was read already."""
@@ -22,18 +24,21 @@ KNOWN = 10_000
 """What was read is remembered so far back."""
 MOST = 500
 """In one look."""
+REJECTED = "rejected"
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happened to a job, or that somebody decided; without secrets."""
+    """Something that happened to a job or a partition, or that somebody decided; without secrets."""
 
     id: str
     at: datetime
     event: str
-    """submitted, failed, lost, returned, done, dead; or what was decided, such as dead.replay."""
+    """submitted, failed, lost, returned, done, dead; of a partition rejected; or what was decided, such as dead.replay."""
     kind: str | None
+    """Of a partition: its dataset, such as crm/orders."""
     key: str | None
+    """Of a partition: its name."""
     job_id: int | None
     attempt: int | None
     worker: str | None
@@ -50,15 +55,25 @@ class Happening:
 def journal(
     ledger: Ledger, /, *, kind: str | None = None, events: Collection[str] = (), since: datetime | None = None, limit: int = 100
 ) -> list[Happening]:
-    """The last so many, the newest first."""
+    """The last so many, the newest first. Of partitions what was rejected, and is not mended yet."""
     from ..ledger.tail import EVENTS, tail  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.troubled import troubled  # noqa: PLC0415  # the same
 
+    known = sorted((*EVENTS, REJECTED))
     for name in events:
-        if name not in EVENTS:
-            raise ValueError(f"no event {name!r}: {', '.join(sorted(EVENTS))}{meant(name, sorted(EVENTS))}")
+        if name not in known:
+            raise ValueError(f"no event {name!r}: {', '.join(known)}{meant(name, known)}")
+    asked, most = frozenset(events), min(limit, MOST)
+    found: list[Happening] = []
     with ledger.reading() as connection:
-        found = tail(connection, since=since, kind=kind, events=frozenset(events) or None, limit=min(limit, MOST))
-    return [_happening(one) for one in found]
+        if asked != {REJECTED}:
+            others = asked - {REJECTED} or None
+            found += map(_happening, tail(connection, since=since, kind=kind, events=others, limit=most))
+        only = None if kind is None else meaning(kind)
+        if (not asked or REJECTED in asked) and (kind is None or only is not None):
+            some = troubled(connection, dataset=only, since=since, each=most)
+            found += [_rejected(one, one.verdict_at) for one in some if one.verdict_at and one.last_verdict == REJECTED]
+    return sorted(found, key=lambda one: (one.at, one.id), reverse=True)[:most]
 
 
 class Tail:
@@ -104,4 +119,13 @@ def _happening(one: Happened) -> Happening:
         worker=one.worker, seconds=took, reason=None if one.reason is None else redacted_text(one.reason),
         error=None if one.error is None else redacted_text(one.error), ids=redacted(json.loads(one.ids) if one.ids else {}),
         dead_id=one.dead_id, actor=one.actor,
+    )  # fmt: skip
+
+
+def _rejected(one: Troubled, at: datetime) -> Happening:
+    said = (one.error or "").strip()
+    return Happening(
+        id=f"partition {one.id} {one.attempt_count}", at=at, event=REJECTED, kind=label(*one.dataset), key=str(one.partition),
+        job_id=None, attempt=one.attempt_count, worker=None, seconds=None, reason=one.reason,
+        error=redacted_text(said) if said else None, ids={}, dead_id=None, actor=None,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ..core.amount import amount
 from ..journal.redaction import redacted_text
 from . import trouble
 from .doctor import GRACE
@@ -68,7 +69,7 @@ class Overview:
         """How it stands in a sentence: well, told apart from nobody being there to say so."""
         if self.alive:
             running = sum(kind.running for kind in self.kinds) + self.extracting
-            who = "1 worker is" if self.alive == 1 else f"{self.alive:,} workers are"
+            who = amount(self.alive, "worker is", "workers are")
             at = f"{who} at it, {running:,} running" if running else f"{who} there, nothing is running"
             return f"All is well: {at}" if not self.findings else at[0].upper() + at[1:]
         return nobody(self.seen_at, self.now)
@@ -100,6 +101,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         expired = stored.expired(connection, now - timedelta(seconds=GRACE))
         sources = latest(connection)
         data = partitioned(connection, now, timedelta(seconds=GRACE))
+        datasets = dataset_lines(connection, now)
     alive = [one for one in seen if one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet)]
     registered = {kind for one in alive for kind in one.info.get("kinds", ())}
     lines = []
@@ -139,6 +141,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         registered,
         data.late,
         data.paused,
+        datasets,
     )
     found = tuple(trouble.found(facts))
     wrong = {one.kind for one in found if one.kind is not None}
@@ -146,7 +149,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
     return Overview(
         url=redacted_text(ledger.url), now=now, alive=len(alive), seen_at=last, kinds=tuple(lines),
         sources=tuple(SourceLine(one.source, one.received_at, _lag(one.at, one.received_at)) for one in sources),
-        datasets=dataset_lines(ledger, now), extracting=data.running, findings=found, sentence=_sentence(tallies),
+        datasets=datasets, extracting=data.running, findings=found, sentence=_sentence(tallies),
     )  # fmt: skip
 
 

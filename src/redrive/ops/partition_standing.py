@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from .datasets import label
 from .moments import utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ..ledger.ledger import Ledger
     from ..ledger.overview import Some
-    from ..partitions.record import Shade
 
 SPAN = timedelta(days=366)
 """Days that are counted: what is older was looked at by somebody, or `redrive state inspect` has it."""
+LATELY = timedelta(hours=1)
+COUNTED = 1_000
+"""Of what was rejected of late so many are counted."""
 LOOKED = 10_000
 """Of what is queued so many rows are looked at: counts beyond it are no more telling."""
 
@@ -32,11 +34,13 @@ class DatasetLine:
     refresh_failed: int
     failed: int
     terminal: int
+    lately: int
+    """Rejected in the last hour, and not mended; counted up to 1,000."""
 
     @property
     def name(self) -> str:
         """As people write it."""
-        return f"{self.source}/{self.query}"
+        return label(self.source, self.query)
 
     @property
     def wrong(self) -> int:
@@ -81,13 +85,15 @@ def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> P
     return Partitioned(Some(rows[0].many, rows[0].since), rows[0].running, paused)
 
 
-def dataset_lines(ledger: Ledger, now: datetime, /) -> tuple[DatasetLine, ...]:
+def dataset_lines(connection: Connection, now: datetime, /) -> tuple[DatasetLine, ...]:
     """Every dataset, from the calendar's counts; those with something wrong first."""
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.troubled import standings  # noqa: PLC0415  # the same
 
-    columns: tuple[Shade, ...] = ("success", "pending", "refresh_failed", "failed", "terminal")
-    counted = Register(ledger).counts(since=(now - SPAN).date())
-    lines = [DatasetLine(source, query, *(shades.get(one, 0) for one in columns)) for (source, query), shades in counted.items()]
+    counted = standings(connection, since=(now - SPAN).date(), lately=now - LATELY, most=COUNTED)
+    lines = []
+    for one in counted:
+        accepted, pending, refresh_failed, failed, terminal = one.shades
+        lines.append(DatasetLine(one.source, one.query_name, accepted, pending, refresh_failed, failed, terminal, one.lately))
     return tuple(sorted(lines, key=lambda line: (not line.wrong, line.name)))
 
 

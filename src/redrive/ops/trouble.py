@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ..core.amount import amount
 from ..core.span import span
 from .doctor import GRACE
 from .finding import Finding
-from .partition_standing import PausedSource
+from .partition_standing import COUNTED, DatasetLine, PausedSource
 from .standing import KindLine
-from .trend import Trend
+from .trend import MANY, Trend
 
 if TYPE_CHECKING:
     from ..ledger.overview import Some
@@ -35,6 +36,7 @@ class Facts:
     late: Some
     """Partitions that are queued, and were due a while ago."""
     paused: tuple[PausedSource, ...]
+    datasets: tuple[DatasetLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Trouble(Finding):
 
 def found(facts: Facts, /) -> list[Trouble]:
     """The worst first; of these, what concerns most."""
-    everything = [*_nobody(facts), *_leases(facts), *_sources(facts)]
+    everything = [*_nobody(facts), *_leases(facts), *_sources(facts), *_rejected(facts)]
     for line in facts.kinds:
         everything += [*_parked(line), *_late(facts, line), *_failing(line)]
     return sorted(everything, key=lambda one: (one.severity, -one.count))  # critical before warning
@@ -59,8 +61,8 @@ def _nobody(facts: Facts) -> Iterator[Trouble]:
         return
     waiting, parts = sum(line.waiting for line in due), facts.late.many
     gone = "no worker was ever seen" if facts.seen_at is None else f"no worker has been seen for {_span(facts, facts.seen_at)}"
-    jobs = f"{waiting:,} {'job waits' if waiting == 1 else 'jobs wait'} ({_named(due)})" if due else ""
-    extractions = f"{parts:,} {'partition waits' if parts == 1 else 'partitions wait'} to be extracted" if parts else ""
+    jobs = f"{amount(waiting, 'job waits', 'jobs wait')} ({_named(due)})" if due else ""
+    extractions = f"{amount(parts, 'partition waits', 'partitions wait')} to be extracted" if parts else ""
     says = f"{gone}, and {' and '.join(filter(None, (jobs, extractions)))}"
     moments = [*(line.due_since for line in due), facts.late.since]
     since = min(one for one in moments if one is not None) if facts.seen_at is None else facts.seen_at
@@ -70,7 +72,7 @@ def _nobody(facts: Facts) -> Iterator[Trouble]:
 def _leases(facts: Facts) -> Iterator[Trouble]:
     many = facts.expired.many
     if many:
-        says = f"{many:,} {'lease' if many == 1 else 'leases'} ran out and nobody took {'it' if many == 1 else 'them'} back"
+        says = f"{amount(many, 'lease')} ran out and nobody took {'it' if many == 1 else 'them'} back"
         yield Trouble("dangling leases", "critical", says, many, facts.expired.since, "redrive ledger reap")
 
 
@@ -78,6 +80,15 @@ def _sources(facts: Facts) -> Iterator[Trouble]:
     for one in facts.paused:
         mend = f'redrive state unpause {shlex.quote(one.name)} --whole-source --because "..."'
         yield Trouble("source paused", "warning", f"source {one.name} is paused {one.why}", 1, None, mend)
+
+
+def _rejected(facts: Facts) -> Iterator[Trouble]:
+    for one in facts.datasets:
+        if one.lately >= MANY:
+            many = f"{one.lately:,}{'+' if one.lately >= COUNTED else ''} partitions of {one.name} were rejected in the last hour"
+            says = many + (f"; {one.wrong:,} have something wrong in all" if one.wrong > one.lately else "")
+            mend = f"redrive failures --kind {shlex.quote(one.name)}"
+            yield Trouble("partitions failing", "warning", says, one.lately, None, mend, kind=one.name)
 
 
 def _parked(line: KindLine) -> Iterator[Trouble]:
@@ -95,12 +106,12 @@ def _late(facts: Facts, line: KindLine) -> Iterator[Trouble]:
     if not facts.alive or line.parked is not None or line.due_since is None or _age(facts, line.due_since) < GRACE:
         return
     if facts.all_say and line.name not in facts.registered:
-        jobs = f"{line.waiting:,} {'job waits' if line.waiting == 1 else 'jobs wait'}"
+        jobs = amount(line.waiting, "job waits", "jobs wait")
         says = f"no living worker has registered {line.name}: {jobs}, kept and not run"
         mend = "start a worker whose app has that command, or give the command its old name back"
         yield Trouble("unregistered", "warning", says, line.waiting, line.due_since, mend, False, kind=line.name)
         return
-    says = f"work on {line.name} is late: the oldest of {line.waiting:,} that wait was due {_span(facts, line.due_since)} ago"
+    says = f"work on {line.name} is late: the oldest of {line.waiting:,} waiting was due {_span(facts, line.due_since)} ago"
     yield Trouble("late", "warning", says, line.waiting, line.due_since, "redrive work module:app", kind=line.name)
 
 
@@ -110,14 +121,14 @@ def _failing(line: KindLine) -> Iterator[Trouble]:
     mend = f"redrive failures --kind {shlex.quote(line.name)}"
     if line.died.many and line.dead:
         says = (
-            f"{line.died.hour:,} dead letters of {line.name} in the last hour, {_goes(line.died)}; in the day before "
-            f"{line.died.before:.3g} an hour; {line.dead:,} are pending"
+            f"{amount(line.died.hour, 'dead letter')} of {line.name} in the last hour, {_goes(line.died)}; in the day before "
+            f"{line.died.before:.3g} an hour; {amount(line.dead, 'is pending', 'are pending')}"
         )
         yield Trouble("dead letters growing", "warning", says, line.died.hour, line.died.since, mend, about=True, kind=line.name)
     elif line.failed.many:
         says = (
-            f"{line.failed.hour:,} attempts of {line.name} failed in the last hour, {_goes(line.failed)}; in the day before "
-            f"{line.failed.before:.3g} an hour"
+            f"{amount(line.failed.hour, 'attempt')} of {line.name} failed in the last hour, {_goes(line.failed)}; in the day "
+            f"before {line.failed.before:.3g} an hour"
         )
         yield Trouble("failing", "warning", says, line.failed.hour, line.failed.since, mend, about=True, kind=line.name)
 

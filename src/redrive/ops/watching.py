@@ -6,10 +6,11 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from . import failures, journal, overview, schedules, workers
+from . import failures, journal, overview, rejections, schedules, workers
 from .failures import Failure, FailureReport
 from .journal import Happening, Tail
 from .overview import QUIET, Overview
+from .rejections import Rejection
 from .schedules import Schedule
 from .source import ledger_of
 from .workers import Workers
@@ -48,12 +49,16 @@ class Watching:
         return overview.overview(self._ledger, quiet=quiet)
 
     def failures(self, *, kind: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Failure]:
-        """What fails, by kind and by what the errors are alike in: what fails most now first."""
+        """What jobs fail, by kind and by what the errors are alike in: what fails most now first. See `rejections` too."""
         return failures.failures(self._ledger, kind=kind, since=since, limit=limit)
 
     def failure(self, kind: str, signature: str, /, *, limit: int = 50) -> FailureReport | None:
         """One of them, with the last of its dead letters; None: nothing failed like this."""
         return failures.failure(self._ledger, kind, signature, limit=limit)
+
+    def rejections(self, *, dataset: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Rejection]:
+        """What partitions fail, by dataset (such as crm/orders) and by why: what was judged last first."""
+        return rejections.rejections(self._ledger, dataset=dataset, since=since, limit=limit)
 
     def workers(self, *, quiet: float = QUIET) -> Workers:
         """Who works, or did, and what each has in its hands."""
@@ -70,7 +75,7 @@ class Watching:
     def journal(
         self, *, kind: str | None = None, events: Collection[str] = (), since: datetime | None = None, limit: int = 100
     ) -> list[Happening]:
-        """What happened last, to any job, and what was decided; the newest first."""
+        """What happened last, to any job, what was decided, and which partitions were rejected; the newest first."""
         return journal.journal(self._ledger, kind=kind, events=events, since=since, limit=limit)
 
     def tail(self, *, kind: str | None = None, events: Collection[str] = (), limit: int = 20) -> Tail:

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from ..ledger.workers import Worker
 
 MOST = 500
-"""Jobs in hands that are looked at."""
-Presence: TypeAlias = Literal["alive", "silent", "ended"]
-"""Silent: it has not ended in order, and gives no sign of life."""
+"""Jobs in hands that are looked at, and partitions."""
+Presence: TypeAlias = Literal["alive", "silent", "lost", "ended"]
+"""Silent: it gives no sign of life. Lost: its process is gone, and did not end in order: killed, or crashed."""
+ORDER: tuple[Presence, ...] = ("alive", "silent", "lost", "ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,15 @@ class InHand:
     started_at: datetime | None
     """None: it was only taken, and waits in the worker."""
     lease_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InExtraction:
+    """A partition that a worker extracts or judges."""
+
+    partition: str
+    attempt: int
+    started_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,18 @@ class WorkerLine:
     seen_at: datetime
     ended_at: datetime | None
     jobs: tuple[InHand, ...]
+    partitions: tuple[InExtraction, ...] = ()
+
+    @property
+    def hands(self) -> int:
+        """How many jobs and partitions it has."""
+        return len(self.jobs) + len(self.partitions)
+
+    @property
+    def longest_since(self) -> datetime | None:
+        """When it began with what it has had for longest; None: it runs nothing."""
+        begun = [job.started_at for job in self.jobs if job.started_at is not None]
+        return min([*begun, *(one.started_at for one in self.partitions)], default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +81,7 @@ class Workers:
     quiet: float
     """Seconds after which one counts as silent."""
     workers: tuple[WorkerLine, ...]
-    """Those alive first, then those that went silent."""
+    """Those alive first, then those that went silent, then those that were lost."""
 
     @property
     def alive(self) -> int:
@@ -85,24 +107,30 @@ def workers(ledger: Ledger, /, *, quiet: float = QUIET) -> Workers:
     """Who works, or did."""
     from ..ledger import look  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger import workers as stored  # noqa: PLC0415  # the same
+    from ..partitions.held import held as extracted  # noqa: PLC0415  # the same
 
     now = ledger.now()
     with ledger.reading() as connection:
         seen = stored.workers(connection)
         held = look.held(connection, MOST)
+        extracting = extracted(connection, MOST)
     hands: dict[str, list[InHand]] = {}
     for one in held:
         hands.setdefault(one.worker, []).append(InHand(one.id, one.kind, one.key, one.attempts, one.started_at, one.lease_until))
+    parts: dict[str, list[InExtraction]] = {}
+    for each in extracting:
+        parts.setdefault(each.worker, []).append(InExtraction(str(each.partition), each.attempt_no, each.leased_at))
     silent = now - timedelta(seconds=quiet)
-    lines = [_line(one, hands.get(one.name, []), silent) for one in seen]
-    lines.sort(key=lambda one: ("alive", "silent", "ended").index(one.presence))
+    lines = [_line(one, hands.get(one.name, []), parts.get(one.name, []), silent) for one in seen]
+    lines.sort(key=lambda one: ORDER.index(one.presence))
     return Workers(now, quiet, tuple(lines))
 
 
-def _line(one: Worker, jobs: list[InHand], silent: datetime) -> WorkerLine:
-    presence: Presence = "ended" if one.ended_at is not None else "silent" if one.seen_at < silent else "alive"
+def _line(one: Worker, jobs: list[InHand], partitions: list[InExtraction], silent: datetime) -> WorkerLine:
+    here: Presence = "silent" if one.seen_at < silent else "alive"
+    presence: Presence = here if one.ended_at is None else "lost" if one.lost else "ended"
     return WorkerLine(
         name=one.name, presence=presence, host=one.host, pid=one.pid, version=one.info.get("version"),
         state=one.info.get("state"), threads=one.info.get("threads"), kinds=tuple(one.info.get("kinds", ())),
-        started_at=one.started_at, seen_at=one.seen_at, ended_at=one.ended_at, jobs=tuple(jobs),
+        started_at=one.started_at, seen_at=one.seen_at, ended_at=one.ended_at, jobs=tuple(jobs), partitions=tuple(partitions),
     )  # fmt: skip

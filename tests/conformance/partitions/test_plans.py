@@ -12,7 +12,9 @@ from sqlalchemy import event
 
 from redrive.ledger import Ledger
 from redrive.partitions import ranges
+from redrive.partitions.held import held
 from redrive.partitions.record import Selection
+from redrive.partitions.troubled import troubled
 from tests.conformance.partitions.world import DAY, SAID, World
 
 SIZE = 300_000 if os.environ.get("REDRIVE_FULL") == "1" else 20_000
@@ -84,6 +86,10 @@ def test_no_act_reads_a_whole_table(full: World) -> None:
     full.register.reasons()
     full.register.find(Selection(source="crm", query_name="orders", shades=["failed"]))
     full.register.newest(Selection(source="crm", query_name="orders", shades=["failed"]))
+    with full.ledger.reading() as connection:
+        assert troubled(connection, dataset=None, since=None, each=5, unjudged=True)
+        troubled(connection, dataset=("crm", "orders"), since=full.ledger.now(), each=5)
+        assert held(connection, 5)
     full.register.find(Selection(source="crm", query_name="orders", customers=["k1"]))
     full.register.find(Selection(source="crm", query_name="orders", since=DAY, until=DAY))
     full.retry(key)

@@ -7,8 +7,10 @@ import json
 import pytest
 
 from redrive.ledger import Ledger, NewJob
+from redrive.ledger.bury import bury
 from tests.unit.cli.command import call
 from tests.unit.cli.conftest import LONG, SECRET
+from tests.unit.cli.lake import BAD
 
 EVERY = [
     ("overview",), ("failures",), ("failures", "HTTPStatusError", "--kind", LONG), ("workers", "list", "--all"),
@@ -61,7 +63,8 @@ def test_failures_and_one_of_them(busy: Ledger) -> None:
     assert busy.imbalance() == []
     _, printed = call("failures", "--json")
     found = json.loads(printed)
-    assert {(one["kind"], one["pending"]) for one in found if one["signature"] == "HTTPStatusError"} == {
+    assert found["partitions"] == []
+    assert {(one["kind"], one["pending"]) for one in found["jobs"] if one["signature"] == "HTTPStatusError"} == {
         ("crm.sync", 2),
         (LONG, 5),
     }
@@ -71,7 +74,7 @@ def test_failures_and_one_of_them(busy: Ledger) -> None:
     status, printed = call("failures", "HTTPStatus", "--kind", "crm.sync")
     assert status == 0
     assert "2 dead letters" in printed
-    assert 'redrive dead replay --kind crm.sync --error "HTTPStatusError" --canary 5 --because "..."' in " ".join(printed.split())
+    assert 'redrive dead replay --kind crm.sync --error HTTPStatusError --canary 5 --because "..."' in " ".join(printed.split())
     status, printed = call("failures", "HTTPStatusError", "--kind", "crm.sync", "--json")
     assert [letter["id"] for letter in json.loads(printed)["letters"]] == [5, 4]
     assert call("failures", "--since", "yesterday")[0] == 2
@@ -83,6 +86,33 @@ def test_workers_that_went_are_not_listed_unless_asked_for(busy: Ledger) -> None
     status, printed = call("workers", "list", "--all")
     assert (status, "○ ended" in printed) == (0, True)
     assert json.loads(call("workers", "list", "--all", "--json")[1])[0]["presence"] == "ended"
+
+
+@pytest.mark.req("O-4")
+def test_a_worker_that_was_killed_is_listed_as_lost(busy: Ledger) -> None:
+    with busy.connections.write.use() as session:
+        bury(session, ["web-7f9c:1201"])
+    status, printed = call("workers", "list")
+    assert (status, "✗ lost" in printed) == (0, True), printed
+
+
+@pytest.mark.req("O-3", "O-4")
+@pytest.mark.usefixtures("busy", "lake")
+def test_partitions_are_among_the_failures_and_in_the_journal() -> None:
+    status, printed = call("failures", width=120)
+    assert (status, printed.count("crm/orders"), "→ redrive state failures" in printed) == (0, 3, True), printed
+    _, printed = call("failures", "--kind", "crm/orders", "--json")
+    found = json.loads(printed)
+    assert (found["jobs"], {(one["reason"], one["many"]) for one in found["partitions"]}) == (
+        [], {("row_count", 3), ("TimeoutError", 1), ("ConnectError", 1)},
+    )  # fmt: skip
+    status, printed = call("failures", "ConnectError", "--kind", "crm/orders", width=120)
+    assert (status, "→ redrive state failures crm/orders --error ConnectError" in printed) == (0, True), printed
+    status, printed = call("failures", "too few")
+    assert (status, "crm/orders: row_count" in printed, "3 of them have 'too few' in them" in printed) == (1, True, True)
+    status, printed = call("journal", "tail", "--event", "rejected", width=120)
+    assert (status, len(printed.splitlines())) == (0, 5)
+    assert f"rejected  {BAD} attempt 1: row_count: too few" in printed
 
 
 @pytest.mark.req("O-3")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from redrive.ledger.overview import Some
-from redrive.ops.partition_standing import PausedSource
+from redrive.ops.partition_standing import DatasetLine, PausedSource
 from redrive.ops.standing import KindLine
 from redrive.ops.trend import NONE, Trend
 from redrive.ops.trouble import Facts, found
@@ -51,6 +51,16 @@ def test_partitions_wait_and_nobody_is_there() -> None:
     (both,) = found(replace(FACTS, kinds=(LATE,), alive=0, late=Some(1, NOW - timedelta(minutes=5))))
     assert both.says.endswith("and 7 jobs wait (7 mail) and 1 partition waits to be extracted")
     assert found(replace(FACTS, late=some)) == []  # somebody is there: their turn comes
+
+
+def test_partitions_that_fail() -> None:
+    some = DatasetLine("crm", "orders/eu", 900, 3, 0, 12, 8, lately=12)
+    (one,) = found(replace(FACTS, datasets=(some, replace(some, query="visits", lately=9))))
+    assert (one.name, one.severity, one.count, one.kind) == ("partitions failing", "warning", 12, "crm/orders%2Feu")
+    assert one.says == "12 partitions of crm/orders%2Feu were rejected in the last hour; 20 have something wrong in all"
+    assert one.mend == "redrive failures --kind crm/orders%2Feu"
+    (more,) = found(replace(FACTS, datasets=(replace(some, failed=992, lately=1000),)))
+    assert more.says == "1,000+ partitions of crm/orders%2Feu were rejected in the last hour"
 
 
 def test_a_source_that_is_paused() -> None:

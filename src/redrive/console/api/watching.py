@@ -10,13 +10,14 @@ from ...ops.batch import Batch, GivenUp
 from ...ops.failures import Failure, FailureReport
 from ...ops.journal import Happening
 from ...ops.overview import Overview
+from ...ops.rejections import Rejection
 from ...ops.schedules import Schedule
 from ...ops.workers import Workers
 from ..problem import missing
 from .word import Here, Limit, Since, Text, problems
 
 router = APIRouter(prefix="/api", tags=["what is going on"], responses=problems())
-Event = Literal["submitted", "failed", "lost", "returned", "done", "dead", "decided"]
+Event = Literal["submitted", "failed", "lost", "returned", "done", "dead", "rejected", "decided"]
 Few = Annotated[int, Query(ge=1, le=500, description="At most so many.")]
 
 
@@ -28,8 +29,14 @@ def overview(view: Here) -> Overview:
 
 @router.get("/failures", responses=problems(422))
 def failures(view: Here, kind: Text = None, since: Since = None, limit: Limit = 100) -> list[Failure]:
-    """What fails, by kind and by what the errors are alike in."""
+    """What jobs fail, by kind and by what the errors are alike in; partitions have their own list."""
     return view.ops.failures(kind=kind, since=since, limit=limit)
+
+
+@router.get("/failures/partitions", responses=problems(422))
+def rejections(view: Here, dataset: Text = None, since: Since = None, limit: Limit = 100) -> list[Rejection]:
+    """What partitions fail, by dataset (such as crm/orders) and by why; of each dataset the last fifty are looked at."""
+    return view.ops.rejections(dataset=dataset, since=since, limit=limit)
 
 
 @router.get("/failures/one", responses=problems(404, 422))
@@ -67,5 +74,5 @@ def giveups(view: Here, batch: Text = None, reason: Text = None, since: Since = 
 
 @router.get("/journal", responses=problems(422))
 def journal(view: Here, kind: Text = None, event: Event | None = None, since: Since = None, limit: Few = 100) -> list[Happening]:
-    """What happened last, to any job, and what was decided; the newest first."""
+    """What happened last, to any job, what was decided, and which partitions were rejected; the newest first."""
     return view.ops.journal(kind=kind, events=() if event is None else (event,), since=since, limit=limit)

@@ -18,7 +18,8 @@ def failures(view: Here) -> Response:
         return _one(view, kind, view.query["signature"])
     limit = view.number("limit", 30, most=200)
     found = view.ops.failures(kind=kind, since=view.since(), limit=limit)
-    return view.page("failures.html", found=found, limit=limit, now=view.ops.now())
+    parts = view.ops.rejections(dataset=kind, since=view.since(), limit=limit)
+    return view.page("failures.html", found=found, rejections=parts, limit=limit, now=view.ops.now())
 
 
 def _one(view: Here, kind: str, signature: str) -> Response:

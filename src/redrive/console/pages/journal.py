@@ -8,7 +8,7 @@ from ..view import Here
 
 router = APIRouter()
 
-EVENTS = ("", "submitted", "failed", "lost", "returned", "done", "dead", "decided")
+EVENTS = ("", "submitted", "failed", "lost", "returned", "done", "dead", "rejected", "decided")
 
 
 @router.get("/journal")

@@ -1,0 +1,110 @@
+"""Troubled: datasets and those of their partitions that somebody may want to look at, at a cost that does not grow with them."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Select, case, func, select, union_all
+
+from ..ledger.partition_tables import TROUBLE, partition, rollup
+from .partition import Partition
+from .record import SHADES, Shade
+
+DATASETS = 10
+"""So many are looked at: those in which something was rejected last."""
+_AT = partition.c
+_COLUMNS = (
+    _AT.id, _AT.source, _AT.customer_id, _AT.query_name, _AT.logical_date, _AT.shade, _AT.attempt_count, _AT.verdict_at,
+    _AT.reason, _AT.error, _AT.last_verdict,
+)  # fmt: skip
+
+
+class Standing(NamedTuple):
+    """How the partitions of a dataset stand. Immutable."""
+
+    source: str
+    query_name: str
+    shades: tuple[int, ...]
+    """As many as there are shades, in their order."""
+    lately: int
+    """Rejected of late, and not mended; counted up to a bound."""
+
+
+def standings(connection: Connection, /, *, since: date, lately: datetime, most: int) -> list[Standing]:
+    """Of every dataset. since: of this day's partitions and later ones'. lately: since when; most: counted up to this."""
+    at = rollup.c
+    sums = [func.sum(case((at.shade == place, at.n), else_=0)).label(name) for place, name in enumerate(SHADES)]
+    whole = select(at.source, at.query_name, *sums).where(at.logical_date >= since).group_by(at.source, at.query_name)
+    of = whole.subquery()
+    mine = (_AT.source == of.c.source, _AT.query_name == of.c.query_name, TROUBLE, _AT.verdict_at >= lately)
+    few = select(_AT.id).where(*mine, _AT.last_verdict == "rejected").correlate(of).limit(most).subquery()
+    query = select(of, select(func.count()).select_from(few).scalar_subquery()).order_by(of.c.source, of.c.query_name)
+    return [Standing(row[0], row[1], tuple(map(int, row[2:-1])), row[-1]) for row in connection.execute(query)]
+
+
+class Troubled(NamedTuple):
+    """One that failed, or with a newer run that was rejected. Immutable."""
+
+    id: int
+    source: str
+    customer_id: str
+    query_name: str
+    logical_date: date
+    shade: int
+    attempt_count: int
+    verdict_at: datetime | None
+    """None: it was given up before anybody judged it."""
+    reason: str | None
+    error: str | None
+    last_verdict: str | None
+
+    @property
+    def dataset(self) -> tuple[str, str]:
+        """Its source and query."""
+        return self.source, self.query_name
+
+    @property
+    def partition(self) -> Partition:
+        """Which."""
+        return Partition(self.source, self.customer_id, self.query_name, self.logical_date)
+
+    @property
+    def seen(self) -> Shade:
+        """How it stands."""
+        return SHADES[self.shade]
+
+
+def troubled(
+    connection: Connection, /, *, dataset: tuple[str, str] | None, since: datetime | None, each: int, unjudged: bool = False
+) -> list[Troubled]:
+    """Of every dataset the last so many; what was judged last comes first. unjudged: and as many that nobody judged.
+
+    dataset: only of this one. since: only what was judged since then.
+    """
+    some: list[Select[Any]] = []
+    for source, query_name in _datasets(connection, dataset):
+        mine = select(*_COLUMNS).where(_AT.source == source, _AT.query_name == query_name, TROUBLE)
+        judged = mine.where(_AT.verdict_at.is_not(None) if since is None else _AT.verdict_at >= since)
+        some.append(judged.order_by(_AT.verdict_at.desc()).limit(each))
+        if unjudged:
+            some.append(mine.where(_AT.verdict_at.is_(None)).limit(each))  # in no order: none of them has a moment
+    if not some:
+        return []
+    found = [Troubled._make(row) for row in connection.execute(union_all(*(select(one.subquery()) for one in some)))]
+    return sorted(found, key=lambda one: (one.verdict_at is not None, one.verdict_at, one.id), reverse=True)
+
+
+def _datasets(connection: Connection, dataset: tuple[str, str] | None) -> list[tuple[str, str]]:
+    if dataset is not None:
+        return [dataset]
+    counted = select(rollup.c.source, rollup.c.query_name).where(rollup.c.shade > SHADES.index("pending"), rollup.c.n > 0)
+    there = counted.group_by(rollup.c.source, rollup.c.query_name).subquery()
+    mine = (_AT.source == there.c.source, _AT.query_name == there.c.query_name, TROUBLE, _AT.verdict_at.is_not(None))
+    last = select(_AT.verdict_at).where(*mine).order_by(_AT.verdict_at.desc()).limit(1).scalar_subquery().label("last")
+    query = (
+        select(there.c.source, there.c.query_name, last)
+        .order_by(last.desc().nulls_last(), there.c.source, there.c.query_name)
+        .limit(DATASETS)
+    )
+    return [(row.source, row.query_name) for row in connection.execute(query)]

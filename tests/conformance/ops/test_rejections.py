@@ -1,0 +1,134 @@
+"""Partitions that fail, beside the jobs that do: among the failures, in the journal, and in the hands of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from redrive.ledger import Ledger, NewJob
+from redrive.ledger.bury import bury
+from redrive.ops import rejections
+from redrive.ops.operator import Operator
+from tests.conformance.partitions.world import DAY, SAID, World
+
+
+@pytest.fixture
+def world(ledger: Ledger) -> Iterator[World]:
+    made = World(ledger)
+    yield made
+    assert made.wrong() == []
+
+
+@pytest.mark.req("O-4")
+def test_what_fails_is_grouped_by_dataset_and_by_why(world: World, ann: Operator) -> None:
+    assert ann.rejections() == []
+    world.backfill(["fine", "few-1", "few-2", "over", "away", "given"])
+    leases = {lease.partition.customer_id: lease for lease in world.claim()}
+    world.accept(leases["fine"])
+    world.reject(leases["few-1"])
+    world.reject(leases["few-2"])
+    world.reject(leases["over"], final=True)
+    world.reject(leases["away"], reason="TimeoutError")
+    world.control.mark_terminal([leases["given"].partition_id], **SAID)
+    world.retry(world.key("fine"), act="reprocess")
+    (again,) = world.claim()
+    world.reject(again)
+    few, away, given = sorted(ann.rejections(), key=lambda one: -one.many)
+    assert (few.name, few.why, few.many, few.terminal, few.readable, few.more) == ("crm/orders", "row_count", 4, 1, 1, False)
+    assert (few.partition, few.error) == (f"crm/fine/orders/{DAY}", "too few")  # the last of them
+    assert few.last_at is not None
+    assert {(one.why, one.many) for one in (away, given)} == {("TimeoutError", 1), ("given up", 1)}
+    assert ann.rejections(dataset="crm/orders") == ann.rejections()
+    assert ann.rejections(dataset="mail.send") == []
+    assert ann.rejections(since=few.last_at + timedelta(seconds=1)) == []
+    assert len(ann.rejections(limit=1)) == 1
+
+
+def test_only_the_last_of_a_dataset_are_looked_at(world: World, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rejections, "LOOKED", 3)
+    world.backfill(5)
+    world.reject(*world.claim())
+    (few,) = ann.rejections()
+    assert (few.many, few.more) == (3, True)
+
+
+@pytest.mark.req("J-1", "O-3")
+def test_the_journal_has_what_was_rejected_until_it_is_mended(world: World, ann: Operator) -> None:
+    world.ledger.submit(NewJob("mail", "a"))
+    tail = ann.tail()
+    assert [one.event for one in tail.look()] == ["submitted"]
+    world.backfill(["acme", "fine"])
+    leases = {lease.partition.customer_id: lease for lease in world.claim()}
+    world.accept(leases["fine"])
+    world.reject(leases["acme"])
+    assert {one.event for one in tail.look()} >= {"rejected"}
+    (seen,) = ann.journal(events=["rejected"])
+    assert (seen.kind, seen.key, seen.job_id) == ("crm/orders", f"crm/acme/orders/{DAY}", None)
+    assert (seen.attempt, seen.reason, seen.error, seen.actor) == (1, "row_count", "too few", None)
+    assert seen in ann.journal()
+    assert ann.journal(kind="crm/orders") == [seen]
+    assert {one.event for one in ann.journal(events=["rejected", "submitted"])} == {"rejected", "submitted"}
+    assert ann.journal(events=["rejected"], since=seen.at + timedelta(seconds=1)) == []
+    assert "rejected" not in {one.event for one in tail.look()}  # said once
+    world.pass_time(61)
+    (lease,) = world.claim()
+    world.reject(lease)
+    assert [(one.event, one.attempt) for one in tail.look() if one.event == "rejected"] == [("rejected", 2)]
+    world.pass_time(61)
+    world.accept(*world.claim())
+    assert ann.journal(events=["rejected"]) == []
+
+
+@pytest.mark.req("O-4")
+def test_a_worker_has_partitions_in_its_hands_too(world: World, ann: Operator) -> None:
+    world.ledger.beat("w1", {"kinds": []})
+    world.backfill(["acme"])
+    world.claim(worker="w1")
+    (one,) = ann.workers().workers
+    assert (one.hands, [each.partition for each in one.partitions]) == (1, [f"crm/acme/orders/{DAY}"])
+    assert one.longest_since == one.partitions[0].started_at
+
+
+@pytest.mark.req("O-4")
+def test_a_worker_that_was_killed_is_lost_and_not_ended(ledger: Ledger, ann: Operator) -> None:
+    for name in ("killed", "left", "alive"):
+        ledger.beat(name)
+    ledger.leave("left")
+    with ledger.connections.write.use() as session:
+        bury(session, ["killed"])  # as any worker on its machine does, that finds its process gone
+    found = [(one.name, one.presence) for one in ann.workers().workers]
+    assert found == [("alive", "alive"), ("killed", "lost"), ("left", "ended")]
+
+
+@pytest.mark.req("O-4")
+def test_the_pulse_is_another_when_partitions_move(world: World, ann: Operator) -> None:
+    world.backfill(["acme"])
+    seen = [ann.pulse()]
+    (lease,) = world.claim()
+    seen.append(ann.pulse())
+    world.reject(lease)
+    seen.append(ann.pulse())
+    world.pass_time(61)
+    world.accept(*world.claim())
+    seen.append(ann.pulse())
+    assert len(set(seen)) == 4
+    assert ann.pulse() == seen[-1]
+
+
+@pytest.mark.req("O-4")
+def test_the_overview_warns_of_partitions_that_fail_now(world: World, ann: Operator) -> None:
+    world.ledger.beat("w1", {"kinds": []})
+    world.backfill(12)
+    leases = world.claim()
+    world.reject(*leases[:9])
+    assert ann.overview().findings == ()
+    world.reject(*leases[9:])
+    (one,) = ann.overview().findings
+    assert (one.name, one.says) == ("partitions failing", "12 partitions of crm/orders were rejected in the last hour")
+    (line,) = ann.overview().datasets
+    assert (line.failed, line.lately, line.pending) == (12, 12, 0)
+    world.pass_time(7200)
+    world.ledger.beat("w1")
+    assert ann.overview().findings == (), "it is over, or known"
