@@ -21,6 +21,14 @@ DENIED, NO_COLUMN = "42501", "42703"
 """Of Postgres."""
 MIGRATION_LOCK = 0x7265647269766531
 """Of Postgres: two programs that start together don't migrate together."""
+_RIGHTS = {
+    False: "this user may not make or change the tables: GRANT CREATE on the schema to it (an older ledger's tables must be "
+    "its own), or run `redrive ledger migrate` as their owner once; for all else it needs no more than SELECT, INSERT, UPDATE, "
+    "DELETE on redrive_*",
+    True: "the file cannot be written to: this user must be able to write to it and to its folder, and the disk must not be "
+    "mounted read-only",
+}
+"""What is missing, and what to do: on SQLite, or not."""
 
 
 def revision(connection: Connection, /) -> str | None:
@@ -102,7 +110,15 @@ def migrate(session: Session, to: str = HEAD, /) -> None:
             session.raw.execute(f"DROP TABLE IF EXISTS {VERSION_TABLE}")
         crash_point("migrate.before_commit")
         session.raw.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         session.undo()
+        if _denied(error):
+            raise LedgerError(_RIGHTS[session.sqlite]) from error
         raise
     crash_point("migrate.after_commit")
+
+
+def _denied(error: BaseException) -> bool:
+    """Whether the database says that this user may not; by SQLAlchemy, or by the driver itself."""
+    said = getattr(error, "orig", None) or error
+    return getattr(said, "sqlstate", None) == DENIED or "readonly database" in str(said)

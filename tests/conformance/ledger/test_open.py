@@ -7,15 +7,18 @@ import os
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from redrive import App
 from redrive.errors import LedgerError, SchemaMismatch
 from redrive.ledger import NewJob, open_ledger
+from redrive.ledger.sqlite import connect as sqlite
 from redrive.ledger.tables import HEAD
 
 
@@ -193,6 +196,37 @@ def test_a_user_without_rights_is_told_which(postgres_ledger: str) -> None:
         finally:
             owner.execute(f"DROP OWNED BY {user}")
             owner.execute(f"DROP ROLE {user}")
+
+
+def test_who_may_not_make_the_tables_is_told_what_to_do(postgres_ledger: str) -> None:
+    """By itself and by an app: no error of a library's own, with a page of SQL in it."""
+    user = f"weaker{os.getpid()}"
+    with open_ledger(postgres_ledger, migrate=True), psycopg.connect(postgres_ledger, autocommit=True) as owner:
+        owner.execute(f"CREATE SCHEMA empty_of_it; CREATE ROLE {user} LOGIN; ALTER ROLE {user} SET search_path = empty_of_it")
+        owner.execute(f"GRANT USAGE ON SCHEMA empty_of_it TO {user}")
+        try:
+            weak = postgres_ledger.replace("postgres@", f"{user}@")
+            of_app: Callable[[], object] = lambda: App(weak, migrate=True).ledger  # noqa: E731  # opened at first use
+            for opened in (partial(open_ledger, weak, migrate=True), of_app):
+                with pytest.raises(
+                    LedgerError, match="GRANT CREATE on the schema to it .*`redrive ledger migrate` as their owner"
+                ):
+                    opened()
+        finally:
+            owner.execute(f"DROP OWNED BY {user}; DROP ROLE {user}; DROP SCHEMA empty_of_it")
+
+
+def test_a_file_that_cannot_be_written_to_is_not_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk that is mounted read-only: it can be opened."""
+    file = tmp_path / "ledger.db"
+    sqlite3.connect(file).close()
+    monkeypatch.setattr(sqlite, "connect", lambda file, create: _reads_only(file))
+    with pytest.raises(LedgerError, match="the file cannot be written to: this user must be able to"):
+        open_ledger(f"sqlite:///{file}", migrate=True)
+
+
+def _reads_only(file: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{file}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
 
 
 def test_seqscan_is_off_for_our_sessions_only(postgres_ledger: str) -> None:
