@@ -190,6 +190,24 @@ def test_a_value_of_another_type_is_refused(annotation: Any, value: Any) -> None
         codec(annotation).dump(value)
 
 
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ("a\ud800", "it"),
+        ({"note": "s3cret\udcff"}, "note"),
+        ({"to": [{"name": "a"}, {"name": "\ud800"}]}, r"to\[1\].name"),
+        ([["\ud800"]], r"\[0\]\[0\]"),
+        ({"\ud800": 1}, "a name"),
+    ],
+    ids=ascii,
+)
+def test_half_a_character_is_refused_by_where_it_stands(value: Any, where: str) -> None:
+    with pytest.raises(ValueError, match=f"^{where} has half a character in it, '.*', which cannot be stored$") as caught:
+        to_bytes(value)
+    assert not isinstance(caught.value, UnicodeError)
+    assert "s3cret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("annotation", [float, Any])
 def test_a_number_that_json_lacks_is_refused(annotation: Any, number: float) -> None:

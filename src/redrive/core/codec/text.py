@@ -7,8 +7,33 @@ from typing import Any
 
 
 def to_bytes(data: Any, /) -> bytes:
-    """JSON in UTF-8. NaN and infinities are refused: no other reader could take them."""
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    """JSON in UTF-8. NaN, infinities and halves of characters are refused: no other reader could take them."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError as wrong:
+        half = text[wrong.start]
+    # Not what it says, too: it may be a secret.
+    raise ValueError(f"{_holder(data, half) or 'it'} has half a character in it, {half!r}, which cannot be stored")
+
+
+def _holder(data: Any, half: str) -> str | None:
+    """Where in the data the first text with this in it stands; empty: it is the data."""
+    if isinstance(data, str):
+        return "" if half in data else None
+    if isinstance(data, dict):
+        for name, value in data.items():
+            found = _holder(value, half)
+            if found is not None:
+                return f"{name}{'.' if found[:1] not in ('', '[') else ''}{found}"
+            if half in str(name):
+                return "a name"
+    elif isinstance(data, (list, tuple)):
+        for place, value in enumerate(data):
+            found = _holder(value, half)
+            if found is not None:
+                return f"[{place}]{'.' if found[:1] not in ('', '[') else ''}{found}"
+    return None
 
 
 _SCAN = json.JSONDecoder().raw_decode
