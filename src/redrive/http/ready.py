@@ -21,6 +21,9 @@ ONE = 5.0
 ENDLESS = 1_000_000
 AWAY = frozenset((429, 502, 503, 504))
 """Statuses that say: not now. All others say that it is there, and does not work."""
+NEVER = frozenset((405, 410, 501))
+"""Statuses of something that serves this very address, and never like this: no use looking again. A 404 is none of them: many a
+proxy says that of what is behind it and has not come up yet."""
 OPERATION = "wait_until_ready"
 
 
@@ -28,8 +31,12 @@ def looking(within: Seconds, make: Callable[..., Any], attempt: Callable[..., An
     """A loop that looks until it is ready: soon at first, then every two seconds."""
     limit = positive("within", within)
     policy = RetryPolicy(max_attempts=ENDLESS, backoff_base=0.1, backoff_max=2.0, jitter=0.1, timeout=limit)
-    retry: Retry = DEFAULT.using(policy, on=httpx2.HTTPError, attempt_timeout=min(ONE, limit), operation=OPERATION)
+    retry: Retry = DEFAULT.using(policy, on=(_coming, httpx2.HTTPError), attempt_timeout=min(ONE, limit), operation=OPERATION)
     return Layer(retry, make, attempt).loop(OPERATION, True, False, overdue(httpx2))
+
+
+def _coming(error: Exception) -> bool | None:
+    return False if isinstance(error, httpx2.HTTPStatusError) and error.response.status_code in NEVER else None
 
 
 def not_ready(url: str, error: Exception, /) -> NotReady:
@@ -42,4 +49,6 @@ def not_ready(url: str, error: Exception, /) -> NotReady:
     status = error.response.status_code
     if status in AWAY:
         return NotReady(f"{url} is unavailable{looks}: it answers {status}", unavailable=True)
-    return NotReady(f"{url} failed{looks}: it is there, and answers {status}", unavailable=False)
+    more = ", again and again: is that the path?" if status == 404 else ""
+    more = ": it will not get ready by waiting" if status in NEVER else more
+    return NotReady(f"{url} failed{looks}: it is there, and answers {status}{more}", unavailable=False)

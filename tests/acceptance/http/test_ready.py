@@ -61,6 +61,24 @@ def test_failed(colour: Colour, server: FaultServer, status: int, unavailable: b
     assert server.count > 3
 
 
+@pytest.mark.parametrize("status", [405, 410, 501])
+def test_what_waiting_does_not_mend_is_said_at_once(colour: Colour, server: FaultServer, status: int) -> None:
+    server.script(503, status)
+    with client(colour, server.url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
+        api.wait_until_ready()
+    assert (server.count, clock.slept, caught.value.unavailable) == (2, [0.1], False)
+    assert f"it is there, and answers {status}: it will not get ready by waiting" in str(caught.value)
+
+
+def test_a_path_that_is_not_there_is_asked_about(colour: Colour, server: FaultServer) -> None:
+    """It is looked at to the end: proxies answer 404 for what is behind them and has not come up yet."""
+    server.script(404)
+    with client(colour, server.url) as api, instant(), pytest.raises(errors.NotReady) as caught:
+        api.wait_until_ready("/helth", within=5)
+    assert "/helth failed (" in str(caught.value)
+    assert str(caught.value).endswith("answers 404, again and again: is that the path?")
+
+
 def test_one_look_does_not_take_it_all(colour: Colour, server: FaultServer) -> None:
     server.script("hang", 200)
     with client(colour, server.url) as api:
