@@ -34,7 +34,7 @@ from sqlalchemy.dialects.postgresql import insert
 from ..ledger.statement import Runner, number, postgres, words
 from ..ledger.tables import key
 from .record import Ident
-from .standing import STORED, Stored
+from .standing import STORED, Stored, spare
 
 PROCESSING = words("processing")
 # Not now(): a caller's transaction may have begun long ago.
@@ -121,7 +121,7 @@ class OnPostgres:
         """Begin under a key that nobody has: the fence; None: somebody else was faster, or has it in an open transaction."""
         given = {
             "domain": ident.domain, "user_id": ident.user_id, "key": ident.key, "request_hash": request_hash, "holder": holder,
-            "lease": lease, "keep": keep,
+            "lease": lease, "keep": keep + spare(keep),
         }  # fmt: skip
         row = run.execute(OPEN_ALONE if locked else OPEN, given).fetchone()
         return None if row is None else int(row[0])
@@ -133,7 +133,7 @@ class OnPostgres:
         """Begin under a key that is free again: the fence; None: somebody else was faster."""
         given = {
             **ident._asdict(), "seen": seen.fence, "was": seen.status, "request_hash": request_hash,
-            "holder": holder, "lease": lease, "keep": keep,
+            "holder": holder, "lease": lease, "keep": keep + spare(keep),
         }  # fmt: skip
         row = run.execute(TAKE_OVER_ALONE if locked else TAKE_OVER, given).fetchone()
         return None if row is None else int(row[0])
@@ -141,7 +141,7 @@ class OnPostgres:
     def settle(
         self, run: Runner, ident: Ident, fence: int, status: str, response: bytes | None, error: str | None, keep: float, /
     ) -> bool:
-        """Write the end; False: the key is somebody else's."""
+        """Write the end; False: the key is somebody else's. An end that comes soon leaves the indexes alone."""
         end = {
             "domain": ident.domain, "user_id": ident.user_id, "key": ident.key, "mine": fence, "to_status": status,
             "to_response": response, "to_error": error, "keep": keep,

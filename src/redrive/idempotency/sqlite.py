@@ -12,7 +12,7 @@ from ..ledger.now import micros_now
 from ..ledger.statement import Runner, sqlite, words
 from ..ledger.tables import key
 from .record import Ident
-from .standing import STORED, Stored
+from .standing import STORED, Stored, spare
 
 PROCESSING = words("processing")
 PLACE = (key.c.domain == bindparam("in_domain"), key.c.user_id == bindparam("of_user"), key.c.key == bindparam("at_key"))
@@ -38,13 +38,11 @@ TAKE_OVER = sqlite(
     .values({name: bindparam(name) for name in _AGAIN} | {"status": PROCESSING, "response": null(), "error": null()}),
     *_AGAIN, *AT, "seen", "was", "now",
 ).text  # fmt: skip
-SETTLE = sqlite(
-    update(key)
-    .where(*HELD)
-    .values(
-        {name: bindparam(f"to_{name}") for name in ("status", "response", "error", "updated_at")}
-        | {"expires_at": func.max(key.c.expires_at, bindparam("keep_until"))}
-    ),
+_END = ("status", "response", "error", "updated_at")
+_settle = update(key).where(*HELD).values({name: bindparam(f"to_{name}") for name in _END})
+SETTLE = sqlite(_settle, *(f"to_{name}" for name in _END), *AT, "mine").text
+SETTLE_LATE = sqlite(
+    _settle.values(expires_at=func.max(key.c.expires_at, bindparam("keep_until"))),
     "to_status", "to_response", "to_error", "keep_until", "to_updated_at", *AT, "mine",
 ).text  # fmt: skip
 FREE = sqlite(delete(key).where(*HELD), *AT, "mine").text
@@ -65,7 +63,7 @@ class OnSQLite:
     ) -> int | None:
         """Begin under a key that nobody has: the fence; None: somebody else was faster."""
         now = micros_now()
-        until, kept = now + int(lease * MICROSECONDS), now + int(keep * MICROSECONDS)
+        until, kept = now + int(lease * MICROSECONDS), now + int((keep + spare(keep)) * MICROSECONDS)
         opened = run.execute(OPEN, (*ident, now, request_hash, holder, until, kept, now, now)).rowcount == 1
         return now if opened else None
 
@@ -76,7 +74,7 @@ class OnSQLite:
         """Begin under a key that is free again: the fence; None: somebody else was faster."""
         now = micros_now()
         fence = max(now, seen.fence + 1)  # also where the clock was set back
-        until, kept = now + int(lease * MICROSECONDS), now + int(keep * MICROSECONDS)
+        until, kept = now + int(lease * MICROSECONDS), now + int((keep + spare(keep)) * MICROSECONDS)
         was = (seen.fence, seen.status, now)
         changed = run.execute(TAKE_OVER, (fence, request_hash, holder, until, kept, now, *ident, *was)).rowcount
         return fence if changed == 1 else None
@@ -86,8 +84,10 @@ class OnSQLite:
     ) -> bool:
         """Write the end; False: the key is somebody else's."""
         now = micros_now()
+        if 0 <= now - fence <= int(spare(keep) * MICROSECONDS):  # SQLite would move it in its index, also to where it is
+            return run.execute(SETTLE, (status, response, error, now, *ident, fence)).rowcount == 1
         end = (status, response, error, now + int(keep * MICROSECONDS), now)
-        return run.execute(SETTLE, (*end, *ident, fence)).rowcount == 1
+        return run.execute(SETTLE_LATE, (*end, *ident, fence)).rowcount == 1
 
     def free(self, run: Runner, ident: Ident, fence: int, /) -> bool:
         """Give the key back as if nothing had happened; False: it is somebody else's."""

@@ -78,6 +78,12 @@ class Intake:
             self._poke()
         return arrival
 
+    def dry(self) -> None:
+        """There is nothing more to read for now: what has ended need not wait for it."""
+        if self._soon:
+            self._soon = 0.0
+            self._poke()
+
     def __bool__(self) -> bool:
         return bool(self._waiting)
 

@@ -143,10 +143,10 @@ def test_a_key_renewed_in_the_last_moment_is_not_taken_over(app: App, keys: Keys
 @pytest.mark.req("I-2")
 def test_lease_and_retention_are_apart(app: App, keys: Keys) -> None:
     begun = keys.begin(AT, HASH, keep=60)
-    aged(app, kept=3600)  # kept long enough, but somebody is still at it
+    aged(app, kept=3600, begun=3600)  # kept long enough, but somebody is still at it
     assert keys.begin(AT, HASH, keep=60).outcome == "busy"
     assert keys.sweep() == 0
-    keys.complete(AT, begun.fence, b"1", keep=60)
+    keys.complete(AT, begun.fence - 3600 * 1_000_000, b"1", keep=60)
     aged(app, lease=3600)  # the lease of a holder that has finished means nothing
     assert keys.begin(AT, HASH, keep=60).outcome == "completed"
     aged(app, kept=3600)
@@ -175,14 +175,18 @@ def test_the_sweeper_removes_what_is_over(app: App, keys: Keys) -> None:
     assert [record.key for record in keys.page()] == [fresh.key]
 
 
-def test_an_answer_is_kept_from_its_end_on(app: App, keys: Keys) -> None:
-    """A key that took long is not forgotten the sooner for it."""
-    begun = keys.begin(AT, keep=60)
-    aged(app, kept=59)
-    keys.complete(AT, begun.fence, b"1", keep=60)
+@pytest.mark.parametrize("took", [0, 2_999])
+def test_an_answer_is_kept_from_its_end_on(app: App, keys: Keys, took: int) -> None:
+    """A key that took long is not forgotten the sooner for it, and one that did not takes nobody's time to be moved."""
+    begun = keys.begin(AT, keep=3_000)
+    aged(app, kept=took, begun=took)
+    before = keys.find(KEY)
+    keys.complete(AT, begun.fence - took * 1_000_000, b"1", keep=3_000)
     found = keys.find(KEY)
+    assert before is not None
     assert found is not None
-    assert (found.expires_at - found.updated_at).total_seconds() == pytest.approx(60, abs=5)
+    assert (found.expires_at == before.expires_at) == (took == 0)
+    assert (found.expires_at - found.updated_at).total_seconds() == pytest.approx(3_000, abs=60)
 
 
 def test_operators_see_and_release(app: App, keys: Keys) -> None:

@@ -22,13 +22,14 @@ KEY = Key("billing", "ann", "o-1", "charge")
 AT = Ident.of(KEY)
 
 
-def aged(app: App, *, lease: float = 0.0, kept: float = 0.0) -> None:
-    """Let so many seconds pass for all leases, or for all that is kept."""
+def aged(app: App, *, lease: float = 0.0, kept: float = 0.0, begun: int = 0) -> None:
+    """Let so many seconds pass for all leases, for all that is kept, or since all that was begun: that changes the fences."""
     with app.ledger.begin() as tx:
         moved = {table.c.lease_until: lease, table.c.expires_at: kept}
         for row in tx.execute(table.select()).all():
             here = [column == getattr(row, column.name) for column in (table.c.domain, table.c.user_id, table.c.key)]
             values = {column.name: getattr(row, column.name) - timedelta(seconds=past) for column, past in moved.items()}
+            values["fence"] = row.fence - begun * 1_000_000
             tx.execute(update(table).where(*here).values(values))
 
 

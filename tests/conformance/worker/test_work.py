@@ -1,4 +1,4 @@
-"""Jobs through the whole worker, on each database: plain, async and in a transaction; what they see, and how they end."""
+"""Jobs through the whole worker, on each database: plain, async and in a transaction; and what they see."""
 
 from __future__ import annotations
 
@@ -11,27 +11,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from redrive import Again, Blocked, Stop, correlate, current, retry
+from redrive import correlate, current, retry
 from redrive.ledger import Lease, Ledger, NewJob
 from redrive.worker import clerk, due
-from redrive.worker.kind import Undecodable, Unstorable
 from redrive.worker.worker import Worker
 
-from .world import ended, heard, kind, submit, until
-
-COLOURS = ["plain", "async"]
-
-NEVER = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))
-"""In UTC there is no such moment: neither database could give it back."""
-
-
-def coloured(colour: str, fn: Any) -> Any:
-    """The function, as a coroutine function where the colour is async."""
-
-    async def task(lease: Lease) -> Any:
-        return fn(lease)
-
-    return task if colour == "async" else fn
+from .world import COLOURS, coloured, ended, heard, kind, submit, until
 
 
 @pytest.mark.req("W-6")
@@ -99,89 +84,6 @@ def test_a_failure_is_counted_stored_told_and_tried_again(ledger: Ledger, colour
     first = records[0].fields
     assert (first["operation"], first["idempotency_key"], first["error_class"]) == ("mail", job.key, "ConnectionError")
     assert (first["job_id"], first["retryable"]) == (str(job.id), True)
-
-
-@pytest.mark.req("W-3")
-@pytest.mark.parametrize(("spent", "shown"), [("dead", "dlq"), ("blocked", "blocked")])
-def test_past_its_budget_a_job_ends_as_its_kind_says(ledger: Ledger, spent: str, shown: str) -> None:
-    def work(lease: Lease) -> None:
-        raise ConnectionError(f"no answer for {lease.key}")
-
-    with heard() as records, Worker(ledger, [kind("mail", work, spent=spent)]) as worker:
-        (job,) = ended(ledger, *submit(ledger, "mail"))
-        until(lambda: worker.status.dead == 1)
-    assert (job.shown, job.reason, job.attempts) == (shown, "attempts", 3)
-    (letter,) = ledger.dead_letters()
-    assert letter.signature == "ConnectionError: no answer for shop:ann:#:mail:v#"
-    assert [record.kind for record in records] == ["retry", "retry", "giveup" if spent == "dead" else "blocked"]
-
-
-@pytest.mark.parametrize(
-    ("error", "state", "reason"),
-    [
-        (Stop("no such order"), "dlq", "stopped"),
-        (Blocked("waits for payment"), "blocked", "waits for payment"),
-        (Blocked("until when?", until=NEVER), "blocked", "until when?"),
-        (Undecodable("order_id is missing"), "dlq", "undecodable"),
-        (Unstorable("its result is no number"), "dlq", "result"),
-    ],
-)
-def test_handlers_steer(ledger: Ledger, error: Exception, state: str, reason: str) -> None:
-    def work(lease: Lease) -> None:
-        raise error
-
-    with Worker(ledger, [kind("mail", work)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
-    assert (job.shown, job.reason, job.attempts) == (state, reason, 1)
-
-
-class Unreadable(Exception):
-    @property
-    def retry_at(self) -> datetime:
-        raise ZeroDivisionError
-
-
-def test_an_error_that_cannot_be_looked_at_has_an_end_too(ledger: Ledger) -> None:
-    def work(lease: Lease) -> None:
-        raise Unreadable
-
-    with Worker(ledger, [kind("mail", work)]):
-        ledger.submit(NewJob("mail", "a", max_attempts=1))
-        until(lambda: ledger.counts()["mail"].dead == 1)
-    (letter,) = ledger.dead_letters()
-    assert (letter.reason, letter.error) == ("attempts", "Unreadable; deciding about it raised ZeroDivisionError: ")
-
-
-def test_what_was_blocked_until_a_moment_comes_back_then(ledger: Ledger) -> None:
-    def work(lease: Lease) -> None:
-        if lease.dead_id is None:
-            raise Blocked("waits", until=datetime.now(timezone.utc) + timedelta(seconds=0.2))
-
-    with Worker(ledger, [kind("mail", work)]):
-        submit(ledger, "mail")
-        until(lambda: ledger.counts()["mail"].done == 1)
-
-
-def test_again_is_free_if_it_says_so(ledger: Ledger) -> None:
-    def work(lease: Lease) -> None:
-        if lease.fence < 6:
-            raise Again("not yet", after=0.01, free=True)
-
-    with Worker(ledger, [kind("mail", work)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
-    assert (job.state, job.attempts, job.fence) == ("done", 1, 6)
-
-
-@pytest.mark.parametrize("colour", COLOURS)
-def test_what_would_end_a_program_ends_one_attempt(ledger: Ledger, colour: str) -> None:
-    def work(lease: Lease) -> None:
-        if lease.attempt == 1:
-            raise SystemExit(3)
-
-    with Worker(ledger, [kind("mail", coloured(colour, work), colour)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
-    assert (job.state, job.attempts) == ("done", 2)
-    assert "not the worker" in (ledger.attempts(job.id)[0].error or "")
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -294,15 +196,6 @@ def test_effects_in_a_transaction_commit_with_the_end_of_their_job(ledger: Ledge
     assert {(job.state, job.attempts, job.result) for job in jobs} == {("done", 2, b"ok")}
     with ledger.begin() as tx:
         assert sorted(row[0] for row in tx.execute(text("SELECT key FROM effect"))) == sorted(job.key for job in jobs)
-
-
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_result_that_is_too_large_is_a_dead_letter_that_says_so(ledger: Ledger, colour: str) -> None:
-    large = b"x" * (ledger.max_payload + 1)
-    with Worker(ledger, [kind("mail", coloured(colour, lambda lease: large), colour)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
-    assert (job.shown, job.reason, job.attempts) == ("dlq", "result", 1)
-    assert "the work was done" in (job.error or "")
 
 
 def test_kinds_that_nobody_registered_are_left_alone(ledger: Ledger) -> None:

@@ -10,17 +10,27 @@ from typing import Any
 from redrive import RetryPolicy
 from redrive.engine.settings import Settings
 from redrive.journal import Record, subscribe
-from redrive.ledger import Job, Ledger, NewJob
+from redrive.ledger import Job, Lease, Ledger, NewJob
 from redrive.worker.kind import Kind
 
 FAST = RetryPolicy(max_attempts=3, backoff_base=0.01, backoff_max=0.02, jitter=0.0)
 PATIENCE = 60.0
+COLOURS = ["plain", "async"]
 
 
 def kind(name: str, run: Callable[..., Any], colour: Any = "plain", *, policy: RetryPolicy = FAST, **more: Any) -> Kind:
     """A kind with short waits. attempt_timeout, on, backoff … are its settings', all else its own."""
     own = {field: more.pop(field) for field in ("concurrency", "rate", "spent", "parks") if field in more}
     return Kind(name, run, colour, Settings().using(policy, {"attempt_timeout": None, **more}), **own)
+
+
+def coloured(colour: str, fn: Any) -> Any:
+    """The function, as a coroutine function where the colour is async."""
+
+    async def task(lease: Lease) -> Any:
+        return fn(lease)
+
+    return task if colour == "async" else fn
 
 
 def submit(ledger: Ledger, name: str, count: int = 1, **more: Any) -> list[int]:

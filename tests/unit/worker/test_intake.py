@@ -74,3 +74,15 @@ def test_more_may_come_for_a_moment_and_then_no_more(monkeypatch: pytest.MonkeyP
     intake.put([event("b", "book")], more=True)
     intake.close()
     assert not intake.comes
+
+
+def test_a_source_that_has_nothing_more_holds_nobody_up() -> None:
+    pokes: list[str] = []
+    intake = Intake(lambda: pokes.append("poke"))
+    first = intake.put([event("a", "book")], more=True)
+    intake.stored([first], lambda _events: Received([True], []))
+    assert intake.comes
+    intake.dry()
+    assert (intake.comes, intake.next, len(pokes)) == (False, math.inf, 2)
+    intake.dry()
+    assert len(pokes) == 2, "there was nothing to tell"

@@ -87,6 +87,8 @@ class Reading:
         entries = self._take_over(now)
         if not entries and not self._waits(now):
             entries = self.group.read(self._batch, 0 if self._brought else BLOCK)
+            if not entries and self._intake is not None:
+                self._intake.dry()
         if entries:
             crash_point("read.after")
             self._bring(entries)

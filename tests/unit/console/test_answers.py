@@ -1,0 +1,99 @@
+"""Every answer: what browsers are told to keep to, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from redrive import App
+from redrive.console import asgi
+
+from .browser import HERE, PASSWORD, client
+
+# ---- what browsers are told ----
+
+
+def test_every_answer_carries_the_policy(app: App) -> None:
+    browser = client(app)
+    for path in ("/", "/static/console.css", "/api/status", "/nothing", "/health"):
+        headers = browser.get(path).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+    assert browser.get("/dead").headers["cache-control"] == "no-store"
+    assert browser.get("/static/console.js").headers["cache-control"] == "no-cache", "an upgrade brings its own"
+
+
+def test_a_page_has_no_script_and_no_style_of_its_own(app: App) -> None:
+    folder = Path(asgi.__code__.co_filename).parent / "templates"
+    for path in folder.glob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\sstyle=|<style|\son\w+=|\|\s*safe\b|autoescape", text), path.name
+        assert all("src=" in found for found in re.findall(r"<script[^>]*>", text)), path.name
+        assert not re.search(r"(src|href)=\"https?:", text), f"{path.name}: nothing comes from outside"
+
+
+def test_it_can_be_mounted_anywhere(app: App) -> None:
+    api = FastAPI()
+    api.mount("/ops/redrive", asgi(app, password=PASSWORD))
+    browser = TestClient(api, base_url=HERE, follow_redirects=False)
+    assert browser.get("/ops/redrive/dead?kind=a").headers["location"] == "/ops/redrive/login?next=%2Fdead%3Fkind%3Da"
+    assert browser.get("/ops/redrive/login").status_code == 200
+    form = {"name": "ann", "password": PASSWORD, "next": "/dead"}
+    answer = browser.post("/ops/redrive/login", data=form)
+    assert answer.headers["location"] == "/ops/redrive/dead"
+    assert "Path=/ops/redrive" in answer.headers["set-cookie"]
+    dead = browser.get("/ops/redrive/dead").text
+    links = re.findall(r'(?:href|src|action)="(/[^"]*)"', dead)
+    assert links
+    assert all(link.startswith("/ops/redrive/") for link in links)
+    assert browser.get("/ops/redrive/static/console.js").status_code == 200
+
+
+# ---- when something is wrong ----
+
+
+def test_what_is_not_there_is_said_so(app: App) -> None:
+    browser = client(app)
+    assert "There is no dead letter 99" in browser.get("/dead/99").text
+    assert browser.get("/jobs/99").status_code == 404
+    assert browser.get("/jobs/99999999999999999999").status_code == 422
+    assert browser.get("/dead/plan?act=replay").status_code == 422, "nothing at all would mean everything"
+    assert browser.get("/dead/plan?act=burn&ids=1").status_code == 422
+
+
+def test_a_link_cannot_put_words_into_our_mouth(app: App) -> None:
+    browser = client(app)
+    for query in ("said=All+is+well", "said=All+is+well&ok=0", "said=All+is+well&ok=%C3%A9"):
+        assert "All is well" not in browser.get(f"/keys?{query}").text
+
+
+def test_no_nul_gets_through(app: App) -> None:
+    browser = client(app)
+    assert "Dead letter" in browser.get("/dead/1?x=%00").text
+    assert 'value="perm"' in browser.get("/dead?reason=pe%00rm").text
+    page = browser.get("/dead/plan?act=replay&ids=1").text
+    form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page)) | {"because": "it is\0 back"}
+    assert browser.post("/dead/apply", data=form).status_code == 303
+    assert app.ledger.audit()[0].because == "it is back"
+
+
+def test_too_many_fields_are_no_error_of_ours(app: App) -> None:
+    body = "&".join(f"x{number}=1" for number in range(20_001))
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    assert client(app).post("/dead/apply", content=body, headers=headers).status_code == 413
+
+
+def test_a_ledger_that_is_away_is_a_page_too(tmp_path: Path) -> None:
+    away = App(f"sqlite:///{tmp_path / 'nowhere' / 'ledger.db'}")
+    browser = TestClient(asgi(away), base_url=HERE, client=("127.0.0.1", 1), raise_server_exceptions=False)
+    answer = browser.get("/dead")
+    assert answer.status_code == 503
+    assert "Traceback" not in answer.text
+    assert browser.get("/ready").status_code == 503
+    assert browser.get("/health").status_code == 200
