@@ -25,6 +25,7 @@ from .ranges import Range
 from .record import Act, Lease, Return, Source
 from .requeue import Order, Step
 from .rows import Opened, opened
+from .stirs import stirs
 
 LEASE = 300.0
 NONE: Mapping[tuple[int, int], str] = {}
@@ -87,10 +88,10 @@ class Control:
     def tick(self) -> None:
         """What is to be done now and then: leases that ran out, sweeps that go on, end, or were cancelled."""
         with self._ledger().connections.read.use() as session:  # a look without a lock: an idle tick holds nobody up
-            lost = returning.overdue(session)
-            under_way = ranges.running(session, self._desk.terms)
-            over = ranges.cancelled(session.core)
-        if lost:
+            there = stirs(session)
+            under_way = ranges.running(session, self._desk.terms) if there.running else []
+            over = ranges.cancelled(session.core) if there.cancelled else []
+        if there.lost:
             self.reap()
         for one in under_way:
             if not one.a_grid:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, exists, func, insert, or_, select, text, update
 
+from ..core.amount import amount
 from ..ledger import audit
 from ..ledger.partition_tables import SWEPT, range_, work
 from ..ledger.session import Session
@@ -89,9 +90,9 @@ COLUMNS = tuple((sweep if name in _SWEEP else range_).c[name] for name in Range.
 _ALL = select(*COLUMNS).join(range_, range_.c.sweep_id == sweep.c.id).order_by(sweep.c.id)
 # As the indexes say it: of all the sweeps that ever were, few are read. Those that are held are held in one order; SQLite, which
 # holds none, would read all of them to save itself the sorting.
-_RUNNING = _ALL.where(text("redrive_sweep.state = 'running'"), sweep.c.act.in_(ACTS))
+RUNNING = _ALL.where(text("redrive_sweep.state = 'running'"), sweep.c.act.in_(ACTS))
 _its = select(work.c.partition_id).where(work.c.sweep_id == sweep.c.id, SWEPT)
-_CANCELLED = _ALL.where(
+CANCELLED = _ALL.where(
     text("redrive_sweep.state = 'cancelled'"),
     range_.c.withdrawn.is_(False),
     # What is left of it may be under way to the last one: then there is nothing to do yet.
@@ -101,7 +102,7 @@ _CANCELLED = _ALL.where(
 
 def running(session: Session, datasets: Iterable[tuple[str, str]], /, *, hold: bool = False) -> list[Range]:
     """Those that are under way and concern any of these datasets; hold: so that nobody pauses or cancels one meanwhile."""
-    query = _RUNNING.order_by(None) if session.sqlite else _RUNNING
+    query = RUNNING.order_by(None) if session.sqlite else RUNNING
     if hold and not session.sqlite:
         query = query.with_for_update(of=sweep)
     wanted = set(datasets)
@@ -118,7 +119,7 @@ def get(connection: Connection, sweep_id: int, /, *, hold: bool = False) -> Rang
 
 def cancelled(connection: Connection, /, *, limit: int = 10) -> list[Range]:
     """Those whose queued work is still to be taken back, or that nothing is left of."""
-    return [Range._make(row) for row in connection.execute(_CANCELLED.order_by(None).limit(limit))]
+    return [Range._make(row) for row in connection.execute(CANCELLED.order_by(None).limit(limit))]
 
 
 def grid_of(connection: Connection, one: Range, /) -> Grid:
@@ -148,12 +149,13 @@ def allowed(one: Range, most: int, now: datetime, /) -> Allowed:
     verdicts = one.accepted + one.rejected - one.pardoned
     bad = one.rejected - one.pardoned_rejected
     if one.halt_on is not None and verdicts >= ENOUGH and bad > one.halt_on * verdicts:
-        return Allowed(0, f"{bad} of {verdicts} verdicts are rejections; it halts above {one.halt_on:.0%}")
+        bad_ones = "is a rejection" if bad == 1 else "are rejections"
+        return Allowed(0, f"{bad} of {amount(verdicts, 'verdict')} {bad_ones}; it halts above {one.halt_on:.0%}")
     passed = one.passed
     left = one.total - one.made - one.skipped
     if one.canary and not passed:
         if one.rejected > one.pardoned_rejected or one.failed:
-            return Allowed(0, f"of the {one.canary} that went first {max(bad, one.failed)} were rejected")
+            return Allowed(0, f"of the {one.canary} that went first {amount(max(bad, one.failed), 'was', 'were')} rejected")
         if one.ok < min(one.canary, one.total - one.skipped):
             left = min(left, one.canary - one.made)
         else:
@@ -186,7 +188,7 @@ def advance(
 def finish(session: Session, now: datetime, /) -> list[int]:
     """Sweeps of which nothing is left to do, and nothing is under way, are done; their numbers."""
     done = []
-    for one in [Range._make(row) for row in session.core.execute(_RUNNING)]:
+    for one in [Range._make(row) for row in session.core.execute(RUNNING)]:
         if one.cursor < one.total:
             continue
         held = get(session.core, one.id, hold=not session.sqlite)

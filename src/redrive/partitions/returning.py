@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, select, update
 
 from ..ledger.limits import words
 from ..ledger.now import now_on
@@ -73,13 +73,6 @@ def given_back(
         ended += pardoned(session, changes, spare, waiting, marked, partial(_policy, terms), seed, now)
     changes.write(session, ended=ended)
     return back
-
-
-def overdue(session: Session, /) -> bool:
-    """Whether any lease has run out."""
-    now = now_on(session) if session.sqlite else func.now()
-    query = select(work.c.partition_id).where(work.c.lease_until.is_not(None), work.c.lease_until < now).limit(1)
-    return session.core.execute(query).first() is not None
 
 
 def reaped(session: Session, terms: Mapping[tuple[str, str], Terms], limit: int, /) -> list[Partition]:
