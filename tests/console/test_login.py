@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from redrive import App
+from tests.console.conftest import PATIENCE
 from tests.console.looks import faint, sideways, unlabelled
 from tests.console.serving import served
 
@@ -16,6 +17,7 @@ PASSWORD, LOOKING = "correct horse", "only looking"
 def test_a_person_signs_in_acts_under_their_name_and_leaves(browser: Browser, app: App) -> None:
     with served(app, password=PASSWORD, viewer_password=LOOKING) as url:
         context = browser.new_context(base_url=url, viewport={"width": 400, "height": 800})
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.goto("/dead?kind=crm.sync")
         expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
@@ -38,6 +40,7 @@ def test_a_person_signs_in_acts_under_their_name_and_leaves(browser: Browser, ap
         page.get_by_label("Your name, for the audit").fill("ben")
         page.get_by_label("Password").fill(LOOKING)
         page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("heading", level=1)).not_to_have_text("Sign in")  # else the next would end it half-way
         page.goto("/dead/6")
         expect(page.locator("header")).to_contain_text("read-only")
         expect(page.get_by_role("link", name="Replay")).to_have_count(0)

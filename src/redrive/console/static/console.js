@@ -63,6 +63,13 @@ const tick = () => {
 setInterval(tick, 1000);
 
 // ---- live: the server says that something changed; the page is fetched anew, and its live regions take the place of the old ----
+// Nothing is replaced under a finger: a click that began on one element and ends on another is none.
+let pressed = false;
+addEventListener("pointerdown", () => (pressed = true), true);
+for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => (pressed = false), true);
+const released = async () => {
+  while (pressed) await new Promise((done) => setTimeout(done, 50));
+};
 const sign = one("[data-live-sign]");
 let busy = false;
 let again = false;
@@ -76,6 +83,7 @@ const refresh = async () => {
     if (out) heard(false);
     else if (answer.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      await released();
       for (const region of all("[data-live][id]")) {
         const other = fresh.getElementById(region.id);
         if (other && other.innerHTML !== region.innerHTML) replace(region, other);
@@ -100,6 +108,7 @@ const replace = (region, other) => {
   for (const element of all(SCRIPTED, region)) element.hidden = false;
   all("[data-heat-scroll]", region).forEach((area, at) => (area.scrollLeft = scrolled[at] ?? area.scrollWidth));
   if (at >= 0) all("tbody tr", region)[at]?.classList.add("at");
+  counted();
   if (place) one(place, region)?.focus({ preventScroll: true });
   tick();
   region.dispatchEvent(new CustomEvent("replaced", { bubbles: true }));
@@ -132,10 +141,13 @@ if (body.dataset.liveAt && one("[data-live]")) {
 }
 
 // ---- choosing rows ----
+const counted = () => {
+  for (const word of all("[data-chosen]")) word.textContent = all("tbody input:checked").length;
+};
 document.addEventListener("change", (event) => {
   const box = event.target;
   if (box.matches("[data-select-all]")) for (const each of all("tbody input[type=checkbox]", box.closest("table"))) each.checked = box.checked;
-  if (box.type === "checkbox") for (const word of all("[data-chosen]")) word.textContent = all("tbody input:checked").length;
+  if (box.type === "checkbox") counted();
 });
 
 // ---- a number to be typed before something is done to many ----

@@ -121,6 +121,7 @@ const resumed = () => {
     const places = rowsOf(heat())[first.parentElement.sectionRowIndex].map((cell) => cell.classList.contains("k"));
     picking = { row: first.parentElement.sectionRowIndex, from: places.indexOf(true), to: places.lastIndexOf(true) };
   }
+  if (picking) painted(); // what is picked and not taken yet, the server does not know of
   if (at) mark(at, false);
 };
 document.addEventListener("replaced", resumed);
