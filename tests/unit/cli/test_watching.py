@@ -127,3 +127,11 @@ def test_the_journal_as_lines_and_as_documents() -> None:
     assert (len(found), [one["at"] for one in found]) == (7, sorted(one["at"] for one in found))
     status, printed = call("journal", "tail", "--event", "faild")
     assert (status, "did you mean 'failed'" in printed) == (2, True)
+
+
+@pytest.mark.usefixtures("busy")
+def test_what_is_no_text_is_said_to_be_none() -> None:
+    """What a terminal sends in another encoding than UTF-8."""
+    for arguments in (("failures", "--kind", "caf\udce9"), ("jobs", "list", "--kind", "caf\udce9")):
+        status, printed = call(*arguments)
+        assert (status, "'caf\\udce9' is no text: what was typed is not UTF-8 ('\\udce9')" in printed) == (2, True), printed
