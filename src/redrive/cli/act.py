@@ -13,11 +13,13 @@ from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.document import document
 from ..ops.operator import Operator
 from ..ops.plan import Plan
 from ..ops.sweep import Applied, Sweep
 from .confirm import confirmed
+from .followup import spelled
 from .options import INTERRUPTED, NOT_DONE
 from .output import complain, console, print_json, show
 
@@ -72,7 +74,8 @@ def act(ops: Operator, plan: Plan, how: How, /, **options: Any) -> None:
         if how.as_json:
             print_json({"plan": document(plan), "sweep": document(begun)})
         else:
-            show(console(), Text(f"Sweep {begun.id} is written down: workers carry it out; `redrive sweeps show {begun.id}`"))
+            words = f"Sweep {begun.id} is written down: workers carry it out; `redrive sweeps show {begun.id}`"
+            show(console(), Text(spelled(words)))
         raise typer.Exit(0)
     applied, interrupted = carry_out(ops, begun, quiet=how.as_json)
     skipped = {**plan.skipped, **applied.skipped}
@@ -94,7 +97,7 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
     if nobody is not None:  # it would wait for them without a word
         complain(
             f"{nobody}: the first {sweep.canary:,} wait until one is started, and the rest for them",
-            "redrive work module:app; Ctrl+C leaves the rest to it",
+            "`redrive work module:app`; Ctrl+C leaves the rest to it",
         )
     try:
         with sweep_bar(sweep, quiet=quiet) as moved:
@@ -105,8 +108,8 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
                 moved(sweep)
     except KeyboardInterrupt:
         complain(
-            f"interrupted: {sweep.left:,} are left, and workers go on with them",
-            f"to stop it: redrive sweeps cancel {sweep.id}; to go on here: redrive sweeps resume {sweep.id}",
+            f"interrupted: {amount(sweep.left, 'is left, and workers go on with it', 'are left, and workers go on with them')}",
+            f"to stop it: `redrive sweeps cancel {sweep.id}`; to go on here: `redrive sweeps resume {sweep.id}`",
         )
         interrupted = True
     return Applied(done, skipped, sweep), interrupted
@@ -155,13 +158,17 @@ def _say(applied: Applied) -> None:
         show(out, Text(f"Not {letter_id}: {why}", style="yellow"))
     if applied.sweep.state != "done":
         because = f": {applied.sweep.reason}" if applied.sweep.reason else ""
-        said = f"Sweep {applied.sweep.id} is {applied.sweep.state}{because}; {applied.sweep.left:,} are left as they were"
+        said = f"Sweep {applied.sweep.id} is {applied.sweep.state}{because}; {_left(applied.sweep.left)}"
         show(out, Text(said, style="yellow"))
+
+
+def _left(count: int) -> str:
+    return amount(count, "is left as it was", "are left as they were")
 
 
 def many(count: int) -> str:
     """1 dead letter, 2 dead letters."""
-    return "1 dead letter" if count == 1 else f"{count:,} dead letters"
+    return amount(count, "dead letter")
 
 
 def counted(counts: Mapping[str, int]) -> str:

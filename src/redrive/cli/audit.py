@@ -11,6 +11,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.audit import Decision
 from ..ops.document import document
 from .fit import Column, fitted
@@ -113,7 +114,7 @@ def verify(
     if as_json:
         print_json(document(chain) | {"holds": chain.holds})
     elif chain.holds:
-        entries = "1 entry" if chain.entries == 1 else f"{chain.entries:,} entries"
+        entries = amount(chain.entries, "entry", "entries")
         show(console(), Text(f"The audit holds: {entries}, each as it was written.\nAnchor: {chain.anchor}"))
     else:
         show(

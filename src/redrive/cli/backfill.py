@@ -12,15 +12,18 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from ..core.amount import amount
 from ..core.context import clock_around
 from ..core.span import span
 from ..ops.backfill import PARTITIONED, BackfillReport
 from ..ops.document import document
 from ..ops.operator import Operator
 from ..ops.plan import Plan
+from ..ops.selection import day
 from ..ops.sweep import Sweep
 from .act import Canary, Most, Rate, Yes, counted
 from .fit import Column, fitted
+from .followup import spelled
 from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
 from .output import Harmless, complain, console, heading, pairs, print_json, show
@@ -58,8 +61,8 @@ def _planned(
 ) -> Plan:  # fmt: skip
     return ops.backfill(
         dataset,
-        since,
-        until,
+        day("--since", since),
+        day("--until", until),
         customers=customers or None,
         share=share,
         newest=order == "newest",
@@ -126,7 +129,10 @@ def list_(
             print_json(document(found))
             return
         out = console()
-        show(out, _table(found, ops.now(), out.width) if found else Text("no backfills: `redrive backfill plan` plans one"))
+        show(
+            out,
+            _table(found, ops.now(), out.width) if found else Text(spelled("no backfills: `redrive backfill plan` plans one")),
+        )
 
 
 def _table(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:
@@ -203,7 +209,7 @@ def _report(report: BackfillReport) -> RenderableType:
     if report.left is not None:
         made.add_row("left", f"about {span(report.left.total_seconds())}, at the pace so far")
     elif sweep.state == "running" and progress.queued and not progress.untouched and not progress.active:
-        made.add_row("left", f"{progress.queued:,} wait for their next attempt; `redrive state failures`")
+        made.add_row("left", spelled(f"{_waits(progress.queued)}; `redrive state failures`"))
     if progress.skips:
         made.add_row("left alone", ", ".join(f"{many:,} {why}" for why, many in progress.skips.items()))
     if report.reasons:
@@ -221,6 +227,10 @@ def _report(report: BackfillReport) -> RenderableType:
     if sweep.ended_at:
         made.add_row("ended", both(sweep.ended_at, now))
     return Group(heading(f"{sweep.act.capitalize()} {sweep.id}"), indented(made))
+
+
+def _waits(count: int) -> str:
+    return amount(count, "waits for its next attempt", "wait for their next attempt")
 
 
 def _bar(report: BackfillReport) -> Text:

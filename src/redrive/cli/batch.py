@@ -10,12 +10,14 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops import own_items
 from ..ops.batch import Batch, GivenUp, Reopening
 from ..ops.document import document
 from ..ops.imported import Unreadable
 from .confirm import confirmed
 from .fit import Column, fitted
+from .followup import spelled, then
 from .moments import ago, utc
 from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Since, Where, operator, option, since_of
 from .output import BAD_INPUT, complain, console, print_json, show
@@ -65,7 +67,9 @@ def _batches(found: Sequence[Batch], now: datetime, width: int) -> RenderableTyp
         }
         for one in found
     ]
-    return Group(fitted(columns, rows, width), "", Text("`redrive batch giveups` lists those that were given up.", style="dim"))
+    return Group(
+        fitted(columns, rows, width), "", Text(spelled("`redrive batch giveups` lists those that were given up."), style="dim")
+    )
 
 
 @app.command()
@@ -133,7 +137,7 @@ def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool)
         }
         for one in found
     ]
-    reopen = 'redrive batch reopen BATCH ITEM --because "..."'
+    reopen = then('redrive batch reopen BATCH ITEM --because "..."')
     hint = "More may match: raise --limit, or narrow it down." if full else f"Mended? → {reopen}"
     return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
 
@@ -226,4 +230,4 @@ def _short(reason: str) -> str:
 
 
 def _many(count: int) -> str:
-    return "1 item" if count == 1 else f"{count:,} items"
+    return amount(count, "item")

@@ -12,12 +12,14 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.dead import Drive, Letter, LetterReport
 from ..ops.document import document
 from ..ops.operator import Operator
 from ..ops.sweep import MAX_REPLAYS
 from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act, bound, counted, many
 from .fit import Column, fitted
+from .followup import spelled, then
 from .moments import ago, both, utc
 from .options import (
     NOT_DONE,
@@ -114,7 +116,7 @@ def _letters(found: Sequence[Letter], ops: Operator, width: int, *, full: bool) 
     made = fitted(columns, rows, width)
     reasons = counted(Counter(letter.reason for letter in found))
     said = f"{'The newest ' if full else ''}{many(len(found))}: {reasons}"
-    hint = "More may match: raise --limit, or narrow it down." if full else "`redrive dead show ID` for one of them."
+    hint = "More may match: raise --limit, or narrow it down." if full else spelled("`redrive dead show ID` for one of them.")
     return Group(Text(said), "", made, "", Text(hint, style="dim"))
 
 
@@ -160,12 +162,12 @@ def _report(report: LetterReport) -> Group:
         first.add_row("source", f"{letter.source} {letter.source_id or ''}".rstrip())
     shown: list[RenderableType] = [heading(f"Dead letter {letter.id}"), indented(first)]
     shown += fields("Headers", report.headers) + fields("Correlation ids", report.ids)
-    shown += payload(f"Payload, {report.payload_bytes:,} bytes", report.payload, report.payload_bytes)
+    shown += payload(f"Payload, {amount(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes)
     for job in report.jobs:
         shown += ["", heading(_job(job)), indented(_tries(job, report))]
     if letter.status == "pending":
-        what = f'redrive dead replay {letter.id} --because "..."'
-        shown += ["", Text(f"→ {what}\n→ {what.replace('replay', 'discard')}", style="dim")]
+        what = then(f'redrive dead replay {letter.id} --because "..."')
+        shown += ["", Text(f"→ {what}\n→ {what.replace('replay', 'discard', 1)}", style="dim")]
     return Group(*shown)
 
 

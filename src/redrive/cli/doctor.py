@@ -13,6 +13,7 @@ from ..ops.doctor import QUIET, examined
 from ..ops.document import document
 from ..ops.finding import Health
 from ..ops.imported import Unreadable
+from .followup import spelled, then
 from .moments import ago, utc
 from .options import NO_LEDGER, AsJson, Where
 from .output import BAD_INPUT, bullets, complain, console, print_json, show
@@ -63,5 +64,5 @@ def _health(health: Health) -> Group:
         made.add_row(
             Text("✗" if one.severity == "critical" else "•", style=style), Text(f"{one.says[0].upper()}{one.says[1:]}.{since}")
         )
-        made.add_row("", Text(f"→ {one.mend}", style="dim"))
+        made.add_row("", Text(f"→ {then(spelled(one.mend))}", style="dim"))
     return Group(*shown, "", made)

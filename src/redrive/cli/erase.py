@@ -8,6 +8,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.document import document
 from ..ops.erase import Erasure
 from .act import Dry, Most, Yes
@@ -47,21 +48,17 @@ def erase(
         told = {name: value for name, value in document(plan).items() if name != "found"}
         print_json({"plan": told, "erased": done})
     elif done:
-        show(console(), Text(f"Erased: {_rows(plan.count)}"))
+        show(console(), Text(f"Erased: {amount(plan.count, 'row')}"))
     raise typer.Exit(NOT_DONE if plan.busy or plan.held else 0)
 
 
 def _plan(plan: Erasure) -> RenderableType:
-    parts = {"jobs": plan.jobs, "dead letters": plan.letters, "events": plan.events, "keys": plan.keys}
-    said = ", ".join(f"{many:,} {name}" for name, many in parts.items() if many)
+    parts = {"job": plan.jobs, "dead letter": plan.letters, "event": plan.events, "key": plan.keys}
+    said = ", ".join(amount(many, name) for name, many in parts.items() if many)
     lines: list[RenderableType] = [Text(f"To erase: {said}" if said else "nothing of theirs that could be erased")]
     if plan.busy:
         some = ", ".join(map(str, plan.busy[:5])) + (" …" if len(plan.busy) > 5 else "")
         lines.append(Text(f"Left: jobs that wait or run: {some}. Run this again when they have ended.", style="yellow"))
     if plan.held:
-        lines.append(Text(f"Left: {plan.held:,} keys that somebody is at right now.", style="yellow"))
+        lines.append(Text(f"Left: {amount(plan.held, 'key')} that somebody is at right now.", style="yellow"))
     return Group(*lines)
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"

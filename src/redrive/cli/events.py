@@ -8,6 +8,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.document import document
 from ..ops.events import EventReport
 from ..ops.sweep import MAX_REPLAYS
@@ -84,7 +85,7 @@ def _report(report: EventReport, width: int) -> Group:
     for name, value in {**report.headers, **report.ids}.items():
         first.add_row(name, str(value))
     shown: list[RenderableType] = [heading(f"Event {event.id}"), indented(first)]
-    shown += [*payload(f"Payload, {report.payload_bytes:,} bytes", report.payload, report.payload_bytes), ""]
+    shown += [*payload(f"Payload, {amount(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes), ""]
     columns = [
         Column("handler", least=8), Column("state"), Column("tries", number=True), Column("job", number=True),
         Column("error", least=12, cut=True),

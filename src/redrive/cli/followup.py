@@ -12,7 +12,7 @@ _COMMAND = re.compile(r"`(redrive [^`]+)`")
 _given: ContextVar[str | None] = ContextVar("given", default=None)
 
 
-def given(ledger: str | None, /) -> str | None:
+def given(ledger: str | None) -> str | None:
     """What --ledger said, as it comes: remembered for what is printed afterwards."""
     _given.set(ledger)
     return ledger
@@ -31,9 +31,9 @@ def then(command: str, /) -> str:
         return command.replace("module:app", shlex.quote(ledger)) if an_app else command
     if words[1] == "storage":
         return f"{command} --config {shlex.quote(ledger)}" if an_app else command
-    from ..journal.redaction import redacted_text  # noqa: PLC0415  # `redrive --help` does without
+    from ..ops.source import printable  # noqa: PLC0415  # `redrive --help` does without
 
-    return f"{command} --ledger {shlex.quote(redacted_text(ledger))}"
+    return f"{command} --ledger {shlex.quote(printable(ledger))}"
 
 
 def spelled(text: str, /) -> str:

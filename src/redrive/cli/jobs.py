@@ -10,9 +10,11 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.document import document
 from ..ops.jobs import JobLine, JobReport
 from .fit import Column, fitted
+from .followup import spelled
 from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Kind, Where, operator, option
 from .output import complain, console, heading, pairs, print_json, show
@@ -69,7 +71,7 @@ def _lines(found: Sequence[JobLine], now: datetime, width: int, *, full: bool) -
         }
         for one in found
     ]
-    hint = "More may match: raise --limit, or narrow it down." if full else "`redrive jobs show ID` for one of them."
+    hint = "More may match: raise --limit, or narrow it down." if full else spelled("`redrive jobs show ID` for one of them.")
     return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
 
 
@@ -124,7 +126,7 @@ def _report(report: JobReport) -> Group:
     first.add_row("kind", job.kind)
     first.add_row("key", job.key)
     first.add_row("state", job.state)
-    first.add_row("", report.says)
+    first.add_row("", spelled(report.says))
     most = "" if job.max_attempts is None else f" of {job.max_attempts}"
     first.add_row("attempts", f"{job.attempts}{most}" + (f", {job.crashes} crashed" if job.crashes else ""))
     first.add_row("submitted", both(job.created_at, now))
@@ -141,7 +143,7 @@ def _report(report: JobReport) -> Group:
         first.add_row("error", job.error)
     shown: list[RenderableType] = [heading(f"Job {job.id}"), indented(first)]
     shown += fields("Headers", report.headers) + fields("Correlation ids", report.ids)
-    shown += payload(f"Payload, {report.payload_bytes:,} bytes", report.payload, report.payload_bytes)
+    shown += payload(f"Payload, {amount(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes)
     if report.result is not None:
         shown += payload("Result", report.result, 1)
     if report.tries:

@@ -14,6 +14,7 @@ from rich.text import Text
 from ..ops.document import document
 from ..ops.keys import HeldKey, KeyReport
 from .fit import Column, fitted
+from .followup import spelled
 from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Because, Where, operator
 from .output import complain, console, heading, pairs, print_json, show
@@ -72,7 +73,7 @@ def _keys(found: Sequence[HeldKey], now: datetime, width: int, *, full: bool) ->
         for key in found
     ]
     made = fitted(columns, rows, width)
-    hint = "More may match: raise --limit, or narrow it down." if full else "`redrive keys show KEY` for one of them."
+    hint = "More may match: raise --limit, or narrow it down." if full else spelled("`redrive keys show KEY` for one of them.")
     return Group(made, "", Text(hint, style="dim"))
 
 

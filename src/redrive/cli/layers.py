@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ..core.amount import amount
 from ..core.span import span
 from ..ops.layers import Advice, LayersReport, Unreadable, WorstError, WorstLayer
 from ..ops.layers import layers as read_layers
@@ -85,7 +86,7 @@ def _sentence(report: LayersReport) -> Text:
 
 
 def _times(attempts: int) -> str:
-    return "1 attempt" if attempts == 1 else f"{attempts:,} attempts"
+    return amount(attempts, "attempt")
 
 
 def _layers(layers: Sequence[WorstLayer], width: int) -> Table:

@@ -11,17 +11,20 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.calendar import WORST
 from ..ops.desk import Facts
 from ..ops.document import document
+from ..ops.lost import Lost
 from ..ops.operator import Operator
 from ..ops.selection import Selection
 from .calendar import SIGNS, heat_map
 from .fit import Column, fitted
+from .followup import spelled
 from .moments import ago
 from .options import NOT_DONE, AsJson, Where, operator
-from .output import complain, console, print_json, show
-from .partition_shown import counted, explained, rejected, standing, told
+from .output import bullets, complain, console, print_json, show
+from .partition_shown import counted, explained, quoted, rejected, standing, told
 from .selectors import (
     Customers,
     Error,
@@ -47,30 +50,36 @@ By = Annotated[
     Literal["day", "week", "month"] | None,
     typer.Option("--by", help="Of the calendar: what a column is. Default: what fits.", show_default=False),
 ]
+Gone = Annotated[bool, typer.Option("--lost", help="Only what is accepted and cannot be read: its raw data is gone or changed.")]
 Terminal = Annotated[bool, typer.Option("--terminal", help="Only what is not tried any more.")]
 
 
 def inspect(
     words: Words = None, source: Source = None, customer: Customers = None, query: Query = None, since: First = None,
     until: Last = None, on: On = None, status: Status = None, error: Error = None, min_attempts: MinAttempts = None,
-    lane: InLane = None, calendar: AsCalendar = False, by: By = None, limit: Limit = 50, after: After = 0, where: Where = None,
-    as_json: AsJson = False,
+    lane: InLane = None, calendar: AsCalendar = False, by: By = None, lost: Gone = False, limit: Limit = 50, after: After = 0,
+    where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Partitions: how they stand. Without a selection how many of each dataset are in which state; --calendar, a heat map.
 
-    Exit status: 0, shown, also where there are none; 2, a wrong option, or no such source or query; 3, the ledger cannot be
-    reached or has another schema.
+    --lost looks into the store, and lists what was accepted and cannot be read: somebody has deleted or changed its files.
+
+    Exit status: 0, shown, also where there are none; 1, with --lost: nobody here knows the store, or it cannot be reached; 2, a
+    wrong option, or no such source or query; 3, the ledger cannot be reached or has another schema.
     """
     with operator(where, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
-        if calendar:
+        if lost:
+            found = ops.partitions.lost(asked, after=after, limit=limit)
+            _lost(found, as_json, more=len(found) == limit)
+        elif calendar:
             _calendar(ops, asked, by, as_json)
         elif asked.everything and not after:
             _overview(ops, as_json)
         else:
-            found = ops.partitions.inspect(asked, after=after, limit=limit)
-            more = f"More may match: --after {found[-1].id}, or raise --limit." if len(found) == limit else None
-            _list(ops, found, as_json, "The first ", more)
+            some = ops.partitions.inspect(asked, after=after, limit=limit)
+            more = f"More may match: --after {some[-1].id}, or raise --limit." if len(some) == limit else None
+            _list(ops, some, as_json, "The first ", more)
 
 
 def failures(
@@ -99,7 +108,8 @@ def history(partition: Partition, where: Where = None, as_json: AsJson = False) 
     with operator(where, app_first=True) as ops:
         found = ops.partitions.history(partition)
         if found is None:
-            complain(f"nothing is stored of {partition}: nobody has asked for it yet", f"redrive state explain {partition}")
+            hint = f"redrive state explain {quoted(partition)}"
+            complain(f"nothing is stored of {partition}: nobody has asked for it yet", hint)
             raise typer.Exit(NOT_DONE)
         if as_json:
             print_json(document(found))
@@ -137,6 +147,26 @@ def _calendar(ops: Operator, asked: Selection, by: Literal["day", "week", "month
         show(out, heat_map(found, out.width, by=by))
 
 
+def _lost(found: Sequence[Lost], as_json: bool, *, more: bool) -> None:
+    if as_json:
+        print_json([document(one.facts) | {"says": one.says} for one in found])
+        return
+    out = console()
+    if not found:
+        show(out, Text("nothing is lost: the raw data of all that is accepted is there"))
+        return
+    made = bullets()
+    for one in found:
+        made.add_row(Text("✗", style="red"), Text(str(one.facts.partition)))
+        made.add_row("", Text(one.says, style="dim"))
+    which = quoted(str(found[0].facts.partition)) if len(found) == 1 else "PARTITION ..."
+    again = f'`redrive state reprocess {which} --because "..."` has it extracted again'
+    hint = spelled(f"{again}; `redrive state rollback` goes back to an earlier run.")
+    next_ = [Text(f"More may be lost: --after {found[-1].facts.id}, or raise --limit.", style="dim")] if more else []
+    said = f"{'The first ' if more else ''}{amount(len(found), 'partition')} without raw data"
+    show(out, Group(Text(said), "", made, "", *next_, Text(hint, style="dim")))
+
+
 def _overview(ops: Operator, as_json: bool) -> None:
     found = ops.partitions.counts()
     paused = [one for one in ops.partitions.sources() if one.paused]
@@ -146,7 +176,7 @@ def _overview(ops: Operator, as_json: bool) -> None:
         return
     out = console()
     if not found:
-        show(out, Text("no partitions yet: a dataset's cron brings them, or `redrive backfill plan`"))
+        show(out, Text(spelled("no partitions yet: a dataset's cron brings them, or `redrive backfill plan`")))
         return
     names = WORST[::-1]
     columns = [Column("dataset", least=12, cut=True), *(Column(SIGNS[name].says, number=True) for name in names)]
@@ -158,7 +188,8 @@ def _overview(ops: Operator, as_json: bool) -> None:
     for one in paused:
         until = "until somebody says so" if one.until is None else f"and probed {ago(one.until, ops.now())}"
         lines.append(Text(f"Source {one.source} is paused by {one.actor}, {until}: {one.because}", style="yellow"))
-    show(out, Group(*lines, "", Text("`redrive state failures`, `redrive state inspect --calendar`", style="dim")))
+    then_ = spelled("`redrive state failures`, `redrive state inspect --calendar`")
+    show(out, Group(*lines, "", Text(then_, style="dim")))
 
 
 def _list(ops: Operator, found: Sequence[Facts], as_json: bool, which: str, more: str | None) -> None:
@@ -170,10 +201,11 @@ def _list(ops: Operator, found: Sequence[Facts], as_json: bool, which: str, more
         show(out, Text("no partition matches; those that nobody has asked for yet are not known here"))
         return
     reasons = Counter(one.reason for one in found if one.reason)
-    said = f"{which if more else ''}{len(found):,} {'partition' if len(found) == 1 else 'partitions'}"
+    said = f"{which if more else ''}{amount(len(found), 'partition')}"
     lines: list[RenderableType] = [Text(said + (f": {counted(reasons)}" if reasons else "")), ""]
     lines.append(_table(found, ops.now(), out.width))
-    show(out, Group(*lines, "", Text(more or "`redrive state explain PARTITION` for one of them.", style="dim")))
+    hint = more or spelled("`redrive state explain PARTITION` for one of them.")
+    show(out, Group(*lines, "", Text(hint, style="dim")))
 
 
 def _table(found: Sequence[Facts], now: datetime, width: int) -> RenderableType:

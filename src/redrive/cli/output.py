@@ -13,6 +13,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from .followup import spelled, then
+
 BAD_INPUT = 2
 COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that move the cursor, colour what follows, or turn the order of what is read."""
@@ -89,7 +91,7 @@ def print_line(data: Any) -> None:
 
 
 def complain(message: str, *hints: str) -> None:
-    """One line on standard error, and a line for each hint."""
-    print(f"redrive: {COMMANDS.sub('', message)}", file=sys.stderr)
+    """One line on standard error, and a line for each hint, which may be a command."""
+    print(f"redrive: {COMMANDS.sub('', spelled(message))}", file=sys.stderr)
     for hint in hints:
-        print(f"  {COMMANDS.sub('', hint)}", file=sys.stderr)
+        print(f"  {COMMANDS.sub('', then(spelled(hint)))}", file=sys.stderr)

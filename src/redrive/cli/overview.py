@@ -10,6 +10,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..core.span import span
 from ..ops.document import document
 from ..ops.finding import Finding
@@ -18,6 +19,7 @@ from ..ops.overview import QUIET, Overview, SourceLine
 from ..ops.partition_standing import DatasetLine
 from ..ops.standing import KindLine
 from .fit import Column, fitted
+from .followup import spelled, then
 from .options import AsJson, Where, operator
 from .output import bullets, console, heading, print_json, show
 from .spark import spark, twos
@@ -66,13 +68,13 @@ def _overview(found: Overview, width: int) -> Group:
     if found.kinds:
         shown += ["", kinds(found.kinds[:MOST], found.now, width)]
     if len(found.kinds) > MOST:
-        shown.append(Text(f"and {len(found.kinds) - MOST:,} more kinds; --json has them all", style="dim"))
+        shown.append(Text(f"and {amount(len(found.kinds) - MOST, 'more kind')}; --json has them all", style="dim"))
     if found.sources:
         shown += ["", _sources(found.sources, found.now, width)]
     if found.datasets:
         shown += ["", heading("Partitions"), datasets(found.datasets[:MOST], width)]
     if len(found.datasets) > MOST:
-        shown.append(Text(f"and {len(found.datasets) - MOST:,} more datasets; --json has them all", style="dim"))
+        shown.append(Text(f"and {amount(len(found.datasets) - MOST, 'more dataset')}; --json has them all", style="dim"))
     return Group(*shown, "", Text(found.sentence, style="dim")) if found.kinds else Group(*shown)
 
 
@@ -87,7 +89,7 @@ def wrong(findings: Sequence[Finding], now: datetime) -> RenderableType:
             Text("✗" if critical else "•", style="bold red" if critical else "yellow"),
             Text(f"{one.says[0].upper()}{one.says[1:]}.{since}"),
         )
-        made.add_row("", Text(f"→ {one.mend}", style="dim"))
+        made.add_row("", Text(f"→ {then(spelled(one.mend))}", style="dim"))
     return made
 
 

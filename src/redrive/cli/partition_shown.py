@@ -10,14 +10,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..core.amount import amount
 from ..core.span import span
 from ..ops.lookup import Explained, Facts, History, Marker, Run
 from .act import counted
+from .followup import then
 from .moments import both, utc
 from .output import heading, pairs
 from .shown import indented
 
-__all__ = ["counted", "explained", "rejected", "standing", "told"]
+__all__ = ["counted", "explained", "quoted", "rejected", "standing", "told"]
 CHECKS = 6
 """Checks of one verdict that are shown where all are well."""
 
@@ -59,7 +61,7 @@ def told(found: History, /) -> RenderableType:
 def _marked(marker: Marker, now: datetime) -> str:
     what = ""
     if marker.kind == "grant":
-        many = "as many attempts as the policy has" if marker.amount is None else f"{marker.amount} attempts"
+        many = "as many attempts as the policy has" if marker.amount is None else amount(marker.amount, "attempt")
         what = f"{many} from {marker.attempts} on, "
     cause = "" if marker.cause == "manual" or marker.kind == "grant" else f"{marker.cause}, "
     return f"{what}{cause}by {marker.actor}, {both(marker.at, now)}: {marker.because}"
@@ -84,7 +86,7 @@ def _run(run: Run, now: datetime) -> RenderableType:
         if run.note:
             made.add_row("ended", Text(run.note, style="yellow"))
         return made
-    rows = "" if verdict.record_count is None else f", {verdict.record_count:,} rows"
+    rows = "" if verdict.record_count is None else f", {amount(verdict.record_count, 'row')}"
     made.add_row(
         "verdict", f"{verdict.decision} by {f'{verdict.validator} {verdict.version}'.strip()}, {utc(run.verdict_at)} UTC{rows}"
     )
@@ -118,11 +120,15 @@ def explained(found: Explained, /) -> RenderableType:
     if facts is None:
         made.add_row("status", "pending: nothing is stored of it")
     elif facts.current_run_id is not None:
-        rows = "" if facts.record_count is None else f", {facts.record_count:,} rows"
+        rows = "" if facts.record_count is None else f", {amount(facts.record_count, 'row')}"
         at = "" if found.in_force is None else f", accepted {utc(found.in_force.verdict_at)} UTC"
-        made.add_row(
-            "status", Text(f"success: run {facts.current_run_id}{at}{rows}").append("  ← consumers read this", style="bold")
-        )
+        status = Text(f"success: run {facts.current_run_id}{at}{rows}")
+        hurt = found.explanation.damaged
+        if hurt is None:
+            status.append("  ← consumers read this", style="bold")
+        else:
+            status.append(f"  ← found damaged {utc(hurt.verdict_at)} UTC: consumers do not get it", style="bold red")
+        made.add_row("status", status)
     else:
         made.add_row("status", standing(facts))
     last = found.last
@@ -145,19 +151,19 @@ def explained(found: Explained, /) -> RenderableType:
     elif found.explanation.budget:
         made.add_row("budget", found.explanation.budget)
     for place, hint in enumerate(_hints(found)):
-        made.add_row("" if place else "try", Text(hint, style="dim"))
+        made.add_row("" if place else "try", Text(then(hint), style="dim"))
     return Group(heading(str(found.partition)), indented(made))
 
 
 def _hints(found: Explained) -> list[str]:
-    facts, key = found.explanation.facts, _quoted(str(found.partition))
+    facts, key = found.explanation.facts, quoted(str(found.partition))
     if facts is None:
         day = found.partition.logical_date
         if day > found.explanation.now.date():
             return []  # nothing can be done about it yet
-        dataset = _quoted(f"{found.partition.source}/{found.partition.query_name}")
+        dataset = quoted(f"{found.partition.source}/{found.partition.query_name}")
         return [
-            f"redrive backfill plan {dataset} --since {day} --until {day} --customer-id {_quoted(found.partition.customer_id)}"
+            f"redrive backfill plan {dataset} --since {day} --until {day} --customer-id {quoted(found.partition.customer_id)}"
         ]
     hints = [f"redrive state history {key}"]
     if facts.running:
@@ -170,6 +176,7 @@ def _hints(found: Explained) -> list[str]:
     return [*hints, f'redrive state {verb} {key} --because "..."']
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str, /) -> str:
+    """For a shell; a name in any script stays readable."""
     plain = all(char.isalnum() or char in "/-_.%:@" for char in text)
     return text if plain else "'" + text.replace("'", "'\\''") + "'"

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.document import document
 from ..ops.operator import Operator
 from ..ops.plan import Plan
@@ -18,8 +19,10 @@ from ..ops.stored_plan import LIFE, StoredPlan, saved
 from ..ops.sweep import Sweep
 from .act import counted, sweep_bar
 from .confirm import agreed
+from .followup import spelled, then
 from .options import INTERRUPTED, NOT_DONE, option
 from .output import complain, console, pairs, print_json, show
+from .partition_shown import quoted
 
 BecauseOf = Annotated[str | None, option("--because", "TEXT", "Why, for the audit. Required, but for a plan or a dry run.")]
 HaltOn = Annotated[
@@ -92,8 +95,8 @@ def _queued(ops: Operator, sweep: Sweep, *, quiet: bool) -> tuple[Sweep, bool]:
                 moved(sweep)
     except KeyboardInterrupt:
         complain(
-            f"interrupted: {sweep.left:,} are left, and workers go on with them",
-            f"to stop it: redrive backfill cancel {sweep.id}",
+            f"interrupted: {amount(sweep.left, 'is left, and workers go on with it', 'are left, and workers go on with them')}",
+            f"to stop it: `redrive backfill cancel {sweep.id}`",
         )
         return sweep, True
     return sweep, False
@@ -112,9 +115,10 @@ def _kept(stored: StoredPlan, as_json: bool) -> None:
         print_json({"plan": data(stored.plan), "id": stored.id, "file": stored.path, "expires_at": document(stored.expires_at)})
         return
     name = stored.id if stored.path.endswith(f"/redrive/plans/{stored.id}.json") else stored.path
+    apply = f'redrive plan apply {quoted(name)} --because "..."'
     lines = [
         Text(f"Plan {stored.id}, digest {stored.plan.digest[:12]}, expires in {LIFE.seconds // 60} min. Nothing was changed."),
-        Text(f'→ redrive plan apply {name} --because "..."', style="dim"),
+        Text(f"→ {then(apply)}", style="dim"),
     ]
     show(console(), Group(*lines))
 
@@ -126,7 +130,8 @@ def data(plan: Plan, /) -> dict[str, Any]:
     return {
         "act": plan.act, "count": plan.count, "digest": plan.digest, "datasets": dict(plan.kinds), "reasons": dict(plan.reasons),
         "left_alone": dict(about.left), "running_now": dict(plan.skipped), "readable": about.readable,
-        "without_raw": about.without_raw, "selection": words_of(about.selection), "options": document(about.wish),
+        "without_raw": about.without_raw, "selection": words_of(about.selection),
+        "unknown_customers": list(about.strangers), "options": document(about.wish),
     }  # fmt: skip
 
 
@@ -138,11 +143,14 @@ def planned(plan: Plan, /) -> RenderableType:
     grid = about.grid
     if grid is not None:
         order = "the last day first" if grid.newest else "the first day first"
-        said = (
-            f"{grid.source}/{grid.query_name} × {len(grid.customers):,} {'customer' if len(grid.customers) == 1 else 'customers'}"
-        )
-        made.add_row("backfill", f"{said} × {grid.days:,} {'day' if grid.days == 1 else 'days'} = {len(grid):,}, {order}")
+        said = f"{grid.source}/{grid.query_name} × {amount(len(grid.customers), 'customer')} × {amount(grid.days, 'day')}"
+        made.add_row("backfill", f"{said} = {len(grid):,}, {order}")
         made.add_row("would extract", partitions(plan.count))
+        for at, (name, meant) in enumerate(list(about.strangers.items())[:LISTED]):
+            new = f"customer {name}{meant}: no partition of {grid.source}/{grid.query_name} matches; all of theirs would be new"
+            made.add_row("" if at else "not known", Text(new, style="yellow"))
+        if len(about.strangers) > LISTED:
+            made.add_row("", Text(f"… {len(about.strangers) - LISTED:,} more", style="yellow"))
     else:
         made.add_row(f"would {plan.act}", partitions(plan.count) + _of(plan))
     if about.left:
@@ -169,13 +177,22 @@ def planned(plan: Plan, /) -> RenderableType:
 
 def _of(plan: Plan) -> str:
     if len(plan.kinds) > 1:
-        return f" of {len(plan.kinds)} datasets: {counted(plan.kinds)}"
+        return f" of {amount(len(plan.kinds), 'dataset')}: {counted(plan.kinds)}"
     return "".join(f" of {name}" for name in plan.kinds)
 
 
 def _left(plan: Plan, left: Mapping[str, int]) -> str:
-    hints = {"terminal": " (add --clear-terminal)" if plan.act == "retry" else "", "accepted already": _again(plan.act)}
+    hints = {
+        "terminal": _tried(plan.act, left.get("terminal", 0)),
+        "accepted already": _again(plan.act),
+        "never accepted": " (that is retry)",
+    }
     return ", ".join(f"{many:,} {why}{hints.get(why, '')}" for why, many in left.items())
+
+
+def _tried(act: str, many: int) -> str:
+    them = "it" if many == 1 else "them"
+    return f" (clear-terminal has {them} tried again)" if act == "reprocess" else " (add --clear-terminal)"
 
 
 def _again(act: str) -> str:
@@ -184,7 +201,7 @@ def _again(act: str) -> str:
 
 def partitions(count: int) -> str:
     """1 partition, 2 partitions."""
-    return "1 partition" if count == 1 else f"{count:,} partitions"
+    return amount(count, "partition")
 
 
 def _say(out: Console, plan: Plan, sweep: Sweep) -> None:
@@ -193,7 +210,7 @@ def _say(out: Console, plan: Plan, sweep: Sweep) -> None:
     else:
         left = f", {sweep.left:,} to come" if sweep.left else ""
         said = f"{partitions(sweep.made)} queued{left}: workers take them; sweep {sweep.id}, `redrive backfill status {sweep.id}`"
-    show(out, Text(said))
+    show(out, Text(spelled(said)))
     if sweep.skipped:
         show(out, Text(f"{sweep.skipped:,} skipped: no longer as planned", style="yellow"))
     if sweep.state == "halted":

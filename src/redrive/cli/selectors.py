@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal
 
 import typer
 
-from ..ops.selection import Selection, Standing, selected
+from ..ops.selection import Selection, Standing, day, selected
 from .options import option
 
 FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* for any)."
@@ -45,7 +46,13 @@ def which(
     """The selection that these say; ValueError where they say nonsense."""
     if on is not None and (since is not None or until is not None):
         raise ValueError("--date is one day: say either it, or --since and --until")
+    first, last = (dated("--since", since), dated("--until", until)) if on is None else (dated("--date", on),) * 2
     return selected(
-        words or (), source=source, customers=customers or (), query=query, since=since if on is None else on,
-        until=until if on is None else on, status=status, error=error, min_attempts=min_attempts, lane=lane,
+        words or (), source=source, customers=customers or (), query=query, since=first, until=last, status=status, error=error,
+        min_attempts=min_attempts, lane=lane,
     )  # fmt: skip
+
+
+def dated(option_: str, text: str | None, /) -> date | None:
+    """The day that an option says; ValueError names the option."""
+    return None if text is None else day(option_, text)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from ..core.amount import amount
 from ..ops.desk import Act
 from ..ops.document import document
 from ..ops.selection import Selection
@@ -173,5 +174,5 @@ def _steer(
             for name, why in list(done.skipped.items())[:10]:
                 show(console(), Text(f"Not {name}: {why}", style="yellow"))
             if len(done.skipped) > 10:
-                show(console(), Text(f"Nor {len(done.skipped) - 10:,} others", style="yellow"))
+                show(console(), Text(f"Nor {amount(len(done.skipped) - 10, 'other')}", style="yellow"))
         raise typer.Exit(0 if dry_run or done.count == chosen.count > 0 else NOT_DONE)

@@ -16,6 +16,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from ..core.amount import amount
 from ..errors import AlreadyExists, PathInvalid, StorageError, Unavailable
 from ..ops import storage as ops
 from ..ops.document import document
@@ -235,9 +236,9 @@ def _said(done: list[dict[str, Any]], as_json: bool) -> None:
         print_json(done)
         return
     new = [one for one in done if one.get("copied", True)]
-    what = done[0]["path"] if len(done) == 1 else f"{len(new):,} file{'s' if len(new) != 1 else ''}"
+    what = done[0]["path"] if len(done) == 1 else amount(len(new), "file")
     left = f"; there already: {len(done) - len(new):,}" if len(new) < len(done) else ""
-    show(console(), Text(f"{what}: {sum(one['size'] for one in new):,} bytes written{left}"))
+    show(console(), Text(f"{what}: {amount(sum(one['size'] for one in new), 'byte')} written{left}"))
 
 
 @app.command()

@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from ..core.amount import amount
 from ..errors import LedgerError
 from ..ops.document import document
 from ..ops.imported import Unreadable
@@ -152,7 +153,7 @@ def opening(shift: Shift) -> list[str]:
     commands = tuple(kind for kind in shift.kinds if kind not in shift.handlers)
     kinds = (("command", commands), ("handler", shift.handlers), ("dataset", shift.datasets))
     parts = [_named(what, names) for what, names in kinds if names]
-    said = [f"{shift.name} works on {shift.url}: {'; '.join(parts)}; {shift.threads} threads."]
+    said = [f"{shift.name} works on {shift.url}: {'; '.join(parts)}; {amount(shift.threads, 'thread')}."]
     if shift.metrics is not None:
         said.append(f"Metrics at {shift.metrics}.")
     said += [f"{kind} fires by `{line}`." for kind, line in shift.scheduled.items()]

@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ..core.amount import amount
 from ..core.span import span
 from ..ops.moments import ago, utc
 from .command import command
@@ -119,6 +120,7 @@ def _environment() -> Environment:
     made.filters |= {
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign,
         "tone": tone, "first_line": first_line, "hint": hint, "plainly": plainly, "short": short, "span": span, "bars": bars,
+        "amount": amount,
     }  # fmt: skip
     made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST}
     return made

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, delete, func, select, union_all
 from sqlalchemy.dialects.postgresql import insert
 
+from ..core.amount import amount
 from .postgres import tally as on_postgres
 from .record import Tally
 from .session import Session
@@ -24,10 +25,13 @@ def add(session: Session, changes: Mapping[str, Mapping[str, int]], /) -> None:
 
 def counts(connection: Connection, /) -> dict[str, Tally]:
     """The counts of every kind."""
-    names = ("kind", *BUCKETS)
-    rows = union_all(select(*(tally.c[name] for name in names)), select(*(tally_delta.c[name] for name in names))).subquery()
-    summed = select(rows.c.kind, *(func.sum(rows.c[name]) for name in BUCKETS)).group_by(rows.c.kind).order_by(rows.c.kind)
-    return {kind: Tally(*map(int, numbers)) for kind, *numbers in connection.execute(summed)}
+    return {kind: Tally(*map(int, numbers)) for kind, *numbers in connection.execute(_SUMMED).all()}
+
+
+# Built once: every page of an operator asks it.
+_rows = union_all(*(select(table.c.kind, *(table.c[name] for name in BUCKETS)) for table in (tally, tally_delta))).subquery()
+_sums = (func.sum(_rows.c[name]) for name in BUCKETS)
+_SUMMED = select(_rows.c.kind, *_sums).group_by(_rows.c.kind).order_by(_rows.c.kind)
 
 
 def fold(session: Session, /) -> int:
@@ -80,7 +84,10 @@ def _letters(connection: Connection) -> list[str]:
     replaying = connection.scalar(select(func.count()).where(dead.c.status == "replaying"))
     wrong = []
     if dead_jobs != pending:
-        wrong.append(f"{dead_jobs} jobs are dead, and {pending} dead letters are pending")
+        jobs, letters = amount(dead_jobs or 0, "job is", "jobs are"), amount(pending or 0, "dead letter is", "dead letters are")
+        wrong.append(f"{jobs} dead, and {letters} pending")
     if replays != replaying:
-        wrong.append(f"{replays} replays are under way, and {replaying} dead letters are replaying")
+        again = amount(replays or 0, "replay is", "replays are")
+        letters = amount(replaying or 0, "dead letter is", "dead letters are")
+        wrong.append(f"{again} under way, and {letters} replaying")
     return wrong

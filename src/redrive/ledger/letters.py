@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, null, select, update
 
+from ..core.amount import amount
 from . import audit, failures
 from .counts import add
 from .failed import Alike, Failed, dealt_with
@@ -84,7 +85,7 @@ def replayed(
     changes: dict[str, Counter[str]] = defaultdict(Counter)
     for letter, old in found:
         if max_replays is not None and letter.replay_count >= max_replays:
-            skipped[letter.id] = f"replayed {letter.replay_count} times already"
+            skipped[letter.id] = f"replayed {amount(letter.replay_count, 'time')} already"
             continue
         connection.execute(update(job).where(job.c.id == old.id).values(state=DROPPED, current=False))
         new = {name: getattr(old, name) for name in CARRIED} | {"payload": letter.payload}

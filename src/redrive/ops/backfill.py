@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ..core.amount import amount
 from ..errors import NotAllowed
 from ..partitions.partition import Day
 from .datasets import extraction, label, terms_of
+from .imported import meant
 from .source import ledger_of
 from .sweep import Applied, Sweep, of_stored
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
 """Sweeps over partitions; others are over dead letters."""
+ASKED = 500
+"""Customers that are looked for: who names more has them from somewhere."""
 TELLING = 20
 """Partitions that must have ended before one says how long the rest takes."""
 
@@ -42,10 +46,9 @@ class BackfillReport:
         """What it is about, in one line."""
         names = ", ".join(label(*one) for one in self.progress.datasets) or "nothing"
         if self.progress.since is None or self.progress.until is None:
-            return f"{names}: {self.sweep.total:,} partitions"
+            return f"{names}: {amount(self.sweep.total, 'partition')}"
         days = (self.progress.until - self.progress.since).days + 1
-        customers = self.sweep.total // days
-        whose = "1 customer" if customers == 1 else f"{customers:,} customers"
+        whose = amount(self.sweep.total // days, "customer")
         return f"{names} × {whose} × {self.progress.since} to {self.progress.until} = {self.sweep.total:,}"
 
 
@@ -64,6 +67,22 @@ def grid(
             )
         customers = known.everyone()
     return Grid.of(source, query, customers, since, until, newest=newest)
+
+
+def strangers(app: Operated, asked: Grid, /) -> dict[str, str]:
+    """Customers of a range whom the app does not know, and who have no partition of this dataset; who may have been meant.
+
+    They may be new. They may also be misspelt, and then every day of theirs would fail.
+    """
+    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    registered = extraction(app, asked.source, asked.query_name)
+    everyone = [] if registered is None else registered.everyone()
+    others = [one for one in asked.customers if one not in set(everyone)]
+    if not 0 < len(others) <= ASKED:
+        return {}
+    there = Register(ledger_of(app)).customers(asked.source, asked.query_name, among=others)
+    return {one: meant(one, everyone) for one in others if one not in there}
 
 
 def written(app: Operated, sweep_id: int, /) -> Sweep:

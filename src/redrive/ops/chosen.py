@@ -46,3 +46,5 @@ class Partitions:
     grid: Grid | None = None
     total: int = 0
     """Of a range, what is left alone with it."""
+    strangers: Mapping[str, str] = field(default_factory=dict)
+    """Of a range: customers that were named, whom the app does not know, and who have no partition; who may have been meant."""

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ..partitions.partition import Day, Partition, named
 from ..partitions.policy import share as part
 from ..partitions.record import Act, Explanation, Facts, Selection, Shade, Source
-from . import backfill, calendar, lookup, steering
+from . import backfill, calendar, lookup, lost, steering
 from .backfill import BackfillReport
 from .calendar import Calendar
 from .datasets import checked, known, terms_of
 from .lookup import Explained, History
+from .lost import Lost
 from .selection import selected
 from .source import ledger_of
 from .steering import Chosen, Steer
@@ -49,6 +50,12 @@ class Desk:
         """Partitions, page by page. after: those behind this number. A partition that nobody has asked for has no facts."""
         some = checked(self._app, Selection() if selection is None else selection)
         return self._register().find(some, after=after, limit=limit)
+
+    def lost(self, selection: Selection | None = None, /, *, after: int = 0, limit: int = 100) -> list[Lost]:
+        """What was accepted, and cannot be read: its raw data is gone from the store, or has been changed. Looks at every run in
+        force that is selected, which takes as long as they are many. NotAllowed: nobody here knows the store."""
+        some = checked(self._app, Selection() if selection is None else selection)
+        return lost.lost(self._app, self._register(), some, after=after, limit=limit)
 
     def failures(self, selection: Selection | None = None, /, *, terminal: bool = False, limit: int = 100) -> list[Facts]:
         """What failed, or with a newer run that was rejected; terminal: only what is not tried any more. The last first."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ..core.amount import amount
 from ..core.clock import SYSTEM, Clock
 from ..core.span import span
 from ..errors import SchemaMismatch
@@ -161,9 +162,10 @@ def _parked(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         waiting = overview.overdue(connection, now)
     for name, one in parked.items():
         jobs = waiting[name].many if name in waiting else 0
+        since = span(round((now - one.since).total_seconds()))
         says = (
-            f"{name} is parked since {span(round((now - one.since).total_seconds()))}, with {jobs:,} jobs due: {one.reason}; "
-            f"probed {one.probes} times, and unparked by itself when a probe goes well"
+            f"{name} is parked since {since}, with {amount(jobs, 'job')} due: {one.reason}; "
+            f"probed {amount(one.probes, 'time')}, and unparked by itself when a probe goes well"
         )
         yield Finding("parked", "warning", says, jobs, one.since, "mend what the jobs of this kind call", False)
 

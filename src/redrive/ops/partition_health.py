@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import shlex
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..errors import Damaged, StorageError
+from ..core.amount import amount
+from ..errors import StorageError
 from .datasets import extractions
 from .finding import Finding
+from .lost import missing, side_by_side
 from .moments import utc
 from .source import ledger_of
 
@@ -24,7 +26,8 @@ GRACE = timedelta(seconds=60)
 """For which what is overdue may be so: workers look now and then."""
 LOOKED = 50
 """Runs in force that are looked at from either end, of each dataset: to look at millions would take hours."""
-AT_ONCE = 8
+NAMED = 3
+"""Partitions that a finding names."""
 
 
 def rollups(ledger: Ledger, /) -> Iterator[Finding]:
@@ -46,7 +49,7 @@ def paused(ledger: Ledger, /) -> Iterator[Finding]:
         if one.paused:
             until = "until somebody says so" if one.until is None else f"and probed {utc(one.until)} UTC"
             says = f"source {one.source} is paused by {one.actor}, {until}: {one.because}"
-            mend = f'redrive state unpause {one.source} --whole-source --because "..."'
+            mend = f'redrive state unpause {shlex.quote(one.source)} --whole-source --because "..."'
             yield Finding("source paused", "warning", says, 1, None, mend)
 
 
@@ -61,7 +64,8 @@ def leases(ledger: Ledger, /) -> Iterator[Finding]:
         query = select(func.count(), func.min(work.c.lease_until)).where(work.c.lease_until < over)
         many, since = connection.execute(query).one()
     if many:
-        says = f"{many:,} extractions are leased to workers that are gone, and nobody took them back: no worker looks here"
+        held = amount(many, "extraction is leased to a worker that is", "extractions are leased to workers that are")
+        says = f"{held} gone, and nobody took {'it' if many == 1 else 'them'} back: no worker looks here"
         yield Finding("dangling extractions", "critical", says, many, since, "redrive work module:app", False)
 
 
@@ -69,29 +73,28 @@ def lost(app: Operated, /) -> Iterator[Finding]:
     """Runs in force whose raw data is gone, or is not as large as it was. Nothing of a bare ledger, which knows no stores."""
     for extraction in extractions(app):
         chosen = _in_force(ledger_of(app), *extraction.terms.dataset)
-        look = partial(_missing, extraction)
         try:
-            with ThreadPoolExecutor(AT_ONCE, "redrive-doctor") as threads:
-                gone = [one for one in threads.map(look, chosen) if one is not None]
+            said = side_by_side(partial(_missing, extraction), chosen)
         except StorageError as problem:
             says = f"the raw data of {extraction.name} cannot be looked at: {problem}"
             yield Finding("raw data", "warning", says, 1, None, "redrive storage check", False)
             continue
+        gone = [str(one) for (one, _), says in zip(chosen, said, strict=True) if says is not None]
         if gone:
-            says = f"{len(gone)} of {len(chosen)} runs in force of {extraction.name} have lost their raw data, such as {gone[0]}"
-            mend = f'redrive state reprocess {gone[0]} --because "..."'
+            some = ", ".join(gone[:NAMED]) + (", …" if len(gone) > NAMED else "")
+            looked = f"{len(gone):,} of {amount(len(chosen), 'run')} in force of {extraction.name} that {_were(chosen)} looked at"
+            says = f"{looked} {'has' if len(gone) == 1 else 'have'} lost their raw data, or it was changed: {some}"
+            every = f"redrive state inspect {shlex.quote(extraction.name)} --lost"
+            mend = f'redrive state reprocess {shlex.quote(gone[0])} --because "..."' if len(gone) == 1 else every
             yield Finding("raw data", "critical", says, len(gone), None, mend)
 
 
-def _missing(extraction: Extraction, one: tuple[Partition, str]) -> Partition | None:
-    from ..partitions.raw import raw  # noqa: PLC0415  # storage: not before it is looked at
+def _were(looked: Sequence[object]) -> str:
+    return "was" if len(looked) == 1 else "were"
 
-    partition, run_id = one
-    try:
-        raw(extraction.store(), partition, run_id)
-    except Damaged:
-        return partition
-    return None
+
+def _missing(extraction: Extraction, one: tuple[Partition, str]) -> str | None:
+    return missing(extraction, *one)
 
 
 def _in_force(ledger: Ledger, source: str, query: str) -> list[tuple[Partition, str]]:

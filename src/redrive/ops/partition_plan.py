@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..core.seconds import positive, whole
@@ -75,6 +76,12 @@ def ranged(app: Operated, grid: Grid, wish: Wish, /) -> Plan:
     return of_grid(grid, wish, {why: many for why, many in left.items() if many}, accepted if wish.again else 0, counts.total)
 
 
+def stranger(plan: Plan, strangers: Mapping[str, str], /) -> Plan:
+    """The same plan, with those whom nobody knows."""
+    assert plan.partitions is not None
+    return replace(plan, partitions=replace(plan.partitions, strangers=strangers))
+
+
 def of_grid(grid: Grid, wish: Wish, left: Mapping[str, int], readable: int, total: int, /) -> Plan:
     """The plan of a range, now or when it was stored."""
     selection = Selection(
@@ -129,8 +136,8 @@ def _raw(app: Operated, plan: Plan, about: Partitions, without_raw: bool) -> Non
     many = about.without_raw or (0 if plan.count <= COUNTED else without(ledger_of(app), plan.ids))
     if many:
         raise NotAllowed(
-            f"{many:,} of {plan.count:,} have no raw data: no extraction of theirs ever ended. If you want to retry those, "
-            "say --without-raw (in code: without_raw=True). Nothing was done"
+            f"{many:,} of {plan.count:,} {'has' if many == 1 else 'have'} no raw data: no extraction of theirs ever ended. "
+            "If you want to retry those, say --without-raw (in code: without_raw=True). Nothing was done"
         )
 
 

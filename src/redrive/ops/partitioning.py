@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..partitions.partition import Day, day
 from ..partitions.record import Lane, Selection
 from . import partition_plan
-from .backfill import grid, steps, written
+from .backfill import grid, steps, strangers, written
 from .chosen import Wish
 from .datasets import Named, named
 from .desk import Desk
@@ -70,7 +70,8 @@ class Partitioning:
         """
         source, query = named(self._app, dataset)
         days = grid(self._app, source, query, customers, since, until, newest=newest)
-        return partition_plan.ranged(self._app, days, Wish(share=share, again=again, clear_terminal=clear_terminal))
+        plan = partition_plan.ranged(self._app, days, Wish(share=share, again=again, clear_terminal=clear_terminal))
+        return plan if customers is None else partition_plan.stranger(plan, strangers(self._app, days))
 
     def _begun(self, what: Plan, /, **how: Any) -> Sweep:
         return written(self._app, partition_plan.begun(self._app, what, actor=self.actor, **how))

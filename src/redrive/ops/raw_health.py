@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ..core.amount import amount
 from ..errors import StorageError
 from .datasets import extractions
 from .finding import Finding
@@ -46,17 +47,18 @@ def _found(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
     # What is accepted and has no manifest is lost, which is said elsewhere, and worse.
     ended = {folder for folder, (run, whole) in folders.items() if not whole and states.get(run) in OVER}
     half = sorted(folder for folder in ended if not store.exists(f"{folder}/{_manifest()}"))
+    where = f"of {amount(len(folders), 'run')} in {store.name} of source {source}"
     if unknown:
         says = (
-            f"{len(unknown):,} of {len(folders):,} runs in {store.name} of source {source} are in no row of this ledger, such as "
-            f"{unknown[0]}: another ledger's, or from after the backup that this one was restored from"
+            f"{len(unknown):,} {where} {'is' if len(unknown) == 1 else 'are'} in no row of this ledger, such as {unknown[0]}: "
+            "another ledger's, or from after the backup that this one was restored from"
         )
         mend = "find out whose they are; if nobody's, delete their folders: nobody reads them"
         yield Finding("orphan runs", "warning", says, len(unknown), None, mend, False)
     if half:
         says = (
-            f"{len(half):,} of {len(folders):,} runs in {store.name} of source {source} were never whole (no manifest), such as "
-            f"{half[0]}: their extractions failed or died"
+            f"{len(half):,} {where} {'was' if len(half) == 1 else 'were'} never whole (no manifest), such as {half[0]}: "
+            "the extraction failed or died"
         )
         mend = "delete their folders, if you want the space: nobody reads them, and they are never written to again"
         yield Finding("half runs", "warning", says, len(half), None, mend, False)

@@ -12,7 +12,7 @@ from ..core.seconds import whole
 from ..partitions.partition import Day, Partition, day, span
 from ..partitions.record import Lane, Selection, Shade
 
-__all__ = ["Lane", "Selection", "Standing", "acted_on", "not_future", "selected", "short", "words_of"]
+__all__ = ["Lane", "Selection", "Standing", "acted_on", "day", "not_future", "selected", "short", "words_of"]
 Standing: TypeAlias = Literal["pending", "success", "failed", "refresh_failed", "terminal"]
 STANDINGS: Mapping[Standing, tuple[Shade, ...]] = {
     "pending": ("pending",),

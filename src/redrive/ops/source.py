@@ -32,6 +32,11 @@ def source_of(given: str | None, /) -> str:
     return found.ledger or found.app or DEFAULT
 
 
+def printable(address: str, /) -> str:
+    """An address, or `module:app`, without the password that may be in it."""
+    return redacted_text(address)
+
+
 @contextmanager
 def opened(given: str | None = None, /, *, migrate: bool = False) -> Iterator[Ledger]:
     """The ledger at an address, or of `module:app`, for the block.

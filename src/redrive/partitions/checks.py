@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
+from ..core.amount import amount
 from ..core.seconds import Seconds, positive, real, whole
 from ..errors import Damaged
 from .columns import Columns
@@ -31,7 +32,7 @@ def row_count(*, min: int = 0, max: int | None = None) -> Check:  # noqa: A002  
             return Finding(False, None, limit, "no file says how many rows it has: out.open(name, rows=...)")
         ok = least <= raw.row_count and (most is None or raw.row_count <= most)
         wanted = f"at least {least:,}" if most is None else f"{least:,} to {most:,}"
-        return Finding(ok, raw.row_count, limit, f"{raw.row_count:,} rows; {wanted} wanted")
+        return Finding(ok, raw.row_count, limit, f"{amount(raw.row_count, 'row')}; {wanted} wanted")
 
     return _named(check, "row_count")
 
@@ -88,7 +89,7 @@ def drop(*, max: float) -> Check:  # noqa: A002  # as one says it
         if before is None or before.row_count == 0:
             return Finding(True, None, -most, "nothing to compare with: no run with rows is in force")
         change = (raw.row_count - before.row_count) / before.row_count
-        told = f"{raw.row_count:,} rows; run {before.run_id}, which is in force, has {before.row_count:,}"
+        told = f"{amount(raw.row_count, 'row')}; run {before.run_id}, which is in force, has {before.row_count:,}"
         return Finding(change >= -most, round(change, 4), -most, told)
 
     return _named(check, "drop")
@@ -111,7 +112,7 @@ class _NotNull:
 
     def finding(self) -> Finding:
         told = [
-            f"{name} is missing in {n:,} of {self._rows:,} rows, first in row {self._first[name]}"
+            f"{name} is missing in {n:,} of {amount(self._rows, 'row')}, first in row {self._first[name]}"
             for name, n in self._nulls.items()
         ]
         return Finding(not self._nulls, sum(self._nulls.values()), 0, "; ".join(told))
@@ -136,7 +137,8 @@ class _Unique:
     def finding(self) -> Finding:
         many = self._seen.count()
         example = "" if self._example is None else f"; first {self._example}"
-        return Finding(not many, many, 0, f"{many:,} of {self._rows:,} rows repeat an earlier one{example}" if many else "")
+        repeat = f"{many:,} of {amount(self._rows, 'row')} {'repeats' if many == 1 else 'repeat'} an earlier one"
+        return Finding(not many, many, 0, f"{repeat}{example}" if many else "")
 
     def close(self) -> None:
         self._seen.close()
@@ -156,7 +158,11 @@ class _Fitting:
             self._first = self._first or f"row {self._rows}: {wrong}"
 
     def finding(self) -> Finding:
-        told = f"{self._bad:,} of {self._rows:,} rows do not fit; {self._first}" if self._bad else ""
+        told = (
+            f"{self._bad:,} of {amount(self._rows, 'row')} {'does' if self._bad == 1 else 'do'} not fit; {self._first}"
+            if self._bad
+            else ""
+        )
         return Finding(not self._bad, self._bad, 0, told)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from ..worker.outcome import told
 from .extracting import Done
 from .extraction import Extraction
 from .pace import Meaning, meaning
-from .record import Return, Verdict
+from .record import DAMAGED, Return, Verdict
 
 LONGEST = 4000
 """Characters of an error that are kept."""
@@ -56,7 +56,7 @@ def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Mea
     except Exception:  # an error of the user's that cannot even be looked at
         return Meaning("ordinary", type(error).__name__, said(error))
     if isinstance(error, Damaged):
-        return Meaning("ordinary", "damaged", found.message)
+        return Meaning("ordinary", DAMAGED, found.message)
     if found.kind != "ordinary":
         return found
     if any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in FITTING for kind in type(error).__mro__):

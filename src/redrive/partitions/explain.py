@@ -6,18 +6,19 @@ from datetime import datetime
 
 from sqlalchemy import and_, func, or_, select
 
+from ..core.amount import amount
 from ..ledger.now import now_on
 from ..ledger.partition_tables import range_, work
 from ..ledger.partition_tables import source as source_table
 from ..ledger.session import Session
 from ..ledger.tables import sweep
-from . import ranges, sources
+from . import ranges, runs, sources
 from .find import facts, known
 from .partition import Partition
 from .policy import Policy, Terms
 from .ranges import ACTS, Range
 from .rates import rated
-from .record import Explanation, Facts
+from .record import Explanation, Facts, Run
 from .rows import HELD, Held, Mark, Work, marks, works
 
 COUNTED = 100_000
@@ -32,6 +33,8 @@ def explained(session: Session, key: Partition, terms: Terms | None, /) -> Expla
     found = None if row is None else next(iter(facts(connection, [row.id])), None)
     mine = None if row is None else works(connection, [row.id]).get(row.id)
     held = connection.execute(select(*HELD).where(source_table.c.source == key.source)).first()
+    raw = None if found is None else found.current_raw_id
+    damaged = None if row is None or raw is None else runs.damaged(connection, row.id, raw)
     why: list[str] = []
     position = queued = None
     inside = None
@@ -40,7 +43,7 @@ def explained(session: Session, key: Partition, terms: Terms | None, /) -> Expla
         if found is None and inside is None and key.logical_date > now.date():
             why.append("its day has not come yet: there is nothing to extract")
         else:
-            why += _idle(found, inside)
+            why += _idle(found, inside, damaged)
     elif mine.leased:
         why.append(f"it is running: run {mine.run_id} by {mine.worker}, its lease lasts until {_at(mine.lease_until)}")
         if mine.lease_until is not None and mine.lease_until < now:
@@ -54,25 +57,27 @@ def explained(session: Session, key: Partition, terms: Terms | None, /) -> Expla
         why += _in_the_way(session, key, Held._make(held) if held else None, terms, now)
     marked = {} if row is None else marks(connection, [row.id]).get(row.id, {})
     budget = None if found is None else _budget(found, marked.get("grant"), terms)
-    return Explanation(found, now, tuple(why), position, queued, budget, inside.id if inside else None)
+    return Explanation(found, now, tuple(why), position, queued, budget, inside.id if inside else None, damaged)
 
 
-def _idle(found: Facts | None, inside: Range | None) -> list[str]:
+def _idle(found: Facts | None, inside: Range | None, damaged: Run | None) -> list[str]:
     if found is not None:
         if found.terminal is not None:
-            return [f"it is terminal ({found.terminal}): `redrive state clear-terminal` has it tried again"]
+            return [f"it is terminal ({found.terminal}): clear-terminal has it tried again"]
         if found.paused is not None:
             return [f"it is paused ({found.paused})"]
     if inside is not None:
         turn = f"{inside.cursor} of {inside.total} had theirs"
         return [f"its turn in sweep {inside.id} ({inside.act}, {inside.state}) has not come: {turn}"]
     if found is None:
-        return ["nothing is stored of it: nobody has asked for it yet (cron, or `redrive backfill`)"]
+        return ["nothing is stored of it: nobody has asked for it yet (by cron, or a backfill)"]
+    if damaged is not None:
+        return ["it was accepted, its raw data was found damaged, and nobody has asked for another extraction"]
     if found.status == "success":
         if found.last_verdict == "rejected":
             return ["it was accepted and is readable; its refresh was rejected, and nobody has asked for another"]
         return ["it is accepted: nothing is to be done"]
-    return ["nobody has asked for it to be tried again: `redrive state retry`"]
+    return ["nobody has asked for it to be tried again: that is retry"]
 
 
 def _swept(session: Session, mine: Work) -> list[str]:
@@ -111,9 +116,9 @@ def _in_the_way(session: Session, key: Partition, held: Held | None, terms: Term
     busy = select(work.c.query_name, func.count()).where(work.c.source == key.source, work.c.lease_until.is_not(None))
     active = {row[0]: row[1] for row in session.core.execute(busy.group_by(work.c.query_name))}
     if active.get(key.query_name, 0) >= terms.concurrency:
-        said.append(f"{key.source}/{key.query_name} has {active[key.query_name]} of {terms.concurrency} leases in use")
+        said.append(f"{key.source}/{key.query_name} has {active[key.query_name]} of {amount(terms.concurrency, 'lease')} in use")
     if terms.source_concurrency is not None and sum(active.values()) >= terms.source_concurrency:
-        said.append(f"source {key.source} has {sum(active.values())} of {terms.source_concurrency} leases in use")
+        said.append(f"source {key.source} has {sum(active.values())} of {amount(terms.source_concurrency, 'lease')} in use")
     if held is not None:
         said += _slowed(session, key, held, terms, now)
     return said
@@ -144,8 +149,8 @@ def _budget(found: Facts, grant: Mark | None, terms: Terms | None) -> str | None
     limit = grant.amount if grant is not None and grant.amount is not None else policy.max_attempts
     used = found.attempt_count - (grant.attempts if grant else 0)
     since = f" since the grant by {grant.actor}" if grant else ""
-    ever = f"{found.attempt_count} verdicts and {found.dispatch_count} runs in all"
-    return f"{max(0, limit - used)} of {limit} attempts left{since}; {ever}"
+    ever = f"{amount(found.attempt_count, 'verdict')} and {amount(found.dispatch_count, 'run')} in all"
+    return f"{max(0, limit - used)} of {amount(limit, 'attempt')} left{since}; {ever}"
 
 
 def _at(moment: datetime | None) -> str:

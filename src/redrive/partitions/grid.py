@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Self
 
+from ..core.amount import amount
 from .partition import Day, Partition, named, span
 
 
@@ -50,7 +51,7 @@ class Grid:
     def at(self, place: int, /) -> Partition:
         """The partition at a place, from 0."""
         if not 0 <= place < len(self):
-            raise IndexError(f"there are {len(self)} partitions in the range, and none at {place}")
+            raise IndexError(f"the range has {amount(len(self), 'partition')}, and none at {place}")
         later, customer = divmod(place, len(self.customers))
         on = self.until - timedelta(days=later) if self.newest else self.since + timedelta(days=later)
         return Partition(self.source, self.customers[customer], self.query_name, on)
@@ -72,7 +73,8 @@ class Grid:
         return max(0, days) * len(set(self.customers) & set(other.customers))
 
     def __str__(self) -> str:
-        return f"{self.source}/{self.query_name}: {len(self.customers)} customers × {self.since} to {self.until} = {len(self)}"
+        whose = amount(len(self.customers), "customer")
+        return f"{self.source}/{self.query_name}: {whose} × {self.since} to {self.until} = {len(self)}"
 
 
 def packed(ids: Sequence[int], /) -> bytes:

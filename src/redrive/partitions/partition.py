@@ -76,7 +76,8 @@ def day(what: str, value: object, /) -> date:
     try:
         found = date.fromisoformat(value)
     except ValueError as wrong:
-        raise ValueError(f'{what}={value!r} is no date that exists, such as "2026-01-31": {wrong}') from None
+        said = f"{what} {value!r}" if what.startswith("-") else f"{what}={value!r}"
+        raise ValueError(f'{said} is no date that exists, such as "2026-01-31": {wrong}') from None
     if found.isoformat() != value:
         raise ValueError(f'{what} is written year-month-day, "{found.isoformat()}", not {value!r}')
     return found

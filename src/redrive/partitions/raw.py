@@ -8,6 +8,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, BinaryIO, cast
 
+from ..core.amount import amount
 from ..errors import Damaged, NotFound
 from ..storage.body import CHUNK
 from ..storage.store import Store
@@ -45,7 +46,7 @@ class File:
         except NotFound as missing:
             raise self.damaged("is gone from the store: somebody has deleted it") from missing
         if size != self.size:
-            raise self.damaged(f"has {size:,} bytes, and {self.size:,} were written: it has been changed")
+            raise self.damaged(f"has {amount(size, 'byte')}, and {amount(self.size, 'was', 'were')} written: it has been changed")
 
     def damaged(self, says: str, /) -> Damaged:
         """An error that says so of this file."""
@@ -64,7 +65,7 @@ class File:
             raise TypeError(f"rows() reads JSON Lines and Parquet; {self.name!r} is neither: read it with file.open()")
 
     def __repr__(self) -> str:
-        return f"<File {self.name} of run {self.run_id}: {self.size:,} bytes>"
+        return f"<File {self.name} of run {self.run_id}: {amount(self.size, 'byte')}>"
 
 
 class Verified(io.RawIOBase):
@@ -110,7 +111,8 @@ class Verified(io.RawIOBase):
         self._read += len(piece)
         if self._read > self._file.size or (not piece and self._read < self._file.size):
             more = "at least " if piece else ""
-            raise self._file.damaged(f"has {more}{self._read:,} bytes, and {self._file.size:,} were written: it has been changed")
+            written = amount(self._file.size, "was", "were")
+            raise self._file.damaged(f"has {more}{amount(self._read, 'byte')}, and {written} written: it has been changed")
         if not piece and self._digest.hexdigest() != self._file.sha256:
             raise self._file.damaged("is not what was written: its bytes have been changed")
 
@@ -157,7 +159,7 @@ class Raw:
                     pass
 
     def __repr__(self) -> str:
-        return f"<Raw {self.partition} run {self.run_id}: {len(self.files)} files, {self.row_count:,} rows>"
+        return f"<Raw {self.partition} run {self.run_id}: {amount(len(self.files), 'file')}, {amount(self.row_count, 'row')}>"
 
 
 def raw(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
+from ..core.amount import amount
 from ..core.context import clock_around
 from ..errors import Damaged
 from ..storage.store import Store
@@ -68,6 +69,7 @@ class Reader:
         except Damaged as damage:
             return Gap(key, "lost", f"run {facts.current_run_id} is in force, and its data cannot be read: {damage}")
         if facts.record_count not in (None, found.row_count):
-            told = f"its manifest says {found.row_count:,} rows, and {facts.record_count:,} were accepted: it has been changed"
+            accepted = amount(facts.record_count or 0, "was", "were")
+            told = f"its manifest says {amount(found.row_count, 'row')}, and {accepted} accepted: it has been changed"
             return Gap(key, "lost", f"run {facts.current_run_id} is in force, and {told}")
         return found

@@ -21,6 +21,8 @@ RunState: TypeAlias = Literal["leased", "accepted", "rejected", "late", "lost", 
 Decision: TypeAlias = Literal["accepted", "rejected"]
 Cause: TypeAlias = Literal["not_ready", "rate_limited", "systemic", "stopped"]
 """Why a lease is given back without a verdict: nobody is charged. stopped: the worker is going."""
+DAMAGED = "damaged"
+"""Why raw data is rejected that is gone, or is not what was written."""
 TerminalCause: TypeAlias = Literal["attempts", "age", "lost", "error", "manual"]
 
 
@@ -250,6 +252,8 @@ class Explanation:
     budget: str | None = None
     sweep: int | None = None
     """The sweep in whose range it stands and whose turn has not come."""
+    damaged: Run | None = None
+    """The run that found the raw data in force to be gone, or changed: readers do not get it."""
 
 
 @dataclass(frozen=True, slots=True)

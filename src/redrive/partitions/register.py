@@ -153,6 +153,13 @@ class Register:
         with self._reading() as session:
             return sources.listed(session.core)
 
+    def customers(self, source: str, query_name: str, /, *, among: Sequence[str]) -> set[str]:
+        """Which of these have partitions of a dataset. Reads all of its keys."""
+        at = partition.c
+        query = select(at.customer_id).where(at.source == source, at.query_name == query_name, at.customer_id.in_(among))
+        with self._reading() as session:
+            return set(session.core.execute(query.distinct()).scalars())
+
     # ---- plans ----
 
     def pick(self, act: Verb, selection: Selection, /, *, clear_terminal: bool = False) -> Picked:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from ..ledger.partition_tables import run, verdict
 from .among import Among
-from .record import LANES, Run, Verdict
+from .record import DAMAGED, LANES, Run, Verdict
 
 _COLUMNS = (
     "partition_id",
@@ -51,6 +51,13 @@ def history(connection: Connection, partition_id: int, /, *, before: int | None 
     if before is not None:
         query = query.where(run.c.attempt_no < before)
     return [_run(row) for row in connection.execute(query).mappings()]
+
+
+def damaged(connection: Connection, partition_id: int, raw_run_id: str, /) -> Run | None:
+    """The last one that judged this raw data, if its verdict was that it is not what was written."""
+    query = _JOINED.where(run.c.partition_id == partition_id, run.c.raw_run_id == raw_run_id, verdict.c.run_id.is_not(None))
+    row = connection.execute(query.order_by(run.c.attempt_no.desc()).limit(1)).mappings().first()
+    return None if row is None or row["verdict_reason"] != DAMAGED else _run(row)
 
 
 def with_raw(connection: Connection, ids: Collection[int], /) -> dict[int, str]:

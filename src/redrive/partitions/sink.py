@@ -11,6 +11,7 @@ from tempfile import SpooledTemporaryFile
 from threading import Lock
 from typing import Any, BinaryIO, cast
 
+from ..core.amount import amount
 from ..core.seconds import whole
 from ..errors import AlreadyExists
 from ..ledger.crashpoint import crash_point
@@ -196,7 +197,7 @@ def _counted(name: str, file: BinaryIO) -> int | None:
 
 def _agreed(name: str, told: int | None, found: int | None) -> int | None:
     if told is not None and found is not None and told != found:
-        raise ValueError(f"{name!r} has {found:,} rows, and rows={told:,} was said")
+        raise ValueError(f"{name!r} has {amount(found, 'row')}, and rows={told:,} was said")
     return told if found is None else found
 
 

@@ -14,7 +14,7 @@ from . import checks as makers
 from .finding import Check, Finding
 from .look import Looking
 from .raw import Raw
-from .record import Verdict
+from .record import DAMAGED, Verdict
 
 MAKERS = (makers.row_count, makers.not_null, makers.unique, makers.schema, makers.freshness, makers.drop)
 LONGEST = 1000
@@ -40,7 +40,7 @@ class Validator:
         try:
             results = self._looked(raw)
         except Damaged as damage:
-            results = [("damaged", Finding(False, None, None, str(damage)), False)]
+            results = [(DAMAGED, Finding(False, None, None, str(damage)), False)]
         bad = [(name, finding, final) for name, finding, final in results if not finding.ok]
         worst = next((one for one in bad if one[2]), bad[0]) if bad else None
         return Verdict(

@@ -82,7 +82,7 @@ def test_a_limit_on_replays(ledger: Ledger) -> None:
     ledger.settle(claim(ledger)[0].dead("again"))
     acted = ledger.replay([letter.id], actor="ann", because="x", max_replays=1)
     assert acted.done == {}
-    assert acted.skipped == {letter.id: "replayed 1 times already"}
+    assert acted.skipped == {letter.id: "replayed 1 time already"}
 
 
 def test_a_discarded_letter_keeps_its_key(ledger: Ledger) -> None:

@@ -140,7 +140,7 @@ def test_what_was_replayed_too_often_is_left_alone(ledger: Ledger) -> None:
     ledger.replay([letter], **ANN)
     ledger.settle(claim(ledger)[0].dead("attempts"))
     begun = ledger.sweeps.begin("replay", [letter], max_replays=1, **ANN)
-    assert ledger.sweeps.step(begun.id).skipped == {letter: "replayed 1 times already"}
+    assert ledger.sweeps.step(begun.id).skipped == {letter: "replayed 1 time already"}
 
 
 @pytest.mark.req("M-4")

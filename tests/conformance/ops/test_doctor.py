@@ -119,7 +119,7 @@ def test_a_dead_job_without_its_letter(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a")
     change(ledger, sqlalchemy.delete(dead))
     found = only(ann.doctor())
-    assert (found.name, "1 jobs are dead, and 0 dead letters are pending" in found.says) == ("balance", True)
+    assert (found.name, "1 job is dead, and 0 dead letters are pending" in found.says) == ("balance", True)
     ledger.submit(NewJob("mail", "b"))
     change(ledger, sqlalchemy.update(job).where(job.c.key == "a").values(state=4))
 

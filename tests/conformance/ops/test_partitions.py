@@ -123,7 +123,7 @@ def keys_on(day: date) -> Selection:
 @pytest.mark.req("O-2")
 def test_raw_data_that_is_not_there(mixed: World, ann: Operator) -> None:
     plan = ann.retry(keys("none", "bad-1"))
-    with pytest.raises(NotAllowed, match="1 of 2 have no raw data.*--without-raw"):
+    with pytest.raises(NotAllowed, match="1 of 2 has no raw data.*--without-raw"):
         ann.apply(plan, **WHY)
     assert mixed.claim() == []  # nothing was queued
     with pytest.raises(NotAllowed, match="no raw data to judge again"):

@@ -291,7 +291,7 @@ def test_explain_says_why(world: World) -> None:
     assert "it waits until" in found.why[0]
     assert "backoff after attempt 1 of 3" in found.why[0]
     assert (found.position, found.queued) in ((1, 2), (2, 2))
-    assert found.budget == "2 of 3 attempts left; 1 verdicts and 1 runs in all"
+    assert found.budget == "2 of 3 attempts left; 1 verdict and 1 run in all"
     world.control.move(sweep, "pause", **SAID)
     assert f"its sweep {sweep} is paused" in why("acme")
     world.control.mark_terminal([world.facts().id], **SAID)

@@ -116,7 +116,7 @@ def test_a_canary_goes_first_and_its_death_halts_the_rest(world: World) -> None:
     world.claim()
     halted = world.register.progress(other)
     assert halted is not None
-    assert (halted.state, halted.reason) == ("halted", "of the 2 that went first 1 were rejected")
+    assert (halted.state, halted.reason) == ("halted", "of the 2 that went first 1 was rejected")
     world.control.move(other, "resume", **SAID)
     assert len([lease for lease in world.claim() if lease.sweep_id == other]) == 19
     assert sweep != other

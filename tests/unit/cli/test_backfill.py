@@ -51,6 +51,17 @@ def test_a_backfill_on_the_command_line(lake: World) -> None:
     assert len(lake.claim(worker="w9")) > 0
 
 
+@pytest.mark.req("P-10")
+@pytest.mark.usefixtures("lake")
+def test_a_customer_without_partitions_is_said() -> None:
+    days = ("--since", "2025-01-01", "--until", "2025-01-31")
+    status, printed = call("backfill", "plan", "crm/orders", *days, "--customer-id", "c0", "--customer-id", "nobody", width=160)
+    assert (status, "customer nobody: no partition of crm/orders matches; all of theirs would be new" in printed) == (0, True)
+    assert "customer c0" not in printed
+    printed = call("backfill", "plan", "crm/orders", *days, "--customer-id", "nobody", "--json")[1]
+    assert json.loads(printed)["plan"]["unknown_customers"] == ["nobody"]
+
+
 APP = """
 from redrive import App
 from redrive.partitions import row_count
@@ -76,6 +87,11 @@ def test_an_app_knows_its_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (status, "no query 'order' of source 'crm' (did you mean 'orders'?); there is orders" in printed) == (2, True)
     status, printed = call("backfill", "plan", "crm/orders", *days, *here)
     assert (status, "crm/orders × 2 customers × 31 days = 62, the last day first" in printed) == (0, True)
+    printed = call("backfill", "plan", "crm/orders", *days, *here, "--customer-id", "acne", "--customer-id", "globex", width=160)[
+        1
+    ]
+    assert "customer acne (did you mean 'acme'?): no partition of crm/orders matches" in printed
+    assert "customer globex" not in printed  # the app knows them
     status, printed = call(
         "backfill", "apply", "crm/orders", *days, *here, "--because", "x", "--yes", "--max", "62", "--share", "0.3"
     )

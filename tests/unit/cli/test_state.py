@@ -122,13 +122,16 @@ NONSENSE: list[tuple[tuple[str, ...], str]] = [
     (("state", "inspect", "crm/ordes"), "no query 'ordes' of source 'crm' (did you mean 'orders'?); there is orders"),
     (("state", "retry", "crm/*/orders/2026-03-09..2026-03-01", "--because", "x"), "the range is reversed"),
     (("state", "retry", "crm/*/orders/2999-01-01", "--because", "x"), "2999-01-01 has not come yet"),
-    (("state", "inspect", "--date", "2026-02-30"), "no date that exists"),
+    (("state", "inspect", "--date", "2026-13-01"), "--date '2026-13-01' is no date that exists"),
+    (("state", "inspect", "--since", "2026-02-30"), "--since '2026-02-30' is no date that exists"),
+    (("state", "inspect", "--until", "2026-2-3"), "--until"),
     (("state", "inspect", "--date", "2026-02-03", "--since", "2026-02-03"), "--date is one day"),
     (("state", "inspect", "--calendar", "--status", "failed"), "folds all customers"),
     (("state", "explain", "crm/orders"), "written source/customer/query/date"),
     (("state", "pause", "--because", "x"), "say which"),
     (("state", "pause", "crm/orders", "--whole-source", "--because", "x"), "--whole-source is of one source"),
     (("backfill", "plan", "crm/orders", "--since", "2025-01-01", "--until", "2025-01-02"), "does not know the customers"),
+    (("backfill", "plan", "crm/orders", "--since", "2025-02-29", "--until", "2025-03-02"), "--since '2025-02-29' is no date"),
     (("backfill", "apply", "p-nothing", "--because", "x"), "there is no plan p-nothing"),
     (("backfill", "apply", "crm/orders", "--since", "2025-01-01", "--because", "x"), "both --since and --until"),
 ]
@@ -150,7 +153,7 @@ def test_retried(lake: World) -> None:
     assert "would retry  4 partitions of crm/orders" in printed  # the one whose refresh failed too
     assert "left alone   3 accepted already (that is reprocess), 1 terminal (add --clear-terminal), 1 running now" in printed
     assert f"running now  crm/c7/orders/{DAY}, by w1" in printed
-    assert "1 of 4 have no raw data" in printed
+    assert "1 of 4 has no raw data" in printed
     assert audited(lake, "partition.retry") == []
     status, printed = call("state", "retry", "crm/orders", "--because", "the CRM is back", "--actor", "ann", "--without-raw")
     assert status == 0
@@ -158,6 +161,15 @@ def test_retried(lake: World) -> None:
     assert len([lease for lease in lake.claim(worker="w2") if lease.sweep_id == 4]) == 4
     (entry,) = audited(lake, "partition.retry")
     assert (entry.actor, entry.because) == ("ann", "the CRM is back (without raw data too)")
+
+
+@pytest.mark.req("O-1")
+@pytest.mark.usefixtures("lake")
+def test_what_is_terminal_is_not_reprocessed_and_what_does_it_is_said() -> None:
+    status, printed = call("state", "reprocess", f"crm/c6/orders/{DAY}", "--because", "x", width=160)
+    assert (status, "nothing to reprocess" in printed) == (1, True)
+    assert "left alone       1 terminal (clear-terminal has it tried again)" in printed
+    assert "1 never accepted (that is retry)" in call("state", "reprocess", BAD, "--because", "x", width=160)[1]
 
 
 @pytest.mark.req("O-2")

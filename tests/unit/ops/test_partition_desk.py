@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console, RenderableType
 
 from redrive import App
+from redrive.cli.partition_shown import explained
 from redrive.errors import NotAllowed
 from redrive.ops.operator import Operator
 from redrive.partitions import Partition, Raw, Sink
@@ -101,6 +103,59 @@ def test_raw_data_deleted_behind_our_back(lake: Lake, box: Sandbox) -> None:
     assert finding.mend == f'redrive state reprocess crm/acme/orders/{DAY} --because "..."'
 
 
+@pytest.mark.req("P-13")
+def test_all_that_is_lost_is_counted_named_and_listed(lake: Lake, box: Sandbox) -> None:
+    lake.ann.apply(lake.ann.backfill(lake.orders, "2025-12-01", "2025-12-10"), because="new dataset")
+    box.drain()
+    assert lake.ann.partitions.lost() == []
+    for manifest in lake.root.rglob("manifest.json"):
+        if "acme" in str(manifest) and "logical_date=2025-12-01" not in str(manifest):
+            manifest.unlink()
+    (finding,) = [one for one in lake.ann.doctor().findings if one.name == "raw data"]
+    assert (finding.count, finding.mend) == (9, "redrive state inspect crm/orders --lost")
+    assert "9 of 20 runs in force of crm/orders that were looked at have lost their raw data" in finding.says
+    assert finding.says.count("crm/acme/orders/") == 3
+    found = lake.ann.partitions.lost(lake.ann.partitions.selection("crm/orders"))
+    assert [one.facts.partition.customer_id for one in found] == ["acme"] * 9
+    assert "manifest" in found[0].says
+    first, second = (lake.ann.partitions.lost(after=after, limit=5) for after in (0, found[4].facts.id))
+    assert [one.facts.id for one in (*first, *second)] == [one.facts.id for one in found]
+    assert lake.ann.partitions.lost(lake.ann.partitions.selection(status="failed")) == []
+    with pytest.raises(NotAllowed, match="the ledger does not know its store"):
+        Operator(lake.app.ledger, actor="ann").partitions.lost()
+
+
+@pytest.mark.req("P-13")
+@pytest.mark.req("O-1")
+def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
+    run = filled(lake, box)
+    key = f"crm/acme/orders/{DAY}"
+    (file,) = [one for one in lake.root.rglob("rows.jsonl") if run in str(one)]
+    good = file.read_bytes()
+    file.write_bytes(b"x" * len(good))
+    lake.ann.apply(lake.ann.revalidate(lake.orders, DAY, customers=["acme"]), because="something is odd")
+    box.drain(forever=False)
+    found = lake.ann.partitions.explain(key).explanation
+    assert found.damaged is not None
+    assert found.damaged.raw_run_id == run
+    assert "found damaged" in found.why[0]
+    shown = plain(explained(lake.ann.partitions.explain(key)))
+    assert "consumers do not get it" in shown
+    assert "consumers read this" not in shown
+    file.write_bytes(good)  # from a backup
+    lake.ann.apply(lake.ann.revalidate(lake.orders, DAY, customers=["acme"]), because="it is back")
+    box.drain(forever=False)
+    assert lake.ann.partitions.explain(key).explanation.damaged is None
+    assert "consumers read this" in plain(explained(lake.ann.partitions.explain(key)))
+
+
+def plain(what: RenderableType) -> str:
+    out = Console(width=200, no_color=True)
+    with out.capture() as captured:
+        out.print(what)
+    return captured.get()
+
+
 def test_raw_data_that_belongs_to_nobody(lake: Lake, box: Sandbox) -> None:
     run = filled(lake, box)
     names = {"orphan runs", "half runs"}
@@ -118,8 +173,8 @@ def test_raw_data_that_belongs_to_nobody(lake: Lake, box: Sandbox) -> None:
     orphan, half = (one for one in lake.ann.doctor().findings if one.name in names)
     assert (orphan.severity, orphan.count, half.severity, half.count) == ("warning", 1, "warning", 1)
     stood = "/".join(folder.parts[-5:-1])
-    assert f"1 of 4 runs in raw of source crm are in no row of this ledger, such as {stood}/{stranger.name}: " in orphan.says
-    assert f"were never whole (no manifest), such as {stood}/{rejected.name}: " in half.says
+    assert f"1 of 4 runs in raw of source crm is in no row of this ledger, such as {stood}/{stranger.name}: " in orphan.says
+    assert f"was never whole (no manifest), such as {stood}/{rejected.name}: " in half.says
 
 
 @pytest.mark.req("P-6")

@@ -40,7 +40,7 @@ def test_not_null() -> None:
 
 def test_unique() -> None:
     assert found(unique("id", "name"), ROWS) == Finding(True, 0, 0, "")
-    assert found(unique("id"), ROWS) == Finding(False, 1, 0, "1 of 3 rows repeat an earlier one; first row 3: 2")
+    assert found(unique("id"), ROWS) == Finding(False, 1, 0, "1 of 3 rows repeats an earlier one; first row 3: 2")
     assert not found(unique("a"), [{"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}]).ok
     assert found(unique("a"), [{"a": 1}, {"a": "1"}, {"a": True}]).ok
 

@@ -160,7 +160,7 @@ def test_a_file_whose_block_raises_is_not_there(store: Store, run: Writing) -> N
 
 
 def test_a_wrong_count_is_said(store: Store, run: Writing) -> None:
-    with pytest.raises(ValueError, match=r"'a.jsonl' has 1 rows, and rows=2 was said"), run.sink.open("a.jsonl", rows=2) as file:
+    with pytest.raises(ValueError, match=r"'a.jsonl' has 1 row, and rows=2 was said"), run.sink.open("a.jsonl", rows=2) as file:
         file.write(b"{}\n")
     assert files(store) == []
 

@@ -1,0 +1,84 @@
+"""Lost: partitions that were accepted, and whose raw data is gone from its store, or is not as large as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import Damaged, NotAllowed, StorageError
+from .datasets import extractions
+
+if TYPE_CHECKING:
+    from ..partitions.extraction import Extraction
+    from ..partitions.partition import Partition
+    from ..partitions.record import Facts, Selection, Shade
+    from ..partitions.register import Register
+    from .source import Operated
+
+READABLE: tuple[Shade, ...] = ("success", "refresh_failed")
+PAGE = 500
+AT_ONCE = 8
+"""Runs that are looked at side by side."""
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """One whose readers get nothing, although it was accepted. Immutable."""
+
+    facts: Facts
+    says: str
+    """What is missing, or has been changed."""
+
+
+def lost(app: Operated, register: Register, selection: Selection, /, *, after: int, limit: int) -> list[Lost]:
+    """Those of the selection, in the order of their numbers. Looks at the files of every run in force; their bytes are not read.
+
+    NotAllowed: nobody here knows the store, or it cannot be looked at.
+    """
+    known = {one.terms.dataset: one for one in extractions(app)}
+    shades = tuple(one for one in READABLE if one in (selection.shades or READABLE))
+    found: list[Lost] = []
+    while shades and len(found) < limit:
+        page = register.find(replace(selection, shades=shades), after=after, limit=PAGE)
+        stores = [_store(known, one.partition) for one in page]
+        look = [(store, one.partition, one.current_raw_id or "") for store, one in zip(stores, page, strict=True)]
+        try:
+            said = side_by_side(lambda one: missing(*one), look)
+        except StorageError as problem:
+            raise NotAllowed(f"the raw data cannot be looked at: {problem}") from problem
+        found += [Lost(one, says) for one, says in zip(page, said, strict=True) if says is not None]
+        if len(page) < PAGE:
+            break
+        after = page[-1].id
+    return found[:limit]
+
+
+def missing(extraction: Extraction, partition: Partition, run_id: str, /) -> str | None:
+    """What is wrong with the files of a run; None: they are there."""
+    from ..partitions.raw import raw  # noqa: PLC0415  # storage: not before it is looked at
+
+    try:
+        raw(extraction.store(), partition, run_id)
+    except Damaged as damage:
+        return str(damage)
+    return None
+
+
+def side_by_side(look: Callable[[T], R], some: Sequence[T], /) -> list[R]:
+    """What each look came to, in their order."""
+    with ThreadPoolExecutor(AT_ONCE, "redrive-look") as threads:
+        return list(threads.map(look, some))
+
+
+def _store(known: dict[tuple[str, str], Extraction], partition: Partition) -> Extraction:
+    found = known.get((partition.source, partition.query_name))
+    if found is None:
+        raise NotAllowed(
+            f"nobody here can see the raw data of {partition.source}/{partition.query_name}: the ledger does not know its store; "
+            "say which app does (--ledger module:app; in code: Operator(app, ...))"
+        )
+    return found
