@@ -3,14 +3,14 @@ that grows with how many there are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import BigInteger, Connection, and_, case, cast, delete, extract, func, null, or_, select, tuple_, union_all
+from sqlalchemy import Connection, case, delete, func, null, select, tuple_, union_all
 from sqlalchemy.dialects.postgresql import insert
 
-from .failed import HOUR, SLOT, WHOLE, Alike, Failed, slot_of
+from .failed import WHOLE, Alike, Failed, slot_of
 from .failure_tables import FAILURES, failure, failure_delta, failure_slot
 from .moment import micros
 from .now import now_on
@@ -39,16 +39,6 @@ class Group(NamedTuple):
     last_at: datetime
     job_id: int | None
     error: str | None
-
-
-class Counted(NamedTuple):
-    """What failed within an hour: the last one, or one of those before it."""
-
-    first: int
-    last: int
-    """The ten minutes in which it was first and last seen."""
-    tries: int
-    died: int
 
 
 def add(session: Session, changes: Mapping[Alike, Failed], now: datetime, /) -> None:
@@ -122,52 +112,11 @@ def _together(old: Group, new: Group) -> Group:
     return Group._make((old.kind, old.signature, *counted, *ends, new.job_id or old.job_id, new.error or old.error))
 
 
-def by_kind(connection: Connection, kinds: Sequence[str], now: int, hours: int, /) -> dict[str, list[Counted]]:
-    """What failed in each of the last hours, by kind. now: the slot that it is."""
-    if not kinds:
-        return {}
-    rows = _slots(connection, now - HOUR * hours, kinds=kinds)
-    found: dict[str, list[Counted]] = {}
-    for kind, *counted in connection.execute(_hourly(rows, now, rows.c.kind)):
-        found.setdefault(kind, []).append(Counted(*map(int, counted)))
-    return found
-
-
-def lately(connection: Connection, now: int, /) -> dict[Alike, int]:
-    """How many attempts failed in the last hour, of all that are alike."""
-    rows = _slots(connection, now - HOUR + 1)
-    summed = select(rows.c.kind, rows.c.signature, func.sum(rows.c.tries)).group_by(rows.c.kind, rows.c.signature)
-    return {(kind, signature): int(tries) for kind, signature, tries in connection.execute(summed) if signature != WHOLE}
-
-
-def by_group(connection: Connection, now: int, hours: int, wanted: Sequence[Alike], /) -> dict[Alike, list[Counted]]:
-    """The same for some that are alike."""
-    if not wanted:
-        return {}
-    rows = _slots(connection, now - HOUR * hours, wanted)
-    found: dict[Alike, list[Counted]] = {}
-    for kind, signature, *counted in connection.execute(_hourly(rows, now, rows.c.kind, rows.c.signature)):
-        found.setdefault((kind, signature), []).append(Counted(*map(int, counted)))
-    return found
-
-
-def _hourly(rows: Any, now: int, *by: Any) -> Any:
-    ago = (number(now) - rows.c.slot).op("/")(number(HOUR))  # of whole numbers, in both databases
-    sums = (func.min(rows.c.slot), func.max(rows.c.slot), func.sum(rows.c.tries), func.sum(rows.c.died))
-    return select(*by, *sums).group_by(*by, ago)
-
-
 def waiting(connection: Connection, /) -> tuple[dict[str, int], dict[str, tuple[str, datetime]]]:
     """What waits for somebody, by kind: how many dead letters are blocked; and why, and since when, a kind is not handed out."""
-    rows = union_all(
-        select(failure.c.kind, failure.c.blocked).where(failure.c.pending > 0),
-        select(failure_delta.c.kind, failure_delta.c.blocked),
-    ).subquery()
-    summed = select(rows.c.kind, null(), null(), func.sum(rows.c.blocked)).group_by(rows.c.kind)
-    parked = select(kinds.c.kind, kinds.c.reason, kinds.c.parked_at, number(0)).where(kinds.c.parked_at.is_not(None))
     blocked: dict[str, int] = {}
     resting: dict[str, tuple[str, datetime]] = {}
-    for kind, reason, since, many in connection.execute(union_all(parked, summed)):  # one question for both: a page asks few
+    for kind, reason, since, many in connection.execute(_WAITING):
         if since is not None:
             resting[kind] = reason or "", since
         elif many:
@@ -175,22 +124,13 @@ def waiting(connection: Connection, /) -> tuple[dict[str, int], dict[str, tuple[
     return blocked, resting
 
 
-def _slots(connection: Connection, since: int, wanted: Sequence[Alike] | None = None, kinds: Sequence[str] | None = None) -> Any:
-    slots, delta = failure_slot.c, failure_delta.c
-    kept = select(slots.kind, slots.signature, slots.slot, slots.tries, slots.died)
-    if wanted is None:
-        kept = kept.where(slots.slot >= since)
-    else:  # one by one: of a list of pairs SQLite makes a look at every group there is
-        kept = kept.where(or_(*(and_(slots.kind == one, slots.signature == alike, slots.slot >= since) for one, alike in wanted)))
-    if kinds is not None:
-        kept = kept.where(slots.kind.in_(kinds), slots.signature == WHOLE)
-    if connection.dialect.name == "sqlite":
-        return kept.subquery()
-    slot = cast(func.floor(extract("epoch", delta.at) / number(SLOT)), BigInteger)
-    fresh = select(delta.kind, delta.signature, slot, delta.tries, delta.died).where(delta.job_id.is_not(None))
-    if wanted is not None:
-        fresh = fresh.where(tuple_(delta.kind, delta.signature).in_(wanted))
-    return union_all(kept, fresh).subquery()
+_blocked = union_all(
+    select(failure.c.kind, failure.c.blocked).where(failure.c.pending > number(0)),
+    select(failure_delta.c.kind, failure_delta.c.blocked),
+).subquery()
+_summed = select(_blocked.c.kind, null(), null(), func.sum(_blocked.c.blocked)).group_by(_blocked.c.kind)
+_parked = select(kinds.c.kind, kinds.c.reason, kinds.c.parked_at, number(0)).where(kinds.c.parked_at.is_not(None))
+_WAITING = union_all(_parked, _summed)  # one question for both: a page asks few
 
 
 # ---- keep ----

@@ -6,8 +6,9 @@ from collections import Counter
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select
 
+from .moment import Moment
 from .state import DEAD, LEASED, READY, Shown, shown
 from .statement import number
 from .tables import dead, job, key, kind
@@ -67,8 +68,11 @@ def standing(connection: Connection, now: datetime, /) -> dict[str, Standing]:
 
 def expired(connection: Connection, before: datetime, /) -> Some:
     """Leases that ran out before then, and that nobody has taken back."""
-    query = select(func.count(), func.min(job.c.lease_until)).where(job.c.state == number(LEASED), job.c.lease_until < before)
-    return Some(*connection.execute(query).one())
+    return Some(*connection.execute(_EXPIRED, {"before": before}).one())
+
+
+_leases = select(func.count(), func.min(job.c.lease_until)).where(job.c.state == number(LEASED))
+_EXPIRED = _leases.where(job.c.lease_until < bindparam("before", type_=Moment))
 
 
 def overdue(connection: Connection, before: datetime, /) -> dict[str, Some]:

@@ -60,14 +60,21 @@ def leave(session: Session, name: str, /) -> None:
 
 def workers(connection: Connection, /) -> list[Worker]:
     """All that there are, the last seen first."""
-    rows = connection.execute(select(worker).order_by(worker.c.seen_at.desc(), worker.c.name))
-    return [Worker._make(row)._replace(info=json.loads(row.info or "{}")) for row in rows]
+    return [_seen(*row) for row in connection.execute(_WORKERS).all()]
 
 
 def present(connection: Connection, /) -> list[Worker]:
     """Those that have not ended, as far as anybody knows."""
-    rows = connection.execute(select(worker).where(worker.c.ended_at.is_(None)).order_by(worker.c.name))
-    return [Worker._make(row)._replace(info=json.loads(row.info or "{}")) for row in rows]
+    return [_seen(*row) for row in connection.execute(_PRESENT).all()]
+
+
+def _seen(name: str, host: str | None, pid: int | None, info: str | None, *moments: Any) -> Worker:
+    return Worker(name, host, pid, json.loads(info or "{}"), *moments)
+
+
+_ALL = select(*(worker.c[name] for name in Worker._fields))
+_WORKERS = _ALL.order_by(worker.c.seen_at.desc(), worker.c.name)
+_PRESENT = _ALL.where(worker.c.ended_at.is_(None)).order_by(worker.c.name)
 
 
 def forget(session: Session, /) -> int:

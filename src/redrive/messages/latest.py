@@ -24,8 +24,10 @@ class Latest(NamedTuple):
 
 def latest(connection: Connection, /) -> list[Latest]:
     """Of each source among the newest events, by name."""
-    query = select(event.c.source, event.c.at, event.c.received_at).order_by(event.c.id.desc()).limit(RECENT)
     found: dict[str, Latest] = {}
-    for row in connection.execute(query):
+    for row in connection.execute(_NEWEST).all():
         found.setdefault(row.source, Latest._make(row))
     return [found[source] for source in sorted(found)]
+
+
+_NEWEST = select(event.c.source, event.c.at, event.c.received_at).order_by(event.c.id.desc()).limit(RECENT)

@@ -10,7 +10,8 @@ from .dead import Letter
 from .trend import HOURS, Trend, trend
 
 if TYPE_CHECKING:
-    from ..ledger.failures import Counted, Group
+    from ..ledger.failure_slots import Counted
+    from ..ledger.failures import Group
     from ..ledger.ledger import Ledger
 
 
@@ -49,21 +50,23 @@ class FailureReport:
 
 def failures(ledger: Ledger, /, *, kind: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Failure]:
     """What fails most now first; then what has most dead letters. since: only what was seen since then."""
-    from ..ledger import failures as stored  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger import failure_slots as slots  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger import failures as stored  # noqa: PLC0415  # the same
     from ..ledger.failed import slot_of  # noqa: PLC0415  # the same
 
     now = slot_of(ledger.now())
     with ledger.reading() as connection:
         groups = stored.groups(connection, kind=kind, since=since, limit=limit)
         groups = [one for one in groups if since is None or one.last_at >= since]
-        fresh = stored.lately(connection, now)
+        fresh = slots.lately(connection, now)
         groups.sort(key=lambda one: (-fresh.get((one.kind, one.signature), 0), -one.pending, -one.last_at.timestamp()))
-        counted = stored.by_group(connection, now, HOURS, [(one.kind, one.signature) for one in groups[:limit]])
+        counted = slots.by_group(connection, now, HOURS, [(one.kind, one.signature) for one in groups[:limit]])
     return [_failure(one, counted.get((one.kind, one.signature), []), now) for one in groups[:limit]]
 
 
 def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) -> FailureReport | None:
     """One of them; None: nothing failed like this, as far as anybody remembers."""
+    from ..ledger import failure_slots as slots  # noqa: PLC0415  # likewise
     from ..ledger import failures as stored  # noqa: PLC0415  # likewise
     from ..ledger import glance  # noqa: PLC0415  # likewise
     from ..ledger.failed import slot_of  # noqa: PLC0415  # likewise
@@ -74,7 +77,7 @@ def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) ->
         found = stored.group(connection, kind, signature)
         if found is None:
             return None
-        counted = stored.by_group(connection, now, HOURS, [(kind, signature)])
+        counted = slots.by_group(connection, now, HOURS, [(kind, signature)])
         letters = tuple(glance.letters(connection, status="pending", kind=kind, signature=signature, limit=limit, newest=True))
     return FailureReport(_failure(found, counted.get((kind, signature), []), now), letters, moment)
 

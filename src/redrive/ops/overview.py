@@ -85,7 +85,7 @@ def nobody(seen_at: datetime | None, now: datetime, /) -> str:
 
 def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
     """How it stands now. Reads counts that are kept and ends of indexes, never the jobs themselves."""
-    from ..ledger import counts, failures, look, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger import counts, failure_slots, failures, look, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger import overview as stored  # noqa: PLC0415  # the same
     from ..ledger.failed import slot_of  # noqa: PLC0415  # the same
     from ..messages.latest import latest  # noqa: PLC0415  # the same
@@ -95,7 +95,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
     with ledger.reading() as connection:
         tallies = counts.counts(connection)
         waits = look.waiting(connection, [kind for kind, tally in tallies.items() if tally.ready])
-        failed = failures.by_kind(connection, sorted(tallies), slot, HOURS)
+        failed = failure_slots.by_kind(connection, sorted(tallies), slot, HOURS)
         blocked, parked = failures.waiting(connection)
         seen = workers.workers(connection)
         expired = stored.expired(connection, now - timedelta(seconds=GRACE))

@@ -19,8 +19,6 @@ SPAN = timedelta(days=366)
 LATELY = timedelta(hours=1)
 COUNTED = 1_000
 """Of what was rejected of late so many are counted."""
-LOOKED = 10_000
-"""Of what is queued so many rows are looked at: counts beyond it are no more telling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +66,12 @@ class Partitioned:
 
 def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> Partitioned:
     """How they stand now, but for the datasets' counts: a bounded look at the queue."""
-    from sqlalchemy import func, select  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.overview import Some  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.glance import glance  # noqa: PLC0415  # the same
 
-    from ..ledger.overview import Some  # noqa: PLC0415  # the same
-    from ..ledger.partition_tables import source, work  # noqa: PLC0415  # the same
-
-    queued = select(work.c.due_at).where(work.c.lease_until.is_(None)).limit(LOOKED).subquery()
-    leased = select(work.c.partition_id).where(work.c.lease_until.is_not(None)).limit(LOOKED).subquery()
-    running = select(func.count()).select_from(leased).scalar_subquery().label("running")
-    late = select(func.count().label("many"), func.min(queued.c.due_at).label("since"), running)
-    one = late.where(queued.c.due_at <= now - grace).subquery()
-    rests = (source.c.source, source.c.paused_until, source.c.actor, source.c.because)
-    both = one.outerjoin(source, source.c.paused_at.is_not(None))  # one question for both: a page asks few
-    rows = connection.execute(select(one, *rests).select_from(both).order_by(source.c.source)).all()
-    paused = tuple(PausedSource(row.source, _why(row.paused_until, row.actor, row.because)) for row in rows if row.source)
-    return Partitioned(Some(rows[0].many, rows[0].since), rows[0].running, paused)
+    seen = glance(connection, now - grace)
+    paused = tuple(PausedSource(one.name, _why(one.until, one.actor, one.because)) for one in seen.resting)
+    return Partitioned(Some(seen.late, seen.since), seen.running, paused)
 
 
 def dataset_lines(connection: Connection, now: datetime, /) -> tuple[DatasetLine, ...]:

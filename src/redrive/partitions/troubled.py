@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, case, func, select, union_all
+from sqlalchemy import Connection, Integer, Select, bindparam, case, func, select, union_all
 
 from ..ledger.partition_tables import TROUBLE, partition, rollup
+from ..ledger.statement import number, words
 from .partition import Partition
 from .record import SHADES, Shade
 
@@ -33,14 +34,23 @@ class Standing(NamedTuple):
 
 def standings(connection: Connection, /, *, since: date, lately: datetime, most: int) -> list[Standing]:
     """Of every dataset. since: of this day's partitions and later ones'. lately: since when; most: counted up to this."""
+    rows = connection.execute(_STANDINGS, {"since": since, "lately": lately, "most": most}).all()
+    return [Standing(row[0], row[1], tuple(map(int, row[2:-1])), row[-1]) for row in rows]
+
+
+def _standings() -> Select[Any]:
     at = rollup.c
-    sums = [func.sum(case((at.shade == place, at.n), else_=0)).label(name) for place, name in enumerate(SHADES)]
-    whole = select(at.source, at.query_name, *sums).where(at.logical_date >= since).group_by(at.source, at.query_name)
-    of = whole.subquery()
-    mine = (_AT.source == of.c.source, _AT.query_name == of.c.query_name, TROUBLE, _AT.verdict_at >= lately)
-    few = select(_AT.id).where(*mine, _AT.last_verdict == "rejected").correlate(of).limit(most).subquery()
-    query = select(of, select(func.count()).select_from(few).scalar_subquery()).order_by(of.c.source, of.c.query_name)
-    return [Standing(row[0], row[1], tuple(map(int, row[2:-1])), row[-1]) for row in connection.execute(query)]
+    sums = [func.sum(case((at.shade == number(place), at.n), else_=number(0))).label(name) for place, name in enumerate(SHADES)]
+    whole = select(at.source, at.query_name, *sums).where(at.logical_date >= bindparam("since", type_=at.logical_date.type))
+    of = whole.group_by(at.source, at.query_name).subquery()
+    lately = _AT.verdict_at >= bindparam("lately", type_=_AT.verdict_at.type)
+    mine = (_AT.source == of.c.source, _AT.query_name == of.c.query_name, TROUBLE, lately, _AT.last_verdict == words("rejected"))
+    few = select(_AT.id).where(*mine).correlate(of).limit(bindparam("most", type_=Integer)).subquery()
+    return select(of, select(func.count()).select_from(few).scalar_subquery()).order_by(of.c.source, of.c.query_name)
+
+
+_STANDINGS = _standings()
+"""Built once: that takes longer than to answer it."""
 
 
 class Troubled(NamedTuple):
