@@ -42,6 +42,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
         report.tables(results, judgements),
         judgements,
         lambda: report.markdown(results, judgements),
+        lambda: report.picture(results),
     )
 
 

@@ -27,6 +27,8 @@ LAGS = 2.0
 class Effort:
     size: int
     """Bytes of the large object."""
+    small: int
+    """Bytes of the one with which everybody but ours begins, and stays if the large one would take too long."""
     count: int
     """Objects that are listed."""
     rounds: int
@@ -34,8 +36,10 @@ class Effort:
     """Seconds for the rounds of a backend; the first one is always finished."""
 
 
-FULL = Effort(1024 * MIB, 10_000, 4, 75.0)
-QUICK = Effort(32 * MIB, 300, 1, 0.0)
+FULL = Effort(1024 * MIB, 16 * MIB, 10_000, 4, 75.0)
+QUICK = Effort(32 * MIB, MIB, 300, 1, 0.0)
+TOO_LONG = 120.0
+"""Seconds: paramiko without pipelining, say, stands still for 40 ms after each 32 KiB, and needs 24 minutes for a gigabyte."""
 
 
 def run(backend: str, effort: Effort, who: tuple[str, ...], say: Callable[[str], object]) -> dict[Case, Seen]:
@@ -44,6 +48,7 @@ def run(backend: str, effort: Effort, who: tuple[str, ...], say: Callable[[str],
     with served(backend) as address, ExitStack() as stack:
         hands = {each: stack.enter_context(Hand(each, backend, address)) for each in who}
         filled(backend, address, effort.count)
+        hands["ours"].do("write", "small", effort.small)
         began = time.monotonic()
         for number in range(effort.rounds):
             if number and time.monotonic() - began > effort.patience:
@@ -53,39 +58,54 @@ def run(backend: str, effort: Effort, who: tuple[str, ...], say: Callable[[str],
                 cases = [Case(backend, act, each) for each in (*who[turn:], *who[:turn])]
                 for case in cases:
                     if not lags(case, best):
-                        cleared(case, address)
-                        best[case] = better(best.get(case), once(hands[case.who], case, effort))
-                times = ", ".join(f"{case.name} {best[case].seconds:.2f} s" for case in cases)
-                say(f"{backend}, round {number + 1}, {act}: {times}")
+                        best[case] = tried(hands[case.who], case, effort, address, best.get(case))
+                rates = ", ".join(f"{case.name} {best[case].said(act)}" for case in cases)
+                say(f"{backend}, round {number + 1}, {act}: {rates}")
     return {Case(backend, act, each): best[Case(backend, act, each)] for act in ACTS for each in who}
 
 
-def once(hand: Hand, case: Case, effort: Effort) -> Seen:
-    path, expected = ("list", effort.count) if case.act == "list" else (f"{case.who}-big", effort.size)
-    found = hand.do(case.act, path, effort.size)
-    if found.pop("done") != expected:
-        raise RuntimeError(f"{case}: not {expected:,}")
-    return Seen(**found)
+def tried(hand: Hand, case: Case, effort: Effort, address: str, known: Seen | None) -> Seen:
+    """One more turn: the better of it and what is known."""
+    if case.act == "list":
+        return better(known, once(hand, case, "list", effort.count))
+    size = effort.size if known is None else known.done
+    if known is None and case.who != "ours":
+        small = once(hand, case, placed(case, address, small=True), effort.small)
+        if small.seconds / small.done * effort.size > TOO_LONG:
+            return small
+    return better(known, once(hand, case, placed(case, address, small=size == effort.small), size))
 
 
-def cleared(case: Case, address: str) -> None:
-    """A file is written where there is none: to write over one in place is quicker, and leaves half of it after a crash."""
-    if case.act == "write" and case.backend in ("local", "sftp"):
+def once(hand: Hand, case: Case, path: str, size: int) -> Seen:
+    seen = Seen(**hand.do(case.act, path, size))
+    if seen.done != size:
+        raise RuntimeError(f"{case}: {seen.done:,}, not {size:,}")
+    return seen
+
+
+def placed(case: Case, address: str, *, small: bool) -> str:
+    """Where it is. What is read was written by ours, the same for all; what is written was not there before: to write over a file
+    in place is quicker, and leaves half of it after a crash."""
+    if case.act == "read":
+        return "small" if small else "ours-big"
+    path = f"{case.who}-big"
+    if case.backend in ("local", "sftp"):
         root = Path(address if case.backend == "local" else json.loads(address)["root"])
-        (root / f"{case.who}-big").unlink(missing_ok=True)
+        (root / path).unlink(missing_ok=True)
+    return path
 
 
 def lags(case: Case, best: dict[Case, Seen]) -> bool:
     """Ours is asked in every round."""
-    others = [seen.seconds for other, seen in best.items() if other.act == case.act]
-    return case.who != "ours" and case in best and best[case].seconds > LAGS * min(others)
+    others = [seen.rate for other, seen in best.items() if other.act == case.act]
+    return case.who != "ours" and case in best and best[case].rate * LAGS < max(others)
 
 
 def better(known: Seen | None, new: Seen) -> Seen:
     """The quicker one; with the most memory, since that is what one must have."""
     if known is None:
         return new
-    return replace(min(known, new, key=lambda seen: seen.seconds), grew=max(known.grew, new.grew))
+    return replace(max(known, new, key=lambda seen: seen.rate), grew=max(known.grew, new.grew))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ BLOCK = bytes(index % 251 for index in range(PIECE))
 
 
 class Source(io.RawIOBase):
-    """So many bytes, made up as they are read. Cannot seek, as a pipe cannot."""
+    """So many bytes, made up as they are read. Cannot seek, and gives no more than it has at a time, as a pipe does."""
 
     def __init__(self, size: int) -> None:
         self.left = size
@@ -17,9 +17,9 @@ class Source(io.RawIOBase):
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        take = min(self.left, PIECE if size < 0 else size)
+        take = min(self.left, PIECE if size < 0 else size, PIECE)
         self.left -= take
-        return BLOCK[:take] if take <= PIECE else (BLOCK * (take // PIECE + 1))[:take]
+        return BLOCK[:take]
 
     def readinto(self, target: memoryview) -> int:  # type: ignore[override]
         piece = self.read(len(target))

@@ -1,16 +1,20 @@
 """`make bench-storage` works and judges rightly. What it measures is not asserted here: machines are noisy."""
 
 from pathlib import Path
+from typing import Any
 
-from benchmarks.stored.course import ACTS, better, lags
+from benchmarks.stored.course import ACTS, FULL, better, lags, tried
+from benchmarks.stored.hand import Hand
 from benchmarks.stored.report import MIB, Case, Results, Seen, judged, markdown
 from benchmarks.target import last_line
 from tests.acceptance.bench import quick
 
+SIZE = {"write": 1024 * MIB, "read": 1024 * MIB, "list": 10_000}
+
 
 def results(share: float, grew: float) -> Results:
     took = {"ours": 1.0, "native": share, "peer": 3.0}
-    cases = {Case("s3", act, who): Seen(seconds, 0.5, grew) for act in ACTS for who, seconds in took.items()}
+    cases = {Case("s3", act, who): Seen(SIZE[act], seconds, 0.5, grew) for act in ACTS for who, seconds in took.items()}
     return Results(1024 * MIB, 10_000, 3, True, cases)
 
 
@@ -29,12 +33,40 @@ def test_the_page() -> None:
 
 
 def test_the_best_of_the_rounds_with_the_most_memory() -> None:
-    one = better(Seen(2.0, 1.0, 5), Seen(1.0, 0.5, 3))
-    assert one == Seen(1.0, 0.5, 5)
+    one = better(Seen(10, 2.0, 1.0, 5), Seen(10, 1.0, 0.5, 3))
+    assert one == Seen(10, 1.0, 0.5, 5)
     ours, native, peer = (Case("s3", "read", who) for who in ("ours", "native", "peer"))
-    best = {ours: Seen(1.0, 0, 0), native: Seen(1.9, 0, 0), peer: Seen(2.1, 0, 0)}
+    best = {ours: Seen(10, 1.0, 0, 0), native: Seen(10, 1.9, 0, 0), peer: Seen(10, 2.1, 0, 0)}
     assert [lags(case, best) for case in best] == [False, False, True]
     assert not lags(Case("s3", "write", "peer"), best)
+
+
+class Paced(Hand):
+    """Moves so many bytes a second, says what it was asked for, and does nothing."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self.asked: list[tuple[str, int]] = []
+
+    def do(self, act: str, path: str, size: int) -> dict[str, Any]:
+        self.asked.append((path, size))
+        return {"done": size, "seconds": size / self.rate, "cpu": 0.0, "grew": 0.0}
+
+
+def test_whoever_would_take_too_long_is_given_less() -> None:
+    quick, slow, ours = Paced(100 * MIB), Paced(0.8 * MIB), Paced(0.8 * MIB)
+    read = Case("s3", "read", "peer")
+    seen = tried(quick, read, FULL, "", None)
+    assert tried(quick, read, FULL, "", seen).done == FULL.size
+    assert quick.asked == [("small", FULL.small), ("ours-big", FULL.size), ("ours-big", FULL.size)]
+    seen = tried(slow, read, FULL, "", None)
+    assert seen.said("read") == "0.8 MiB/s"
+    assert tried(slow, read, FULL, "", seen).done == FULL.small
+    assert slow.asked == [("small", FULL.small)] * 2
+    assert tried(ours, Case("s3", "write", "ours"), FULL, "", None).done == FULL.size  # whatever it takes
+    cases = {**results(0.95, 0).cases, read: seen}
+    found = Results(FULL.size, FULL.count, FULL.rounds, True, cases)
+    assert "| s3: read | remote-store (16 MiB) | 0.8 MiB/s | 1280.00× |" in markdown(found, judged(found))
 
 
 def test_a_quick_run(tmp_path: Path) -> None:
@@ -42,3 +74,4 @@ def test_a_quick_run(tmp_path: Path) -> None:
     printed = quick("storage.py", tmp_path, "--only", "local")
     assert "local, round 1, list: " in printed
     assert "open()" in (tmp_path / "storage.md").read_text(encoding="utf-8")
+    assert "local: open()" in (tmp_path / "storage.svg").read_text(encoding="utf-8")
