@@ -16,16 +16,17 @@ from ..engine.retry import retry
 from ..errors import AlreadyExists, NotFound, StorageError
 from ..native.azure_storage import azure
 from .azure_mapped import from_azure
-from .azure_reading import Broken, Pieces
+from .azure_reading import MOST, Broken, Pieces
 from .backend import How
 from .body import Body
+from .extra import client
 from .info import Capabilities, FileInfo
 from .path import problem
 from .reading import reading
 from .resumed import Resumed
 
-PIECE = 4 * 1024 * 1024
-"""Bytes sent or fetched at a time."""
+PIECE = 8 * 1024 * 1024
+"""Bytes sent at a time."""
 TOKEN = "redrive_write"  # noqa: S105  # a name
 """In the metadata of what was created only if absent: whose it is, should the answer be lost."""
 COPY_SECONDS = 600.0
@@ -63,7 +64,8 @@ class Azure:
         self.name = name
         self.container = container
         self._address = connection_string, account_url, credential
-        self._options = {**(client_kwargs or {}), **({} if retry is None else azure(retry).value)}
+        self._options = {"max_chunk_get_size": MOST, **(client_kwargs or {})}  # what came in one request is not cut up
+        self._retry = retry
         self._policy = RetryPolicy() if retry is None else retry
         self._lock = threading.Lock()
         self._made: tuple[int, Any] | None = None
@@ -71,9 +73,9 @@ class Azure:
     def read(self, path: str, /) -> BinaryIO:
         with self._mapped(path):
             again = retry(self._policy, on=Broken, attempt_timeout=None, operation=f"{self.name}.read")
-            pieces = again.call(Pieces, self._client.get_blob_client(path), PIECE)  # with its first bytes, which may break too
+            pieces = again.call(Pieces, self._client.get_blob_client(path))  # with its first bytes, which may break too
         resumed = Resumed(pieces, pieces.length, pieces.again, self._policy, (Broken,), self.name)
-        return reading(resumed, partial(from_azure, path=path, backend=self.name, container=self.container), window=PIECE)
+        return reading(resumed, partial(from_azure, path=path, backend=self.name, container=self.container), window=MOST)
 
     def read_bytes(self, path: str, /) -> bytes:
         with self.read(path) as file:
@@ -145,15 +147,15 @@ class Azure:
 
     @property
     def _client(self) -> Any:
-        from azure.storage.blob import ContainerClient  # noqa: PLC0415  # whoever uses the backend has it
-
+        blobs = client("azure.storage.blob", "azure")
         with self._lock:
             if self._made is None or self._made[0] != os.getpid():
                 connection_string, account_url, credential = self._address
+                options = {**self._options, **({} if self._retry is None else azure(self._retry).value)}
                 if connection_string is not None:
-                    made = ContainerClient.from_connection_string(connection_string, self.container, credential, **self._options)
+                    made = blobs.ContainerClient.from_connection_string(connection_string, self.container, credential, **options)
                 else:
-                    made = ContainerClient(str(account_url), self.container, credential, **self._options)
+                    made = blobs.ContainerClient(str(account_url), self.container, credential, **options)
                 self._made = os.getpid(), made
             return self._made[1]
 
@@ -192,9 +194,8 @@ class Azure:
 
     @contextmanager
     def _mapped(self, path: str) -> Iterator[None]:
-        from azure.core.exceptions import AzureError  # noqa: PLC0415
-
+        azure_error = client("azure.core.exceptions", "azure").AzureError
         try:
             yield
-        except (AzureError, Broken) as error:
+        except (azure_error, Broken) as error:
             raise from_azure(error, path=path, backend=self.name, container=self.container) from error

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from .extra import client
+
 EMPTY = 416
+FIRST, MOST = 4 * 1024 * 1024, 8 * 1024 * 1024
+"""Bytes in a request: few at first, for those who want no more; doubled for whoever reads on, since each one costs time."""
 
 
 class Broken(ConnectionError):
@@ -15,11 +19,10 @@ class Broken(ConnectionError):
 class Pieces:
     """A blob from a byte on. Not shared between threads, as files are not."""
 
-    def __init__(self, blob: Any, size: int) -> None:
-        """size: bytes in a request."""
+    def __init__(self, blob: Any) -> None:
         self._blob = blob
-        self._size = size
         self._at = 0
+        self._step = FIRST
         self._etag: str | None = None
         self.length = 0
         """Bytes in all, known once the first ones are there."""
@@ -28,17 +31,18 @@ class Pieces:
     def again(self, at: int) -> Pieces:
         """The same version, from a byte on: whatever broke, nothing of it is left here."""
         self._at = at
+        self._step = FIRST
         self._ready = b""
         return self
 
     def read(self, size: int, /) -> bytes:
         """So many bytes at most, in one request."""
-        if not self._ready:
-            from azure.core import MatchConditions  # noqa: PLC0415  # comes with the client
-
-            same = {"etag": self._etag, "match_condition": MatchConditions.IfNotModified}
-            self._ready = self._fetched(self._at, min(self._size, self.length - self._at), **same)
         piece, self._ready = self._ready[:size], self._ready[size:]
+        if not piece:
+            match = client("azure.core", "azure").MatchConditions.IfNotModified
+            many = min(size, self._step, self.length - self._at)
+            piece = self._fetched(self._at, many, etag=self._etag, match_condition=match)
+            self._step = min(2 * self._step, MOST)
         self._at += len(piece)
         return piece
 
@@ -46,11 +50,9 @@ class Pieces:
         """Nothing is open between requests."""
 
     def _first(self) -> bytes:
-        from azure.core.exceptions import HttpResponseError  # noqa: PLC0415  # comes with the client
-
         try:
-            return self._fetched(0, self._size)
-        except HttpResponseError as error:
+            return self._fetched(0, FIRST)
+        except client("azure.core.exceptions", "azure").HttpResponseError as error:
             if error.status_code == EMPTY:
                 return b""  # there is a blob, and it has not even a first byte
             raise
@@ -85,18 +87,12 @@ class _Speaking:
         self._response = response
 
     def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        from azure.core.exceptions import AzureError  # noqa: PLC0415
-
         try:
-            found: bytes = next(self._stream)
-        except AzureError as error:
+            yield from self._stream
+        except client("azure.core.exceptions", "azure").AzureError as error:
             if callable(getattr(self._response, "close", None)):
                 self._response.close()  # azure forgets it
             raise Broken(f"{type(error).__name__}: {error}") from error
-        return found
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

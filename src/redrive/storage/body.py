@@ -28,7 +28,7 @@ class Body:
         """Bytes in all; None where only the end will tell."""
         self._progress = progress
         self._read = _reader(data)
-        self._rest = b""
+        self._rest: bytes | memoryview = b""
         self._done = False
 
     def read(self, size: int = -1, /) -> bytes:
@@ -37,7 +37,7 @@ class Body:
         have = 0
         try:
             while not self._done and (size < 0 or have < size):
-                piece = self._next(CHUNK if size < 0 else min(CHUNK, size - have))  # so that progress moves
+                piece = self._next(self._step(size - have))
                 pieces.append(piece)
                 have += len(piece)
         except BaseException as failure:  # kept, and raised on: the store tells the caller's errors from the backend's
@@ -50,10 +50,17 @@ class Body:
         while piece := self.read(size):
             yield piece
 
+    def _step(self, wanted: int) -> int:
+        """Bytes to ask for at once: all, unless somebody watches how it goes on, or only the end will tell."""
+        if wanted < 0 or self._progress is not None:
+            return CHUNK if wanted < 0 else min(CHUNK, wanted)
+        return wanted
+
     def _next(self, most: int) -> bytes:
-        if not self._rest:
-            self._rest = self._pull(most)
-        piece, self._rest = self._rest[:most], self._rest[most:]
+        given, self._rest = self._rest or self._pull(most), b""
+        if len(given) > most:  # a view: what is left is not copied over and over
+            given, self._rest = memoryview(given)[:most], memoryview(given)[most:]
+        piece = bytes(given)
         self.moved += len(piece)
         if piece and self._progress is not None:
             self._progress(len(piece))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,7 +21,7 @@ from .backend import How
 from .body import CHUNK, Body
 from .info import Capabilities, FileInfo
 from .mapped import from_os
-from .path import RESERVED, listable
+from .path import RESERVED, all_listable, listable
 
 UTC, fromtimestamp = timezone.utc, datetime.fromtimestamp
 NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK))
@@ -68,9 +69,9 @@ class Local:
 
     def paths(self, folder: str, /, *, recursive: bool) -> Iterator[str]:
         """The same without a look at each file, which is most of the work."""
-        for start, entries in self._walked(folder, recursive):
-            for entry in entries:
-                yield start + entry.name
+        return chain.from_iterable(
+            [start + entry.name for entry in entries] for start, entries in self._walked(folder, recursive)
+        )
 
     def _walked(self, folder: str, recursive: bool) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
         """Folder by folder: what stands before its files' names, and the files."""
@@ -78,12 +79,10 @@ class Local:
         while waiting:
             here, place = waiting.pop()
             start = f"{here}/" if here else ""
-            files = []
-            for entry in self._scanned(here, place):
-                if entry.is_file(follow_symlinks=False) or (entry.is_symlink() and entry.is_file() and self._stays(entry.path)):
-                    files.append(entry)
-                elif recursive and entry.is_dir(follow_symlinks=False):
-                    waiting.append((start + entry.name, entry.path))
+            found = self._scanned(here, place)
+            files = [entry for entry in found if entry.is_file(follow_symlinks=False) or self._leads_to_file(entry)]
+            if recursive and len(files) < len(found):
+                waiting += [(start + entry.name, entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
             yield start, files
 
     def folders(self, folder: str, /) -> Iterator[str]:
@@ -133,7 +132,7 @@ class Local:
     # ---- where a path is on the disk ----
 
     def _root(self) -> Path:
-        found = self.root.resolve()
+        found = _real(self.root)
         if not found.is_dir() and not (self._create and found.parent.is_dir() and not found.exists()):
             raise NotFound(f"{self.name}: the folder {self.root} is missing", path="", backend=self.name)
         return found
@@ -142,12 +141,12 @@ class Local:
         """Where the file is; its folder is followed through links, and must be inside the root."""
         root = self._root()
         place = root / path
-        return self._checked(path, place.parent.resolve(), root) / place.name
+        return self._checked(path, _real(place.parent), root) / place.name
 
     def _followed(self, path: str) -> Path:
         """The same, followed to the end."""
         root = self._root()
-        return self._checked(path, (root / path).resolve(), root)
+        return self._checked(path, _real(root / path), root)
 
     def _place(self, path: str) -> Path:
         """The same, for a file to be written: its folder is made."""
@@ -160,15 +159,21 @@ class Local:
             raise PathInvalid(f"{self.name}: {path!r} leads out of {self.root} through a link", path=path, backend=self.name)
         return place
 
-    def _stays(self, link: str) -> bool:
-        return Path(link).resolve().is_relative_to(self._root())
+    def _leads_to_file(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            return entry.is_symlink() and entry.is_file() and _real(Path(entry.path)).is_relative_to(self._root())
+        except OSError:  # in a circle, say
+            return False
 
     def _scanned(self, folder: str, place: str | None = None) -> list[os.DirEntry[str]]:
         """What is in a folder. place: where it is, if that is known to be inside."""
         with self._mapped(folder):
             try:
                 with os.scandir(self._followed(folder) if place is None else place) as found:
-                    return [entry for entry in found if listable(entry.name)]
+                    entries = list(found)
+                if all_listable([entry.name for entry in entries]):
+                    return entries
+                return [entry for entry in entries if listable(entry.name)]
             except (FileNotFoundError, NotADirectoryError):
                 self._root()
                 return []
@@ -253,6 +258,11 @@ def _sync_folder(folder: Path) -> None:
         pass  # some file systems have no such thing
     finally:
         os.close(descriptor)
+
+
+def _real(place: Path) -> Path:
+    """Where it is when all links are followed. Not `resolve`: that raises where they lead in a circle."""
+    return Path(os.path.realpath(place))
 
 
 def _is_there(place: Path) -> bool:

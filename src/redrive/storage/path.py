@@ -61,9 +61,14 @@ def joined(root: str, path: str, /) -> str:
 
 def listable(name: str, /) -> bool:
     """Can this name of a file be part of a path? Others are files being written, and what somebody else has made."""
-    if name.isprintable() and name[:1] != "." and "\\" not in name:
-        return True  # nearly all are, and are told without the pattern, which takes most of a listing
     return _NO_NAME.search(name) is None
+
+
+def all_listable(names: list[str], /) -> bool:
+    """Can all of these, for certain? Of nearly every folder they can, and it is told at once: name by name, it takes most of a
+    listing."""
+    together = "/" + "/".join(names)
+    return together.isprintable() and "/." not in together and "\\" not in together
 
 
 def _part_problem(parts: list[str]) -> str | None:

@@ -8,6 +8,8 @@ from typing import BinaryIO, NoReturn, Protocol, cast
 
 from .body import CHUNK
 
+NONE = memoryview(b"")
+
 
 class _Source(Protocol):
     def read(self, size: int, /) -> bytes: ...
@@ -29,13 +31,14 @@ class _Raw(io.RawIOBase):
         self._source = source
         self._window = window
         self._mapped = mapped
-        self._ready = memoryview(b"")
+        self._ready = NONE
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: memoryview, /) -> int:  # type: ignore[override]  # the stubs want any buffer; BufferedReader gives this
         if not self._ready:
+            self._ready = NONE  # the last of a view would keep all of it in memory
             self._ready = self._next()
         many = min(len(target), len(self._ready))
         target[:many] = self._ready[:many]
@@ -45,7 +48,7 @@ class _Raw(io.RawIOBase):
     def readall(self) -> bytes:
         # The usual one reads 8 KiB at a time, each of them a request.
         pieces = [self._ready]
-        self._ready = memoryview(b"")
+        self._ready = NONE
         while piece := self._next():
             pieces.append(piece)
         return b"".join(pieces)
@@ -68,5 +71,5 @@ class _Raw(io.RawIOBase):
                 self._source.close()
             except Exception:  # the bytes have been read; a connection that cannot say goodbye is no news
                 pass
-            self._ready = memoryview(b"")
+            self._ready = NONE
         super().close()

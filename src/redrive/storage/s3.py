@@ -11,6 +11,7 @@ from ..core.policy import RetryPolicy
 from ..errors import AlreadyExists, NotFound
 from .backend import How
 from .body import Body
+from .extra import client
 from .info import Capabilities, FileInfo
 from .path import problem
 from .reading import reading
@@ -19,7 +20,7 @@ from .s3_client import S3Client
 from .s3_mapped import from_s3
 from .s3_upload import TOKEN, Upload
 
-PIECE = 4 * 1024 * 1024
+PIECE = 2 * 1024 * 1024
 """Bytes read at a time."""
 COPIED_AT_ONCE = 5 * 1024**3
 """Bytes: S3 copies larger objects only part by part."""
@@ -169,11 +170,10 @@ class S3:
 
     @contextmanager
     def _mapped(self, path: str) -> Iterator[None]:
-        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415  # comes with s3fs
-
+        botocore = client("botocore.exceptions", "s3")  # comes with s3fs
         try:
             yield
-        except (BotoCoreError, ClientError, OSError, TimeoutError) as error:
+        except (botocore.BotoCoreError, botocore.ClientError, OSError, TimeoutError) as error:
             raise from_s3(error, path=path, backend=self.name, bucket=self.bucket) from error
 
 

@@ -1,4 +1,4 @@
-"""S3Arrow: the same objects, their bytes through PyArrow's own client."""
+"""S3Arrow: the same objects, read through PyArrow's own client."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from ..core.policy import RetryPolicy
 from ..native.arrow import pyarrow_s3
 from .backend import How
 from .body import Body
+from .extra import client
 from .info import FileInfo
 from .path import problem
 from .reading import reading
-from .s3 import PIECE, S3
+from .s3 import S3
 from .s3_mapped import from_s3
-from .s3_upload import PART
 
-BEHIND = 8
-"""Parts that may be on their way at a time."""
+PIECE = 4 * 1024 * 1024
+"""Bytes read at a time, each in one request."""
 
 
 class S3Arrow:
-    """Objects in a bucket, read, written and listed by PyArrow; the rest goes through s3fs. Threads may share it.
+    """Objects in a bucket, read and listed by PyArrow; the rest goes through s3fs. Threads may share it.
 
-    Arrow cannot leave an upload unfinished, nor write only if absent: `write_atomic` and `create` go through s3fs too. It reads
-    range by range, and does not see that an object was replaced in between: where that happens, take `s3`. It lists a folder as
-    a whole: where there are millions of objects beneath it, take `s3`, which goes page by page. Arrow and forks don't go
-    together: a child that is forked after the first use must not use it.
+    Arrow finishes every upload, whatever happens: a source that fails half way would leave half a file in place of the old one.
+    So files are written through s3fs, whole or not at all. Arrow reads range by range, and does not see that an object was
+    replaced in between: where that happens, take `s3`. It lists a folder as a whole: where there are millions of objects beneath
+    it, take `s3`, which goes page by page. Arrow and forks don't go together: a child that is forked after the first use must not
+    use it.
     """
 
     capabilities = S3.capabilities
@@ -83,20 +84,7 @@ class S3Arrow:
             return found
 
     def write(self, path: str, body: Body, how: How, /) -> None:
-        if how != "replace":
-            self._s3.write(path, body, how)
-            return
-        with self._mapped(path):
-            stream = self._arrow.open_output_stream(f"{self.bucket}/{path}", compression=None, buffer_size=0)
-            try:
-                for number, piece in enumerate(body.pieces(PART), 1):
-                    stream.write(piece)
-                    if number % BEHIND == 0:
-                        stream.flush()  # waits: else all that the server has not taken yet stays in memory
-            except BaseException:
-                self._undo(path, stream)
-                raise
-            stream.close()
+        self._s3.write(path, body, how)
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
         found = self._listed(folder) if recursive else None
@@ -138,38 +126,27 @@ class S3Arrow:
 
     def _listed(self, folder: str) -> Iterator[tuple[str, Any]] | None:
         """All files beneath a folder; None where somebody's names are none for Arrow."""
-        from pyarrow import ArrowInvalid  # noqa: PLC0415  # whoever uses the backend has it
-        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415
-
-        where = FileSelector(f"{self.bucket}/{folder}" if folder else self.bucket, recursive=True, allow_not_found=True)
+        arrow, fs = client("pyarrow", "s3-pyarrow"), client("pyarrow.fs", "s3-pyarrow")
+        where = fs.FileSelector(f"{self.bucket}/{folder}" if folder else self.bucket, recursive=True, allow_not_found=True)
         with self._mapped(folder):
             try:
                 found = self._arrow.get_file_info(where)
-            except ArrowInvalid:
+            except arrow.ArrowInvalid:
                 return None
         if not found:
             self.check()  # to Arrow a missing bucket is an empty one
         cut = len(self.bucket) + 1
-        files = ((each.path[cut:], each) for each in found if each.type == FileType.File)
+        files = ((each.path[cut:], each) for each in found if each.type == fs.FileType.File)
         return ((path, each) for path, each in files if problem(path) is None)
 
     @property
     def _arrow(self) -> Any:
-        from pyarrow.fs import S3FileSystem  # noqa: PLC0415  # whoever uses the backend has it
-
+        fs = client("pyarrow.fs", "s3-pyarrow")
         with self._lock:
             if self._made is None or self._made[0] != os.getpid():
                 told = {} if self._retry is None else {"retry_strategy": pyarrow_s3(self._retry).value}
-                self._made = os.getpid(), S3FileSystem(**told, **self._options)
+                self._made = os.getpid(), fs.S3FileSystem(**told, **self._options)
             return self._made[1]
-
-    def _undo(self, path: str, stream: Any) -> None:
-        """What was written so far would be taken for the file: Arrow finishes an upload whatever happens."""
-        try:
-            stream.close()
-            self._s3.delete(path)
-        except Exception:  # the first error is the one to tell
-            pass
 
     def _error(self, path: str, error: Exception) -> Exception:
         return from_s3(error, path=path, backend=self.name, bucket=self.bucket)
@@ -198,7 +175,6 @@ def _arrow(access: Mapping[str, str | None], anonymous: bool) -> dict[str, Any]:
         "session_token": access["token"],
         "region": access["region"],
         "anonymous": anonymous or None,
-        "allow_delayed_open": True,  # a small object in one request, not in three
     }
     if access["endpoint_url"]:
         address = urlsplit(access["endpoint_url"])

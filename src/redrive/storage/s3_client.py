@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.policy import RetryPolicy
 from ..native.aws import BOTOCORE, retries
+from .extra import client
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
@@ -67,14 +68,13 @@ class S3Client:
             sync(made[1].loop, made[1].s3.close)
 
     def _connected(self) -> S3FileSystem:
-        import s3fs  # noqa: PLC0415  # whoever uses the backend has it; importing it takes a second
-
+        s3fs = client("s3fs", "s3")  # importing it takes a second
         from .s3_session import SendsOnce, session  # noqa: PLC0415
 
         options = dict(self._options)
         if self._one_layer and "http_session_cls" not in options["config_kwargs"]:
             options["config_kwargs"] = options["config_kwargs"] | {"http_session_cls": SendsOnce}
-        files = s3fs.S3FileSystem(**options, session=session(), skip_instance_cache=True, use_listings_cache=False)
+        files: S3FileSystem = s3fs.S3FileSystem(**options, session=session(), skip_instance_cache=True, use_listings_cache=False)
         if self._one_layer:
             files.retries = 1  # on the object: the class is everybody's
         return files

@@ -197,6 +197,18 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
     assert sorted(each.name for each in outside.iterdir()) == ["secret"]
 
 
+def test_links_in_a_circle(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    store.write("file", b"x")
+    assert list(store.files()) == [info.path for info in store.list()] == ["file"]
+    for act in (store.read, store.info, store.exists, lambda path: store.write(f"{path}/file", b"x")):
+        with pytest.raises(PathInvalid):
+            act("one")
+    store.write("one", b"mine")
+    assert store.read_bytes("one") == b"mine"
+
+
 def test_what_others_have_made_is_passed_over(store: Store, tmp_path: Path) -> None:
     (tmp_path / ".redrive-0123456789abcdef").write_bytes(b"half")
     (tmp_path / "back\\slash").write_bytes(b"x")

@@ -112,6 +112,19 @@ def test_a_large_write_that_fails_leaves_nothing(world: World, how: str, request
     assert not world.store.exists("big")
 
 
+@pytest.mark.parametrize("how", ["write", "write_atomic"])
+def test_a_source_that_fails_leaves_the_old_file(world: World, how: str) -> None:
+    world.store.write("file", b"old")
+
+    def source() -> Iterator[bytes]:
+        yield BIG
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        getattr(world.store, how)("file", source())
+    assert world.store.read_bytes("file") == b"old"
+
+
 def test_what_is_missing_or_not_allowed_is_said(world: World) -> None:
     kind = "container" if isinstance(world.store.backend, Azure) else "bucket"
     missing = world.made(**{kind: "no-such-thing"})

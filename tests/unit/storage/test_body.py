@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,20 @@ def test_pieces_have_the_size_that_was_asked_for(parts: list[bytes], size: int) 
     assert all(len(piece) == size for piece in found[:-1])
     assert sum(moved) == body.moved == len(b"".join(parts))
     assert body.read(10) == b""
+
+
+def test_a_large_piece_is_not_copied_over_and_over() -> None:
+    """A gigabyte, given at once, would otherwise be moved five hundred times."""
+    large = bytes(range(256)) * 40_000
+    body = Body([large, b"end"])
+    tracemalloc.start()
+    try:
+        first = body.read(1_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3_000_000
+    assert first + body.read() == large + b"end"
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))

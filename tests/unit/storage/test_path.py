@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import PathInvalid
-from redrive.storage.path import LONGEST, checked, folder, joined, listable, problem
+from redrive.storage.path import LONGEST, all_listable, checked, folder, joined, listable, problem
 from redrive.testing.storage.sample import BAD, NAMES
 
 
@@ -63,6 +63,19 @@ def test_no_path_leaves_its_root(path: str) -> None:
     whole = posixpath.normpath(posixpath.join("/top", path))
     assert whole == f"/top/{path}"  # nothing to be put in order: each file has one path
     assert len(path.encode()) <= LONGEST
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8") | st.sampled_from("./\\\n\x7f\ud800"), min_size=1, max_size=12)))
+def test_a_folder_is_told_at_once_only_where_every_name_would_be(names: list[str]) -> None:
+    assert not all_listable(names) or all(map(listable, names))
+
+
+def test_names_that_are_listed() -> None:
+    assert all_listable(["a", "b c", "日本語", "a.b", "x."])
+    assert all_listable([])
+    assert [all_listable([name, "a"]) for name in (".redrive-1", "back\\slash", "new\nline", "lone\udcff")] == [False] * 4
+    assert listable(".hidden")
+    assert not listable(".redrive-1")
 
 
 def test_folders_and_roots() -> None:

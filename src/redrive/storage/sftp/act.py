@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import stat
+from concurrent.futures import Future
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
@@ -33,19 +35,24 @@ async def open_to_read(session: asyncssh.SFTPClient, path: str) -> asyncssh.SFTP
     return await session.open(path, "rb", encoding=None)
 
 
-async def read(file: asyncssh.SFTPClientFile, size: int) -> bytes:
-    found = await file.read(size)
+async def read(file: asyncssh.SFTPClientFile, size: int, at: int) -> bytes:
+    found = await file.read(size, at)
     assert isinstance(found, bytes)  # opened without an encoding
     return found
 
 
-async def write(file: asyncssh.SFTPClientFile, piece: bytes, _session: asyncssh.SFTPClient) -> None:
-    await file.write(piece)
+async def write(file: asyncssh.SFTPClientFile, piece: bytes, at: int) -> None:
+    await file.write(piece, at)
 
 
-async def close(file: asyncssh.SFTPClientFile) -> bytes:
+async def close(file: asyncssh.SFTPClientFile) -> None:
     await file.close()
-    return b""
+
+
+async def close_after(file: asyncssh.SFTPClientFile, begun: Future[bytes]) -> None:
+    """Once nothing is under way: a request that finds its file closed fails, and asyncssh has nobody to tell."""
+    await asyncio.wait((asyncio.wrap_future(begun),))
+    await file.close()
 
 
 async def check_absent(session: asyncssh.SFTPClient, path: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from ...core.policy import RetryPolicy
 from ...engine.attempt import current
@@ -58,6 +59,13 @@ class Address:
         return given | {"password": self.password, "passphrase": self.passphrase, "keepalive_interval": KEEPALIVE}
 
 
+class Begun(NamedTuple, Generic[T]):
+    """What is under way over a session."""
+
+    session: asyncssh.SFTPClient
+    future: Future[T]
+
+
 class Connection:
     """The way to the server. Only connecting is tried again: it is the one step that changes nothing there.
 
@@ -89,6 +97,23 @@ class Connection:
             if limit == self._timeout:
                 self._drop(session)  # whatever it waits for, the next one shall not wait behind it
             raise
+
+    def begin(self, work: Callable[[], Awaitable[T]], /) -> Begun[T]:
+        """Begin something with what is open at the server, and do not wait; ConnectionError where the connection is gone."""
+        loop, session = self._session("never")
+        return Begun(session, loop.start(work))
+
+    def end(self, begun: Begun[T], /) -> T:
+        """What it gives; TimeoutError where that takes too long from now on."""
+        limit = self._limit()
+        try:
+            return begun.future.result(limit)
+        except TimeoutError:
+            if limit == self._timeout:
+                self._drop(begun.session)
+            raise
+        finally:
+            begun.future.cancel()  # Ctrl+C leaves at once, and takes it along
 
     def close(self) -> None:
         """Let go; used again, it connects again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -25,12 +26,20 @@ class Loop:
             async with asyncio.timeout(timeout):
                 return await work()
 
-        future = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
+        future = self.start(bounded)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def start(self, work: Callable[[], Awaitable[T]], /) -> Future[T]:
+        """Begin it, and do not wait. Cancelled, it ends at once."""
+
+        async def begun() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(begun(), self._loop)
 
     def close(self) -> None:
         """Stop it; no thread is left."""
