@@ -14,6 +14,7 @@ from sqlalchemy import (
     SmallInteger,
     Text,
     and_,
+    bindparam,
     case,
     false,
     func,
@@ -27,7 +28,7 @@ from sqlalchemy import (
 from .moment import moment
 from .record import Attempt, Job
 from .state import DEAD, DONE, DROPPED, LEASED, PRUNED, READY, STATES, Shown, State
-from .statement import number, rows
+from .statement import number, rows, sqlite
 from .tables import CURRENT, attempt, dead, job
 
 # Not EXISTS: Postgres may make a table of all blocked letters for that.
@@ -142,15 +143,17 @@ def next_due(connection: Connection, kinds: Sequence[str], priorities: Sequence[
         # All in one statement: a worker asks each time that it finds nothing.
         asked = {"look_kind": [look[0] for look in looks], "look_priority": [look[1] for look in looks]}
         return moment(connection.execute(_NEXT_DUE, asked).scalar())
-    found = (connection.execute(_first_due(*look)).scalar() for look in looks)
-    return min((due for due in found if due is not None), default=None)
+    run: Any = connection.connection.driver_connection
+    found = (run.execute(_FIRST_DUE, look).fetchone() for look in looks)
+    return moment(min((row[0] for row in found if row is not None), default=None))
 
 
 def _first_due(kind: Any, priority: Any) -> Select[Any]:
     waiting = (job.c.state == number(READY), job.c.kind == kind, job.c.priority == priority)
-    return select(job.c.due_at).where(*waiting).order_by(job.c.due_at, job.c.id).limit(number(1))
+    return select(job.c.due_at).where(*waiting).order_by(job.c.due_at, job.c.id).limit(number(1)).offset(number(0))
 
 
+_FIRST_DUE = sqlite(_first_due(bindparam("kind"), bindparam("priority")), "kind", "priority").text
 _look = rows("look", kind=Text(), priority=SmallInteger())
 _first = _first_due(_look.c.kind, _look.c.priority).lateral("first")
 _NEXT_DUE = select(func.min(_first.c.due_at)).select_from(_look.join(_first, true()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from sqlite3 import Connection
 
 from sqlalchemy import bindparam
@@ -13,9 +14,11 @@ from ..arrival import Arriving, Grant, Part, Received, begun
 from ..crashpoint import crash_point
 from ..moment import MICROSECONDS, micros
 from ..record import Lease, Settlement
+from ..state import LEASED, READY
 from ..statement import Many, sqlite
 from ..tables import CURRENT, event, job
 from .rows import insert as insert_rows
+from .rows import text
 from .tally import add, add_all
 
 _EVENT = ("source", "event_id", "type", "payload", "headers", "ids", "source_id", "handlers", "at", "received_at")
@@ -31,27 +34,26 @@ _job = insert(job).values({name: bindparam(name) for name in _JOB})
 _job = _job.on_conflict_do_nothing(index_elements=[job.c.kind, job.c.key], index_where=CURRENT)
 JOBS = sqlite(_job, *_JOB).text
 JOB = sqlite(_job.returning(job.c.id), *_JOB).text
+_micros = lru_cache(maxsize=100)(micros)
+"""Many events were sent in the same millisecond."""
 
 
 class Share:
-    """How many of each kind are still to be begun."""
+    """How many of each kind are still to be begun; and what all jobs that are begun have in common, or all that are ready."""
 
     def __init__(self, grant: Grant, now: int) -> None:
         self._left = dict(grant.kinds)
-        self._now = now
-        self._begun = (1, 1, 1), now + int(grant.seconds * MICROSECONDS), now, grant.worker
-        self._ready = (0, 0, 0), None, None, None
+        both = {"due_at": now, "created_at": now}
+        held = {"lease_until": now + int(grant.seconds * MICROSECONDS), "started_at": now, "worker": grant.worker}
+        self.begun: dict[str, object] = {"state": LEASED, "fence": 1, "attempts": 1, **both, **held}
+        self.ready: dict[str, object] = {"state": READY, "fence": 0, "attempts": 0, **both, **dict.fromkeys(held)}
 
-    def row(self, one: Arriving, part: Part) -> tuple[object, ...]:
-        """A job as it is inserted: begun, where there is room for it."""
-        left = self._left.get(part.kind, 0)
+    def begins(self, kind: str, /) -> bool:
+        """Whether there is room for one more of this kind."""
+        left = self._left.get(kind, 0)
         if left:
-            self._left[part.kind] = left - 1
-        state, until, started, worker = self._begun if left else self._ready
-        now = self._now
-        return (
-            *state, part.max_attempts, now, until, now, started, part.kind, part.key, worker, one.ids, one.carried, one.payload,
-        )  # fmt: skip
+            self._left[kind] = left - 1
+        return left > 0
 
 
 def receive_fresh(
@@ -61,23 +63,26 @@ def receive_fresh(
 
     None, with the transaction spoilt, where some event or key was known: roll back, use `receive`.
     """
-    if insert_rows(run, EVENTS, [_row(one, now) for one in events])[0] != len(events):
+    if insert_rows(run, EVENTS, {"received_at": now}, [_row(one) for one in events])[0] != len(events):
         return None
     crash_point("receive.between")
     share = Share(grant, now)
-    parts = [(one, part) for one in events for part in one.parts]
-    rows = [share.row(one, part) for one, part in parts]
-    inserted, last = insert_rows(run, JOBS, rows)
-    if inserted != len(rows):
-        return None
+    begins: list[tuple[Arriving, Part]] = []
+    waits: list[tuple[Arriving, Part]] = []
+    for one in events:
+        for part in one.parts:
+            (begins if share.begins(part.kind) else waits).append((one, part))
+    inserted, last = insert_rows(run, JOBS, share.begun, [_job_row(*each) for each in begins])
     # AUTOINCREMENT within one transaction: the ids follow one another.
-    first = last - len(rows) + 1
-    leases = [begun(one, part, first + at, now) for at, (one, part) in enumerate(parts) if rows[at][0]]
-    came, leased = Counter([part.kind for _, part in parts]), Counter([lease.kind for lease in leases])
+    first = last - len(begins) + 1
+    if inserted + insert_rows(run, JOBS, share.ready, [_job_row(*each) for each in waits])[0] != len(begins) + len(waits):
+        return None
+    leases = [begun(one, part, first + at, now) for at, (one, part) in enumerate(begins)]
+    leased, ready = Counter([part.kind for _, part in begins]), Counter([part.kind for _, part in waits])
     ended = Counter([one.kind for one in done])
-    for kind in came.keys() | ended.keys():
-        now_leased = leased[kind] - ended[kind]
-        add(run, kind, submitted=came[kind], ready=came[kind] - leased[kind], leased=now_leased, done=ended[kind])
+    for kind in leased.keys() | ready.keys() | ended.keys():
+        came = leased[kind] + ready[kind]
+        add(run, kind, submitted=came, ready=ready[kind], leased=leased[kind] - ended[kind], done=ended[kind])
     return Received([True] * len(events), leases)
 
 
@@ -88,22 +93,25 @@ def receive(run: Many, events: Iterable[Arriving], grant: Grant, now: int, /) ->
     share = Share(grant, now)
     changes: dict[str, Counter[str]] = defaultdict(Counter)
     for one in events:
-        fresh.append(run.execute(EVENT, _row(one, now)).fetchone() is not None)
+        fresh.append(run.execute(EVENT, (*_row(one), now)).fetchone() is not None)
         crash_point("receive.between")
         for part in one.parts if fresh[-1] else ():
-            row = share.row(one, part)
-            made = run.execute(JOB, row).fetchone()
+            starts = share.begins(part.kind)
+            alike = share.begun if starts else share.ready
+            made = run.execute(text(JOB, tuple(alike)), (*alike.values(), *_job_row(one, part))).fetchone()
             if made is None:
                 continue  # its event was forgotten, and came again; what its handler did was not
-            changes[part.kind].update({"submitted": 1, "leased" if row[0] else "ready": 1})
-            if row[0]:
+            changes[part.kind].update({"submitted": 1, "leased" if starts else "ready": 1})
+            if starts:
                 leases.append(begun(one, part, made[0], now))
     add_all(run, changes)
     return Received(fresh, leases)
 
 
-def _row(one: Arriving, now: int) -> tuple[object, ...]:
-    at = None if one.at is None else micros(one.at)
-    return (
-        one.source, one.event_id, one.type, one.payload, one.headers, one.ids, one.source_id, one.handlers, at, now,
-    )  # fmt: skip
+def _row(one: Arriving) -> tuple[object, ...]:
+    at = None if one.at is None else _micros(one.at)
+    return one.source, one.event_id, one.type, one.payload, one.headers, one.ids, one.source_id, one.handlers, at
+
+
+def _job_row(one: Arriving, part: Part) -> tuple[object, ...]:
+    return part.max_attempts, part.kind, part.key, one.ids, one.carried, one.payload
