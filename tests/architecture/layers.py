@@ -67,7 +67,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "app": frozenset(("sqlalchemy",)),
     "ops": frozenset(("sqlalchemy",)),
     "cli": frozenset(("typer", "rich")),
-    "console": frozenset(("fastapi", "jinja2", "pydantic", "starlette", "uvicorn")),
+    "console": frozenset(("fastapi", "jinja2", "markupsafe", "pydantic", "starlette", "uvicorn")),
     "demo": frozenset(("rich",)),
     "demo.incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),

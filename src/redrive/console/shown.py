@@ -12,36 +12,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ..core.amount import amount
 from ..core.span import span
 from ..ops.moments import ago, utc
+from . import pieces
 from .command import command
 from .drawn import bars
+from .signs import sign, tone
 
 SHORT, HINT = 80, 400
 LONGEST = 50_000
 """Characters of a payload on a page: nobody reads more of it there."""
 HERE = Path(__file__).parent
-SIGNS = {
-    "queued": ("○", "calm"), "retry_wait": ("↻", "warn"), "replaying": ("↺", "info"), "running": ("▸", "info"),
-    "blocked": ("‖", "warn"), "parked": ("‖", "warn"), "dlq": ("✕", "bad"), "done": ("✓", "good"), "discarded": ("–", "calm"),
-    "pending": ("✕", "bad"), "replayed": ("✓", "good"), "paused": ("‖", "warn"), "halted": ("!", "bad"),
-    "cancelled": ("–", "calm"), "waiting": ("○", "calm"), "skipped": ("–", "warn"), "failed": ("✕", "bad"),
-    "lost": ("!", "bad"), "returned": ("↩", "calm"), "completed": ("✓", "good"), "processing": ("▸", "info"),
-    "abandoned": ("!", "bad"), "idle": ("○", "calm"), "healthy": ("✓", "good"), "warning": ("!", "warn"),
-    "critical": ("✕", "bad"), "silent": ("!", "bad"), "gone": ("–", "calm"), "open": ("○", "calm"), "giveup": ("✕", "bad"),
-    "acknowledged": ("✓", "good"), "alive": ("●", "good"), "ended": ("○", "calm"), "submitted": ("+", "calm"),
-    "dead": ("✕", "bad"), "decided": ("◆", "info"), "success": ("✓", "good"), "refresh_failed": ("◪", "warn"),
-    "terminal": ("■", "bad"), "accepted": ("✓", "good"), "rejected": ("✕", "bad"), "late": ("!", "warn"), "leased": ("▸", "info"),
-}  # fmt: skip
-"""Of every state: a sign and a tone. The word stands beside them, always: colour alone says nothing to some."""
-
-
-def sign(state: str, /) -> str:
-    """The sign that stands before a state's name."""
-    return SIGNS.get(state, ("·", "calm"))[0]
-
-
-def tone(state: str, /) -> str:
-    """good, info, calm, warn or bad."""
-    return SIGNS.get(state, ("·", "calm"))[1]
 
 
 def iso(moment: datetime | None, /) -> str:
@@ -116,13 +95,14 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,
     )
     made.filters |= {
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign,
         "tone": tone, "first_line": first_line, "hint": hint, "plainly": plainly, "short": short, "span": span, "bars": bars,
-        "amount": amount,
+        "amount": amount, "status": pieces.status, "when": pieces.when, "count": pieces.count, "trend": pieces.trend,
     }  # fmt: skip
-    made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST}
+    made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST, "pieces": pieces}
     return made
 
 

@@ -24,7 +24,7 @@ def ago(moment: datetime | None, now: datetime, /) -> str:
 
 def utc(moment: datetime | None, /) -> str:
     """2026-01-31 12:30:05."""
-    return "–" if moment is None else f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}"
+    return "–" if moment is None else moment.astimezone(timezone.utc).isoformat(" ")[:19]
 
 
 def both(moment: datetime | None, now: datetime, /) -> str:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.console.command import command
-from redrive.console.shown import HINT, SIGNS, TEMPLATES, first_line, hint, number, percent, seconds, short, sign, tone, took
+from redrive.console.shown import HINT, TEMPLATES, first_line, hint, number, percent, seconds, short, took
+from redrive.console.signs import SIGNS, sign, tone
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=timezone.utc)
 

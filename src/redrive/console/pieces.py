@@ -1,0 +1,67 @@
+"""Pieces: what a page shows a hundred times: states, moments, counts that lead somewhere, trends. Everything is escaped.
+
+As functions, not as macros: a page of fifty rows calls for hundreds of them, and a macro costs ten times as much.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from markupsafe import Markup, escape
+
+from ..ops.moments import ago
+from ..ops.trend import Trend
+from .drawn import bars
+from .signs import sign, tone
+
+NEVER = Markup('<span class="dim">–</span>')
+NONE = Markup('<span class="dim none">–</span>')
+
+
+def status(name: str, word: str | None = None, /) -> Markup:
+    """A state: its sign, its word, its tone."""
+    shown = f'<span class="sign" aria-hidden="true">{sign(name)}</span>{escape(word or name)}'
+    return Markup(f'<span class="state {tone(name)}">{shown}</span>')  # noqa: S704  # escaped above
+
+
+def when(moment: datetime | None, now: datetime, /) -> Markup:
+    """How long ago or how soon; when exactly, in its title. JavaScript keeps it true."""
+    return NEVER if moment is None else _time(moment, now, "data-ago")
+
+
+def countdown(moment: datetime, now: datetime, /) -> Markup:
+    """A moment to come, counted down."""
+    return _time(moment, now, "data-countdown")
+
+
+def _time(moment: datetime, now: datetime, kept: str) -> Markup:
+    exact = moment.astimezone(timezone.utc).isoformat()
+    said = f'<time datetime="{exact}" title="{exact[:10]} {exact[11:19]} UTC" {kept}>{ago(moment, now)}</time>'
+    return Markup(said)  # noqa: S704  # digits and our own words
+
+
+def count(many: int | None, to: str, tone: str = "", more: bool = False, /) -> Markup:
+    """A count that leads somewhere; nothing is a dash. more: there are more than that."""
+    if not many:
+        return NONE
+    said = f'<a class="plain {tone}" href="{escape(to)}">{many:,}{"+" if more else ""}</a>'
+    return Markup(said)  # noqa: S704  # escaped above; the tone is one of ours
+
+
+def trend(one: Trend, what: str, /) -> Markup:
+    """How much there was in each of the last 24 hours, as bars."""
+    shape = f"trend{' growing' if one.growing else ''}{'' if one.hour else ' past'}"
+    day, hour = f"{one.day:,}", f"{one.hour:,}"
+    said = (
+        f'<svg class="{shape}" viewBox="0 0 96 20" preserveAspectRatio="none" role="img" aria-label="{escape(what)}: {day} in 24 '
+        f'hours, {hour} in the last hour"><title>{day} in 24 h, {hour} in the last hour</title><path d="{bars(one.hours)}"/>'
+        '<path class="ground" d="M0 20h96"/></svg>'
+    )
+    return Markup(said)  # noqa: S704  # escaped above
+
+
+def cli(line: str, /) -> Markup:
+    """The same at a terminal, to be copied."""
+    text = escape(line)
+    said = f'<div class="cli"><code tabindex="0">{text}</code><button type="button" class="quiet" data-copy="{text}" hidden>Copy'
+    return Markup(f"{said}</button></div>")  # noqa: S704  # escaped above
