@@ -210,6 +210,9 @@ def _report(report: BackfillReport) -> RenderableType:
         made.add_row("left", f"about {span(report.left.total_seconds())}, at the pace so far")
     elif sweep.state == "running" and progress.queued and not progress.untouched and not progress.active:
         made.add_row("left", spelled(f"{_waits(progress.queued)}; `redrive state failures`"))
+    for one in report.paused:
+        until = "until somebody says so" if one.until is None else f"and probed {ago(one.until, now)}"
+        made.add_row("waits", Text(f"source {one.source} is paused by {one.actor}, {until}: {one.because}", style="yellow"))
     if progress.skips:
         made.add_row("left alone", ", ".join(f"{many:,} {why}" for why, many in progress.skips.items()))
     if report.reasons:

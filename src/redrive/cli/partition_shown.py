@@ -20,6 +20,8 @@ from .output import heading, pairs
 from .shown import indented
 
 __all__ = ["counted", "explained", "quoted", "rejected", "standing", "told"]
+UNKNOWN = "what else is in its way is not known"
+"""How an explanation begins that says nothing of what hinders it."""
 CHECKS = 6
 """Checks of one verdict that are shown where all are well."""
 
@@ -138,7 +140,9 @@ def explained(found: Explained, /) -> RenderableType:
         made.add_row(what, Text(f"attempt {facts.attempt_count} rejected {utc(facts.verdict_at)} UTC: {said}", style="red"))
     running = facts is not None and facts.running
     due = facts is not None and not running and facts.next_at is not None and facts.next_at <= now
-    why = [*(["it is due: a worker takes it when its turn comes"] if due else []), *found.explanation.why]
+    hindered = any(not line.startswith(UNKNOWN) for line in found.explanation.why)
+    turn = "it is due" if hindered else "it is due: a worker takes it when its turn comes"
+    why = [*([turn] if due else []), *found.explanation.why]
     for place, line in enumerate(why):
         made.add_row("" if place else "running" if running else "not running", f"{line[0].upper()}{line[1:]}")
     if found.explanation.position is not None:

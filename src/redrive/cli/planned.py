@@ -73,7 +73,7 @@ def carried_out(ops: Operator, plan: Plan, how: Told, /, **options: Any) -> NoRe
     if how.dry_run or keeps or not plan.count:
         if how.as_json:
             print_json({"plan": data(plan), "sweep": None})
-        raise typer.Exit(0 if plan.count or not (plan.partitions and plan.partitions.left) else NOT_DONE)
+        raise typer.Exit(0 if plan.count else NOT_DONE)
     agreed(plan, yes=how.yes, most=how.most)
     sweep = ops.begin(plan, because=how.because or "", **options)
     interrupted = False
@@ -209,7 +209,9 @@ def _say(out: Console, plan: Plan, sweep: Sweep) -> None:
         said = f"Backfill {sweep.id} is written down: workers carry it out; `redrive backfill status {sweep.id}`"
     else:
         left = f", {sweep.left:,} to come" if sweep.left else ""
-        said = f"{partitions(sweep.made)} queued{left}: workers take them; sweep {sweep.id}, `redrive backfill status {sweep.id}`"
+        them = "it" if sweep.made == 1 else "them"
+        status = f"sweep {sweep.id}, `redrive backfill status {sweep.id}`"
+        said = f"{partitions(sweep.made)} queued{left}: workers take {them}; {status}"
     show(out, Text(spelled(said)))
     if sweep.skipped:
         show(out, Text(f"{sweep.skipped:,} skipped: no longer as planned", style="yellow"))

@@ -11,7 +11,7 @@ from ..ops.selection import Selection, Standing, day, selected
 from .options import option
 
 FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* for any)."
-Words = Annotated[list[str] | None, typer.Argument(metavar="[WHICH]...", help=f"Partitions: {FORM}", show_default=False)]
+Words = Annotated[list[str] | None, typer.Argument(metavar="WHICH", help=f"Partitions: {FORM}", show_default=False)]
 Source = Annotated[str | None, option("--source", "NAME", "Only of this source.")]
 Customers = Annotated[
     list[str] | None,

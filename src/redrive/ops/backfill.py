@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from .sweep import Applied, Sweep, of_stored
 if TYPE_CHECKING:
     from ..partitions.grid import Grid
     from ..partitions.progress import Progress
+    from ..partitions.record import Source
     from .source import Operated
 
 PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
@@ -40,6 +41,8 @@ class BackfillReport:
     reasons: Mapping[str, int]
     """What fails in its datasets now, the most frequent first."""
     now: datetime
+    paused: Sequence[Source] = ()
+    """Sources of its datasets of which nothing is handed out."""
 
     @property
     def said(self) -> str:
@@ -127,7 +130,9 @@ def reported(app: Operated, sweep_id: int, /) -> BackfillReport | None:
     if progress.rejected:
         for source, query in progress.datasets:
             reasons.update(register.reasons(source=source, query_name=query, sweep_id=sweep_id))
-    return BackfillReport(sweep, progress, _left(sweep, progress, now), dict(reasons.most_common()), now)
+    of = {source for source, _ in progress.datasets}
+    paused = [one for one in register.sources() if one.paused and one.source in of] if sweep.state == "running" else []
+    return BackfillReport(sweep, progress, _left(sweep, progress, now), dict(reasons.most_common()), now, tuple(paused))
 
 
 def _left(sweep: Sweep, progress: Progress, now: datetime) -> timedelta | None:

@@ -97,7 +97,8 @@ def _earlier(facts: Facts, runs: Sequence[Run], run_id: str | None) -> Run:
     if run_id is None:
         before = [one for one in others if one.attempt_no < facts.current_attempt_no]
         if not before:
-            raise NotAllowed(f"{facts.partition} has no accepted run before the one in force; accepted beside it: {said}")
+            beside = f"accepted beside it (--to RUN): {said}"
+            raise NotAllowed(f"{facts.partition} has no accepted run before the one in force; {beside}")
         return before[0]
     if run_id == facts.current_run_id:
         raise NotAllowed(f"run {run_id} is the one in force")

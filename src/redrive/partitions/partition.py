@@ -76,7 +76,7 @@ def day(what: str, value: object, /) -> date:
     try:
         found = date.fromisoformat(value)
     except ValueError as wrong:
-        said = f"{what} {value!r}" if what.startswith("-") else f"{what}={value!r}"
+        said = f"{what}={value!r}" if what.isidentifier() else f"{what} {value!r}"  # an argument, or an option, or in words
         raise ValueError(f'{said} is no date that exists, such as "2026-01-31": {wrong}') from None
     if found.isoformat() != value:
         raise ValueError(f'{what} is written year-month-day, "{found.isoformat()}", not {value!r}')

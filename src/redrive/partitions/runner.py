@@ -72,6 +72,10 @@ class Runner:
         self._context = copy_context()
         self._loop = Loop(f"{self.worker}-loop")
 
+    def sign(self, worker: str, /) -> None:
+        """Its leases bear the name of the worker that it is a chore of."""
+        self.worker = worker
+
     def do(self, now: datetime, /) -> None:
         """One round, and a wait for something to do."""
         if not self.turn(now):

@@ -35,6 +35,14 @@ class Drains(Protocol):
 
 
 @runtime_checkable
+class Signs(Protocol):
+    """A chore that takes leases of its own: they bear its worker's name, or nobody could tell whose they are."""
+
+    def sign(self, worker: str, /) -> None:
+        """As its worker is called. Before it is done for the first time."""
+
+
+@runtime_checkable
 class Tallies(Protocol):
     """A chore that does work of its own, and counts what became of it."""
 

@@ -20,7 +20,7 @@ from ..core.seconds import Seconds, lasting, seconds, whole
 from ..journal.bus import WRAPS, emit
 from ..journal.redaction import redacted_text
 from ..ledger.ledger import DAY, Ledger
-from .chore import Chore, Drains, Tallies
+from .chore import Chore, Drains, Signs, Tallies
 from .clerk import Clerk
 from .intake import Brings
 from .kind import Kind
@@ -73,6 +73,9 @@ class Worker:
         self._chores = tuple(chores)
         # Never the name of another process, not even of one before this: its leases would seem to be held by one that lives.
         self.name = f"{socket.gethostname() if name is None else name}-{os.getpid()}-{secrets.token_hex(3)}"
+        for chore in self._chores:
+            if isinstance(chore, Signs):
+                chore.sign(self.name)
         self._own = ledger
         """For the ledger thread alone, where it can have connections of its own."""
         self._clerk: Clerk | None = None

@@ -16,6 +16,7 @@ import pytest
 from redrive import App, RetryPolicy, current, journal, retry
 from redrive.errors import Again
 from redrive.journal import Record
+from redrive.ops import Operator
 from redrive.partitions import Finding, Partition, Raw, Sink, row_count
 from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
@@ -147,6 +148,29 @@ def test_a_worker_that_stops_gives_back_what_has_not_ended(app: App) -> None:
         facts = Register(app.ledger).get(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
         assert facts is not None
         assert (facts.attempt_count, facts.status) == (0, "pending")
+
+
+@pytest.mark.req("O-1")
+def test_what_a_worker_extracts_is_seen_in_its_hands(app: App) -> None:
+    began, gate = threading.Event(), threading.Event()
+
+    @app.dataset("crm", "orders", **told())
+    def orders(partition: Partition, out: Sink) -> None:
+        began.set()
+        gate.wait(30)
+        out.rows([{"n": 1}])
+
+    backfill(app, "orders", customers=("acme",), until=SINCE)
+    operator = Operator(app, actor="ann")
+    with app.worker(threads=1) as worker:
+        assert began.wait(30)
+        until(lambda: [one.name for one in operator.workers().workers] == [worker.name])
+        (line,) = operator.workers().workers
+        assert [one.partition for one in line.partitions] == [f"crm/acme/orders/{SINCE}"]
+        (run,) = Register(app.ledger).history(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
+        assert run.worker == worker.name
+        gate.set()
+    assert counts(app) == {"success": 1}
 
 
 def test_a_worker_that_stops_lets_extractions_end(app: App) -> None:

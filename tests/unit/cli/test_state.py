@@ -49,8 +49,8 @@ def test_it_fits_the_terminal_and_json_is_one_document() -> None:
 
 @pytest.mark.usefixtures("lake")
 def test_what_nobody_has_asked_for_yet_is_said() -> None:
-    printed = call("state", "revalidate", "crm/c0/orders/2020-01-01", "--because", "x")[1]
-    assert "nothing to revalidate: nothing is stored of what was asked for" in printed
+    status, printed = call("state", "revalidate", "crm/c0/orders/2020-01-01", "--because", "x")
+    assert (status, "nothing to revalidate: nothing is stored of what was asked for" in printed) == (1, True)
 
 
 @pytest.mark.usefixtures("lake")
@@ -68,6 +68,11 @@ def test_the_overview_has_them_too(lake: World) -> None:
     lake.control.pause_source("crm", actor="jane", because="moves house")
     status, printed = call("overview")
     assert (status, "Source crm is paused by jane" in printed) == (1, True)
+    printed = call("backfill", "status", "3", width=120)[1]
+    assert "waits   source crm is paused by jane, until somebody says so: moves house" in printed
+    lake.pass_time(7200)
+    explained = call("state", "explain", BAD, width=140)[1]
+    assert re.search(r"not running  It is due\n +Source crm is paused until somebody says so by jane", explained)
 
 
 @pytest.mark.req("O-1")
@@ -125,6 +130,7 @@ NONSENSE: list[tuple[tuple[str, ...], str]] = [
     (("state", "inspect", "--date", "2026-13-01"), "--date '2026-13-01' is no date that exists"),
     (("state", "inspect", "--since", "2026-02-30"), "--since '2026-02-30' is no date that exists"),
     (("state", "inspect", "--until", "2026-2-3"), "--until"),
+    (("state", "explain", "crm/c0/orders/2026-06-31"), "the date '2026-06-31' is no date that exists"),
     (("state", "inspect", "--date", "2026-02-03", "--since", "2026-02-03"), "--date is one day"),
     (("state", "inspect", "--calendar", "--status", "failed"), "folds all customers"),
     (("state", "explain", "crm/orders"), "written source/customer/query/date"),
