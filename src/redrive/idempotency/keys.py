@@ -60,7 +60,7 @@ class Keys:
             begun = self._begin(run, ident, request_hash, keep, locked=True)
             crash_point("key.begin.in_caller")
             return begun
-        if self.on_sqlite:
+        if self.on_sqlite and not self.likely_new(ident):
             told = self.look(ident, request_hash)  # readers don't wait for the one writer
             if told is not None:
                 return told
@@ -77,8 +77,8 @@ class Keys:
 
     def _begin(self, run: Runner, ident: Ident, request_hash: bytes | None, keep: float, *, locked: bool) -> Begun:
         terms = (request_hash, _holder(), self.lease, keep)
-        # On SQLite it was looked for already; and in a transaction the first statement there has to be a write: one that begins
-        # by reading may not be able to go on.
+        # On SQLite it was looked for already, where it is likely to be found; and in a transaction the first statement there has
+        # to be a write: one that begins by reading may not be able to go on.
         first = self.on_sqlite or self.likely_new(ident)
         fence = self._on.open(run, ident, *terms, locked=locked) if first else None
         begun = Begun("fresh", fence) if fence is not None else self._looked(run, ident, terms, locked=locked)
@@ -116,7 +116,7 @@ class Keys:
         """Whether the last key of this domain was new. Then the next one is too, and to look first would cost a round trip."""
         if len(self._new) > DOMAINS:
             self._new.clear()
-        return not self.on_sqlite and self._new.get(ident.domain, True)
+        return self._new.get(ident.domain, True)
 
     def complete(self, ident: Ident, fence: int, response: bytes | None, /, *, keep: float, run: Runner | None = None) -> None:
         """The work is done, and this is its answer (JSON). LeaseLost: the key is somebody else's, nothing was changed."""

@@ -1,4 +1,4 @@
-"""Keys on SQLite. Select first: a repeated call writes nothing; a first one pays 5 µs for it, beside two flushes to disk."""
+"""Keys on SQLite. Looked up first, by a reader, or inserted first where the last key of the domain was new (Keys.likely_new)."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -12,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from redrive import Key
-from redrive.idempotency.fingerprint import fingerprint
+from redrive.idempotency.fingerprint import Arguments, digest, fingerprint
 from redrive.idempotency.header import BadHeader, key_in
 from redrive.idempotency.keeper import Held, Keeper
 from redrive.idempotency.record import Ident
@@ -47,6 +48,15 @@ def test_no_header() -> None:
 @dataclass
 class Point:
     x: int
+
+
+@given(st.dictionaries(st.sampled_from(["order", "user", "ä"]), st.text() | st.integers(), min_size=1))
+@example({"user": 'a"\\\n\u2028\ud800', "order": ""})
+def test_arguments_are_compared_as_json_however_they_are_written(given_: dict[str, Any]) -> None:
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in given_]
+    arguments = Arguments(inspect.Signature(parameters))
+    arguments.compare("f", {})
+    assert arguments.digest(given_) == digest(given_)
 
 
 def test_fingerprints() -> None:
