@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Integer, Select, bindparam, case, func, select, union_all
+from sqlalchemy import Connection, Select, bindparam, case, func, select, union_all
 
 from ..ledger.partition_tables import TROUBLE, partition, rollup
 from ..ledger.statement import number, words
@@ -34,23 +35,21 @@ class Standing(NamedTuple):
 
 def standings(connection: Connection, /, *, since: date, lately: datetime, most: int) -> list[Standing]:
     """Of every dataset. since: of this day's partitions and later ones'. lately: since when; most: counted up to this."""
-    rows = connection.execute(_STANDINGS, {"since": since, "lately": lately, "most": most}).all()
+    rows = connection.execute(_standings(most), {"since": since, "lately": lately}).all()
     return [Standing(row[0], row[1], tuple(map(int, row[2:-1])), row[-1]) for row in rows]
 
 
-def _standings() -> Select[Any]:
+@lru_cache(maxsize=10)
+def _standings(most: int) -> Select[Any]:
+    """Built once: that takes longer than to answer it."""
     at = rollup.c
     sums = [func.sum(case((at.shade == number(place), at.n), else_=number(0))).label(name) for place, name in enumerate(SHADES)]
     whole = select(at.source, at.query_name, *sums).where(at.logical_date >= bindparam("since", type_=at.logical_date.type))
     of = whole.group_by(at.source, at.query_name).subquery()
     lately = _AT.verdict_at >= bindparam("lately", type_=_AT.verdict_at.type)
     mine = (_AT.source == of.c.source, _AT.query_name == of.c.query_name, TROUBLE, lately, _AT.last_verdict == words("rejected"))
-    few = select(_AT.id).where(*mine).correlate(of).limit(bindparam("most", type_=Integer)).subquery()
+    few = select(_AT.id).where(*mine).correlate(of).limit(number(most)).subquery()
     return select(of, select(func.count()).select_from(few).scalar_subquery()).order_by(of.c.source, of.c.query_name)
-
-
-_STANDINGS = _standings()
-"""Built once: that takes longer than to answer it."""
 
 
 class Troubled(NamedTuple):
@@ -92,29 +91,39 @@ def troubled(
 
     dataset: only of this one. since: only what was judged since then.
     """
-    some: list[Select[Any]] = []
-    for source, query_name in _datasets(connection, dataset):
-        mine = select(*_COLUMNS).where(_AT.source == source, _AT.query_name == query_name, TROUBLE)
-        judged = mine.where(_AT.verdict_at.is_not(None) if since is None else _AT.verdict_at >= since)
-        some.append(judged.order_by(_AT.verdict_at.desc()).limit(each))
-        if unjudged:
-            some.append(mine.where(_AT.verdict_at.is_(None)).limit(each))  # in no order: none of them has a moment
-    if not some:
+    datasets = [dataset] if dataset is not None else [(row[0], row[1]) for row in connection.execute(_DATASETS).all()]
+    if not datasets:
         return []
-    found = [Troubled._make(row) for row in connection.execute(union_all(*(select(one.subquery()) for one in some)))]
+    given: dict[str, Any] = {} if since is None else {"since": since}
+    for place, (source, query_name) in enumerate(datasets):
+        given |= {f"source_{place}": source, f"query_{place}": query_name}
+    rows = connection.execute(_of(len(datasets), each, since is not None, unjudged), given).all()
+    found = [Troubled._make(row) for row in rows]
     return sorted(found, key=lambda one: (one.verdict_at is not None, one.verdict_at, one.id), reverse=True)
 
 
-def _datasets(connection: Connection, dataset: tuple[str, str] | None) -> list[tuple[str, str]]:
-    if dataset is not None:
-        return [dataset]
-    counted = select(rollup.c.source, rollup.c.query_name).where(rollup.c.shade > SHADES.index("pending"), rollup.c.n > 0)
+@lru_cache(maxsize=100)
+def _of(datasets: int, each: int, since: bool, unjudged: bool) -> Any:
+    """The question about so many datasets."""
+    few = number(each)  # in the text: not knowing how few, Postgres would rather sort all that there are
+    some: list[Select[Any]] = []
+    for place in range(datasets):
+        mine = select(*_COLUMNS).where(_AT.source == bindparam(f"source_{place}"), _AT.query_name == bindparam(f"query_{place}"))
+        moment = _AT.verdict_at >= bindparam("since", type_=_AT.verdict_at.type) if since else _AT.verdict_at.is_not(None)
+        some.append(mine.where(TROUBLE, moment).order_by(_AT.verdict_at.desc()).limit(few))
+        if unjudged:
+            some.append(mine.where(TROUBLE, _AT.verdict_at.is_(None)).limit(few))  # in no order: none of them has a moment
+    return union_all(*(select(one.subquery()) for one in some))
+
+
+def _datasets() -> Select[Any]:
+    wrong = rollup.c.shade > number(SHADES.index("pending"))
+    counted = select(rollup.c.source, rollup.c.query_name).where(wrong, rollup.c.n > number(0))
     there = counted.group_by(rollup.c.source, rollup.c.query_name).subquery()
     mine = (_AT.source == there.c.source, _AT.query_name == there.c.query_name, TROUBLE, _AT.verdict_at.is_not(None))
     last = select(_AT.verdict_at).where(*mine).order_by(_AT.verdict_at.desc()).limit(1).scalar_subquery().label("last")
-    query = (
-        select(there.c.source, there.c.query_name, last)
-        .order_by(last.desc().nulls_last(), there.c.source, there.c.query_name)
-        .limit(DATASETS)
-    )
-    return [(row.source, row.query_name) for row in connection.execute(query)]
+    found = select(there.c.source, there.c.query_name, last)
+    return found.order_by(last.desc().nulls_last(), there.c.source, there.c.query_name).limit(number(DATASETS))
+
+
+_DATASETS = _datasets()
