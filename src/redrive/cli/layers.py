@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -13,11 +13,11 @@ from rich.text import Text
 
 from ..core.amount import amount
 from ..core.span import span
-from ..ops.layers import Advice, LayersReport, Unreadable, WorstError, WorstLayer
+from ..ops.layers import Advice, LayersReport, Stack, Unreadable, WorstError, WorstLayer, of_app
 from ..ops.layers import layers as read_layers
 from .native import native
 from .options import option
-from .output import BAD_INPUT, bullets, complain, console, heading, print_json, show, table
+from .output import BAD_INPUT, bullets, complain, console, heading, pairs, print_json, show, table
 from .timeline import timeline
 
 MULTIPLIED = 1
@@ -28,7 +28,9 @@ NARROW = 76
 def layers(
     source: Annotated[
         str | None,
-        typer.Argument(metavar="SOURCE", help="A TOML file with [[layer]] tables; or module:object.", show_default=False),
+        typer.Argument(
+            metavar="SOURCE", help="A TOML file with [[layer]] tables; module:object; or module:app.", show_default=False
+        ),
     ] = None,
     client: Annotated[str | None, option("--native", "CLIENT", "Show a policy in the words of this client instead.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
@@ -36,7 +38,8 @@ def layers(
     """Show what a stack of retrying layers can do in the worst case, and which layer owns which error.
 
     SOURCE is a TOML file, or module:object, where the object is a Retry, a function decorated with one, or a list of these,
-    the outermost first. The directory you are in is searched for the module.
+    the outermost first; or an App: then each of its commands, handlers and datasets is shown. The directory you are in is
+    searched for the module.
 
     With --native, SOURCE is a TOML file with a [retry] table, or module:object, where the object is a RetryPolicy; without one,
     RetryPolicy() is shown. Clients: tenacity, botocore, azure, pyarrow, grpc, urllib3, httpx.
@@ -50,6 +53,9 @@ def layers(
         complain("Missing argument 'SOURCE': a TOML file with [[layer]] tables, or module:object")
         raise typer.Exit(BAD_INPUT)
     try:
+        kinds = of_app(source)
+        if kinds is not None:
+            _kinds(source, kinds, as_json)
         report = read_layers(source)
     except Unreadable as wrong:
         complain(str(wrong))
@@ -59,6 +65,38 @@ def layers(
     else:
         _show(report, console())
     raise typer.Exit(MULTIPLIED if report.multiplies else 0)
+
+
+def _kinds(source: str, stacks: Sequence[Stack], as_json: bool) -> NoReturn:
+    """Of an app: kind by kind."""
+    if as_json:
+        said = [
+            {"kind": one.kind, "durable": one.durable.as_dict(), "inside": None if one.inside is None else one.inside.as_dict()}
+            for one in stacks
+        ]
+        print_json({"source": source, "kinds": said})
+    else:
+        out = console()
+        shown: list[RenderableType] = []
+        for one in stacks:
+            made = pairs()
+            made.add_row("by workers", _by_workers(one.durable.layers[0]))
+            made.add_row(
+                "in process", "one attempt: it does not try again by itself" if one.inside is None else _sentence(one.inside)
+            )
+            body: list[RenderableType] = [made]
+            if one.inside is not None and one.inside.advice:
+                body.append(_advice(one.inside.advice))
+            shown += [heading(one.kind), Padding(Group(*body), (0, 0, 0, 2), expand=False), ""]
+        show(out, Group(*shown[:-1]))
+    raise typer.Exit(MULTIPLIED if any(one.inside is not None and one.inside.multiplies for one in stacks) else 0)
+
+
+def _by_workers(layer: WorstLayer) -> Text:
+    waits = ", ".join(span(longest) for _, longest in layer.waits[:8])
+    after = f", after {waits}{' …' if layer.max_attempts > len(layer.waits[:8]) + 1 else ''} at the longest" if waits else ""
+    each = "as long as it takes" if layer.attempt_timeout is None else f"at most {span(layer.attempt_timeout)}"
+    return Text(f"{_times(layer.max_attempts)}{after}; each {each}")
 
 
 def _show(report: LayersReport, out: Console) -> None:

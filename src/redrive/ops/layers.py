@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from .. import backoff as backoffs
+from ..app import App
 from ..core.policy import ALIASES, SERVICE, RetryPolicy
 from ..engine.layers import Advice, Layer, LayersReport, WorstError, WorstLayer
 from ..engine.layers import layers as analysed
 from .imported import Unreadable, imported, meant
+from .stacks import Stack, stacks
 
-__all__ = ["Advice", "LayersReport", "Unreadable", "WorstError", "WorstLayer", "layers"]
+__all__ = ["Advice", "LayersReport", "Stack", "Unreadable", "WorstError", "WorstLayer", "layers", "of_app"]
 
 POLICY = tuple(field.name for field in fields(RetryPolicy))
 OWN = ("name", "by", "on", "nested", "seen", "attempt_timeout", "backoff", "budget")
@@ -28,6 +30,20 @@ FORMS = {
 }
 """The backoffs of `redrive.backoff`, with what each takes beside its first value."""
 EXAMPLE = "[[layer]] tables, the outermost first, each with a name and what differs from the defaults"
+
+
+def of_app(source: str, /) -> list[Stack] | None:
+    """What tries again in an app, kind by kind; None: what is named is no app."""
+    module, colon, name = source.partition(":")
+    if Path(source).suffix == ".toml" or not (colon and module and name):
+        return None
+    found = imported(module, name)
+    if not isinstance(found, App):
+        return None
+    kinds = stacks(found)
+    if not kinds:
+        raise Unreadable(f"{source}: nothing is registered in this app: no command, no handler, no dataset")
+    return kinds
 
 
 def layers(source: str, /) -> LayersReport:

@@ -1,8 +1,8 @@
-"""Stacks: what tries again in an app: of each kind its durable attempts, and the layers of its function in process."""
+"""Stacks: what tries again in an app: of each kind and dataset its durable attempts, and its function's layers in process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +10,18 @@ from ..app import App
 from ..engine.layer import Layer
 from ..engine.layers import LayersReport
 from ..engine.layers import layers as analysed
+from ..engine.settings import Settings
 from ..worker.kind import Kind
+from .datasets import extractions
 from .source import Operated
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What tries again for one kind."""
+    """What tries again for one kind, or for one dataset."""
 
     kind: str
+    """Of a dataset: its name, such as crm/orders."""
     durable: LayersReport
     """Attempts by workers, minutes to days apart: another time scale, which multiplies nothing."""
     inside: LayersReport | None
@@ -26,21 +29,23 @@ class Stack:
 
 
 def stacks(app: Operated, /) -> list[Stack]:
-    """Of every kind that is registered, by name. Nothing is known of a bare ledger, or of an app where nothing is registered."""
+    """Of every kind and dataset that is registered, by name. Nothing is known of a bare ledger, or of an app without any."""
     if not isinstance(app, App):
         return []
+    kinds: Sequence[Kind] = ()
     try:
         kinds = app.kinds()
-    except ValueError:  # nothing is registered
-        return []
-    return sorted((Stack(kind.name, _durable(kind), _inside(kind.fn)) for kind in kinds), key=lambda stack: stack.kind)
+    except ValueError:  # no command is registered, and no handler
+        pass
+    found = [Stack(kind.name, _durable(kind.name, kind.settings), _inside(kind.fn)) for kind in kinds]
+    found += [Stack(one.name, _durable(one.name, one.settings), _inside(one.fn)) for one in extractions(app)]
+    return sorted(found, key=lambda stack: stack.kind)
 
 
-def _durable(kind: Kind) -> LayersReport:
-    settings = kind.settings
+def _durable(name: str, settings: Settings) -> LayersReport:
     backoff = None if settings.backoff == settings.policy.wait else settings.backoff
     timeout: Any = "none" if settings.attempt_timeout is None else settings.attempt_timeout
-    return analysed(Layer(kind.name, policy=settings.policy, backoff=backoff, attempt_timeout=timeout))
+    return analysed(Layer(name, policy=settings.policy, backoff=backoff, attempt_timeout=timeout))
 
 
 def _inside(fn: Callable[..., Any] | None) -> LayersReport | None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from redrive.cli import layers as command
 from redrive.cli.root import app
 from redrive.cli.timeline import timeline
-from tests.unit.cli.command import on_terminal, run
+from tests.unit.cli.command import call, on_terminal, run
 
 FINE = """
 [[layer]]
@@ -152,3 +152,42 @@ def test_the_picture_of_waits() -> None:
     assert drawn([0, 0]) == ["┃─┃─┃", "0 s"]
     assert drawn([0.001, 0.002, 100])[0] == "┃─┃─┃────────────────────────┃"
     assert drawn([1] * 50, width=20, more=True)[0] == "┃" * 18 + " …"
+
+
+SHOP = """
+from redrive import App, retry
+app = App("sqlite:///never.db", stores={"raw": {"type": "memory"}})
+none = App("sqlite:///never.db")
+
+@app.command("mail.send")
+@retry(max_attempts=3)
+def send(to: str) -> None: ...
+
+@app.command("mail.tidy", retry=retry(max_attempts=2, backoff_base=60, backoff_max=60, jitter=0))
+def tidy() -> None: ...
+
+@app.dataset("crm", "orders", raw="raw", checks=[], customers=["acme"])
+def orders(partition, out): ...
+"""
+
+
+def test_an_app_is_shown_kind_by_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "layered_shop.py").write_text(SHOP, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    status, printed = call("layers", "layered_shop:app", width=120)
+    assert status == 0, printed
+    assert [line for line in printed.splitlines() if line and not line.startswith(" ")] == [
+        "crm/orders",
+        "mail.send",
+        "mail.tidy",
+    ]
+    assert "by workers  6 attempts, after 5.5 min, 33 min, 132 min, 132 min, 132 min at the longest; each as long as it" in printed
+    assert "in process  At worst, 3 attempts at the bottom for one call" in printed
+    assert "by workers  2 attempts, after 60 s at the longest" in printed
+    found = json.loads(call("layers", "layered_shop:app", "--json")[1])
+    assert [(one["kind"], one["inside"] is None) for one in found["kinds"]] == [
+        ("crm/orders", True), ("mail.send", False), ("mail.tidy", True),
+    ]  # fmt: skip
+    status, printed = call("layers", "layered_shop:none")
+    assert (status, "nothing is registered in this app" in printed) == (2, True)
+    assert not (tmp_path / "never.db").exists()

@@ -43,6 +43,7 @@ document.addEventListener("click", async (event) => {
 });
 
 // ---- times: how long ago, and countdowns; the server's words, kept true ----
+const SLACK = 5; // seconds: what happened a moment ago is not to come
 const STEPS = [[86400, "d"], [3600, "h"], [60, "min"]];
 const said = (seconds) => {
   const [size, name] = STEPS.find(([step]) => Math.abs(seconds) >= 2 * step) || [1, "s"];
@@ -50,14 +51,16 @@ const said = (seconds) => {
   if (!many) return "now";
   return seconds > 0 ? `${many.toLocaleString("en")} ${name} ago` : `in ${many.toLocaleString("en")} ${name}`;
 };
-const ahead = Date.now() - Date.parse(body.dataset.now); // of this clock, before the server's
+// How far this clock is before the server's: at most so much, since an answer takes its time; the quickest one tells best.
+let ahead = Date.now() - Date.parse(body.dataset.now);
+const synchronised = (now) => (ahead = Math.min(ahead, Date.now() - Date.parse(now)));
 const tick = () => {
   for (const time of all("time[data-ago], time[data-countdown]")) {
     const seconds = (Date.now() - ahead - Date.parse(time.dateTime)) / 1000;
     if ("countdown" in time.dataset && seconds < 0 && seconds > -3600) {
       const left = Math.ceil(-seconds);
       time.textContent = `in ${left >= 60 ? `${Math.floor(left / 60)} min ` : ""}${left % 60} s`;
-    } else time.textContent = said(seconds);
+    } else time.textContent = said(seconds < 0 && seconds > -SLACK && "ago" in time.dataset ? 0 : seconds);
   }
 };
 setInterval(tick, 1000);
@@ -83,6 +86,7 @@ const refresh = async () => {
     if (out) heard(false);
     else if (answer.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      synchronised(fresh.body.dataset.now);
       await released();
       for (const region of all("[data-live][id]")) {
         const other = fresh.getElementById(region.id);
