@@ -95,8 +95,9 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
     interrupted = False
     nobody = ops.nobody() if sweep.canary else None
     if nobody is not None:  # it would wait for them without a word
+        first = "it" if sweep.canary == 1 else "them"
         complain(
-            f"{nobody}: the first {sweep.canary:,} wait until one is started, and the rest for them",
+            f"{nobody}: the first {amount(sweep.canary, 'waits', 'wait')} until one is started, and the rest for {first}",
             "`redrive work module:app`; Ctrl+C leaves the rest to it",
         )
     try:

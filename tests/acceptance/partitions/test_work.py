@@ -319,7 +319,7 @@ def test_raw_data_deleted_behind_our_back_is_said(app: App) -> None:
     first = next(path for path in paths if "2026-01-01" in path and path.endswith("manifest.json"))
     kept = store.read_bytes(first)
     store.write(first, kept.replace(b'"rows": 1', b'"rows": 2'))
-    assert "2 rows, and 1 were accepted" in orders.read("acme", SINCE).missing[0].detail
+    assert "2 rows, and 1 was accepted" in orders.read("acme", SINCE).missing[0].detail
     store.write(first, kept)
     reading = orders.read("acme", SINCE, UNTIL)
     assert [(str(gap.partition.logical_date), gap.why) for gap in reading.missing] == [

@@ -191,7 +191,7 @@ def test_a_canary_that_nobody_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Operator, "nobody", lambda *_: "No worker was ever seen here")
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
     printed = call(*asked, "--canary", "1")[1]
-    assert "No worker was ever seen here: the first 1 wait until one is started" in " ".join(printed.split())
+    assert "No worker was ever seen here: the first 1 waits until one is started" in " ".join(printed.split())
 
 
 @pytest.mark.req("M-4")
