@@ -41,6 +41,7 @@ from .selectors import (
     which,
 )  # fmt: skip
 
+NONE = "no partition matches; those that nobody has asked for yet are not known here"
 Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
 After = Annotated[
     int, typer.Option("--after", min=0, metavar="N", help="Those behind this number: the next page.", show_default=False)
@@ -96,7 +97,8 @@ def failures(
         asked = which(words, source, customer, query, since, until, on, None, error, min_attempts, None)
         found = ops.partitions.failures(asked, terminal=terminal, limit=limit)
         more = "More may have failed: narrow it down, or raise --limit." if len(found) == limit else None
-        _list(ops, found, as_json, "The last ", more)
+        none = "nothing has failed" if asked.everything else "nothing of these has failed"
+        _list(ops, found, as_json, "The last ", more, none)
 
 
 def history(partition: Partition, where: Where = None, as_json: AsJson = False) -> None:
@@ -192,13 +194,13 @@ def _overview(ops: Operator, as_json: bool) -> None:
     show(out, Group(*lines, "", Text(then_, style="dim")))
 
 
-def _list(ops: Operator, found: Sequence[Facts], as_json: bool, which: str, more: str | None) -> None:
+def _list(ops: Operator, found: Sequence[Facts], as_json: bool, which: str, more: str | None, none: str = NONE) -> None:
     if as_json:
         print_json([document(one) for one in found])
         return
     out = console()
     if not found:
-        show(out, Text("no partition matches; those that nobody has asked for yet are not known here"))
+        show(out, Text(none))
         return
     reasons = Counter(one.reason for one in found if one.reason)
     said = f"{which if more else ''}{amount(len(found), 'partition')}"

@@ -90,6 +90,7 @@ def test_listed_and_narrowed_down() -> None:
     assert "5 partitions" in call("state", "failures", "--source", "crm", "--query-name", "orders", "--date", str(DAY))[1]
     assert "1 partition\n" in call("state", "inspect", "--lane", "backfill", "--customer-id", "c7")[1]
     assert call("state", "inspect", "--min-attempts", "9")[1].startswith("no partition matches")
+    assert call("state", "failures", "--customer-id", "c0")[1] == "nothing of these has failed\n"
     assert "More may match: --after" in call("state", "inspect", "crm", "--limit", "2")[1]
 
 
