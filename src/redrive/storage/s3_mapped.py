@@ -10,7 +10,10 @@ from ..errors import AlreadyExists, Denied, NotFound, PathInvalid, StorageError,
 
 MISSING = frozenset(("NoSuchKey", "NotFound", "404"))
 THERE = frozenset(("PreconditionFailed", "ConditionalRequestConflict", "412"))
-REFUSED = frozenset(("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "403", "401"))
+REFUSED = frozenset(
+    """AccessDenied InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken RequestTimeTooSkewed RequestExpired
+    AllAccessDisabled AccountProblem 403 401""".split()
+)
 NO_PATH = frozenset(("KeyTooLongError", "InvalidObjectName", "XMinioInvalidObjectName"))
 
 ARROW = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d{3})\))? during ")
@@ -19,6 +22,7 @@ ARROWS = {
     "ACCESS_DENIED": "AccessDenied",
     "INVALID_ACCESS_KEY_ID": "InvalidAccessKeyId",
     "NO_SUCH_BUCKET": "NoSuchBucket",
+    "REQUEST_TIME_TOO_SKEWED": "RequestTimeTooSkewed",
     "SIGNATURE_DOES_NOT_MATCH": "SignatureDoesNotMatch",
 }
 """Of PyArrow's words, those that classify() does not know as passing."""

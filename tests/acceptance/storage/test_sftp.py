@@ -19,7 +19,7 @@ import pytest
 from redrive import RetryPolicy, classify, deadline, outcome, retry
 from redrive.errors import Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
-from redrive.storage.sftp import Sftp
+from redrive.storage.sftp import Sftp, act
 from redrive.testing import instant
 from redrive.testing.storage.sample import body
 from tests.servers.relay import Relay, Step
@@ -219,7 +219,7 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file(sftp_options: dict[st
     program = f"""
 import json, sys, time
 from redrive.storage import Store
-from redrive.storage.sftp import Sftp
+from redrive.storage.sftp import Sftp, act
 def pieces():
     yield bytes(9_000_000)
     print("half way", flush=True)
@@ -235,11 +235,47 @@ Store(Sftp("box", **json.loads(sys.argv[1])), root_path={folder!r}).write_atomic
     store.backend.close()
 
 
+def test_a_full_disk(openssh_options: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    """No disk is: a file that the server may not write to the end of stands for one."""
+    backend = Sftp("box", **openssh_options)
+    store = Store(backend)
+    store.write("full", b"old")
+    opened = act.open_beside
+
+    async def closed_too_early(session: Any, root: str, target: str) -> tuple[str, Any]:
+        temporary, file = await opened(session, root, target)
+        await session._handler.close(file.handle)  # each write fails from now on, as those beyond the last block do
+        return temporary, file
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(act, "open_beside", closed_too_early)
+        with pytest.raises(StorageError, match="the server says: Failure"):
+            store.write("full", bytes(9_000_000))
+    assert store.read_bytes("full") == b"old"
+    assert list(store.files()) == ["full"]
+    store.delete("full")
+    backend.close()
+    gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]  # nobody is told twice
+
+
+def test_a_reader_that_stops_in_the_middle(made: Callable[..., Store], caplog: pytest.LogCaptureFixture) -> None:
+    store = made()
+    store.write("file", body(20_000_000))
+    for _ in range(3):
+        with store.read("file") as file:
+            assert file.read(5_000_000) == body(20_000_000)[:5_000_000]  # and more is on its way
+    assert store.read_bytes("file") == body(20_000_000)
+    store.backend.close()
+    gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
 def test_a_missing_root(made: Callable[..., Store]) -> None:
     store = made(root="/nowhere/at/all")
-    for act in (store.check, lambda: next(store.files()), lambda: store.write("file", b"x")):
+    for step in (store.check, lambda: next(store.files()), lambda: store.write("file", b"x")):
         with pytest.raises(NotFound, match="the folder /nowhere/at/all is missing on the server"):
-            act()
+            step()
 
 
 def test_a_folder_in_the_way(made: Callable[..., Store]) -> None:

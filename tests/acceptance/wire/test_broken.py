@@ -219,6 +219,35 @@ def test_an_interrupt_does_not_wait_for_a_server_that_hangs(s3_url: str, s3_buck
         backend.close()
 
 
+@pytest.mark.parametrize("kind", [S3, S3Arrow])
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [(404, "NoSuchBucket", NotFound), (403, "RequestTimeTooSkewed", Denied), (403, "ExpiredToken", Denied)],
+)
+def test_what_amazon_says_and_seaweedfs_does_not(
+    kind: type[S3 | S3Arrow], status: int, code: str, error: type[StorageError]
+) -> None:
+    """It makes a bucket that is written to, and looks at no clock."""
+    said = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>In Amazon's words.</Message></Error>"
+    with FaultServer(Answer(status, {"Content-Type": "application/xml"}, said.encode())) as server:
+        access: dict[str, Any] = {
+            "endpoint_url": f"http://127.0.0.1:{server.port}",
+            "region": "us-east-1",
+            "key": "k",
+            "secret": "s",
+        }
+        backend = kind("it", bucket="b-1", **access, retry=QUICK)
+        store = Store(backend)
+        acts = (store.check, lambda: store.write("a", b"x"), lambda: store.create("a", b"x"), lambda: store.write("a", BIG))
+        for act in acts:
+            with pytest.raises(error, match="the bucket 'b-1' is missing" if status == 404 else "In Amazon's words"):
+                act()
+        assert server.count == len(acts)  # it would not pass
+        with pytest.raises(error):
+            list(store.files())
+        backend.close()
+
+
 @pytest.mark.req("S-4")
 def test_s3fs_is_switched_off_for_us_alone(s3_url: str, s3_bucket: str) -> None:
     from s3fs import S3FileSystem

@@ -39,8 +39,15 @@ def refused_key() -> Exception:
     return error
 
 
+def late_clock() -> Exception:
+    said = {"Error": {"Code": "RequestTimeTooSkewed", "Message": "the clocks differ too much"}}
+    error: Exception = ClientError(said, "ListObjectsV2")
+    return error
+
+
 CASES: list[tuple[Callable[[str, Exception], Exception], Exception, type[StorageError], str]] = [
     (s3, refused_key(), Denied, "the bucket 'b-1' is not allowed: InvalidAccessKeyId: no such key"),
+    (s3, late_clock(), Denied, "the bucket 'b-1' is not allowed: RequestTimeTooSkewed: the clocks differ too much"),
     (s3, EndpointConnectionError(endpoint_url="http://x"), Unavailable, "the bucket 'b-1' cannot be reached: "),
     (azure, ClientAuthenticationError("no"), StorageError, "the container 'c-1'"),
     (azure, ServiceRequestError("no route"), Unavailable, "the container 'c-1' cannot be reached: "),

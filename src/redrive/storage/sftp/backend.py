@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
@@ -162,9 +162,15 @@ class Sftp:
             with self._mapped(path, writing=True):
                 while sent:
                     self._connection.end(sent.popleft())
-        finally:
+        except Exception:
+            for each in sent:
+                with suppress(Exception):  # the first error is the one to tell
+                    self._connection.end(each)
+            raise
+        except BaseException:
             for each in sent:
                 each.future.cancel()
+            raise
 
     def _entries(self, folder: str, *, recursive: bool) -> Iterator[tuple[str, asyncssh.SFTPAttrs]]:
         self._whole(folder)

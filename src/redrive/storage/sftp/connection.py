@@ -104,7 +104,10 @@ class Connection:
         return Begun(session, loop.start(work))
 
     def end(self, begun: Begun[T], /) -> T:
-        """What it gives; TimeoutError where that takes too long from now on."""
+        """What it gives; TimeoutError where that takes too long from now on.
+
+        Only Ctrl+C cancels it: asyncssh looks after the requests that it has sent side by side if it comes to its end, not else.
+        """
         limit = self._limit()
         try:
             return begun.future.result(limit)
@@ -112,8 +115,11 @@ class Connection:
             if limit == self._timeout:
                 self._drop(begun.session)
             raise
-        finally:
-            begun.future.cancel()  # Ctrl+C leaves at once, and takes it along
+        except Exception:
+            raise
+        except BaseException:
+            begun.future.cancel()
+            raise
 
     def close(self) -> None:
         """Let go; used again, it connects again."""
