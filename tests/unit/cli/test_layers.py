@@ -181,7 +181,9 @@ def test_an_app_is_shown_kind_by_kind(tmp_path: Path, monkeypatch: pytest.Monkey
         "mail.send",
         "mail.tidy",
     ]
-    assert "by workers  6 attempts, after 5.5 min, 33 min, 132 min, 132 min, 132 min at the longest; each as long as it" in printed
+    assert (
+        "by workers  6 attempts, after 5.5 min, 33 min, 132 min, 132 min, 132 min at the longest; each as long as it" in printed
+    )
     assert "in process  At worst, 3 attempts at the bottom for one call" in printed
     assert "by workers  2 attempts, after 60 s at the longest" in printed
     found = json.loads(call("layers", "layered_shop:app", "--json")[1])
