@@ -68,9 +68,11 @@ class Overview:
     def says(self) -> str:
         """How it stands in a sentence: well, told apart from nobody being there to say so."""
         if self.alive:
-            running = sum(kind.running for kind in self.kinds) + self.extracting
+            running = sum(kind.running for kind in self.kinds)
             who = amount(self.alive, "worker is", "workers are")
-            at = f"{who} at it, {running:,} running" if running else f"{who} there, nothing is running"
+            busy = [f"{running:,} running"] if running else []
+            busy += [f"{amount(self.extracting, 'partition')} being extracted"] if self.extracting else []
+            at = f"{who} at it, {', '.join(busy)}" if busy else f"{who} there, nothing is running"
             return f"All is well: {at}" if not self.findings else at[0].upper() + at[1:]
         return nobody(self.seen_at, self.now)
 

@@ -132,3 +132,14 @@ def test_the_overview_warns_of_partitions_that_fail_now(world: World, ann: Opera
     world.pass_time(7200)
     world.ledger.beat("w1")
     assert ann.overview().findings == (), "it is over, or known"
+
+
+def test_the_overview_tells_jobs_that_run_from_partitions_that_are_extracted(world: World, ann: Operator) -> None:
+    world.ledger.beat("w1", {"kinds": ["mail"]})
+    assert ann.overview().says == "All is well: 1 worker is there, nothing is running"
+    world.backfill(["acme"])
+    world.claim()
+    assert ann.overview().says == "All is well: 1 worker is at it, 1 partition being extracted"
+    world.ledger.submit(NewJob("mail", "a"))
+    world.ledger.claim({"mail": 1}, worker="w1")
+    assert ann.overview().says == "All is well: 1 worker is at it, 1 running, 1 partition being extracted"
