@@ -271,6 +271,23 @@ def test_a_reader_that_stops_in_the_middle(made: Callable[..., Store], caplog: p
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
+def test_a_reader_who_got_no_answer_hears_of_it_once(
+    made: Callable[..., Store], server_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Relay(server_port) as relay:
+        store = made(relay)
+        store.write("file", body(20_000_000))
+        with store.read("file") as file:
+            file.read(5_000_000)
+            relay.hold()
+            cast(Sftp, store.backend)._connection._timeout = 0.3
+            with pytest.raises(Unavailable, match="no answer in time"):
+                file.read()
+        store.backend.close()
+        gc.collect()
+        assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
 def test_a_missing_root(made: Callable[..., Store]) -> None:
     store = made(root="/nowhere/at/all")
     for step in (store.check, lambda: next(store.files()), lambda: store.write("file", b"x")):

@@ -10,6 +10,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+GRACE = 1.0
+"""Seconds for what is about to end."""
+
 
 class Loop:
     """An event loop that runs until `close`. Threads may share it; a forked child may not: its thread stays with the parent."""
@@ -51,6 +54,8 @@ class Loop:
 
 async def _end_all() -> None:
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    if others:  # those that waited for a connection which is gone end by themselves, and look at each other's errors
+        await asyncio.wait(others, timeout=GRACE)
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
