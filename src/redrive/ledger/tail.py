@@ -89,7 +89,7 @@ def _done(connection: Connection, since: datetime | None, kind: str | None, limi
 
 def _dead(connection: Connection, since: datetime | None, kind: str | None, limit: int) -> list[Happened]:
     columns = (dead.c.id, dead.c.created_at, dead.c.kind, dead.c.key, dead.c.job_id, dead.c.attempts, dead.c.reason, dead.c.error)
-    query = select(*columns, dead.c.ids).order_by(dead.c.id.desc()).limit(limit)
+    query = select(*columns, dead.c.ids).order_by(dead.c.id.desc()).limit(number(limit))
     if kind is not None:
         query = query.where(dead.c.kind == kind)
     rows = connection.execute(query)  # in the order they came: by their numbers, since no index is by the moment
@@ -105,7 +105,7 @@ def _dead(connection: Connection, since: datetime | None, kind: str | None, limi
 
 def _submitted(connection: Connection, since: datetime | None, kind: str | None, limit: int) -> list[Happened]:
     columns = (job.c.id, job.c.created_at, job.c.kind, job.c.key, job.c.ids, job.c.dead_id)
-    query = select(*columns).order_by(job.c.id.desc()).limit(limit)
+    query = select(*columns).order_by(job.c.id.desc()).limit(number(limit))
     if kind is not None:
         query = query.where(job.c.kind == kind)
     return [
@@ -123,7 +123,7 @@ def _audit(connection: Connection, since: datetime | None, kind: str | None, lim
         return []  # it is of no kind
     query = select(audit.c.number, audit.c.at, audit.c.actor, audit.c.action, audit.c.because, audit.c.what)
     found = []
-    for row in connection.execute(query.order_by(audit.c.number.desc()).limit(limit)):
+    for row in connection.execute(query.order_by(audit.c.number.desc()).limit(number(limit))):
         at = datetime.fromisoformat(row.at)
         if since is None or at >= since:
             its = json.loads(row.what).get("kind")
@@ -141,4 +141,4 @@ def _narrowed(query: Select[Any], at: Any, since: datetime | None, kind: str | N
         query = query.where(at >= since)
     if kind is not None:
         query = query.where(job.c.kind == kind)
-    return query.limit(limit)
+    return query.limit(number(limit))  # in the text: not knowing how few, Postgres would rather join all that there are
