@@ -3,15 +3,15 @@
 import gc
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy
-from starlette.testclient import TestClient
 
 from benchmarks.consoled.fill import fill
+from benchmarks.consoled.visit import Visitor
 from benchmarks.durable.course import DURABLE, Databases
 from benchmarks.rounds import Progress
 from redrive.console import asgi
@@ -96,7 +96,7 @@ def run(places: Databases, effort: Effort, show: Progress) -> Results:
                 url = places.new(database)
                 ledger = stack.enter_context(open_ledger(url, migrate=True))
                 fill(ledger, size)
-                clients.append(TestClient(asgi(ledger), base_url="http://127.0.0.1", client=("127.0.0.1", 1)))
+                clients.append(stack.enter_context(closing(Visitor(asgi(ledger)))))
             gc.collect()
             gc.freeze()  # as the server does
             for name, path in PAGES.items():
@@ -105,14 +105,14 @@ def run(places: Databases, effort: Effort, show: Progress) -> Results:
     return results
 
 
-def _measured(clients: list[TestClient], path: str, effort: Effort) -> Page:
+def _measured(clients: list[Visitor], path: str, effort: Effort) -> Page:
     found = Page()
     for client in clients:
         with counted() as queries:
             answer = client.get(path)
-        if answer.status_code != 200:
-            raise RuntimeError(f"{path}: {answer.status_code}: {answer.text[:500]}")
-        found.size, found.queries = max(found.size, len(answer.content)), max(found.queries, len(queries))
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.status}: {answer.body[:500]!r}")
+        found.size, found.queries = max(found.size, len(answer.body)), max(found.queries, len(queries))
     for _ in range(effort.rounds):
         times: tuple[list[float], list[float]] = ([], [])
         for _ in range(effort.requests):

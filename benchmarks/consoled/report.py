@@ -62,10 +62,10 @@ def markdown(results: Results, judgements: list[Judgement], rounds: int) -> str:
 
 Written by `make bench-console`: {machine()}.
 Every page beside a ledger of 1,000 jobs and 1,000 dead letters, and beside one of {results.large:,} of each, in turn, {rounds}
-rounds of 20; 20 kinds, 200 groups of failures, three days. Server time: from the request to the rendered page, in one process
-with the application, Postgres on the same machine. Of each round the 95th of a hundred; of the rounds the median, and in
-brackets the interval that holds the true median in 95 of 100 runs. In a ratio less than {UNSEEN:.0f} ms counts as {UNSEEN:.0f}.
-A target counts as missed only where the whole interval misses it.
+rounds of 20; 20 kinds, 200 groups of failures, three days. Server time: from the request to the last byte of the page, as an
+ASGI server has it: on one event loop, without a client's own work; Postgres on the same machine. Of each round the 95th of a
+hundred; of the rounds the median, and in brackets the interval that holds the true median in 95 of 100 runs. In a ratio less
+than {UNSEEN:.0f} ms counts as {UNSEEN:.0f}. A target counts as missed only where the whole interval misses it.
 
 ![Bars on a logarithmic scale: pages beside a small ledger and a large one](console.svg)
 """
