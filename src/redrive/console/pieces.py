@@ -65,3 +65,10 @@ def cli(line: str, /) -> Markup:
     text = escape(line)
     said = f'<div class="cli"><code tabindex="0">{text}</code><button type="button" class="quiet" data-copy="{text}" hidden>Copy'
     return Markup(f"{said}</button></div>")  # noqa: S704  # escaped above
+
+
+def why(reason: str | None, text: str | None, /) -> str:
+    """What went wrong: the reason, and its own words, which may begin with it."""
+    if not text or not reason:
+        return text or reason or ""
+    return text if text.startswith(reason) else f"{reason}: {text}"

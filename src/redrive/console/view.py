@@ -80,8 +80,11 @@ class View:
 
     def with_(self, **changed: Any) -> str:
         """The address of this page with some of its query changed."""
-        kept = {name: value for name, value in self.query.items() if name not in ("said", "ok")}
-        return self.url(self.path, **{**kept, **changed})
+        return self.url(self.path, **{**self._kept, **changed})
+
+    @cached_property
+    def _kept(self) -> dict[str, str]:
+        return {name: value for name, value in self.query.items() if name not in ("said", "ok")}
 
     def page(self, template: str, /, *, code: int = 200, **facts: Any) -> HTMLResponse:
         """The page, rendered."""

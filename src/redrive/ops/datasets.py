@@ -43,7 +43,7 @@ def known(app: Operated, /) -> list[tuple[str, str]]:
     """Every dataset that there is: registered, or with partitions."""
     from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
-    return sorted({*(one.dataset for one in terms_of(app)), *Register(ledger_of(app)).counts()})
+    return sorted({*(one.dataset for one in terms_of(app)), *Register(ledger_of(app)).datasets()})
 
 
 def label(source: str, query: str, /) -> str:

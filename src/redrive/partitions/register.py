@@ -11,6 +11,7 @@ from sqlalchemy import exists, func, select
 
 from ..ledger.now import now_on
 from ..ledger.partition_tables import TROUBLE, partition, rollup, run, work
+from ..ledger.statement import number
 from . import backfill, explain, find, picked, progress, ranges, runs, sources, underway
 from .find import known
 from .grid import Grid
@@ -20,6 +21,8 @@ from .policy import Terms
 from .progress import GridPlan, Progress
 from .record import LANES, SHADES, Cell, Explanation, Facts, Lane, Marker, Run, RunState, Selection, Shade, Source
 from .rows import Opened, marks, opened
+
+_DATASETS = select(rollup.c.source, rollup.c.query_name).where(rollup.c.n > number(0)).distinct()
 
 
 class Register:
@@ -83,6 +86,11 @@ class Register:
         """Those that are asked for, the one that was judged last first."""
         with self._reading() as session:
             return find.newest(session.core, selection, limit=limit)
+
+    def datasets(self) -> list[tuple[str, str]]:
+        """Source and query of every one that has partitions."""
+        with self._reading() as session:
+            return [(row[0], row[1]) for row in session.core.execute(_DATASETS).all()]
 
     def counts(
         self, *, source: str | None = None, query_name: str | None = None, since: date | None = None, until: date | None = None
