@@ -34,6 +34,21 @@ def test_the_journal_comes_alive(page: Page, app: App) -> None:
     expect(page.get_by_text("crm:ann:brand-new:sync:v1")).to_be_visible()
 
 
+HIDDEN = """hidden => {
+    Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_the_title_of_a_tab_that_is_behind_others_says_how_much_is_wrong(page: Page) -> None:
+    page.goto("/journal")
+    expect(page).to_have_title("Journal · Redrive")
+    page.evaluate(HIDDEN, True)
+    expect(page).to_have_title(re.compile(r"^\(\d+\) Journal · Redrive$"))
+    page.evaluate(HIDDEN, False)
+    expect(page).to_have_title("Journal · Redrive")
+
+
 @pytest.mark.req("O-4")
 def test_from_the_overview_to_one_letter_of_a_group(page: Page) -> None:
     page.goto("/")

@@ -142,6 +142,21 @@ if (body.dataset.liveAt && one("[data-live]")) {
   document.addEventListener("visibilitychange", shown);
   if (!document.hidden) listen();
   addEventListener("pagehide", () => stream?.close());
+
+  // The title of a tab that is behind others says how much is wrong. Asked for rarely: browsers let such tabs do little.
+  const titled = document.title;
+  const watch = async () => {
+    if (!document.hidden) return void (document.title = titled);
+    try {
+      const answer = await fetch(`${body.dataset.root}/api/overview`);
+      const wrong = answer.ok ? (await answer.json()).findings.length : 0;
+      if (document.hidden) document.title = wrong ? `(${wrong}) ${titled}` : titled;
+    } catch {
+      // away: the title stays as it was
+    }
+  };
+  document.addEventListener("visibilitychange", watch);
+  setInterval(watch, 60000);
 }
 
 // ---- choosing rows ----
