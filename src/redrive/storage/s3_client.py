@@ -74,7 +74,9 @@ class S3Client:
         options = dict(self._options)
         if self._one_layer and "http_session_cls" not in options["config_kwargs"]:
             options["config_kwargs"] = options["config_kwargs"] | {"http_session_cls": SendsOnce}
-        files: S3FileSystem = s3fs.S3FileSystem(**options, session=session(), skip_instance_cache=True, use_listings_cache=False)
+        files: S3FileSystem = s3fs.S3FileSystem(
+            **options, session=session(ends=self._one_layer), skip_instance_cache=True, use_listings_cache=False
+        )
         if self._one_layer:
             files.retries = 1  # on the object: the class is everybody's
         return files

@@ -227,7 +227,7 @@ def test_an_interrupt_does_not_wait_for_a_server_that_hangs(s3_url: str, s3_buck
 def test_what_amazon_says_and_seaweedfs_does_not(
     kind: type[S3 | S3Arrow], status: int, code: str, error: type[StorageError]
 ) -> None:
-    """It makes a bucket that is written to, and looks at no clock."""
+    """It makes a bucket that is written to, and its keys never run out."""
     said = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>In Amazon's words.</Message></Error>"
     with FaultServer(Answer(status, {"Content-Type": "application/xml"}, said.encode())) as server:
         access: dict[str, Any] = {
@@ -246,6 +246,17 @@ def test_what_amazon_says_and_seaweedfs_does_not(
         with pytest.raises(error):
             list(store.files())
         backend.close()
+
+
+def test_a_body_is_sent_without_asking_first() -> None:
+    """aiohttp waits for the answer to that without end: a server that fell silent then would hold an upload for ever."""
+    with FaultServer(Answer(200, {"ETag": '"e"'})) as server:
+        access: dict[str, Any] = {"endpoint_url": f"http://127.0.0.1:{server.port}", "key": "k", "secret": "s"}
+        backend = S3("it", bucket="b-1", **access, retry=QUICK)
+        Store(backend).write("a", b"x")
+        backend.close()
+        assert [request.method for request in server.requests] == ["PUT"]
+        assert "expect" not in {name.lower() for name in server.requests[0].headers}
 
 
 @pytest.mark.req("S-4")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -11,7 +13,7 @@ from botocore.utils import parse_timestamp
 
 from redrive import RetryPolicy
 from redrive.storage.s3_client import told
-from redrive.storage.s3_session import moment
+from redrive.storage.s3_session import SendsOnce, moment
 
 POLICY = RetryPolicy(max_attempts=4, timeout=9)
 
@@ -63,3 +65,17 @@ def test_a_finished_config_is_refused() -> None:
 def test_times_are_those_of_botocore(text: str | int, at: datetime) -> None:
     assert moment(text) == at == parse_timestamp(text)
     assert moment(text).utcoffset() == timedelta(0)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such limit")
+def test_a_server_that_takes_nothing_any_more_is_not_waited_for() -> None:
+    """The read time-out of aiohttp begins when all is sent."""
+
+    async def limit() -> int:
+        async with SendsOnce(timeout=(5, 7)) as session:
+            connector = (await session._get_session(None)).connector
+            with connector._socket_factory((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
+                found: int = made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                return found
+
+    assert asyncio.run(limit()) == 7000
