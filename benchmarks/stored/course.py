@@ -28,7 +28,7 @@ class Effort:
     size: int
     """Bytes of the large object."""
     small: int
-    """Bytes of the one with which everybody but ours begins, and stays if the large one would take too long."""
+    """Bytes of the one with which everybody begins; all but ours stay with it if the large one would take too long."""
     count: int
     """Objects that are listed."""
     rounds: int
@@ -69,9 +69,9 @@ def tried(hand: Hand, case: Case, effort: Effort, address: str, known: Seen | No
     if case.act == "list":
         return better(known, once(hand, case, "list", effort.count))
     size = effort.size if known is None else known.done
-    if known is None and case.who != "ours":
+    if known is None:
         small = once(hand, case, placed(case, address, small=True), effort.small)
-        if small.seconds / small.done * effort.size > TOO_LONG:
+        if case.who != "ours" and small.seconds / small.done * effort.size > TOO_LONG:
             return small
     return better(known, once(hand, case, placed(case, address, small=size == effort.small), size))
 
