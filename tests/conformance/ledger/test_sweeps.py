@@ -125,12 +125,21 @@ def test_the_rate_is_kept_over_all_who_carry_it_out(ledger: Ledger) -> None:
     begun = ledger.sweeps.begin("replay", ids(ledger, 7), rate=3, **ANN)
     first = ledger.sweeps.step(begun.id)
     assert (len(first.done), first.wait) == (3, 1.0)
-    early = ledger.sweeps.step(begun.id)
-    assert early.done == {}
-    assert 0 < early.wait <= 1.0
     pass_time(ledger, 1)
     assert len(ledger.sweeps.step(begun.id).done) == 3
     pass_time(ledger, 1)
+    assert len(ledger.sweeps.step(begun.id).done) == 1
+
+
+@pytest.mark.req("M-4")
+def test_nobody_goes_on_before_the_rate_allows_it(ledger: Ledger) -> None:
+    begun = ledger.sweeps.begin("replay", ids(ledger, 2), rate=0.01, **ANN)
+    first = ledger.sweeps.step(begun.id)
+    assert (len(first.done), first.wait) == (1, 100.0)
+    early = ledger.sweeps.step(begun.id)
+    assert early.done == {}
+    assert 0 < early.wait <= 100.0
+    pass_time(ledger, 100)
     assert len(ledger.sweeps.step(begun.id).done) == 1
 
 

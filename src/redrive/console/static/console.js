@@ -74,12 +74,22 @@ const released = async () => {
   while (pressed) await new Promise((done) => setTimeout(done, 50));
 };
 const sign = one("[data-live-sign]");
-let busy = false;
+let running = null;
 let again = false;
 let out = false; // the session is over
-const refresh = async () => {
-  if (busy) return void (again = true);
-  busy = true;
+// Whoever asks while it is being fetched waits for the next one: what they want to see came after this one was asked for.
+const refresh = () => {
+  if (running) return (again = true), running;
+  const rounds = async () => {
+    do {
+      again = false;
+      await fetched();
+    } while (again);
+    running = null;
+  };
+  return (running = rounds());
+};
+const fetched = async () => {
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
     out = answer.redirected;
@@ -96,8 +106,6 @@ const refresh = async () => {
   } catch {
     // away for a moment: the stream says so, and comes back by itself
   }
-  busy = false;
-  if (again) (again = false), refresh();
 };
 const replace = (region, other) => {
   const chosen = new Set(all("input:checked", region).map((box) => box.value));
