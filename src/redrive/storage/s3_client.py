@@ -79,7 +79,17 @@ class S3Client:
         )
         if self._one_layer:
             files.retries = 1  # on the object: the class is everybody's
+        files.close_session = _let_go
         return files
+
+
+def _let_go(loop: asyncio.AbstractEventLoop | None, made: Any) -> None:
+    """Close connections that nobody has any more, on their own loop: s3fs would do so on whichever runs where they are forgotten,
+    and leave a task there that is nobody's."""
+    if loop is not None and loop.is_running():
+        loop.call_soon_threadsafe(lambda: loop.create_task(made.__aexit__(None, None, None)))
+    else:
+        client("s3fs", "s3").S3FileSystem.close_session(None, made)
 
 
 def told(options: Mapping[str, Any], retry: RetryPolicy | None) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import uuid
 from collections.abc import Iterator
 
@@ -40,3 +42,20 @@ def test_a_key_of_1024_bytes(s3_url: str, s3_bucket: str) -> None:
     Store(backend).write(path + "y", b"long")
     assert Store(backend).read_bytes(path + "y") == b"long"
     backend.close()
+
+
+def test_one_that_is_forgotten_in_async_code_leaves_no_task_there(s3_url: str, s3_bucket: str) -> None:
+    def used() -> list[S3]:
+        backend = S3("objects", bucket=s3_bucket, **options(s3_url))
+        assert list(backend.files("nothing", recursive=True)) == []
+        return [backend]
+
+    async def main() -> None:
+        made = await asyncio.to_thread(used)
+        gc.collect()
+        before = asyncio.all_tasks()
+        made.clear()
+        gc.collect()
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(main())
