@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from redrive import App
+from redrive.partitions.register import Register
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made
 from tests.ledgers import sqlite_ledger
 from tests.servers.buckets import options
@@ -37,3 +39,12 @@ def lake(request: pytest.FixtureRequest, zygote: Zygote, tmp_path: Path) -> Lake
     found = Lake(zygote, url, store, tmp_path)
     found.fill()
     return found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
+    """An app with a store on a disk; in the end all counts must add up."""
+    url = sqlite_ledger(tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres_ledger")
+    with App(url, stores={"raw": {"type": "local", "options": {"root": str(tmp_path / "raw")}}}) as made:
+        yield made
+        assert Register(made.ledger).imbalance() == []

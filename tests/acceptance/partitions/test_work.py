@@ -1,14 +1,12 @@
-"""A worker of an app with datasets: extracts, judges, fires, stops; plain and async, several at once."""
+"""A worker of an app with datasets: extracts, judges, fires; plain and async, several at once."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,47 +14,11 @@ import pytest
 from redrive import App, RetryPolicy, current, journal, retry
 from redrive.errors import Again
 from redrive.journal import Record
-from redrive.ops import Operator
-from redrive.partitions import Finding, Partition, Raw, Sink, row_count
+from redrive.partitions import Finding, Partition, Raw, Sink
 from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
 from redrive.partitions.record import Selection
 from redrive.partitions.register import Register
-from tests.ledgers import sqlite_ledger
-
-AT_ONCE = RetryPolicy(max_attempts=3, backoff_base=0.0, backoff_max=0.0, jitter=0.0)
-CUSTOMERS = ("acme", "globex", "initech")
-SINCE, UNTIL = "2026-01-01", "2026-01-04"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
-    url = sqlite_ledger(tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres_ledger")
-    with App(url, stores={"raw": {"type": "local", "options": {"root": str(tmp_path / "raw")}}}) as made:
-        yield made
-        assert Register(made.ledger).imbalance() == []
-
-
-def told(**more: Any) -> dict[str, Any]:
-    return {"raw": "raw", "customers": CUSTOMERS, "checks": [row_count(min=1)], "retry": AT_ONCE, "max_age": None, **more}
-
-
-def backfill(app: App, *queries: str, customers: tuple[str, ...] = CUSTOMERS, until: str = UNTIL) -> None:
-    control = Control(app.ledger, [one.terms for one in app.datasets])
-    for query in queries:
-        control.backfill(Grid.of("crm", query, customers, SINCE, until), actor="ann", because="new")
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.005)
-
-
-def counts(app: App, query: str = "orders") -> dict[str, int]:
-    found: dict[str, int] = {shade: n for shade, n in Register(app.ledger).counts().get(("crm", query), {}).items() if n}
-    return found
+from tests.acceptance.partitions.world import SINCE, UNTIL, backfill, counts, told, until
 
 
 @pytest.mark.req("P-1", "P-11")
@@ -119,75 +81,6 @@ def test_what_fails_is_tried_again_until_its_attempts_are_spent(app: App) -> Non
     history = Register(app.ledger).history(Partition("crm", "globex", "orders", SINCE))  # type: ignore[arg-type]
     assert [run.state for run in history] == ["accepted", "rejected", "rejected"]
     assert "hunter2" not in str(history)
-
-
-def test_a_worker_that_stops_gives_back_what_has_not_ended(app: App) -> None:
-    began, gate = threading.Event(), threading.Event()
-
-    @app.dataset("crm", "orders", **told())
-    def orders(partition: Partition, out: Sink) -> None:
-        began.set()
-        gate.wait(30)
-        out.rows([{"n": 1}])
-
-    @app.dataset("crm", "visits", **told())
-    async def visits(partition: Partition, out: Sink) -> None:
-        began.set()
-        await asyncio.sleep(30)
-
-    backfill(app, "orders", "visits", customers=("acme",), until=SINCE)
-    worker = app.worker(threads=2, drain=0.05)
-    with worker:
-        until(lambda: sum(leased for _, leased in Register(app.ledger).lanes().values()) == 2)
-        began.wait(30)
-    gate.set()
-    assert sum(leased for _, leased in Register(app.ledger).lanes().values()) == 0
-    for query in ("orders", "visits"):
-        (run,) = Register(app.ledger).history(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
-        assert (run.state, run.note) == ("returned", "stopped")
-        facts = Register(app.ledger).get(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
-        assert facts is not None
-        assert (facts.attempt_count, facts.status) == (0, "pending")
-
-
-@pytest.mark.req("O-1")
-def test_what_a_worker_extracts_is_seen_in_its_hands(app: App) -> None:
-    began, gate = threading.Event(), threading.Event()
-
-    @app.dataset("crm", "orders", **told())
-    def orders(partition: Partition, out: Sink) -> None:
-        began.set()
-        gate.wait(30)
-        out.rows([{"n": 1}])
-
-    backfill(app, "orders", customers=("acme",), until=SINCE)
-    operator = Operator(app, actor="ann")
-    with app.worker(threads=1) as worker:
-        assert began.wait(30)
-        until(lambda: [one.name for one in operator.workers().workers] == [worker.name])
-        (line,) = operator.workers().workers
-        assert [one.partition for one in line.partitions] == [f"crm/acme/orders/{SINCE}"]
-        (run,) = Register(app.ledger).history(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
-        assert run.worker == worker.name
-        gate.set()
-    assert counts(app) == {"success": 1}
-
-
-def test_a_worker_that_stops_lets_extractions_end(app: App) -> None:
-    began, gate = threading.Event(), threading.Event()
-
-    @app.dataset("crm", "orders", **told())
-    def orders(partition: Partition, out: Sink) -> None:
-        began.set()
-        gate.wait(30)
-        out.rows([{"n": 1}])
-
-    backfill(app, "orders", customers=("acme",), until=SINCE)
-    with app.worker(threads=1) as worker:
-        assert began.wait(30)
-        worker.stop()
-        gate.set()
-    assert counts(app) == {"success": 1}
 
 
 def test_an_attempt_has_its_time(app: App) -> None:

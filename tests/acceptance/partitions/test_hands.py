@@ -1,0 +1,78 @@
+"""What a worker has in its hands: seen there, let end or given back when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from redrive import App
+from redrive.ops import Operator
+from redrive.partitions import Partition, Sink
+from redrive.partitions.register import Register
+from tests.acceptance.partitions.world import SINCE, backfill, counts, told, until
+
+
+def slow_orders(app: App) -> tuple[threading.Event, threading.Event]:
+    """An extraction that waits: set when it has begun, and to be set to let it end."""
+    began, gate = threading.Event(), threading.Event()
+
+    @app.dataset("crm", "orders", **told())
+    def orders(partition: Partition, out: Sink) -> None:
+        began.set()
+        gate.wait(30)
+        out.rows([{"n": 1}])
+
+    return began, gate
+
+
+def test_a_worker_that_stops_gives_back_what_has_not_ended(app: App) -> None:
+    began, gate = slow_orders(app)
+
+    @app.dataset("crm", "visits", **told())
+    async def visits(partition: Partition, out: Sink) -> None:
+        began.set()
+        await asyncio.sleep(30)
+
+    backfill(app, "orders", "visits", customers=("acme",), until=SINCE)
+    worker = app.worker(threads=2, drain=0.05)
+    with worker:
+        until(lambda: sum(leased for _, leased in Register(app.ledger).lanes().values()) == 2)
+        began.wait(30)
+    gate.set()
+    assert sum(leased for _, leased in Register(app.ledger).lanes().values()) == 0
+    for query in ("orders", "visits"):
+        (run,) = Register(app.ledger).history(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
+        assert (run.state, run.note) == ("returned", "stopped")
+        facts = Register(app.ledger).get(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
+        assert facts is not None
+        assert (facts.attempt_count, facts.status) == (0, "pending")
+
+
+@pytest.mark.req("O-1")
+def test_what_a_worker_extracts_is_seen_in_its_hands(app: App) -> None:
+    began, gate = slow_orders(app)
+
+    backfill(app, "orders", customers=("acme",), until=SINCE)
+    operator = Operator(app, actor="ann")
+    with app.worker(threads=1) as worker:
+        assert began.wait(30)
+        until(lambda: [one.name for one in operator.workers().workers] == [worker.name])
+        (line,) = operator.workers().workers
+        assert [one.partition for one in line.partitions] == [f"crm/acme/orders/{SINCE}"]
+        (run,) = Register(app.ledger).history(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
+        assert run.worker == worker.name
+        gate.set()
+    assert counts(app) == {"success": 1}
+
+
+def test_a_worker_that_stops_lets_extractions_end(app: App) -> None:
+    began, gate = slow_orders(app)
+
+    backfill(app, "orders", customers=("acme",), until=SINCE)
+    with app.worker(threads=1) as worker:
+        assert began.wait(30)
+        worker.stop()
+        gate.set()
+    assert counts(app) == {"success": 1}

@@ -1,0 +1,39 @@
+"""What tests of a worker with datasets have in common: terms, backfills, and waiting for what it does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from redrive import App, RetryPolicy
+from redrive.partitions import row_count
+from redrive.partitions.control import Control
+from redrive.partitions.grid import Grid
+from redrive.partitions.register import Register
+
+AT_ONCE = RetryPolicy(max_attempts=3, backoff_base=0.0, backoff_max=0.0, jitter=0.0)
+CUSTOMERS = ("acme", "globex", "initech")
+SINCE, UNTIL = "2026-01-01", "2026-01-04"
+
+
+def told(**more: Any) -> dict[str, Any]:
+    return {"raw": "raw", "customers": CUSTOMERS, "checks": [row_count(min=1)], "retry": AT_ONCE, "max_age": None, **more}
+
+
+def backfill(app: App, *queries: str, customers: tuple[str, ...] = CUSTOMERS, until: str = UNTIL) -> None:
+    control = Control(app.ledger, [one.terms for one in app.datasets])
+    for query in queries:
+        control.backfill(Grid.of("crm", query, customers, SINCE, until), actor="ann", because="new")
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.005)
+
+
+def counts(app: App, query: str = "orders") -> dict[str, int]:
+    found: dict[str, int] = {shade: n for shade, n in Register(app.ledger).counts().get(("crm", query), {}).items() if n}
+    return found
