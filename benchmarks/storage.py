@@ -32,7 +32,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
     in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM
     if in_memory:
         os.environ.setdefault(FOLDER, str(MEMORY))  # the clients are measured, not the disk beneath the servers
-    cases: dict[report.Case, report.Seen] = {}
+    cases: dict[report.Case, list[report.Seen]] = {}
     for backend in only or ALL:
         cases |= run(backend, effort, everybody(), lambda said: print(f"{time.monotonic() - began:4.0f} s  {said}", flush=True))
     results = report.Results(effort.size, effort.count, effort.rounds, in_memory, cases)

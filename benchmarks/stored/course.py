@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.stored.filled import filled
@@ -36,15 +36,15 @@ class Effort:
     """Seconds for the rounds of a backend; the first one is always finished."""
 
 
-FULL = Effort(1024 * MIB, 16 * MIB, 10_000, 4, 75.0)
+FULL = Effort(1024 * MIB, 16 * MIB, 10_000, 9, 90.0)
 QUICK = Effort(32 * MIB, MIB, 300, 1, 0.0)
 TOO_LONG = 120.0
 """Seconds: paramiko without pipelining, say, stands still for 40 ms after each 32 KiB, and needs 24 minutes for a gigabyte."""
 
 
-def run(backend: str, effort: Effort, who: tuple[str, ...], say: Callable[[str], object]) -> dict[Case, Seen]:
-    """The best of the rounds. Everybody in turn, so that a busy moment hits all of them; each round begins with another one."""
-    best: dict[Case, Seen] = {}
+def run(backend: str, effort: Effort, who: tuple[str, ...], say: Callable[[str], object]) -> dict[Case, list[Seen]]:
+    """Round by round. Everybody in turn, so that a busy moment hits all of them; each round begins with another one."""
+    seen: dict[Case, list[Seen]] = {Case(backend, act, each): [] for act in ACTS for each in who}
     with served(backend) as address, ExitStack() as stack:
         hands = {each: stack.enter_context(Hand(each, backend, address)) for each in who}
         filled(backend, address, effort.count)
@@ -57,23 +57,23 @@ def run(backend: str, effort: Effort, who: tuple[str, ...], say: Callable[[str],
                 turn = number % len(who)
                 cases = [Case(backend, act, each) for each in (*who[turn:], *who[:turn])]
                 for case in cases:
-                    if not lags(case, best):
-                        best[case] = tried(hands[case.who], case, effort, address, best.get(case))
-                rates = ", ".join(f"{case.name} {best[case].said(act)}" for case in cases)
+                    if not lags(case, seen):
+                        seen[case].append(tried(hands[case.who], case, effort, address, seen[case]))
+                rates = ", ".join(f"{case.name} {seen[case][-1].said(act)}" for case in cases)
                 say(f"{backend}, round {number + 1}, {act}: {rates}")
-    return {Case(backend, act, each): best[Case(backend, act, each)] for act in ACTS for each in who}
+    return seen
 
 
-def tried(hand: Hand, case: Case, effort: Effort, address: str, known: Seen | None) -> Seen:
-    """One more turn: the better of it and what is known."""
+def tried(hand: Hand, case: Case, effort: Effort, address: str, known: list[Seen]) -> Seen:
+    """One more turn; known: those before it."""
     if case.act == "list":
-        return better(known, once(hand, case, "list", effort.count))
-    size = effort.size if known is None else known.done
-    if known is None:
+        return once(hand, case, "list", effort.count)
+    size = known[0].done if known else effort.size
+    if not known:
         small = once(hand, case, placed(case, address, small=True), effort.small)
         if case.who != "ours" and small.seconds / small.done * effort.size > TOO_LONG:
             return small
-    return better(known, once(hand, case, placed(case, address, small=size == effort.small), size))
+    return once(hand, case, placed(case, address, small=size == effort.small), size)
 
 
 def once(hand: Hand, case: Case, path: str, size: int) -> Seen:
@@ -95,17 +95,12 @@ def placed(case: Case, address: str, *, small: bool) -> str:
     return path
 
 
-def lags(case: Case, best: dict[Case, Seen]) -> bool:
+def lags(case: Case, seen: dict[Case, list[Seen]]) -> bool:
     """Ours is asked in every round."""
-    others = [seen.rate for other, seen in best.items() if other.act == case.act]
-    return case.who != "ours" and case in best and best[case].rate * LAGS < max(others)
-
-
-def better(known: Seen | None, new: Seen) -> Seen:
-    """The quicker one; with the most memory, since that is what one must have."""
-    if known is None:
-        return new
-    return replace(max(known, new, key=lambda seen: seen.rate), grew=max(known.grew, new.grew))
+    if case.who == "ours" or not seen[case]:
+        return False
+    quickest = max(turn.rate for other, turns in seen.items() if other.act == case.act for turn in turns)
+    return max(turn.rate for turn in seen[case]) * LAGS < quickest
 
 
 @contextmanager

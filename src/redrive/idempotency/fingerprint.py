@@ -45,7 +45,7 @@ class Arguments:
     An argument that equals its default is not compared, so that a parameter added later does not turn old requests into others.
     """
 
-    __slots__ = ("_codecs", "_defaults", "_names", "_signature")
+    __slots__ = ("_codecs", "_defaults", "_names", "_signature", "_texts")
 
     def __init__(self, signature: inspect.Signature) -> None:
         self._signature = signature
@@ -54,6 +54,8 @@ class Arguments:
         plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
         self._names = tuple(signature.parameters) if plain else None
         self._codecs: dict[str, Codec] = {}
+        self._texts: list[tuple[str, str]] | None = None
+        """Names, and how each begins in JSON, where all are texts: most are, and that takes half the time."""
 
     def compare(self, name: str, hints: Mapping[str, Any], /) -> None:
         """Find out how each argument is compared. TypeError where one cannot be."""
@@ -71,6 +73,8 @@ class Arguments:
                 raise TypeError(
                     f"{name}: argument {given!r} cannot be compared: {refusal}; or say by request= what can"
                 ) from None
+        if not self._defaults and all(hints.get(given) is str for given in self._codecs):
+            self._texts = [(given, f"{quoted(given)}:") for given in sorted(self._codecs)]
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> dict[str, Any]:
         """By name, defaults included. TypeError as the call itself would raise."""
@@ -83,6 +87,11 @@ class Arguments:
 
     def digest(self, arguments: Mapping[str, Any], /) -> bytes:
         """Of one call. TypeError where an argument is not what its annotation says."""
+        if self._texts is not None:
+            try:
+                return _hashed("{" + ",".join([begins + quoted(arguments[name]) for name, begins in self._texts]) + "}")
+            except TypeError:
+                pass  # not text: said below
         plain = {}
         defaults = self._defaults
         for name, kept in self._codecs.items():
@@ -93,8 +102,6 @@ class Arguments:
                 plain[name] = kept.dump(value)
             except (TypeError, ValueError) as refusal:
                 raise TypeError(f"argument {name!r}: {refusal}") from None
-        if set(map(type, plain.values())) <= {str}:  # the same text, in a third of the time
-            return _hashed("{" + ",".join([f"{quoted(name)}:{quoted(plain[name])}" for name in sorted(plain)]) + "}")
         return digest(plain)
 
 

@@ -24,7 +24,7 @@ from .keeper import Keeper
 from .postgres import OnPostgres
 from .record import Begun, Ident, KeyRecord, Status
 from .sqlite import OnSQLite
-from .standing import come_back, standing
+from .standing import Stored, come_back, standing
 
 On: TypeAlias = OnSQLite | OnPostgres
 LEASE = 30.0
@@ -87,7 +87,8 @@ class Keys:
 
     def _looked(self, run: Runner, ident: Ident, terms: tuple[bytes | None, str, float, float], *, locked: bool) -> Begun:
         for _round in range(ROUNDS):
-            stored = self._on.look(run, ident)
+            row = self._on.look(run, ident)
+            stored = None if row is None else Stored._make(row)
             if stored is None:
                 fence = self._on.open(run, ident, *terms, locked=locked)
             else:

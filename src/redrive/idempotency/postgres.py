@@ -34,7 +34,7 @@ from sqlalchemy.dialects.postgresql import insert
 from ..ledger.statement import Runner, number, postgres, words
 from ..ledger.tables import key
 from .record import Ident
-from .standing import STORED, Stored, spare
+from .standing import STORED, Row, Stored, spare
 
 PROCESSING = words("processing")
 # Not now(): a caller's transaction may have begun long ago.
@@ -110,10 +110,10 @@ RENEW = postgres(update(key).where(*HELD).values(lease_until=LATER)).text
 class OnPostgres:
     """The verbs of a key, on one connection. Keeps nothing: anything may share it."""
 
-    def look(self, run: Runner, ident: Ident, /) -> Stored | None:
+    def look(self, run: Runner, ident: Ident, /) -> Row | None:
         """The key as it stands, by the server's clock."""
-        row = run.execute(LOOK, {"domain": ident.domain, "user_id": ident.user_id, "key": ident.key}).fetchone()
-        return None if row is None else Stored._make(row)
+        row: Row | None = run.execute(LOOK, {"domain": ident.domain, "user_id": ident.user_id, "key": ident.key}).fetchone()
+        return row
 
     def open(
         self, run: Runner, ident: Ident, request_hash: bytes | None, holder: str, lease: float, keep: float, /, *, locked: bool

@@ -12,7 +12,7 @@ from ..ledger.now import micros_now
 from ..ledger.statement import Runner, sqlite, words
 from ..ledger.tables import key
 from .record import Ident
-from .standing import STORED, Stored, spare
+from .standing import STORED, Row, Stored, spare
 
 PROCESSING = words("processing")
 PLACE = (key.c.domain == bindparam("in_domain"), key.c.user_id == bindparam("of_user"), key.c.key == bindparam("at_key"))
@@ -52,11 +52,11 @@ RENEW = sqlite(update(key).where(*HELD).values(lease_until=bindparam("until")), 
 class OnSQLite:
     """The verbs of a key, on one connection. Keeps nothing: anything may share it."""
 
-    def look(self, run: Runner, ident: Ident, /) -> Stored | None:
+    def look(self, run: Runner, ident: Ident, /) -> Row | None:
         """The key as it stands, by the machine's clock, the only one there."""
         now = micros_now()
-        row = run.execute(LOOK, (now, now, *ident)).fetchone()
-        return None if row is None else Stored._make(row)
+        row: Row | None = run.execute(LOOK, (now, now, *ident)).fetchone()
+        return row
 
     def open(
         self, run: Runner, ident: Ident, request_hash: bytes | None, holder: str, lease: float, keep: float, /, *, locked: bool

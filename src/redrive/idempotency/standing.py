@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ..ledger.moment import micros
 from .record import Begun
@@ -13,6 +13,10 @@ SOON = 1.0
 """Seconds. Nobody is told to come back earlier."""
 SPARE = 30.0
 """Seconds, at most, that a key is kept longer than was asked for: see `spare`."""
+
+
+Row: TypeAlias = tuple[Any, ...]
+"""As the database gives it, in the order of Stored: to make one of it takes as long as to look at it."""
 
 
 class Stored(NamedTuple):
@@ -32,7 +36,7 @@ class Stored(NamedTuple):
 STORED = Stored._fields[:5]
 
 
-def standing(stored: Stored, request_hash: bytes | None, lease: float, /) -> Begun | None:
+def standing(stored: Row, request_hash: bytes | None, lease: float, /) -> Begun | None:
     """What the caller is told; None: the key is free to be taken over."""
     status, known, fence, response, error, leased, over = stored
     if over and not (leased and status == "processing"):

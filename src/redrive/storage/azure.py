@@ -21,7 +21,7 @@ from .backend import How
 from .body import Body
 from .extra import client
 from .info import Capabilities, FileInfo
-from .path import problem
+from .path import paths_among, problem
 from .reading import reading
 from .resumed import Resumed
 
@@ -105,6 +105,15 @@ class Azure:
                 # A prefix has no size; markers of folders, and what somebody else has made, are no paths.
                 if getattr(blob, "size", None) is not None and problem(blob.name) is None:
                     yield FileInfo(blob.name, blob.size, blob.last_modified, blob.etag)
+
+    def paths(self, folder: str, /, *, recursive: bool) -> Iterator[str]:
+        """The same without sizes and times: azure takes half a millisecond to make an object of what it is told of a blob."""
+        if not recursive:
+            yield from (found.path for found in self.files(folder, recursive=False))
+            return
+        with self._mapped(folder):
+            for page in self._client.list_blob_names(name_starts_with=f"{folder}/" if folder else None).by_page():
+                yield from paths_among(list(page))
 
     def folders(self, folder: str, /) -> Iterator[str]:
         with self._mapped(folder):

@@ -16,7 +16,7 @@ from .backend import How
 from .body import Body
 from .extra import client
 from .info import FileInfo
-from .path import problem
+from .path import paths_among, problem
 from .reading import reading
 from .s3 import S3
 from .s3_mapped import from_s3
@@ -91,7 +91,7 @@ class S3Arrow:
         if found is None:
             yield from self._s3.files(folder, recursive=recursive)
         else:
-            yield from (FileInfo(path, each.size, each.mtime) for path, each in found)
+            yield from (FileInfo(path, each.size, each.mtime) for path, each in found if problem(path) is None)
 
     def paths(self, folder: str, /, *, recursive: bool) -> Iterator[str]:
         """The same without sizes and times."""
@@ -99,7 +99,7 @@ class S3Arrow:
         if found is None:
             yield from (info.path for info in self._s3.files(folder, recursive=recursive))
         else:
-            yield from (path for path, _ in found)
+            yield from paths_among([path for path, _ in found])
 
     def folders(self, folder: str, /) -> Iterator[str]:
         return self._s3.folders(folder)
@@ -125,7 +125,7 @@ class S3Arrow:
         self._s3.close()
 
     def _listed(self, folder: str) -> Iterator[tuple[str, Any]] | None:
-        """All files beneath a folder; None where somebody's names are none for Arrow."""
+        """All files beneath a folder, some of which may be no paths; None where somebody's names are none for Arrow."""
         arrow, fs = client("pyarrow", "s3-pyarrow"), client("pyarrow.fs", "s3-pyarrow")
         where = fs.FileSelector(f"{self.bucket}/{folder}" if folder else self.bucket, recursive=True, allow_not_found=True)
         with self._mapped(folder):
@@ -136,8 +136,7 @@ class S3Arrow:
         if not found:
             self.check()  # to Arrow a missing bucket is an empty one
         cut = len(self.bucket) + 1
-        files = ((each.path[cut:], each) for each in found if each.type == fs.FileType.File)
-        return ((path, each) for path, each in files if problem(path) is None)
+        return ((each.path[cut:], each) for each in found if each.size is not None)  # a folder has none
 
     @property
     def _arrow(self) -> Any:

@@ -59,6 +59,19 @@ def test_arguments_are_compared_as_json_however_they_are_written(given_: dict[st
     assert arguments.digest(given_) == digest(given_)
 
 
+@given(st.dictionaries(st.sampled_from(["order", "user", "ä"]), st.text(), min_size=1))
+@example({"user": 'a"\\\n\u2028\ud800', "order": ""})
+def test_arguments_that_are_all_texts(given_: dict[str, Any]) -> None:
+    """A shorter way to the same digest; what is no text is refused there too."""
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in given_]
+    arguments = Arguments(inspect.Signature(parameters))
+    arguments.compare("f", dict.fromkeys(given_, str))
+    assert arguments.digest(given_) == digest(given_)
+    name = next(iter(given_))
+    with pytest.raises(TypeError, match=f"argument '{name}': expected str, not int: 7"):
+        arguments.digest({**given_, name: 7})
+
+
 def test_fingerprints() -> None:
     assert fingerprint(None) is None
     assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1}) != fingerprint({"a": 1})

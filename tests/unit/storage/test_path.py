@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import PathInvalid
-from redrive.storage.path import LONGEST, all_listable, checked, folder, joined, listable, problem
+from redrive.storage.path import LONGEST, all_listable, checked, folder, joined, listable, paths_among, problem
 from redrive.testing.storage.sample import BAD, NAMES
 
 
@@ -84,3 +84,9 @@ def test_folders_and_roots() -> None:
     with pytest.raises(PathInvalid):
         folder("a/", backend="x")
     assert [joined("", "a"), joined("r", "a"), joined("r", ""), joined("", "")] == ["a", "r/a", "r", ""]
+
+
+@given(st.lists(st.sampled_from([*NAMES, *BAD, "a", "a/b", "é" * 300, "x" * 256, "x" * 257]), max_size=8))
+def test_of_a_listing_the_paths_are_kept(names: list[str]) -> None:
+    """At once or one by one, the answer is the same."""
+    assert paths_among(names) == [name for name in names if problem(name) is None]
