@@ -27,7 +27,9 @@ class Arriving(NamedTuple):
     headers: str | None
     """JSON."""
     ids: str | None
-    """JSON."""
+    """Of its handlers' jobs, JSON."""
+    more: str | None
+    """Those of them that are not its own: its id, type and source have columns."""
     carried: str | None
     """The headers of its handlers' jobs, JSON."""
     source_id: str | None

@@ -35,11 +35,10 @@ def by_group(connection: Connection, now: int, hours: int, wanted: Sequence[Alik
     return {wanted[place]: counted for place, counted in _asked(connection, "by_group", now, hours, wanted).items()}
 
 
-def lately(connection: Connection, now: int, /) -> dict[Alike, int]:
-    """How many attempts failed in the last hour, of all that are alike."""
-    asked = _LATELY_SQLITE if connection.dialect.name == "sqlite" else _LATELY_POSTGRES
-    rows = connection.execute(asked, {"since": now - HOUR + 1, "whole": WHOLE}).all()
-    return {(kind, signature): tries for kind, signature, tries in rows}
+def lately(connection: Connection, now: int, wanted: Sequence[Alike], /) -> dict[Alike, int]:
+    """How many attempts failed in the last hour, of some that are alike."""
+    found = by_group(connection, now, 1, wanted)
+    return {alike: sum(one.tries for one in counted if one.last > now - HOUR) for alike, counted in found.items()}
 
 
 def _asked(connection: Connection, what: str, now: int, hours: int, wanted: Sequence[Alike]) -> dict[int, list[Counted]]:
@@ -72,10 +71,6 @@ FROM ({slots}) AS slots GROUP BY place * 1000 + (CAST(:now AS bigint) - slot) / 
 _SLOT = f"CAST(floor(extract(epoch FROM delta.at) / {SLOT}) AS bigint) AS slot, delta.tries, delta.died"
 _FRESH = """SELECT look.place, {slot} FROM redrive_failure_delta AS delta JOIN {look} ON delta.kind = look.kind {alike}
 WHERE delta.job_id IS NOT NULL"""
-_LATELY = """SELECT kind, signature, CAST(sum(tries) AS bigint) FROM ({slots}) AS slots
-WHERE slot >= :since AND signature <> :whole GROUP BY kind, signature"""
-_SLOTS = "SELECT kind, signature, slot, tries, died FROM redrive_failure_slot"
-_NEW = "SELECT delta.kind, delta.signature, {slot} FROM redrive_failure_delta AS delta WHERE delta.job_id IS NOT NULL"
 
 
 def _hourly(*slots: str) -> TextClause:
@@ -89,5 +84,3 @@ def _postgres(alike: str) -> TextClause:
 
 _SQLITE = dict.fromkeys(("by_kind", "by_group"), _hourly(_KEPT.format(look=_LOOK_SQLITE)))
 _POSTGRES = {"by_kind": _postgres(""), "by_group": _postgres("AND delta.signature = look.signature")}
-_LATELY_SQLITE = text(_LATELY.format(slots=_SLOTS))
-_LATELY_POSTGRES = text(_LATELY.format(slots=f"{_SLOTS} UNION ALL {_NEW.format(slot=_SLOT)}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Identity, Index, Table, Text, text
+from sqlalchemy import BigInteger, Column, Identity, Index, PrimaryKeyConstraint, Table, Text, text
 
 from .moment import Moment
 from .tables import BUSY, BYTES, METADATA, NUMBER
@@ -34,14 +34,16 @@ Index("redrive_failure_last", failure.c.last_at)
 failure_slot = Table(
     "redrive_failure_slot",
     METADATA,
-    Column("slot", BigInteger, primary_key=True, autoincrement=False, comment="which ten minutes since 1970"),
-    Column("kind", BYTES, primary_key=True),
-    Column("signature", BYTES, primary_key=True),
+    Column("slot", BigInteger, comment="which ten minutes since 1970"),
+    Column("kind", BYTES),
+    Column("signature", BYTES),
     _count("tries"),
     _count("died"),
+    PrimaryKeyConstraint("kind", "signature", "slot"),
     postgresql_with=BUSY,
+    sqlite_with_rowid=False,  # a day of a group lies together
 )
-Index("redrive_failure_slot_group", failure_slot.c.kind, failure_slot.c.signature, failure_slot.c.slot)
+Index("redrive_failure_slot_when", failure_slot.c.slot)
 
 # On Postgres, for the same reason as with the tallies.
 failure_delta = Table(

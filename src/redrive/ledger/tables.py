@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0010"
+HEAD = "0011"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"

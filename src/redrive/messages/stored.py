@@ -27,8 +27,8 @@ IDS = frozenset(
 """Headers of a message that are correlation ids: they reach every handler, every call in it, and every record."""
 
 
-OWN = 3
-"""Ids that each event has: its own, its type, its source."""
+OWN = frozenset(("event_id", "event_type", "source"))
+"""Ids that each event has."""
 OPENS = (b"{", b"[", b'"')
 """What JSON begins with, mostly."""
 
@@ -72,21 +72,26 @@ class Stored(NamedTuple):
             if len(part.key) * 4 > limits.MAX_KEY:
                 limits.name("key", part.key, limits.MAX_KEY)
         ids, carried = self.ids(), self.carried()
-        texts = self._texts(carried) if len(ids) == OWN else (limits.mapping("ids", ids), limits.mapping("headers", carried))
+        texts = self._texts(carried) if len(ids) == len(OWN) else self._all_texts(ids, carried)
         return Arriving(
             self.source, self.event_id, self.type, self.payload, limits.mapping("headers", self.headers), *texts,
             self.source_id, self.at, len(parts), parts, (ids, carried),
         )  # fmt: skip
 
-    def _texts(self, carried: Mapping[str, str]) -> tuple[str | None, str | None]:
-        """Ids and carried headers as JSON, where the ids are its own alone: a third of what the general way takes."""
+    def _all_texts(self, ids: Mapping[str, str], carried: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
+        """Ids, those of them that are not its own, and carried headers as JSON."""
+        more = {name: value for name, value in ids.items() if name not in OWN}
+        return limits.mapping("ids", ids), limits.mapping("ids", more), limits.mapping("headers", carried)
+
+    def _texts(self, carried: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
+        """The same where the ids are its own alone: a third of what the general way takes."""
         source, id_, type_ = quoted(self.source), quoted(self.event_id), quoted(self.type)
         ids = f'{{"event_id":{id_},"event_type":{type_},"source":{source}}}'
         if self.headers:
-            return ids, limits.mapping("headers", carried)
+            return ids, None, limits.mapping("headers", carried)
         more = "" if self.source_id is None else f',"{SOURCE_ID}":{quoted(self.source_id)}'
         at = "" if self.at is None else f',"{AT}":"{carried[AT]}"'
-        return ids, f'{{"{SOURCE}":{source},"{ID}":{id_},"{TYPE}":{type_}{more}{at}}}'
+        return ids, None, f'{{"{SOURCE}":{source},"{ID}":{id_},"{TYPE}":{type_}{more}{at}}}'
 
     def carried(self) -> dict[str, str]:
         """The headers of its handlers' jobs: its own, and what it takes to make the event again."""
@@ -105,9 +110,13 @@ class Stored(NamedTuple):
         )  # fmt: skip
 
 
+_moment = lru_cache(maxsize=100)(datetime.fromisoformat)
+"""Many messages come in the same millisecond."""
+
+
 @lru_cache(maxsize=100)
 def _iso(at: datetime) -> str:
-    """A moment as it is carried; many messages come in the same millisecond."""
+    """A moment as it is carried."""
     return (at if at.tzinfo is timezone.utc else at.astimezone(timezone.utc)).isoformat()
 
 
@@ -142,7 +151,7 @@ def event_of(lease: Lease, payload: Any, /) -> Event[Any]:
     # Mostly there are none but ours.
     ours = 3 + (at is not None) + (SOURCE_ID in headers)
     own = NOTHING if len(headers) == ours else {name: headers[name] for name in headers if not name.startswith(PREFIX)}
-    moment = None if at is None else datetime.fromisoformat(at)
+    moment = None if at is None else _moment(at)
     return known(headers[TYPE], payload, headers[ID], headers[SOURCE], own, moment)
 
 

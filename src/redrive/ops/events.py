@@ -72,7 +72,7 @@ def shown(ledger: Ledger, event_id: str, source: str | None, /) -> EventReport |
     return EventReport(
         event=_event(one), payload=readable(one.payload), payload_bytes=len(one.payload),
         headers=redacted(json.loads(one.headers) if one.headers else {}),
-        ids=redacted(json.loads(one.ids) if one.ids else {}), handlers=tuple(_handled(ledger, one)), now=ledger.now(),
+        ids=redacted(_ids(one)), handlers=tuple(_handled(ledger, one)), now=ledger.now(),
     )  # fmt: skip
 
 
@@ -129,6 +129,12 @@ def _one(ledger: Ledger, event_id: str, source: str | None) -> Found | None:
         names = ", ".join(sorted(one.source for one in found))
         raise NotAllowed(f"there are several events {event_id!r}: say of which source ({names})")
     return found[0] if found else None
+
+
+def _ids(one: Found) -> dict[str, str]:
+    """Its own, and those that came with it."""
+    more: dict[str, str] = json.loads(one.ids) if one.ids else {}
+    return {"event_id": one.event_id, "event_type": one.type, "source": one.source, **more}
 
 
 def _event(one: Found) -> ReceivedEvent:

@@ -58,7 +58,7 @@ def failures(ledger: Ledger, /, *, kind: str | None = None, since: datetime | No
     with ledger.reading() as connection:
         groups = stored.groups(connection, kind=kind, since=since, limit=limit)
         groups = [one for one in groups if since is None or one.last_at >= since]
-        fresh = slots.lately(connection, now)
+        fresh = slots.lately(connection, now, [(one.kind, one.signature) for one in groups])
         groups.sort(key=lambda one: (-fresh.get((one.kind, one.signature), 0), -one.pending, -one.last_at.timestamp()))
         counted = slots.by_group(connection, now, HOURS, [(one.kind, one.signature) for one in groups[:limit]])
     return [_failure(one, counted.get((one.kind, one.signature), []), now) for one in groups[:limit]]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..partitions.troubled import Troubled
 
-LOOKED = 50
+LOOKED = 30
 """Of each dataset the last so many are looked at; how many there are in all the overview counts."""
 
 

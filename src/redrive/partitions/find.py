@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date, datetime, timezone
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Select, func, literal, select
@@ -14,6 +15,9 @@ from .partition import Partition, days
 from .record import LANES, SHADES, Facts, Selection
 from .rows import ROW, Mark, Row, Work, chunks, marks, read, works
 
+_ALIKE = [name for name in Row._fields if name not in ("source", "query_name", "customer_id", "logical_date", "shade")]
+"""What a row and its facts have in common."""
+_alike = itemgetter(*map(Row._fields.index, _ALIKE))
 NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -141,11 +145,7 @@ def _facts(connection: Connection, rows: Sequence[Row]) -> list[Facts]:
 
 def _one(row: Row, mine: Work | None, marked: dict[str, Mark]) -> Facts:
     terminal, paused = marked.get("terminal"), marked.get("paused")
-    found = {
-        name: getattr(row, name)
-        for name in Row._fields
-        if name not in ("source", "query_name", "customer_id", "logical_date", "shade")
-    }
+    found: dict[str, Any] = dict(zip(_ALIKE, _alike(row), strict=True))
     if mine is not None:
         found |= {
             "lane": mine.in_lane, "strategy": mine.strategy, "run_id": mine.run_id, "worker": mine.worker,

@@ -243,3 +243,21 @@ def test_a_field_that_was_added_since_gets_its_default() -> None:
 
 def test_a_field_that_was_removed_since_is_passed_over() -> None:
     assert codec(Point).load({"x": 1, "y": 2.0, "z": 3}) == Point(1, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "stored", "said"),
+    [
+        (dict[str, int], [1], "expected an object, not list"),
+        (dict[str, Any], [["a", 1]], "expected an object, not list"),
+        (Point, "x", "expected an object, not str"),
+        (list[str], "abc", "expected a list, not str"),
+        (set[int], {"a": 1}, "expected a list, not dict"),
+        (tuple[int, int], [1], "expected a list of 2, not list"),
+        (UUID, 5, "expected UUID, not int"),
+    ],
+)
+def test_what_is_stored_and_does_not_fit_is_a_type_error(annotation: Any, stored: Any, said: str) -> None:
+    """Somebody else wrote it: whoever reads knows by this that it can never be read."""
+    with pytest.raises(TypeError, match=said):
+        codec(annotation).load(stored)

@@ -17,7 +17,7 @@ WORDS = some.text(LETTERS, min_size=1, max_size=40).filter(str.isprintable)
 NOON = datetime(2026, 11, 16, 12, tzinfo=timezone.utc)
 
 
-@given(WORDS, WORDS, some.dictionaries(WORDS, some.text(max_size=20), max_size=3))
+@given(WORDS, WORDS, some.dictionaries(WORDS | some.just("X-User-Id"), some.text(max_size=20), max_size=3))
 def test_written_as_one_it_is_what_it_would_be_alone(source: str, event_id: str, headers: dict[str, str]) -> None:
     one = Stored(source, event_id, "paid", b"{}", headers, NOON, "1-0")
     found = one.arriving([("book", 5), ("mail", None)])
@@ -27,6 +27,9 @@ def test_written_as_one_it_is_what_it_would_be_alone(source: str, event_id: str,
     ]
     assert json.loads(found.carried or "{}") == alone[0].headers
     assert json.loads(found.ids or "{}") == alone[0].ids
+    own = {"event_id": event_id, "event_type": "paid", "source": source}
+    assert own | json.loads(found.more or "{}") == alone[0].ids
+    assert not own.keys() & json.loads(found.more or "{}").keys()
     assert json.loads(found.headers or "{}") == headers
     assert (found.payload, found.handlers, found.at) == (b"{}", 2, NOON)
 

@@ -13,7 +13,7 @@ from redrive.worker.intake import LINGER, SOON, Intake
 
 def event(name: str, *kinds: str) -> Arriving:
     parts = tuple(Part(kind, f"event:shop:{name}:{kind}:v1", 5) for kind in kinds)
-    return Arriving("shop", name, "paid", b"{}", None, None, None, None, None, len(parts), parts, ({}, {}))
+    return Arriving("shop", name, "paid", b"{}", None, None, None, None, None, None, len(parts), parts, ({}, {}))
 
 
 def test_it_pokes_and_keeps_the_order() -> None:

@@ -6,7 +6,8 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .protocol import Codec
+from .protocol import Codec, unfit
+from .scalars import ANY, TEXTS
 
 TAG = "$type"
 """Which member of a union a value is, where its JSON alone does not tell."""
@@ -41,6 +42,8 @@ class Sequence:
 
     def load(self, data: Any, /) -> Any:
         """The list, tuple or set."""
+        if not isinstance(data, list):
+            raise unfit("a list", data)
         return self._make(self._item.load(each) for each in data)
 
 
@@ -58,6 +61,8 @@ class Fixed:
 
     def load(self, data: Any, /) -> Any:
         """The tuple."""
+        if not isinstance(data, list) or len(data) != len(self._items):
+            raise unfit(f"a list of {len(self._items)}", data)
         return tuple(codec.load(each) for codec, each in zip(self._items, data, strict=True))
 
 
@@ -67,6 +72,7 @@ class Mapping:
     def __init__(self, key: Codec, value: Codec) -> None:
         self._key = key
         self._value = value
+        self._as_it_is = key is TEXTS and value is ANY  # as JSON has it
 
     def dump(self, value: Any, /) -> Any:
         """An object; its keys as text."""
@@ -76,7 +82,9 @@ class Mapping:
 
     def load(self, data: Any, /) -> Any:
         """The dict."""
-        return {self._key.load(key): self._value.load(each) for key, each in data.items()}
+        if not isinstance(data, dict):
+            raise unfit("an object", data)
+        return data if self._as_it_is else {self._key.load(key): self._value.load(each) for key, each in data.items()}
 
 
 class Either:

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from .protocol import Codec
+from .protocol import Codec, unfit
 
 Of: TypeAlias = Callable[[Any], Codec]
 
@@ -29,6 +29,8 @@ class Record:
 
     def load(self, data: Any, /) -> Any:
         """The object; a field that was added since, and has a default, may be missing."""
+        if not isinstance(data, dict):
+            raise unfit("an object", data)
         known = {name: codec for name, codec in self._fields.items() if name in data}
         return self._kind(**{self._aliases.get(name, name): codec.load(data[name]) for name, codec in known.items()})
 
@@ -54,6 +56,8 @@ class Typed:
 
     def load(self, data: Any, /) -> Any:
         """The dict."""
+        if not isinstance(data, dict):
+            raise unfit("an object", data)
         return {name: self._fields[name].load(each) for name, each in data.items() if name in self._fields}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
 
-from .protocol import Codec
+from .protocol import Codec, unfit
 
 
 class Same:
@@ -46,7 +46,10 @@ class AsText:
 
     def load(self, data: Any, /) -> Any:
         """The value that this text says."""
-        return self._load(data)
+        try:
+            return self._load(data)
+        except AttributeError:  # of a number, say, that is no text
+            raise unfit(self._kind.__name__, data) from None
 
 
 class Enumerated:
@@ -118,7 +121,7 @@ _SCALARS: dict[Any, Codec] = {
     UUID: AsText(UUID, str, UUID),
     Path: AsText(PurePath, str, Path),
 }
-_KEYS: dict[Any, Callable[[str], Any]] = {str: str, int: int, float: float, date: date.fromisoformat, UUID: UUID, Any: str}
+_KEYS: dict[Any, Callable[[str], Any]] = {int: int, float: float, date: date.fromisoformat, UUID: UUID}
 
 
 def codec_of(annotation: Any) -> Codec | None:
@@ -134,13 +137,17 @@ def key_codec(annotation: Any) -> Codec | None:
         members = Enumerated(annotation)
         whole = all(isinstance(member.value, int) and not isinstance(member.value, str) for member in annotation)
         return AsText(annotation, lambda key: str(members.dump(key)), lambda text: members.load(int(text) if whole else text))
-    if annotation not in _KEYS:
-        return None
-    return AsText(str if annotation is Any else annotation, _key_text, _KEYS[annotation])
+    if annotation in (str, Any):
+        return TEXTS
+    return AsText(annotation, _key_text, _KEYS[annotation]) if annotation in _KEYS else None
 
 
 def _key_text(key: Any) -> str:
     return key.isoformat() if isinstance(key, date) else str(key)
+
+
+TEXTS = AsText(str, _key_text, str)
+"""Keys that are texts, as all are in JSON."""
 
 
 def _checked(kind: type, value: Any) -> Any:

@@ -41,11 +41,11 @@ _stored = (
     upsert(event)
     .from_select([*(column.name for column in _new.c), "received_at"], select(*_new.c, func.now()))
     .on_conflict_do_nothing(index_elements=[event.c.source, event.c.event_id])
-    .returning(event.c.source, event.c.event_id, event.c.payload, event.c.ids)
+    .returning(event.c.source, event.c.event_id, event.c.payload)
     .cte("stored")
 )
 _part = rows(
-    "part", source=Text(), event_id=Text(), kind=Text(), key=Text(), max_attempts=Integer(), carried=Text(),
+    "part", source=Text(), event_id=Text(), kind=Text(), key=Text(), max_attempts=Integer(), ids=Text(), carried=Text(),
     begun=SmallInteger(),
 )  # fmt: skip
 _begun = _part.c.begun == number(LEASED)
@@ -55,7 +55,7 @@ _columns = {
     "max_attempts": _part.c.max_attempts,
     "headers": _part.c.carried,
     "payload": _stored.c.payload,
-    "ids": _stored.c.ids,
+    "ids": _part.c.ids,
     "created_at": func.now(),
     "due_at": func.now(),
     "state": _part.c.begun,
@@ -131,7 +131,7 @@ def receive(run: Runner, done: Sequence[Settlement], events: Sequence[Arriving],
             "new_type": texts([one.type for one in given]),
             "new_payload": blobs([one.payload for one in given]),
             "new_headers": texts([one.headers for one in given]),
-            "new_ids": texts([one.ids for one in given]),
+            "new_ids": texts([one.more for one in given]),
             "new_source_id": texts([one.source_id for one in given]),
             "new_handlers": plain([one.handlers for one in given]),
             "new_at": moments([one.at for one in given]),
@@ -140,6 +140,7 @@ def receive(run: Runner, done: Sequence[Settlement], events: Sequence[Arriving],
             "part_kind": texts([part.kind for _, part in parts]),
             "part_key": texts([part.key for _, part in parts]),
             "part_max_attempts": plain([part.max_attempts for _, part in parts]),
+            "part_ids": texts([one.ids for one, _ in parts]),
             "part_carried": texts([one.carried for one, _ in parts]),
             "part_begun": plain(leased),
             "seconds": grant.seconds,

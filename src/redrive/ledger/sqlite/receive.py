@@ -110,7 +110,7 @@ def receive(run: Many, events: Iterable[Arriving], grant: Grant, now: int, /) ->
 
 def _row(one: Arriving) -> tuple[object, ...]:
     at = None if one.at is None else _micros(one.at)
-    return one.source, one.event_id, one.type, one.payload, one.headers, one.ids, one.source_id, one.handlers, at
+    return one.source, one.event_id, one.type, one.payload, one.headers, one.more, one.source_id, one.handlers, at
 
 
 def _job_row(one: Arriving, part: Part) -> tuple[object, ...]:
