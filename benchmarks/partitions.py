@@ -15,7 +15,7 @@ from benchmarks.apart import apart, here
 from benchmarks.durable.course import DURABLE, QUICK, databases
 from benchmarks.partitioned.faults import compared
 from benchmarks.partitioned.measure import measured
-from benchmarks.partitioned.report import Found, judged, markdown, tables
+from benchmarks.partitioned.report import Found, judged, markdown, picture, tables
 from benchmarks.report import machine
 from benchmarks.shown import Shown, main, show
 
@@ -36,7 +36,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
     tallies = compared(2 if options.quick else 200, 1 if options.quick else 10, 7) if not only or "faults" in only else {}
     judgements = judged(found, small, big)
     made = tables(found, judgements, tallies)
-    return Shown(machine(), made, judgements, lambda: markdown(made, judgements))
+    return Shown(machine(), made, judgements, lambda: markdown(made, judgements), lambda: picture(found))
 
 
 if __name__ == "__main__":

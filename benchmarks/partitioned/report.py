@@ -3,6 +3,7 @@
 from benchmarks.interval import Interval, number
 from benchmarks.partitioned.faults import Tally
 from benchmarks.partitioned.measure import Figures
+from benchmarks.plot import Bar, Panel, card
 from benchmarks.report import machine
 from benchmarks.table import Table
 from benchmarks.target import Judgement, Target, last_line, table
@@ -71,4 +72,25 @@ def tables(found: Found, judgements: list[Judgement], tallies: dict[str, Tally])
 def markdown(shown: list[Table], judgements: list[Judgement]) -> str:
     """As it is kept beside the code."""
     body = "\n\n".join(each.markdown() for each in shown)
-    return f"# What partitions cost\n\nWritten by `make bench-partitions`: {machine()}. {last_line(judgements)}.\n\n{body}\n"
+    image = "![Bars on a logarithmic scale: milliseconds beside few partitions and beside many](partitions.svg)"
+    said = f"Written by `make bench-partitions`: {machine()}. {last_line(judgements)}."
+    return f"# What partitions cost\n\n{said}\n\n{image}\n\n{body}\n"
+
+
+DRAWN = ("claim", "calendar", "counts", "year of one customer", "a page of failures", "begin a backfill", "cancel", "idle")
+
+
+def picture(found: Found) -> str:
+    """What does not grow with how many there are: each figure twice, beside few and beside many."""
+    most = max((many for _, many in found), default=0)
+    panels = []
+    for database in sorted({database for database, _ in found}):
+        bars = [
+            Bar(f"{name}, {many:,}" if many < most else name, figure.median, "ours" if many == most else "floor")
+            for name in DRAWN
+            for (of, many), figures in sorted(found.items())
+            if of == database and (figure := figures.get(name)) is not None
+        ]
+        panels.append(Panel({"sqlite": "SQLite: ms", "postgres": "Postgres: ms"}[database], "", bars))
+    note = f"Blue: beside {most:,} partitions. Logarithmic scale, shorter is better. {machine()}"
+    return card("What partitions cost, beside few and beside many", "What partitions cost", note, panels)

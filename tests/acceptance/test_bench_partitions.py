@@ -44,3 +44,6 @@ def test_targets_are_judged_for_each_database() -> None:
 def test_a_quick_run_measures_both_databases(postgres: str, tmp_path: Path) -> None:
     assert "NOT MEASURED" not in quick("partitions.py", tmp_path, postgres=postgres)
     assert (tmp_path / "partitions.md").read_text(encoding="utf-8").startswith("# What partitions cost")
+    drawn = (tmp_path / "partitions.svg").read_text(encoding="utf-8")
+    assert "Postgres: ms" in drawn
+    assert "calendar, 1,000" in drawn
