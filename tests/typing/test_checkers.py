@@ -66,7 +66,7 @@ def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("lines").resolve()
     lines = {line: folder / f"line_{number}.py" for number, line in enumerate(LINES)}
     for line, path in lines.items():
-        path.write_text(line + "\n")
+        path.write_text(f"{line}\n# {path}\n")  # else mypy says what it remembers of the same lines in another folder
     return request.param, lines, CHECKERS[request.param]([*PROGRAMS, *lines.values()])
 
 

@@ -65,6 +65,5 @@ class Hot(Protocol):
 
 def plain(settlements: Sequence[Settlement], /) -> bool:
     """All done, none the replay of a dead letter, no job twice: the short way."""
-    return all(one.outcome == "done" and not one.replay for one in settlements) and len(
-        {one.job_id for one in settlements}
-    ) == len(settlements)
+    ids = {one.job_id for one in settlements if one.outcome == "done" and not one.replay}
+    return len(ids) == len(settlements)

@@ -52,13 +52,17 @@ class Handler:
         return Kind(self.name, run, self.colour, self.settings, concurrency=self.concurrency, fn=self.fn)
 
     def _plain(self, lease: Lease) -> None:
-        _nothing(self, self.fn(self.opened(lease)))
+        result = self.fn(self.opened(lease))
+        if result is not None:
+            _nothing(self, result)
 
     async def _async(self, lease: Lease) -> None:
         await self.fn(self.opened(lease))
 
     def _transaction(self, connection: sqlalchemy.Connection, lease: Lease) -> None:
-        _nothing(self, self.fn(connection, self.opened(lease)))
+        result = self.fn(connection, self.opened(lease))
+        if result is not None:
+            _nothing(self, result)
 
     def opened(self, lease: Lease, /) -> Event[Any]:
         """The event; Undecodable says what came, and what the handler takes."""
@@ -119,7 +123,7 @@ def _payload(fn: Callable[..., Any], parameter: inspect.Parameter, place: str) -
 
 
 def _nothing(of: Handler, result: object) -> None:
-    if result is not None and inspect.isawaitable(result):
+    if inspect.isawaitable(result):
         close = getattr(result, "close", None)
         if close is not None:
             close()

@@ -66,17 +66,16 @@ class Stored(NamedTuple):
         Its payload is not looked at, see `limits.payload`.
         """
         # As Key has it: all parts were looked at when the event was made and the handler was decorated.
-        prefix = f"event:{_safe(self.source)}:{_safe(self.event_id)}:"
+        source, event_id, type_, payload, headers, at, source_id = self
+        prefix = f"event:{_safe(source)}:{_safe(event_id)}:"
         parts = tuple([Part(name, f"{prefix}{name}:v1", attempts) for name, attempts in handlers])
         for part in parts:
             if len(part.key) * 4 > limits.MAX_KEY:
                 limits.name("key", part.key, limits.MAX_KEY)
         ids, carried = self.ids(), self.carried()
         texts = self._texts(carried) if len(ids) == len(OWN) else self._all_texts(ids, carried)
-        return Arriving(
-            self.source, self.event_id, self.type, self.payload, limits.mapping("headers", self.headers), *texts,
-            self.source_id, self.at, len(parts), parts, (ids, carried),
-        )  # fmt: skip
+        own = limits.mapping("headers", headers) if headers else None
+        return Arriving(source, event_id, type_, payload, own, *texts, source_id, at, len(parts), parts, (ids, carried))
 
     def _all_texts(self, ids: Mapping[str, str], carried: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
         """Ids, those of them that are not its own, and carried headers as JSON."""
