@@ -51,6 +51,11 @@ class Shift:
         """How often the work of each key was begun."""
         return Counter(line[2] for line in read(self.diary) if line[:2] == ["begin", kind])
 
+    def left(self, kind: str, worker: str) -> int:
+        """How many a worker has begun and not done."""
+        noted = Counter(line[0] for line in read(self.diary) if line[1:2] == [kind] and line[3:4] == [worker])
+        return noted["begin"] - noted["effect"]
+
     def until(self, met: Callable[[], bool], what: str, seconds: float = PATIENCE) -> float:
         """Wait for it; how long that took."""
         began = time.monotonic()
@@ -79,6 +84,12 @@ class Shift:
                 raise AssertionError(f"it does not end: {dict(self.states())}\n{self.story()}")
             time.sleep(0.01)
         return status
+
+    def stop(self, pid: int) -> None:
+        """SIGSTOP, and wait: a thread that is in the middle of a system call ends that first, and may get a lock by it."""
+        os.kill(pid, signal.SIGSTOP)
+        tasks = Path(f"/proc/{pid}/task")
+        self.until(lambda: all(_state(task) == "T" for task in tasks.iterdir()), "it stands still")
 
     def end(self, pid: int) -> None:
         """SIGTERM, and wait."""
@@ -176,16 +187,16 @@ def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
     shift.until(
         lambda: shift.begun("gated").total() > shift.effects("gated").total() >= FREE, "the first worker is in the middle"
     )
-    os.kill(first, signal.SIGSTOP)
+    shift.stop(first)
     while not writable(shift.url):  # stopped in the middle of a write, it keeps all others out of a SQLite file: not our case
         os.kill(first, signal.SIGCONT)
         time.sleep(0.003)
-        os.kill(first, signal.SIGSTOP)
+        shift.stop(first)
     shift.diary.with_name("gate").touch()
     second = shift.hire("lease=1", *options)
     shift.until(lambda: shift.settled(jobs), "the other worker finishes")
     os.kill(first, signal.SIGCONT)
-    time.sleep(1.5)
+    shift.until(lambda: shift.left("gated", "worker1") == 0, "the first worker goes on with what it had begun")
     shift.end(first)
     shift.end(second)
     with open_ledger(shift.url) as ledger:
@@ -194,6 +205,10 @@ def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
     effects = shift.effects("gated")
     shift.balanced()
     return Stopped(jobs, shift.states()[DONE], int(crashes), sum(many - 1 for many in effects.values()), late)
+
+
+def _state(task: Path) -> str:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def writable(url: str) -> bool:
