@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from redrive.ledger.crashpoint import RUN_POINTS
+from tests.acceptance.crash.still import still
 
 from .lake import Lake
 
@@ -36,7 +37,7 @@ def test_a_zombie_changes_nothing(lake: Lake) -> None:
     """Frozen in the middle of its data, past its lease; another has extracted and was accepted when it wakes up."""
     zombie = lake.hire("zombie", gated=True)
     lake.until("half")
-    os.kill(zombie, signal.SIGSTOP)
+    still(zombie, lake.url)
     lake.an_hour_passes()
     lake.finished()
     before = {key: lake.current(key) for key in lake.keys}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import NamedTuple
 from redrive.ledger import NewJob, open_ledger
 from tests.acceptance.crash.diary import read
 from tests.acceptance.crash.oracle import fresh, rows
+from tests.acceptance.crash.still import still
 from tests.zygote import Zygote
 
 from .program import FREE
@@ -84,12 +84,6 @@ class Shift:
                 raise AssertionError(f"it does not end: {dict(self.states())}\n{self.story()}")
             time.sleep(0.01)
         return status
-
-    def stop(self, pid: int) -> None:
-        """SIGSTOP, and wait: a thread that is in the middle of a system call ends that first, and may get a lock by it."""
-        os.kill(pid, signal.SIGSTOP)
-        tasks = Path(f"/proc/{pid}/task")
-        self.until(lambda: all(_state(task) == "T" for task in tasks.iterdir()), "it stands still")
 
     def end(self, pid: int) -> None:
         """SIGTERM, and wait."""
@@ -187,11 +181,7 @@ def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
     shift.until(
         lambda: shift.begun("gated").total() > shift.effects("gated").total() >= FREE, "the first worker is in the middle"
     )
-    shift.stop(first)
-    while not writable(shift.url):  # stopped in the middle of a write, it keeps all others out of a SQLite file: not our case
-        os.kill(first, signal.SIGCONT)
-        time.sleep(0.003)
-        shift.stop(first)
+    still(first, shift.url)
     shift.diary.with_name("gate").touch()
     second = shift.hire("lease=1", *options)
     shift.until(lambda: shift.settled(jobs), "the other worker finishes")
@@ -205,25 +195,6 @@ def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
     effects = shift.effects("gated")
     shift.balanced()
     return Stopped(jobs, shift.states()[DONE], int(crashes), sum(many - 1 for many in effects.values()), late)
-
-
-def _state(task: Path) -> str:
-    return (task / "stat").read_text().rpartition(")")[2].split()[0]
-
-
-def writable(url: str) -> bool:
-    """Whether anybody can write there now."""
-    if not url.startswith("sqlite"):
-        return True
-    connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=0.2)
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
-        return True
-    except sqlite3.OperationalError:
-        return False
-    finally:
-        connection.close()
 
 
 class Drained(NamedTuple):
