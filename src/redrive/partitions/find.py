@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, literal, select
 
 from ..ledger.partition_tables import TROUBLE, partition, rollup, work
+from ..ledger.statement import number
 from .lookup import known_by
 from .partition import Partition, days
 from .record import LANES, SHADES, Facts, Selection
@@ -55,8 +56,9 @@ def selected(connection: Connection, asked: Selection, /, *, after: int = 0, lim
     rows: list[Row] = []
     # An id that is reckoned is no way in: ordered by the id itself, a database may read all of them to save itself the sorting.
     by: Any = partition.c.id + 0 if asked.dated else partition.c.id
+    few = number(limit)  # in the text: not knowing how few, Postgres would rather sort all that there are
     for _, query in by_dataset(connection, ROW, asked):
-        rows += map(Row._make, connection.execute(query.where(by > after).order_by(by).limit(limit)))
+        rows += map(Row._make, connection.execute(query.where(by > after).order_by(by).limit(few)))
     return _facts(connection, sorted(rows, key=lambda row: row.id)[:limit])
 
 
@@ -67,9 +69,9 @@ def newest(connection: Connection, asked: Selection, /, *, limit: int = 100) -> 
     for _, query in by_dataset(connection, ROW, asked):
         if asked.dated:  # a moment that is reckoned is no way in: the dates are
             found = query.order_by(func.coalesce(when, literal(NEVER, when.type)).desc(), by)
-            rows += map(Row._make, connection.execute(found.limit(limit)))
+            rows += map(Row._make, connection.execute(found.limit(number(limit))))
             continue
-        judged = query.where(when.is_not(None)).order_by(when.desc(), by).limit(limit)
+        judged = query.where(when.is_not(None)).order_by(when.desc(), by).limit(number(limit))
         some = list(map(Row._make, connection.execute(judged)))
         if len(some) < limit:
             never = query.where(when.is_(None)).order_by(by).limit(limit - len(some))
