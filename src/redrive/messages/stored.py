@@ -27,8 +27,8 @@ IDS = frozenset(
 """Headers of a message that are correlation ids: they reach every handler, every call in it, and every record."""
 
 
-OWN = frozenset(("event_id", "event_type", "source"))
-"""Ids that each event has."""
+OWN = ("event_id", "event_type", "source")
+"""Ids that each event has: its id, its type, where it came from."""
 OPENS = (b"{", b"[", b'"')
 """What JSON begins with, mostly."""
 

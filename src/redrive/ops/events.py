@@ -133,8 +133,10 @@ def _one(ledger: Ledger, event_id: str, source: str | None) -> Found | None:
 
 def _ids(one: Found) -> dict[str, str]:
     """Its own, and those that came with it."""
+    from ..messages.stored import OWN  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
     more: dict[str, str] = json.loads(one.ids) if one.ids else {}
-    return {"event_id": one.event_id, "event_type": one.type, "source": one.source, **more}
+    return {**dict(zip(OWN, (one.event_id, one.type, one.source), strict=True)), **more}
 
 
 def _event(one: Found) -> ReceivedEvent:

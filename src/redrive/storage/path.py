@@ -73,8 +73,7 @@ def all_listable(names: list[str], /) -> bool:
 
 def paths_among(names: list[str], /) -> list[str]:
     """Those that are paths: markers of folders, and what somebody else has made, are none. Mostly all are, told at once."""
-    together = f"/{'/'.join(names)}/"
-    fine = together.isprintable() and "/." not in together and "//" not in together and "\\" not in together
+    fine = all_listable(names) and "//" not in f"/{'/'.join(names)}/"
     if fine and max(map(len, names)) <= LONGEST // 4:  # bytes of a character, at the most
         return names
     return [name for name in names if problem(name) is None]

@@ -214,6 +214,20 @@ def test_a_payload_that_does_not_fit_is_a_dead_letter_with_both(app: App, ledger
     assert second.payload == b"\xff\xfe"
 
 
+@pytest.mark.req("M-6")
+@pytest.mark.parametrize("payload", [[1, 2], "text", 7, None])
+def test_a_payload_of_another_shape_is_not_tried_again(app: App, ledger: Ledger, payload: Any) -> None:
+    @app.on("paid", name="book")
+    def book(event: Event[dict[str, Any]]) -> None: ...
+
+    app.receive(Event("paid", payload, id="e-1"))
+    work(app)
+    (letter,) = ledger.dead_letters()
+    assert (letter.reason, letter.attempts) == ("undecodable", 1)
+    assert "the event's payload doesn't fit book" in (letter.error or "")
+    assert "expected an object, not" in (letter.error or "")
+
+
 def test_bytes_are_handed_on_as_they_came(app: App) -> None:
     seen: list[bytes] = []
 

@@ -37,7 +37,7 @@ class Sequence:
     def dump(self, value: Any, /) -> Any:
         """A list."""
         if isinstance(value, (str, bytes, dict)) or not isinstance(value, Iterable):
-            raise TypeError(f"expected a sequence, not {type(value).__name__}: {value!r}")
+            raise unfit("a sequence", value)
         return [self._item.dump(each) for each in value]
 
     def load(self, data: Any, /) -> Any:
@@ -77,7 +77,7 @@ class Mapping:
     def dump(self, value: Any, /) -> Any:
         """An object; its keys as text."""
         if not isinstance(value, typing.Mapping):
-            raise TypeError(f"expected a mapping, not {type(value).__name__}: {value!r}")
+            raise unfit("a mapping", value)
         return {self._key.dump(key): self._value.dump(each) for key, each in value.items()}
 
     def load(self, data: Any, /) -> Any:

@@ -24,7 +24,7 @@ class Record:
     def dump(self, value: Any, /) -> Any:
         """An object of its fields."""
         if not isinstance(value, self._kind):
-            raise TypeError(f"expected {self._kind.__name__}, not {type(value).__name__}: {value!r}")
+            raise unfit(self._kind.__name__, value)
         return {name: codec.dump(getattr(value, name)) for name, codec in self._fields.items()}
 
     def load(self, data: Any, /) -> Any:
@@ -70,7 +70,7 @@ class Pydantic:
     def dump(self, value: Any, /) -> Any:
         """As pydantic writes JSON."""
         if not isinstance(value, self._kind):
-            raise TypeError(f"expected {self._kind.__name__}, not {type(value).__name__}: {value!r}")
+            raise unfit(self._kind.__name__, value)
         return value.model_dump(mode="json")
 
     def load(self, data: Any, /) -> Any:
@@ -87,7 +87,7 @@ class Msgspec:
     def dump(self, value: Any, /) -> Any:
         """As msgspec writes JSON."""
         if not isinstance(value, self._kind):
-            raise TypeError(f"expected {self._kind.__name__}, not {type(value).__name__}: {value!r}")
+            raise unfit(self._kind.__name__, value)
         return _msgspec().to_builtins(value)
 
     def load(self, data: Any, /) -> Any:

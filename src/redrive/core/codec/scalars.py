@@ -41,7 +41,7 @@ class AsText:
     def dump(self, value: Any, /) -> Any:
         """Its text."""
         if not isinstance(value, self._kind):
-            raise TypeError(f"expected {self._kind.__name__}, not {type(value).__name__}: {value!r}")
+            raise unfit(self._kind.__name__, value)
         return self._dump(value)
 
     def load(self, data: Any, /) -> Any:
@@ -62,7 +62,7 @@ class Enumerated:
     def dump(self, value: Any, /) -> Any:
         """Its value, or its name."""
         if not isinstance(value, self._kind):
-            raise TypeError(f"expected {self._kind.__name__}, not {type(value).__name__}: {value!r}")
+            raise unfit(self._kind.__name__, value)
         return value.value if self._by_value else value.name
 
     def load(self, data: Any, /) -> Any:
@@ -153,7 +153,7 @@ TEXTS = AsText(str, _key_text, str)
 def _checked(kind: type, value: Any) -> Any:
     fits = isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool)
     if not fits and not (kind is float and type(value) is int):
-        raise TypeError(f"expected {kind.__name__}, not {type(value).__name__}: {value!r}")
+        raise unfit(kind.__name__, value)
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value!r} cannot be stored: JSON has no such number")
     return value
