@@ -138,8 +138,12 @@ class Ledger:
         limits.name("worker", worker, limits.MAX_KIND)
         limits.settlements(settlements, self.max_payload)
         demand = Demand(kinds, worker, lasting("lease", lease), min(most, 1) if alone else most, start, alone)
-        with self._write.use() as session:
+        # `with` and a look at the file would cost as much as the claim. Who only claims does look.
+        session = self._write.take(checked=not settlements)
+        try:
             return self._hot.turn(session, settlements, demand)
+        finally:
+            self._write.give(session)
 
     def claim(
         self, kinds: Mapping[str, int], /, *, worker: str, lease: Seconds = LEASE, total: int | None = None, start: bool = True,
@@ -314,9 +318,7 @@ class Ledger:
     def prune(self, older: Seconds = 30 * DAY, /, *, limit: int = BATCH) -> int:
         """Empty done jobs that ended so long ago, and free keys whose own time has come; how many jobs. Dead letters stay."""
         with self._write.use() as session:
-            pruned = prune.prune(session, seconds("older", older), limit)
-            prune.forget(session, limit)
-            return pruned
+            return prune.prune(session, seconds("older", older), limit)
 
     def fold(self) -> int:
         """Sum up what changes left behind (on Postgres); how many rows. Any worker does this now and then."""

@@ -24,13 +24,16 @@ _EMPTIED = (
 
 
 def prune(session: Session, older: float, limit: int, /) -> int:
-    """Prune done jobs that ended more than so many seconds ago, the oldest first; how many. Dead letters stay."""
+    """Prune done jobs that ended more than so many seconds ago, the oldest first, and free the keys of pruned ones whose time
+    has come; how many were pruned. Dead letters stay."""
     with session.transaction("prune") as connection:
-        return pruned(session, connection, older, limit)
+        many = pruned(session, connection, older, limit)
+    _forget(session, limit)
+    return many
 
 
 def pruned(session: Session, connection: Connection, older: float, limit: int, /) -> int:
-    """The same, in the transaction that is open."""
+    """The first half of it, in the transaction that is open."""
     old = (
         select(job.c.id, job.c.kind, job.c.ended_at, job.c.keep)
         .where(job.c.state == number(DONE), job.c.ended_at < now_on(session) - timedelta(seconds=older))
@@ -51,8 +54,7 @@ def pruned(session: Session, connection: Connection, older: float, limit: int, /
     return len(found)
 
 
-def forget(session: Session, limit: int, /) -> int:
-    """Free the keys of pruned jobs whose time has come; how many."""
+def _forget(session: Session, limit: int) -> None:
     with session.transaction("prune") as connection:
         old = (
             select(job.c.id)
@@ -64,4 +66,3 @@ def forget(session: Session, limit: int, /) -> int:
         ids = connection.execute(old).scalars().all()
         if ids:
             connection.execute(delete(job).where(job.c.id.in_(ids)))
-    return len(ids)

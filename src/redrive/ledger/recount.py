@@ -32,7 +32,7 @@ def recount(session: Session, /, *, actor: str, because: str) -> dict[str, dict[
             session.raw.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             return _set_right(session, connection, actor, because)
     finally:
-        if not session.broken:
+        if not session.raw.closed:
             session.raw.execute("SELECT pg_advisory_unlock(%s)", (audit.LOCK,))
 
 

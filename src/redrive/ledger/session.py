@@ -81,9 +81,11 @@ class Session:
         return bool(self.raw.info.transaction_status)
 
     @property
-    def broken(self) -> bool:
-        """Whether the connection is of no use any more."""
-        return not self.sqlite and bool(self.raw.closed)
+    def free(self) -> bool:
+        """Whether the next one can have it: it is whole, and nothing is open on it."""
+        if self.sqlite:
+            return not self.raw.in_transaction
+        return not self.raw.closed and not self.raw.info.transaction_status
 
     def close(self) -> None:
         """Give the connection up."""
@@ -126,11 +128,14 @@ class Pool:
         self._waiting: list[Place] = []
         self.closed = False
 
-    def take(self) -> Session:
-        """A session for this thread alone, until it is given back. RuntimeError where the thread itself has the only one."""
+    def take(self, *, checked: bool = True) -> Session:
+        """A session for this thread alone, until it is given back. RuntimeError where the thread itself has the only one.
+
+        checked: False where nothing new is written, and so nothing could be lost.
+        """
         if self._pid != os.getpid():
             self._after_fork()
-        if self._check is not None:
+        if checked and self._check is not None:
             self._check()
         me = get_ident()
         place: Place | None = None
@@ -179,11 +184,11 @@ class Pool:
         if session not in self._taken or self._pid != os.getpid():
             _INHERITED.append(session)  # taken before a fork, by the parent
             return
-        stuck = session.in_transaction
-        if stuck:
+        free = session.free
+        if not free:
             session.undo()
-            stuck = session.in_transaction  # cut in the middle of an answer, it may look open, and is at that answer for ever
-        if session.broken or self.closed or stuck:
+            free = session.free  # cut in the middle of an answer, it may look open, and is at that answer for ever
+        if self.closed or not free:
             session.close()
             for pool in (self, *self.beside):
                 pool.forget()

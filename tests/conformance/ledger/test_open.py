@@ -283,6 +283,8 @@ def test_a_file_that_was_removed_or_replaced_takes_nothing_any_more(tmp_path: Pa
         with open_ledger(url, migrate=True) as other:
             with pytest.raises(LedgerError, match="was removed or replaced"):
                 ledger.claim({"k": 1}, worker="w")
+            with pytest.raises(LedgerError, match="was removed or replaced"):
+                ledger.beat("w")
             assert other.submit(NewJob("k", "b")).created
 
 

@@ -104,6 +104,7 @@ HOT_SQLITE = {
     "known": submit_sqlite.KNOWN,
     "next": claim_sqlite.NEXT.text,
     "claim": claim_sqlite.CLAIM.text,
+    "claim one": claim_sqlite.CLAIM_ONE.text,
     "start": claim_sqlite.START.text,
     "renew": claim_sqlite.RENEW.text,
     "done": settle_sqlite.DONE_ONLY.text,

@@ -15,4 +15,4 @@ def test_a_connection_that_is_left_in_the_middle_of_an_answer_is_closed(postgres
         for number in range(3):
             ledger.submit_many([NewJob("mail", f"mail:ann:{number}:send:v1")])
         assert ledger.counts()["mail"].ready == 3
-        assert session.broken
+        assert session.raw.closed

@@ -11,7 +11,6 @@ from ..record import Lease
 from ..state import LEASED, QUARANTINE, READY
 from ..statement import Many, number, sqlite
 from ..tables import job
-from .tally import add
 
 LEASE = (
     job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.attempts, job.c.crashes, job.c.max_attempts, job.c.version,
@@ -27,20 +26,18 @@ _due = (
     .limit(bindparam("most"))
     .offset(number(0))
 )
-CLAIM = sqlite(
-    update(job)
-    .values(
-        state=number(LEASED),
-        fence=job.c.fence + number(1),
-        attempts=job.c.attempts + bindparam("charge"),
-        lease_until=bindparam("until"),
-        started_at=bindparam("started"),
-        worker=bindparam("by"),
-    )
-    .where(job.c.id.in_(_due))
-    .returning(*LEASE),
-    "charge", "until", "started", "by", "of_kind", "of_priority", "now", "most",
-)  # fmt: skip
+_leased = update(job).values(
+    state=number(LEASED),
+    fence=job.c.fence + number(1),
+    attempts=job.c.attempts + bindparam("charge"),
+    lease_until=bindparam("until"),
+    started_at=bindparam("started"),
+    worker=bindparam("by"),
+)
+_GIVEN = ("charge", "until", "started", "by", "of_kind", "of_priority", "now", "most")
+CLAIM = sqlite(_leased.where(job.c.id.in_(_due)).returning(*LEASE), *_GIVEN)
+CLAIM_ONE = sqlite(_leased.where(job.c.id == _due.scalar_subquery()).returning(*LEASE), *_GIVEN)
+"""A set of one id is a table that is made for it, and takes a tenth of the turn."""
 NEXT = sqlite(
     select(job.c.priority)
     .where(job.c.state == number(READY), job.c.kind == bindparam("of_kind"), job.c.priority > bindparam("beyond"))
@@ -65,7 +62,7 @@ ABOVE_ALL = -100
 def claim(
     run: Many, wants: Mapping[str, int], worker: str, seconds: float, now: int, /, *, total: int, start: bool, alone: bool
 ) -> list[Lease]:
-    """Lease what is due, kind by kind, the most urgent first."""
+    """Lease what is due, kind by kind, the most urgent first; whoever asks for it sees to the counts."""
     until = now + int(seconds * MICROSECONDS)
     leases: list[Lease] = []
     for kind, limit in wants.items():
@@ -78,13 +75,13 @@ def claim(
             if found is None or (found[0] == QUARANTINE) is not alone:
                 break
             priority = found[0]
+            left = most - claimed
+            statement = CLAIM_ONE if left == 1 else CLAIM
             rows = run.execute(
-                CLAIM.text, (int(start), until, now if start else None, worker, kind, priority, now, most - claimed)
+                statement.text, (int(start), until, now if start else None, worker, kind, priority, now, left)
             ).fetchall()
             claimed += len(rows)
             leases += map(Lease._make, rows)
-        if claimed:
-            add(run, kind, ready=-claimed, leased=claimed)
     return leases
 
 

@@ -12,6 +12,7 @@ from ..record import Lease, NewJob, Settlement, Submitted, Turn
 from ..session import Session
 from ..statement import Many
 from . import claim, receive, settle, submit
+from .tally import add
 
 BEGIN = "BEGIN IMMEDIATE"
 
@@ -47,16 +48,16 @@ class OnSQLite:
         """Settle, then claim."""
         raw = session.raw
         now = micros_now()
-        late: list[Settlement] = []
         raw.execute(BEGIN)
         try:
-            if settlements and not plain(settlements):
-                late = settle.settle(raw, settlements, now)
-            elif not settle.done_only(raw, settlements, now):
+            short = plain(settlements)
+            late = [] if short else settle.settle(raw, settlements, now)
+            if short and not settle.done_rows(raw, settlements, now):
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
-                late = settle.settle(raw, settlements, now)
+                short, late = False, settle.settle(raw, settlements, now)
             leases = _claimed(raw, demand, now)
+            _count(raw, settlements if short else (), leases)
             crash_point("turn.before_commit")
             raw.execute("COMMIT")
         except BaseException:
@@ -97,7 +98,9 @@ class OnSQLite:
 
     def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
         """Claim in the transaction that is open."""
-        return _claimed(session.raw, demand, micros_now())
+        leases = _claimed(session.raw, demand, micros_now())
+        _count(session.raw, (), leases)
+        return leases
 
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
         """Settle; those that came too late."""
@@ -123,3 +126,11 @@ def _claimed(run: Many, demand: Demand, now: int) -> list[Lease]:
     return claim.claim(
         run, demand.kinds, demand.worker, demand.seconds, now, total=demand.total, start=demand.start, alone=demand.alone
     )
+
+
+def _count(run: Many, done: Sequence[Settlement], leases: Sequence[Lease]) -> None:
+    """What a turn ends and what it begins: each kind by one statement."""
+    ended, begun = [one.kind for one in done], [lease.kind for lease in leases]
+    for kind in {*ended, *begun}:
+        ends, begins = ended.count(kind), begun.count(kind)
+        add(run, kind, ready=-begins, leased=begins - ends, done=ends)

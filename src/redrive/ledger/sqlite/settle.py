@@ -18,7 +18,7 @@ from ..statement import Many, number, sqlite
 from ..statement import words as word
 from ..tables import attempt, dead, job
 from . import failure
-from .tally import add, add_all
+from .tally import add_all
 
 _held = (job.c.id == bindparam("of_id"), job.c.fence == bindparam("of_fence"), job.c.state == number(LEASED))
 DONE_ONLY = sqlite(
@@ -91,19 +91,14 @@ FEW = 9
 """Runs of ids."""
 
 
-def done_only(run: Many, done: Sequence[Settlement], now: int, /) -> bool:
-    """Settle a batch that is done and replays nothing. False, with the transaction spoilt, where some lease is lost."""
-    if not done_rows(run, done, now):
-        return False
-    for kind, count in Counter([one.kind for one in done]).items():
-        add(run, kind, leased=-count, done=count)
-    return True
-
-
 def done_rows(run: Many, done: Sequence[Settlement], now: int, /) -> bool:
-    """The same, and whoever asks for it sees to the counts."""
+    """Settle a batch that is done and replays nothing; whoever asks for it sees to the counts. False, with the transaction
+    spoilt, where some lease is lost."""
     if not done:
         return True
+    if len(done) == 1:
+        one = done[0]
+        return run.execute(DONE_ONLY.text, (now, one.result, one.job_id, one.fence)).rowcount == 1
     runs = None if done[0].result is not None else _runs(done)
     if runs is None:
         found = run.executemany(DONE_ONLY.text, [(now, one.result, one.job_id, one.fence) for one in done]).rowcount

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
 
 from sqlalchemy import bindparam
 from sqlalchemy.dialects.sqlite import insert
@@ -19,10 +20,12 @@ ADD = sqlite(
     *BUCKETS,
 ).text
 
+_NONE = repeat(0)
+
 
 def add(run: Runner, kind: str, /, **changes: int) -> None:
     """Add to the counts of a kind."""
-    run.execute(ADD, (kind, *(changes.get(name, 0) for name in BUCKETS)))
+    run.execute(ADD, (kind, *map(changes.get, BUCKETS, _NONE)))
 
 
 def add_all(run: Runner, changes: Mapping[str, Mapping[str, int]], /) -> None:
