@@ -54,7 +54,7 @@ class Effort:
     """Of Postgres."""
 
 
-FULL = Effort(rounds=15, every=3, seconds=0.5, big=1_000_000, small=10_000, claims=30, measurements=9, polls=10)
+FULL = Effort(rounds=15, every=2, seconds=0.5, big=1_000_000, small=10_000, claims=30, measurements=9, polls=10)
 QUICK = Effort(
     rounds=1, every=1, seconds=0.01, big=400, small=200, claims=3, measurements=1, polls=1, poll=0.05, settings=SETTINGS
 )
@@ -219,8 +219,10 @@ def _peers(places: Databases, effort: Effort, results: Results, progress: Progre
         if find_spec(peer.library) is None:
             results.absent[peer.name] = "not installed"
             continue
+        share = 0.02 if effort is QUICK else 1.0
         try:
-            results.peers.setdefault(peer.name, []).append(peer.rate(places.new(peer.database), 0.02 if effort is QUICK else 1.0))
+            rates = [each.rate(places.new(each.database), share) for each in (peer.beside, peer, peer.beside)]
+            results.peers.setdefault(peer.name, Pair()).around(*rates)
         except RuntimeError as error:
             results.peers.pop(peer.name, None)
             results.absent[peer.name] = str(error)

@@ -113,12 +113,12 @@ class OfTheLedger:
         self.ledger = open_ledger(url, migrate=True)
         self.numbers = count()
 
-    def fill(self, jobs: int, /) -> None:
+    def fill(self, jobs: int, /, *, by: int = 1000) -> None:
         from redrive.ledger import NewJob
 
         names = [f"shop:ann:o-{next(self.numbers):09}:receipt:v1" for _ in range(jobs)]
-        for at in range(0, jobs, 1000):
-            self.ledger.submit_many([NewJob(KIND, name, PAYLOAD) for name in names[at : at + 1000]])
+        for at in range(0, jobs, by):
+            self.ledger.submit_many([NewJob(KIND, name, PAYLOAD) for name in names[at : at + by]])
         analyze(self.ledger)
 
     def drain(self, jobs: int, batch: int, seconds: float, /) -> float:

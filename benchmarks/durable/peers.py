@@ -1,7 +1,7 @@
 """Other libraries for durable work. Each is run by itself, in a process and on a database of its own."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.apart import apart
 
@@ -22,7 +22,17 @@ class Peer:
         jobs = max(int(self.jobs * share), 20)
         return float(apart(f"benchmarks.durable.peer_{self.library}", url, str(self.batch), str(jobs)))
 
+    @property
+    def beside(self) -> "Peer":
+        """Ours, to be run in the same way. Ten at once is a batch."""
+        own = OWN[self.database, 100 if self.batch > 1 else 1]
+        return replace(own, jobs=max(own.jobs, self.jobs))
 
+
+OWN = {
+    (database, batch): Peer("redrive", "redrive", database, batch, jobs)
+    for database, batch, jobs in (("postgres", 100, 5000), ("postgres", 1, 300), ("sqlite", 1, 300))
+}
 PEERS = (
     Peer("pgqueuer, batches of 100", "pgqueuer", "postgres", 100, 3000),
     Peer("pgqueuer, one at a time", "pgqueuer", "postgres", 1, 400),

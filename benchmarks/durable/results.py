@@ -1,7 +1,7 @@
 """What a run found."""
 
 from dataclasses import dataclass, field
-from statistics import mean, median
+from statistics import mean
 
 from benchmarks.durable.idle import Idle
 from benchmarks.interval import Interval
@@ -17,6 +17,11 @@ class Pair:
     def add(self, before: float, own: float, after: float) -> None:
         self.base.append(mean((before, after)))
         self.own.append(own)
+
+    def around(self, before: float, base: float, after: float) -> None:
+        """The other way round: the base between two of ours."""
+        self.base.append(base)
+        self.own.append(mean((before, after)))
 
     @property
     def ratio(self) -> Interval | None:
@@ -37,24 +42,11 @@ class Results:
     piles: dict[tuple[str, str], Pair] = field(default_factory=dict)
     """Milliseconds of a claim of 100: beside 10,000 jobs, and beside 1,000,000."""
     idle: dict[str, Idle] = field(default_factory=dict)
-    peers: dict[str, list[float]] = field(default_factory=dict)
-    """Jobs in a second."""
+    peers: dict[str, Pair] = field(default_factory=dict)
+    """Jobs in a second: the peer's, and the ledger's run as the peer is."""
     absent: dict[str, str] = field(default_factory=dict)
     fsync: Interval | None = None
     """Milliseconds that the disk takes to make 4 KiB durable: what one commit costs at least."""
 
     def pair(self, database: str, batch: int) -> Pair:
         return self.drains.setdefault((database, batch), Pair())
-
-    def ahead(self, drain: tuple[str, int], peer: str) -> Interval | None:
-        """Our rate to a peer's. Theirs were taken in some rounds only: the medians are what can be compared."""
-        pair, rates = self.drains.get(drain), self.peers.get(peer)
-        if not pair or not pair.own or not rates:
-            return None
-        own = Interval.of(pair.own)
-        theirs = Interval.of(rates)
-        return Interval(own.median / theirs.median, own.low / theirs.high, own.high / theirs.low)
-
-
-def typical(rates: list[float]) -> float | None:
-    return median(rates) if rates else None

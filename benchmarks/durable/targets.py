@@ -22,7 +22,7 @@ def _ahead(database: str, batch: int, peer: str) -> Promise[Results]:
         "≥",
         1,
         "×",
-        lambda results: results.ahead((database, batch), peer),
+        lambda results: results.peers[peer].ratio if peer in results.peers else None,
     )
 
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from benchmarks.durable.idle import Idle
+from benchmarks.durable.peers import PEERS
 from benchmarks.durable.report import markdown, picture, tables
 from benchmarks.durable.results import Pair, Results
 from benchmarks.durable.targets import TARGETS
@@ -21,15 +22,22 @@ def test_ours_stands_between_two_of_the_base() -> None:
     assert pair.ratio == Interval(0.75, 0.5, 1)
 
 
-def test_ahead_of_a_peer_is_the_medians_with_all_their_doubt() -> None:
+def test_a_peer_stands_between_two_of_ours() -> None:
     results = Results()
-    for rate in (900.0, 1000.0, 1100.0):
-        results.pair("postgres", 100).add(1, rate, 1)
-    assert results.ahead(("postgres", 100), "pgqueuer, batches of 100") is None
-    results.peers["pgqueuer, batches of 100"] = [450, 500, 550]
-    found = results.ahead(("postgres", 100), "pgqueuer, batches of 100")
-    assert found is not None
-    assert (found.median, round(found.low, 2), round(found.high, 2)) == (2, 1.64, 2.44)
+    target = next(one for one in TARGETS if one.what == "SQLite, one at a time, to huey with fsync")
+    assert target.read(results) is None
+    pair = results.peers["huey with fsync"] = Pair()
+    pair.around(90, 100, 130)
+    pair.around(200, 50, 200)
+    assert target.read(results) == Interval(2.55, 1.1, 4)
+    assert results.peers["huey with fsync"].base == [100, 50]
+
+
+def test_ours_is_run_as_its_peer_is() -> None:
+    for peer in PEERS:
+        assert (peer.beside.library, peer.beside.database) == ("redrive", peer.database)
+        assert (peer.beside.batch > 1) == (peer.batch > 1)
+        assert peer.beside.jobs >= peer.jobs
 
 
 def test_what_was_not_measured_is_missed() -> None:
@@ -39,7 +47,7 @@ def test_what_was_not_measured_is_missed() -> None:
 def test_table_and_picture_of_what_was_found() -> None:
     results = Results(idle={"postgres": Idle(10, 10, 0.2)}, absent={"DBOS queue": "not installed"})
     results.pair("sqlite", 1).add(100, 150, 100)
-    results.peers["huey with fsync"] = [80.0]
+    results.peers["huey with fsync"] = Pair([80.0], [90.0])
     results.submits["sqlite", "a bare row"] = Pair([100], [900])
     text = markdown(results, judge(results, TARGETS), 1)
     assert "| **redrive ledger** | **150 (150–150)** | **1.50** |" in text
