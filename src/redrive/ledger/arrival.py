@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .record import Lease, Settlement
 
@@ -40,6 +40,10 @@ class Arriving(NamedTuple):
     """What is to be written for them."""
     opened: tuple[Mapping[str, str], Mapping[str, str]]
     """Ids and headers of the jobs as they were before: who begins one at once need not read them."""
+
+
+Task: TypeAlias = tuple[Arriving, Part]
+"""What one handler has to do with one event: a job."""
 
 
 class Grant(NamedTuple):
@@ -80,7 +84,10 @@ def marked(events: Sequence[Arriving], created: set[tuple[str, str]], /) -> list
     return fresh
 
 
-def begun(event: Arriving, part: Part, job_id: int, due: int | datetime, /) -> Lease:
-    """The lease of a job that was begun when it was written."""
-    ids, headers = event.opened
-    return Lease(job_id, 1, part.kind, part.key, 1, 0, part.max_attempts, 1, None, due, None, ids, headers, event.payload)
+def begun(tasks: Iterable[Task], job_ids: Iterable[int], due: int | datetime, /) -> list[Lease]:
+    """The leases of jobs that were begun when they were written."""
+    rows = [
+        (job_id, 1, part.kind, part.key, 1, 0, part.max_attempts, 1, None, due, None, *event.opened, event.payload)
+        for (event, part), job_id in zip(tasks, job_ids, strict=True)
+    ]
+    return list(map(Lease._make, rows))

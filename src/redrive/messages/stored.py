@@ -67,7 +67,8 @@ class Stored(NamedTuple):
         """
         # As Key has it: all parts were looked at when the event was made and the handler was decorated.
         source, event_id, type_, payload, headers, at, source_id = self
-        prefix = f"event:{_safe(source)}:{_safe(event_id)}:"
+        named = _safe(event_id) if ":" in event_id or "%" in event_id else event_id
+        prefix = f"event:{_source(source)}:{named}:"
         parts = tuple([Part(name, f"{prefix}{name}:v1", attempts) for name, attempts in handlers])
         for part in parts:
             if len(part.key) * 4 > limits.MAX_KEY:
@@ -120,7 +121,11 @@ def _iso(at: datetime) -> str:
 
 
 def _safe(part: str) -> str:
-    return part.replace("%", "%25").replace(":", "%3A") if ":" in part or "%" in part else part
+    return part.replace("%", "%25").replace(":", "%3A")
+
+
+_source = lru_cache(maxsize=100)(_safe)
+"""There are few."""
 
 
 def stored(event: Event[Any], /) -> Stored:
@@ -145,7 +150,8 @@ _JSON = (dict, list, str, int, float, bool)
 
 def event_of(lease: Lease, payload: Any, /) -> Event[Any]:
     """The event again, as its handler gets it."""
-    headers = lease.headers
+    found = lease.headers_stored
+    headers = found if isinstance(found, dict) else lease.headers
     at = headers.get(AT)
     # Mostly there are none but ours.
     ours = 3 + (at is not None) + (SOURCE_ID in headers)

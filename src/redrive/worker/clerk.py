@@ -213,14 +213,11 @@ class Clerk:
             return self._ledger.connections.hot.receive(session, self._settlements, events, grant)
 
     def _collect(self) -> None:
-        finished = []
-        while self._inbox:
-            one = self._inbox.popleft()
-            finished.append(one)
-            self._crew.back(one)
-            if one.kind.concurrency is not None:
-                self._dry.pop(f"limited:{one.kind.colour}", None)
+        finished = [self._inbox.popleft() for _ in range(len(self._inbox))]
         if finished:
+            self._crew.back(finished)
+            for colour in {one.kind.colour for one in finished if one.kind.concurrency is not None}:
+                self._dry.pop(f"limited:{colour}", None)
             self._late += [one.lease.done() for one in finished if one.late]
             self._settlements += self.ends.settled(finished, self._probes, draining=self._stopping is not None)
         if self._late:
@@ -228,11 +225,14 @@ class Clerk:
             self._late = []
 
     def _wake(self) -> None:
-        now = monotonic()
-        if self._heard.next(busy=self.intake.comes) <= now:
+        now, busy = monotonic(), self.intake.comes
+        if self._heard.next(busy=busy) <= now:
             self._heard.looked()
-            self._dry.clear()
-            self._due.changed()
+            dry, self._dry = self._dry, {}
+            if busy and self._heard.own and not self._due.ask(now):  # one look, where a claim for each group is a transaction
+                self._dry = {group: min(until, self._due.next(now)) for group, until in dry.items()}
+            else:
+                self._due.changed()
         for group in [group for group, until in self._dry.items() if until <= now]:
             del self._dry[group]
 
@@ -342,8 +342,8 @@ class Clerk:
         settlements = [*self._settlements, *(one.lease.release() for one in held)]
         if settlements:
             self._ended(self._ledger.turn(settlements, {}, worker=self._name, lease=self._lease).late)
+        self.hand.lose([one.lease for one in held])
         for one in held:
-            self.hand.leave(one.lease)
             emit("released", {"operation": one.kind.name, "job_id": str(one.lease.job_id), "attempt": one.lease.attempt})
         crash_point("worker.drained")
         self._ledger.leave(self._name)

@@ -50,11 +50,12 @@ class Crew:
         if tasks and self._loop is not None:
             self._loop.give(tasks)
 
-    def back(self, one: Finished, /) -> None:
-        """An attempt was made: it is in hand no more."""
-        self._room.took(one.kind.name, one.seconds)
-        self._room.gives(one.lease)
-        self._hand.leave(one.lease)
+    def back(self, finished: Sequence[Finished], /) -> None:
+        """Attempts were made: they are in hand no more."""
+        leases = [one.lease for one in finished]
+        self._room.took([(one.kind.name, one.seconds) for one in finished])
+        self._room.gives(leases)
+        self._hand.lose(leases)
 
     @property
     def waiting(self) -> bool:

@@ -27,13 +27,18 @@ class Due:
         """Something falls due then, on the monotonic clock."""
         self._known = min(self._known, at)
 
+    def ask(self, now: float, /) -> bool:
+        """Whether something is due: it is looked up."""
+        self._looked, self._stale = now, False
+        left = self._look()
+        self._known = math.inf if left is None else now + left
+        return self._known <= now
+
     def next(self, now: float, /) -> float:
         """When to ask again, on the monotonic clock."""
         since = now - self._looked
         if since > POLL or (since >= LOOK and (self._stale or self._known <= now)):
-            self._looked, self._stale = now, False
-            left = self._look()
-            self._known = math.inf if left is None else now + left
+            self.ask(now)
         # What is due by now and was not claimed is somebody's who claims just then, or above a limit.
         again = self._looked + LOOK if self._stale or self._known <= now else self._known
         return min(again, now + POLL)

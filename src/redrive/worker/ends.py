@@ -43,7 +43,7 @@ class Ends:
         """What to tell the ledger of these. probes: jobs that are tried to see whether an outage is over."""
         finished = list(finished)
         quiet = not wanted_success()
-        if quiet and not probes and all(map(_well, finished)):
+        if quiet and not probes and _well(finished):
             return self._well(finished)
         judged = [(one, self._judged(one, draining)) for one in finished]
         for one, found in judged:
@@ -159,6 +159,9 @@ class Ends:
         emit("late" if one.late else outcome.record, fields)
 
 
-def _well(one: Finished) -> bool:
-    """Done at the first attempt, with nothing to keep."""
-    return one.error is None and one.result is None and one.lease.attempt <= 1 and not (one.settled or one.late or one.unstarted)
+def _well(finished: Iterable[Finished]) -> bool:
+    """All done at the first attempt, with nothing to keep."""
+    return all(
+        one.error is None and one.result is None and one.lease.attempt <= 1 and not (one.settled or one.late or one.unstarted)
+        for one in finished
+    )

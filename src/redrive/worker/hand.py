@@ -32,14 +32,6 @@ class Hand:
         now = monotonic()
         self._held.update({lease[0]: Held(lease, kind, now) for kind, lease in given})
 
-    def leave(self, lease: Lease, /) -> bool:
-        """One less. False: it is not held any more, or another lease of the same job is."""
-        held = self._held.get(lease.job_id)
-        if held is None or held.lease.fence != lease.fence:
-            return False
-        del self._held[lease.job_id]
-        return True
-
     def older(self, seconds: float, /) -> list[Lease]:
         """Those that were taken so long ago."""
         before = monotonic() - seconds
@@ -50,8 +42,14 @@ class Hand:
         return list(self._held.values())
 
     def lose(self, leases: Iterable[Lease], /) -> list[Lease]:
-        """These are somebody else's now; those of them that had been held."""
-        return [lease for lease in leases if self.leave(lease)]
+        """These are held no more: they have ended, or are somebody else's now; those of them that had been held."""
+        had = []
+        for lease in leases:
+            held = self._held.get(lease.job_id)
+            if held is not None and held.lease.fence == lease.fence:  # else it is another lease of the same job
+                del self._held[lease.job_id]
+                had.append(lease)
+        return had
 
     @property
     def overdue(self) -> int:

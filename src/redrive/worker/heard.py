@@ -14,7 +14,7 @@ class Heard:
 
     def __init__(self, *, own: bool) -> None:
         """own: a worker hears of what it writes itself, too, as on SQLite: each look would be a transaction for nothing."""
-        self._own = own
+        self.own = own
         self._told, self._looked = True, -math.inf
 
     def tell(self) -> None:
@@ -25,7 +25,7 @@ class Heard:
         """When to look into it, on the monotonic clock."""
         if not self._told:
             return math.inf
-        return self._looked + NOW_AND_THEN if busy and self._own else -math.inf
+        return self._looked + NOW_AND_THEN if busy and self.own else -math.inf
 
     def looked(self) -> None:
         """Whatever was heard is being looked into."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from _thread import allocate_lock
 from collections import deque
@@ -96,10 +97,11 @@ class Pool:
                 self.help()
 
     def _attempt(self, kind: Kind, lease: Lease) -> Finished:
-        began = monotonic()
-        seconds = self._around.seconds(kind, lease)
-        if seconds <= 0:
-            return Finished(kind, lease, None, None, 0.0, unstarted=True)
+        began, seconds = monotonic(), math.inf
+        if kind.settings.attempt_timeout is not None or lease.deadline_stored is not None:
+            seconds = self._around.seconds(kind, lease)
+            if seconds <= 0:
+                return Finished(kind, lease, None, None, 0.0, unstarted=True)
         run = self._in_transaction if kind.colour == "transaction" else _plain
         finished = self._around.context.copy().run(run, kind, lease, seconds, began)
         crash_point("worker.ran")

@@ -52,12 +52,14 @@ class Room:
         mean = self._means[name]
         return 1 if mean >= SHORT else max(1, min(MOST, int(HANDFUL / max(mean, 1e-6))))
 
-    def took(self, name: str, seconds: float, /) -> None:
-        """A job of this kind took so long."""
-        weight = self._weights[name]
-        self._means[name] += weight * (seconds - self._means[name])
-        if weight > WEIGHT:
-            self._weights[name] = max(WEIGHT, weight / (1 + weight))  # as if what was taken for granted were one of them
+    def took(self, jobs: Iterable[tuple[str, float]], /) -> None:
+        """Jobs of these kinds took so long."""
+        means, weights = self._means, self._weights
+        for name, seconds in jobs:
+            weight = weights[name]
+            means[name] += weight * (seconds - means[name])
+            if weight > WEIGHT:
+                weights[name] = max(WEIGHT, weight / (1 + weight))  # as if what was taken for granted were one of them
 
     def takes(self, given: Iterable[tuple[Kind, Lease]], /) -> float:
         """Jobs came into the hand; how many threads they take."""
@@ -75,11 +77,12 @@ class Room:
             threads += part
         return threads
 
-    def gives(self, lease: Lease, /) -> None:
-        """It left."""
-        group = self._groups.pop(lease[:2], None)
-        if group is not None:
-            self._used[group] -= 1
+    def gives(self, leases: Iterable[Lease], /) -> None:
+        """They left."""
+        for lease in leases:
+            group = self._groups.pop(lease[:2], None)
+            if group is not None:
+                self._used[group] -= 1
 
     def next(self) -> None:
         """It is another's turn to be first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from _thread import get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from datetime import datetime
 from time import monotonic
@@ -15,7 +15,7 @@ from ..core.key import Key, KeyLike
 from ..ledger.record import Lease
 from .kind import Kind
 
-NO_IDS: dict[str, str] = {}
+NO_IDS: Mapping[str, str] = {}
 
 
 class Layer:
@@ -65,7 +65,8 @@ def enter(kind: Kind, lease: Lease, seconds: float) -> None:
     """Be inside the attempt, from now on: in a context of its own, which ends with it."""
     scope: Scope = (monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key_of(lease), None)
     CELL.set(Cell(scope, get_ident()))
-    IDS.set(lease.ids if lease.ids_stored else NO_IDS)
+    ids = lease.ids_stored
+    IDS.set(lease.ids if isinstance(ids, str) else ids or NO_IDS)
 
 
 def key_of(lease: Lease) -> KeyLike | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.ledger import Ledger, NewJob
+from redrive.ledger.find import LOOKS
 from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, tally
 
 
@@ -123,3 +124,5 @@ def test_next_due_is_the_earliest_of_all_priorities(ledger: Ledger) -> None:
     job = ledger.find(KIND, "b")
     assert job is not None
     assert due == job.due_at
+    assert ledger.next_due([*(f"nothing-{number}" for number in range(LOOKS)), KIND]) == due
+    assert ledger.next_due([]) is None

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy
 
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.find import _JOB
+from redrive.ledger.find import _JOB, earliest
 from redrive.ledger.postgres import settle as settle_postgres
 from redrive.ledger.postgres import submit as submit_postgres
 from redrive.ledger.postgres import turn as turn_postgres
@@ -105,6 +105,7 @@ HOT_SQLITE = {
     "next": claim_sqlite.NEXT.text,
     "claim": claim_sqlite.CLAIM.text,
     "claim one": claim_sqlite.CLAIM_ONE.text,
+    "next due": earliest(2),
     "start": claim_sqlite.START.text,
     "renew": claim_sqlite.RENEW.text,
     "done": settle_sqlite.DONE_ONLY.text,

@@ -27,3 +27,13 @@ def test_what_this_worker_gave_back_is_known_without_a_look() -> None:
     due.next(100.0)
     due.comes(100.05)
     assert due.next(100.01) == 100.05
+
+
+def test_whether_something_is_due_is_looked_up_and_kept() -> None:
+    left = [0.0, None, 1.0]
+    due = Due(lambda: left.pop(0))
+    assert due.ask(100.0)
+    assert not due.ask(100.01)
+    assert due.next(100.02) == 100.02 + POLL
+    assert not due.ask(100.03)
+    assert due.next(100.04) == 101.03

@@ -28,14 +28,14 @@ def test_of_jobs_that_take_their_time_as_many_as_there_are_threads() -> None:
     for number in range(5):
         room.takes([(slow, lease(job_id=number))])
     assert wants(room, "mail") == {"plain": ({"mail": 3}, 3)}
-    room.gives(lease(job_id=0))
+    room.gives([lease(job_id=0)])
     assert room.free("plain") == 4
 
 
 def test_of_short_ones_a_handful() -> None:
     room = Room([kind("mail")], 8, 100)
     for _ in range(200):
-        room.took("mail", 0.0001)
+        room.took([("mail", 0.0001)])
     assert 40 <= room.handful("mail") <= MOST
     ((group, (most, total)),) = wants(room, "mail").items()
     assert (group, total) == ("short", MOST)
@@ -46,7 +46,7 @@ def test_twenty_are_enough_to_know_that_they_are_short_and_one_is_not() -> None:
     room = Room([kind("mail")], 8, 100)
     found = []
     for _ in range(20):
-        room.took("mail", 0.00005)
+        room.took([("mail", 0.00005)])
         found.append(room.handful("mail"))
     assert found[9] == 1
     assert found[-1] > 1
@@ -55,9 +55,9 @@ def test_twenty_are_enough_to_know_that_they_are_short_and_one_is_not() -> None:
 def test_one_that_takes_long_ends_the_handfuls() -> None:
     room = Room([kind("mail")], 8, 100)
     for _ in range(200):
-        room.took("mail", 0.0001)
-    room.took("mail", 0.02)
-    room.took("mail", 0.02)
+        room.took([("mail", 0.0001)])
+    room.took([("mail", 0.02)])
+    room.took([("mail", 0.02)])
     assert room.handful("mail") == 1
 
 
@@ -99,8 +99,8 @@ def test_there_is_never_more_in_hand_than_can_be_started_soon(steps: list[tuple[
         assert by_colour.count("transaction") <= 4
         assert len(held) <= 10 + 4 + 2 * MOST + 4
         for one, each in held[: len(held) // 2]:
-            room.gives(one)
-            room.took(each.name, seconds)
+            room.gives([one])
+            room.took([(each.name, seconds)])
         held = held[len(held) // 2 :]
 
 
@@ -117,7 +117,7 @@ def test_of_what_comes_as_much_is_begun_as_there_is_room_for() -> None:
 def test_short_ones_wait_a_moment_for_room() -> None:
     room = Room([short := kind("mail")], 8, 100)
     for _ in range(200):
-        room.took("mail", 0.00001)
+        room.took([("mail", 0.00001)])
     assert room.grant({"mail": MOST}, ("mail",)) == ({"mail": MOST}, False)
     assert room.grant({"mail": 10 * MOST}, ("mail",)) == ({"mail": MOST}, False), "more will never fit at once"
     for number in range(2 * MOST):

@@ -25,7 +25,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.types import TypeEngine
 
-from ..arrival import Arriving, Grant, Part, Received, begun, distinct, marked
+from ..arrival import Arriving, Grant, Received, Task, begun, distinct, marked
 from ..record import Settlement
 from ..state import LEASED
 from ..statement import Runner, number, postgres, rows, words
@@ -112,9 +112,7 @@ def receive(run: Runner, done: Sequence[Settlement], events: Sequence[Arriving],
     """Settle what is done and replays nothing, store events, begin jobs. What became of them, and the settled ids."""
     given = distinct(events)
     left = dict(grant.kinds)
-    parts: list[tuple[Arriving, Part]] = sorted(
-        ((one, part) for one in given for part in one.parts), key=lambda each: (each[1].kind, each[1].key)
-    )
+    parts: list[Task] = sorted(((one, part) for one in given for part in one.parts), key=lambda each: (each[1].kind, each[1].key))
     leased = []
     for _, part in parts:
         now = left.get(part.kind, 0)
@@ -148,6 +146,7 @@ def receive(run: Runner, done: Sequence[Settlement], events: Sequence[Arriving],
         },
     ).fetchall()
     by_key = {(part.kind, part.key): (one, part) for one, part in parts}
-    leases = [begun(*by_key[kind, key], id_, due) for id_, kind, key, state, due, *_ in made if state == LEASED]
+    held = [(by_key[kind, key], id_, due) for id_, kind, key, state, due, *_ in made if state == LEASED]
+    leases = begun([task for task, *_ in held], [id_ for _, id_, _ in held], held[0][2]) if held else []
     fresh = marked(events, set(zip(sources or (), names or (), strict=True)))
     return Received(fresh, leases), set(ids or ())

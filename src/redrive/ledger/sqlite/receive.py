@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import compress
+from operator import not_
 from sqlite3 import Connection
 
 from sqlalchemy import bindparam
 from sqlalchemy.dialects.sqlite import insert
 
-from ..arrival import Arriving, Grant, Part, Received, begun
+from ..arrival import Arriving, Grant, Received, Task, begun
 from ..crashpoint import crash_point
 from ..moment import MICROSECONDS, micros
 from ..record import Lease, Settlement
@@ -48,6 +50,13 @@ class Share:
         self.begun: dict[str, object] = {"state": LEASED, "fence": 1, "attempts": 1, **both, **held}
         self.ready: dict[str, object] = {"state": READY, "fence": 0, "attempts": 0, **both, **dict.fromkeys(held)}
 
+    def divided(self, jobs: list[Task], /) -> tuple[list[Task], list[Task]]:
+        """Those that begin, and those that wait."""
+        if all(self._left.get(kind, 0) >= many for kind, many in Counter([part.kind for _, part in jobs]).items()):
+            return jobs, []
+        starts = [self.begins(part.kind) for _, part in jobs]
+        return list(compress(jobs, starts)), list(compress(jobs, map(not_, starts)))
+
     def begins(self, kind: str, /) -> bool:
         """Whether there is room for one more of this kind."""
         left = self._left.get(kind, 0)
@@ -63,21 +72,17 @@ def receive_fresh(
 
     None, with the transaction spoilt, where some event or key was known: roll back, use `receive`.
     """
-    if insert_rows(run, EVENTS, {"received_at": now}, [_row(one) for one in events])[0] != len(events):
+    if insert_rows(run, EVENTS, {"received_at": now}, _rows(events))[0] != len(events):
         return None
     crash_point("receive.between")
     share = Share(grant, now)
-    begins: list[tuple[Arriving, Part]] = []
-    waits: list[tuple[Arriving, Part]] = []
-    for one in events:
-        for part in one.parts:
-            (begins if share.begins(part.kind) else waits).append((one, part))
-    inserted, last = insert_rows(run, JOBS, share.begun, [_job_row(*each) for each in begins])
+    begins, waits = share.divided([(one, part) for one in events for part in one.parts])
+    inserted, last = insert_rows(run, JOBS, share.begun, _job_rows(begins))
     # AUTOINCREMENT within one transaction: the ids follow one another.
     first = last - len(begins) + 1
-    if inserted + insert_rows(run, JOBS, share.ready, [_job_row(*each) for each in waits])[0] != len(begins) + len(waits):
+    if inserted + insert_rows(run, JOBS, share.ready, _job_rows(waits))[0] != len(begins) + len(waits):
         return None
-    leases = [begun(one, part, first + at, now) for at, (one, part) in enumerate(begins)]
+    leases = begun(begins, range(first, last + 1), now)
     leased, ready = Counter([part.kind for _, part in begins]), Counter([part.kind for _, part in waits])
     ended = Counter([one.kind for one in done])
     for kind in leased.keys() | ready.keys() | ended.keys():
@@ -93,25 +98,28 @@ def receive(run: Many, events: Iterable[Arriving], grant: Grant, now: int, /) ->
     share = Share(grant, now)
     changes: dict[str, Counter[str]] = defaultdict(Counter)
     for one in events:
-        fresh.append(run.execute(EVENT, (*_row(one), now)).fetchone() is not None)
+        fresh.append(run.execute(EVENT, (*_rows((one,))[0], now)).fetchone() is not None)
         crash_point("receive.between")
         for part in one.parts if fresh[-1] else ():
             starts = share.begins(part.kind)
             alike = share.begun if starts else share.ready
-            made = run.execute(text(JOB, tuple(alike)), (*alike.values(), *_job_row(one, part))).fetchone()
+            made = run.execute(text(JOB, tuple(alike)), (*alike.values(), *_job_rows(((one, part),))[0])).fetchone()
             if made is None:
                 continue  # its event was forgotten, and came again; what its handler did was not
             changes[part.kind].update({"submitted": 1, "leased" if starts else "ready": 1})
             if starts:
-                leases.append(begun(one, part, made[0], now))
+                leases += begun(((one, part),), made, now)
     add_all(run, changes)
     return Received(fresh, leases)
 
 
-def _row(one: Arriving) -> tuple[object, ...]:
-    at = None if one.at is None else _micros(one.at)
-    return one.source, one.event_id, one.type, one.payload, one.headers, one.more, one.source_id, one.handlers, at
+def _rows(events: Iterable[Arriving]) -> list[tuple[object, ...]]:
+    return [
+        (one.source, one.event_id, one.type, one.payload, one.headers, one.more, one.source_id, one.handlers,
+         None if one.at is None else _micros(one.at))
+        for one in events
+    ]  # fmt: skip
 
 
-def _job_row(one: Arriving, part: Part) -> tuple[object, ...]:
-    return part.max_attempts, part.kind, part.key, one.ids, one.carried, one.payload
+def _job_rows(jobs: Iterable[Task]) -> list[tuple[object, ...]]:
+    return [(part.max_attempts, part.kind, part.key, one.ids, one.carried, one.payload) for one, part in jobs]
