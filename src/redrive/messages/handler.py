@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import typing
 from collections.abc import Callable
@@ -41,6 +42,8 @@ class Handler:
     settings: Settings
     concurrency: int | None
     place: str
+    record: Callable[[Lease, Any], None] | None = None
+    """Before a replay: records the event again, in the transaction, where there is one."""
 
     @property
     def kind(self) -> Kind:
@@ -52,14 +55,20 @@ class Handler:
         return Kind(self.name, run, self.colour, self.settings, concurrency=self.concurrency, fn=self.fn)
 
     def _plain(self, lease: Lease) -> None:
+        if lease.dead_id is not None and self.record is not None:
+            self.record(lease, None)
         result = self.fn(self.opened(lease))
         if result is not None:
             _nothing(self, result)
 
     async def _async(self, lease: Lease) -> None:
+        if lease.dead_id is not None and self.record is not None:
+            await asyncio.to_thread(self.record, lease, None)
         await self.fn(self.opened(lease))
 
     def _transaction(self, connection: sqlalchemy.Connection, lease: Lease) -> None:
+        if lease.dead_id is not None and self.record is not None:
+            self.record(lease, connection)
         result = self.fn(connection, self.opened(lease))
         if result is not None:
             _nothing(self, result)

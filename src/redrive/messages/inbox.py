@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,11 +11,10 @@ from ..ledger import limits
 from ..ledger.arrival import Arriving
 from ..ledger.gathering import distinct
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, NewJob
+from ..ledger.record import NewJob
 from ..ledger.statement import Many
-from ..worker.kind import Colour, Kind
+from ..worker.kind import Kind
 from .event import Event
-from .handler import Handler
 from .handlers import Handlers
 from .stored import Stored, of_lease, stored
 
@@ -69,31 +67,7 @@ class Inbox:
     @property
     def kinds(self) -> list[Kind]:
         """What a worker knows of the handlers. Before a replay the event is recorded again, where it is not there any more."""
-        return [replace(one.kind, run=self._recorded(one)) for one in self.handlers]
-
-    def _recorded(self, handler: Handler) -> Callable[..., Any]:
-        run, colour = handler.kind.run, handler.colour
-
-        def record(lease: Lease, tx: Any = None) -> None:
-            if lease.dead_id is not None:
-                self.record(of_lease(lease), tx)
-
-        async def later(lease: Lease) -> None:
-            if lease.dead_id is not None:
-                await asyncio.to_thread(record, lease)
-            await run(lease)
-
-        def with_connection(connection: Any, lease: Lease) -> None:
-            record(lease, connection)
-            run(connection, lease)
-
-        def plain(lease: Lease) -> None:
-            if lease.dead_id is not None:
-                record(lease)
-            run(lease)
-
-        runs: dict[Colour, Callable[..., Any]] = {"async": later, "transaction": with_connection, "plain": plain}
-        return runs[colour]
+        return [replace(one, record=lambda lease, tx: self.record(of_lease(lease), tx)).kind for one in self.handlers]
 
     def record(self, one: Stored, tx: Any = None, /) -> None:
         """Store an event alone, if it is not there: its handlers' jobs are."""

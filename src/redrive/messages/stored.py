@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ..core.codec import codec, from_bytes, to_bytes
 from ..core.context import ids_around
@@ -29,6 +29,8 @@ IDS = frozenset(
 
 OWN = ("event_id", "event_type", "source")
 """Ids that each event has: its id, its type, where it came from."""
+Texts: TypeAlias = tuple[str | None, str | None, str | None]
+"""Ids of an event, those of them that are not its own, and the headers that its jobs carry: JSON."""
 OPENS = (b"{", b"[", b'"')
 """What JSON begins with, mostly."""
 
@@ -73,25 +75,35 @@ class Stored(NamedTuple):
         for part in parts:
             if len(part.key) * 4 > limits.MAX_KEY:
                 limits.name("key", part.key, limits.MAX_KEY)
-        ids, carried = self.ids(), self.carried()
-        texts = self._texts(carried) if len(ids) == len(OWN) else self._all_texts(ids, carried)
-        own = limits.mapping("headers", headers) if headers else None
+        if headers or ids_around():
+            ids, carried = self.ids(), self.carried()
+            own, texts = limits.mapping("headers", headers), self._texts(ids, carried)
+        else:
+            own = None
+            ids, carried, texts = self._bare()
         return Arriving(source, event_id, type_, payload, own, *texts, source_id, at, len(parts), parts, (ids, carried))
 
-    def _all_texts(self, ids: Mapping[str, str], carried: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
+    def _texts(self, ids: Mapping[str, str], carried: Mapping[str, str]) -> Texts:
         """Ids, those of them that are not its own, and carried headers as JSON."""
         more = {name: value for name, value in ids.items() if name not in OWN}
         return limits.mapping("ids", ids), limits.mapping("ids", more), limits.mapping("headers", carried)
 
-    def _texts(self, carried: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
-        """The same where the ids are its own alone: a third of what the general way takes."""
-        source, id_, type_ = quoted(self.source), quoted(self.event_id), quoted(self.type)
-        ids = f'{{"event_id":{id_},"event_type":{type_},"source":{source}}}'
-        if self.headers:
-            return ids, None, limits.mapping("headers", carried)
-        more = "" if self.source_id is None else f',"{SOURCE_ID}":{quoted(self.source_id)}'
-        at = "" if self.at is None else f',"{AT}":"{carried[AT]}"'
-        return ids, None, f'{{"{SOURCE}":{source},"{ID}":{id_},"{TYPE}":{type_}{more}{at}}}'
+    def _bare(self) -> tuple[dict[str, str], dict[str, str], Texts]:
+        """Ids, carried headers, and both as JSON, where it has no headers and nobody has ids around: a third of what the general
+        way takes."""
+        source, event_id, type_, _, _, at, source_id = self
+        ids = {"event_id": event_id, "event_type": type_, "source": source}
+        carried = {SOURCE: source, ID: event_id, TYPE: type_}
+        said, id_, of = quoted(source), quoted(event_id), quoted(type_)
+        more = ""
+        if source_id is not None:
+            carried[SOURCE_ID] = source_id
+            more = f',"{SOURCE_ID}":{quoted(source_id)}'
+        if at is not None:
+            carried[AT] = moment = _iso(at)
+            more += f',"{AT}":"{moment}"'
+        text = f'{{"event_id":{id_},"event_type":{of},"source":{said}}}'
+        return ids, carried, (text, None, f'{{"{SOURCE}":{said},"{ID}":{id_},"{TYPE}":{of}{more}}}')
 
     def carried(self) -> dict[str, str]:
         """The headers of its handlers' jobs: its own, and what it takes to make the event again."""

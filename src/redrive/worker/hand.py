@@ -22,7 +22,8 @@ class Hand:
     """By job. Belongs to the ledger thread; others may ask for counts."""
 
     def __init__(self) -> None:
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, tuple[Lease, Kind, float]] = {}
+        """As Held has it: short jobs come by the hundred, and most are never asked for."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -30,23 +31,23 @@ class Hand:
     def take(self, given: Iterable[tuple[Kind, Lease]], /) -> None:
         """These, too."""
         now = monotonic()
-        self._held.update({lease[0]: Held(lease, kind, now) for kind, lease in given})
+        self._held.update({lease[0]: (lease, kind, now) for kind, lease in given})
 
     def older(self, seconds: float, /) -> list[Lease]:
         """Those that were taken so long ago."""
         before = monotonic() - seconds
-        return [held.lease for held in self._held.values() if held.since <= before]
+        return [lease for lease, _, since in self._held.values() if since <= before]
 
     def all(self) -> list[Held]:
         """All of them."""
-        return list(self._held.values())
+        return list(map(Held._make, list(self._held.values())))
 
     def lose(self, leases: Iterable[Lease], /) -> list[Lease]:
         """These are held no more: they have ended, or are somebody else's now; those of them that had been held."""
         had = []
         for lease in leases:
             held = self._held.get(lease.job_id)
-            if held is not None and held.lease.fence == lease.fence:  # else it is another lease of the same job
+            if held is not None and held[0].fence == lease.fence:  # else it is another lease of the same job
                 del self._held[lease.job_id]
                 had.append(lease)
         return had
@@ -59,5 +60,5 @@ class Hand:
             held.kind.colour != "async"
             and held.kind.settings.attempt_timeout is not None
             and now - held.since > held.kind.settings.attempt_timeout
-            for held in list(self._held.values())
+            for held in self.all()
         )

@@ -85,16 +85,20 @@ class Pool:
                 finished = self._attempt(kind, lease)
                 ended.append(finished)
                 if finished.seconds > LONG or len(ended) >= TELL or not self._todo:
-                    self._told(ended)
+                    self._tell(ended)
                     ended = []
                 del finished  # an error would keep everything alive that its frames know, until the next job
             if ended:  # another thread took the last one, after this one had seen it there
-                self._told(ended)
+                self._tell(ended)
                 del ended
             with self._lock:
                 self._idle += 1
             if self._todo:
                 self.help()
+
+    def _tell(self, ended: list[Finished]) -> None:
+        crash_point("worker.ran")
+        self._told(ended)
 
     def _attempt(self, kind: Kind, lease: Lease) -> Finished:
         began, seconds = monotonic(), math.inf
@@ -103,9 +107,7 @@ class Pool:
             if seconds <= 0:
                 return Finished(kind, lease, None, None, 0.0, unstarted=True)
         run = self._in_transaction if kind.colour == "transaction" else _plain
-        finished = self._around.context.copy().run(run, kind, lease, seconds, began)
-        crash_point("worker.ran")
-        return finished
+        return self._around.context.copy().run(run, kind, lease, seconds, began)
 
     def _in_transaction(self, kind: Kind, lease: Lease, seconds: float, began: float) -> Finished:
         enter(kind, lease, seconds)

@@ -16,6 +16,8 @@ from ..ledger.record import Lease
 from .kind import Kind
 
 NO_IDS: Mapping[str, str] = {}
+PARTS = 4
+"""Colons of a key that has all of its parts."""
 
 
 class Layer:
@@ -63,7 +65,8 @@ class Around(NamedTuple):
 
 def enter(kind: Kind, lease: Lease, seconds: float) -> None:
     """Be inside the attempt, from now on: in a context of its own, which ends with it."""
-    scope: Scope = (monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key_of(lease), None)
+    key = lease.key if lease.key.count(":") >= PARTS else key_of(lease)
+    scope: Scope = (monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key, None)
     CELL.set(Cell(scope, get_ident()))
     ids = lease.ids_stored
     IDS.set(lease.ids if isinstance(ids, str) else ids or NO_IDS)
@@ -71,7 +74,7 @@ def enter(kind: Kind, lease: Lease, seconds: float) -> None:
 
 def key_of(lease: Lease) -> KeyLike | None:
     """The key for calls that the work makes: the job's own; where nobody gave it one, of this shape at least."""
-    if lease.key.count(":") >= 4:
+    if lease.key.count(":") >= PARTS:
         return lease.key
     try:
         return Key("job", "", lease.key, lease.kind.replace(":", "."))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import chain, count
+from itertools import chain, compress, count
+from operator import not_
 from sqlite3 import Connection
 
 SIZES = (100, 10, 1)
 """Rows in one statement: few sizes, so that all of them stay prepared."""
+MANY = 10
+"""Of so many on, it pays to see what they have in common."""
 
 
 @cache
@@ -17,18 +20,25 @@ def text(one: str, alike: tuple[str, ...], rows: int = 1) -> str:
     come first among the parameters, and once."""
     head, _, rest = one.partition(" VALUES (")
     tail = rest.partition(")")[2]
-    columns = head.partition("(")[2].rstrip(")").split(", ")
-    own = len(columns) - len(alike)
+    names = _columns(one)
+    own = len(names) - len(alike)
     shared = {name: f"?{number}" for number, name in enumerate(alike, 1)}
     rows_of = []
     for row in range(rows):
         numbers = count(len(alike) + row * own + 1)
-        rows_of.append(", ".join(shared.get(name) or f"?{next(numbers)}" for name in columns))
+        rows_of.append(", ".join(shared.get(name) or f"?{next(numbers)}" for name in names))
     return f"{head} VALUES {', '.join(f'({row})' for row in rows_of)}{tail}"
+
+
+@cache
+def _columns(one: str) -> list[str]:
+    return one.partition(" VALUES (")[0].partition("(")[2].rstrip(")").split(", ")
 
 
 def insert(run: Connection, one: str, alike: Mapping[str, object], rows: Sequence[tuple[object, ...]], /) -> tuple[int, int]:
     """Insert these by a statement for one row; how many were, and the number of the last. rows: what is not alike in all."""
+    if len(rows) >= MANY:
+        alike, rows = _divided(one, alike, rows)
     at = inserted = last = 0
     names, values = tuple(alike), tuple(alike.values())
     for size in SIZES:
@@ -38,3 +48,17 @@ def insert(run: Connection, one: str, alike: Mapping[str, object], rows: Sequenc
             last = cursor.lastrowid or 0
             at += size
     return inserted, last
+
+
+def _divided(
+    one: str, alike: Mapping[str, object], rows: Sequence[tuple[object, ...]]
+) -> tuple[Mapping[str, object], Sequence[tuple[object, ...]]]:
+    """The same, with columns that happen to have one value moved to what is alike: to hand a value over takes longer than to see
+    that it is the same."""
+    names = [name for name in _columns(one) if name not in alike]
+    columns = list(zip(*rows, strict=True))
+    same = [column[0] == column[-1] and column.count(column[0]) == len(column) for column in columns]
+    if all(same):
+        return alike, rows
+    shared = {name: column[0] for name, column in compress(zip(names, columns, strict=True), same)}
+    return {**alike, **shared}, list(zip(*compress(columns, map(not_, same)), strict=True))

@@ -32,7 +32,7 @@ class Group:
         found = self._there(
             lambda: self.client.xreadgroup(self.group, self.consumer, {self.stream: ">"}, count=count, block=wait)
         )
-        return [_entry(*one) for _, entries in _pairs(found) for one in entries]
+        return [entry for _, entries in _pairs(found) for entry in _entries(entries)]
 
     def take_over(self, count: int, idle: float, /) -> list[Entry]:
         """Entries that somebody read so long ago and never acknowledged. The cursor is kept: the next time goes on from it."""
@@ -67,7 +67,7 @@ class Group:
             looks.xrange(self.stream, each, each)
         there: list[Any] = [each for each, entry in zip(owners, looks.execute(), strict=True) if entry] if owners else []
         claimed: Any = self.client.xclaim(self.stream, self.group, self.consumer, int(idle * 1000), there) if there else []
-        found = [_entry(*one) for one in claimed if one is not None and one[0] is not None]
+        found = _entries([one for one in claimed if one is not None and one[0] is not None])
         feared = {each for each, (owner, times) in owners.items() if times >= FEARED and owner != self.consumer}
         lost = [Entry(each, None) for each in owners.keys() - set(there) if self._owner(each) == owners[each][0]]
         return [*(one._replace(feared=one.id in feared) for one in found), *sorted(lost)]
@@ -162,9 +162,13 @@ def _pairs(found: Any) -> Any:
     return [(name, some[0] if some and isinstance(some[0], list) else some) for name, some in found.items()]
 
 
-def _entry(id_: Any, fields: Any) -> Entry:
-    given = fields if fields is None or isinstance(fields, dict) else dict(fields)
-    return Entry(id_.decode() if isinstance(id_, bytes) else str(id_), given)
+def _entries(found: Sequence[tuple[Any, Any]]) -> list[Entry]:
+    rows = [
+        (id_.decode() if isinstance(id_, bytes) else str(id_),
+         fields if fields is None or isinstance(fields, dict) else dict(fields), False)
+        for id_, fields in found
+    ]  # fmt: skip
+    return list(map(Entry._make, rows))
 
 
 def _words(value: Any) -> str:

@@ -140,13 +140,14 @@ class Reading:
     def _bring(self, entries: Sequence[Entry]) -> None:
         events: list[Arriving] = []
         others: list[NewJob] = []
-        most = self._inbox.ledger.max_payload
+        most, parts = self._inbox.ledger.max_payload, self._inbox.handlers.parts
         for entry in entries:
             if entry.feared:
                 others.append(unread(self._kind, self._source, entry))
                 continue
             try:
-                events.append(self._inbox.arriving(event_in(entry, self._source, self._decode, most)))
+                one = event_in(entry, self._source, self._decode, most)
+                events.append(one.arriving(parts(one.type)))
             except (Unread, ValueError) as wrong:
                 emit("unread", {"operation": self.name, "source": self._source, "source_id": entry.id, "error": str(wrong)})
                 others.append(unread(self._kind, self._source, entry))
