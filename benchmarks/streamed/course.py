@@ -42,7 +42,7 @@ class Effort:
     measured: Callable[..., Any] = apart
 
 
-FULL = Effort(rounds=7, messages={100: 15_000, 1: 1000}, share=1.0, grown=50_000, letters=50_000, settings=DURABLE)
+FULL = Effort(rounds=9, messages={100: 15_000, 1: 1000}, share=1.0, grown=50_000, letters=50_000, settings=DURABLE)
 QUICK = Effort(rounds=1, messages={100: 200, 1: 10}, share=0.02, grown=200, letters=50, settings=SETTINGS, measured=here)
 
 
