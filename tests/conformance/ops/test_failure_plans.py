@@ -15,7 +15,7 @@ from redrive.ledger.failure_slots import by_group, by_kind
 from redrive.ledger.failure_tables import failure_slot
 from tests.conformance.ledger.world import session
 
-GROUPS, SLOTS = 2_000, 10
+GROUPS, SLOTS = 500, 20
 NOW = 1_800_000_000 // SLOT
 
 
