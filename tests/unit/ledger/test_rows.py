@@ -1,0 +1,48 @@
+"""Many rows by one statement: as they were given, whatever they have in common."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.ledger.sqlite.rows import MANY, SIZES, insert
+
+ONE = "INSERT INTO thing (at, kind, payload, note) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+ROW = st.tuples(st.sampled_from(["mail", "sms"]), st.binary(max_size=2), st.none() | st.text(max_size=2))
+
+
+@pytest.fixture(scope="module")
+def run() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("CREATE TABLE thing (id integer PRIMARY KEY AUTOINCREMENT, at, kind, payload, note)")
+    return connection
+
+
+@given(
+    rows=st.lists(ROW, max_size=2 * MANY) | st.builds(lambda row, many: [row] * many, ROW, st.integers(1, SIZES[0] + MANY + 1))
+)
+def test_rows_come_out_as_they_were_given(run: sqlite3.Connection, rows: list[tuple[object, ...]]) -> None:
+    run.execute("DELETE FROM thing")
+    inserted, last = insert(run, ONE, {"at": 7}, rows)
+    found = run.execute("SELECT id, at, kind, payload, note FROM thing ORDER BY id").fetchall()
+    assert [row[1:] for row in found] == [(7, *row) for row in rows]
+    assert inserted == len(rows)
+    assert [row[0] for row in found] == list(range(last - len(rows) + 1, last + 1)), "ids follow one another"
+
+
+def test_what_all_have_in_common_is_handed_over_once(run: sqlite3.Connection) -> None:
+    handed: list[tuple[object, ...]] = []
+
+    class Heard:
+        def execute(self, text: str, given: tuple[object, ...]) -> sqlite3.Cursor:
+            handed.append(given)
+            return run.execute(text, given)
+
+    heard: Any = Heard()
+    payloads = [bytes([number]) for number in range(MANY)]
+    insert(heard, ONE, {"at": 7}, [("mail", payload, None) for payload in payloads])
+    assert handed == [(7, "mail", None, *payloads)]
