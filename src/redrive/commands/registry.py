@@ -16,7 +16,7 @@ from ..worker.kind import Kind
 from .command import Command, Work, made
 from .job import Job
 from .running import kind_of
-from .terms import Terms, terms
+from .terms import Terms, named, terms
 
 
 class AsJson:
@@ -57,6 +57,7 @@ class Registry:
 
     def decorator(self, name: str, /, **told: Any) -> Callable[[Callable[..., Any]], Command[..., Any]]:
         """What registers a function under a name, on these terms."""
+        named(name)  # at once: a bare `@app.command` is called with a function, and never again
 
         def decorated(fn: Callable[..., Any]) -> Command[..., Any]:
             checked = terms(name, fn, **told)

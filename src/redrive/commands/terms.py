@@ -74,7 +74,6 @@ def terms(
     rate: float | None, priority: int, spent: Spent, cron: str | None, timezone: str, in_transaction: bool,
 ) -> Terms:  # fmt: skip
     """Everything that was told, checked; TypeError or ValueError says what is wrong with it."""
-    _named(name)
     colour = _colour(name, fn, in_transaction)
     skip = int(in_transaction)
     if spent not in ("dead", "blocked"):
@@ -93,7 +92,8 @@ def terms(
     )
 
 
-def _named(name: object) -> None:
+def named(name: object, /) -> None:
+    """TypeError or ValueError says what is wrong with a command's name."""
     if callable(name):
         raise TypeError('a command has a name, since that is what the ledger stores: @app.command("receipts.send")')
     printable("a command's name", name, MAX_KIND)

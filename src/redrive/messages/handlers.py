@@ -25,6 +25,10 @@ class Handlers:
 
     def decorator(self, types: tuple[str, ...], **told: Any) -> Callable[[F], F]:
         """What registers a function for events of these types; the function stays as it is."""
+        if any(callable(one) for one in types):  # at once: a bare `@app.on` would decorate nothing, and nobody would handle
+            raise TypeError(
+                f'a handler says which events it handles: @app.on("session.completed"), or "*" for all, not {types!r}'
+            )
 
         def decorated(fn: F) -> F:
             self.add(handler(fn, types, **told))

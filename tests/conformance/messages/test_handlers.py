@@ -309,6 +309,13 @@ def test_misuse_is_told_at_decoration(options: dict[str, Any], fn: Any, says: st
         app.on(*types, **options)(fn)  # type: ignore[no-untyped-call]
 
 
+def test_whoever_forgets_the_types_is_told_at_once() -> None:
+    """A bare `@app.on` is called once, with the function: nobody would ever handle anything."""
+    bare: Any = App("sqlite://").on
+    with pytest.raises(TypeError, match="a handler says which events it handles"):
+        bare(nothing)
+
+
 def test_two_of_one_name_are_refused() -> None:
     app = App("sqlite://")
     app.on("paid", name="book")(nothing)

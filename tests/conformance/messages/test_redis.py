@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import pytest
@@ -71,6 +73,31 @@ def test_what_comes_is_handled_and_acknowledged(shop: Shop, client: redis.Redis,
     assert (first.payload["order"], first.source, first.headers) == (first.id, stream, {"user_id": "ann"})
     assert first.at is not None
     assert pending(client, stream) == 0
+    assert shop.app.ledger.imbalance() == []
+
+
+@pytest.mark.req("M-1")
+def test_a_worker_that_streams_keep_busy_hears_of_what_others_submit(
+    ledger: Ledger, url: str, redis_url: str, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.worker.due.POLL", 1e6)  # nobody looks but who has heard of something
+    shop, numbers, mailed, submitted = Shop(ledger, redis_url, stream, batch=10), count(), threading.Event(), threading.Event()
+
+    def mail(to: str) -> None:
+        assert to == "ann"
+        mailed.set()
+
+    shop.app.command("mail")(mail)
+
+    def until() -> bool:
+        paid(client, stream, *(f"p-{next(numbers)}" for _ in range(50)))  # always more than it reads at once
+        if len(shop.seen) > 100 and not submitted.is_set():
+            submitted.set()
+            with App(url) as elsewhere:
+                elsewhere.command("mail")(mail).submit("ann")
+        return mailed.is_set()
+
+    shop.work(until)
     assert shop.app.ledger.imbalance() == []
 
 

@@ -107,7 +107,7 @@ def test_what_is_refused(app: App, fn: Any, options: dict[str, Any], error: type
 )
 def test_names(app: App, name: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
-        app.command(name)(nothing)
+        app.command(name)  # at once: whoever forgets the name calls it no second time
 
 
 def test_a_name_is_taken_once(app: App) -> None:
