@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -286,4 +287,8 @@ def discard(
 
 
 def _line(error: str | None) -> str:
-    return (error or "–").strip().partition("\n")[0]
+    """Its first line, and of what it is called the last word: where it comes from leaves no room for what it says."""
+    return _PLACE.sub("", (error or "–").strip().partition("\n")[0])
+
+
+_PLACE = re.compile(r"^(?:\w+\.)+(?=\w+:)")

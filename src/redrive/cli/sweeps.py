@@ -172,8 +172,7 @@ def resume(
     cannot be reached or has another schema; 130, interrupted.
     """
     with operator(where, actor) as ops:
-        found = ops.sweep(sweep_id, limit=1)
-        sweep = found.sweep if found and found.sweep.state == "running" else ops.resume(sweep_id, because=because)
+        sweep = ops.resume(sweep_id, because=because)
         interrupted = False
         if not detach:
             applied, interrupted = carry_out(ops, sweep, quiet=as_json)

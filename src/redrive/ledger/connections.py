@@ -70,7 +70,7 @@ class Connections:
         if self._file is not None and sqlite.identity(self.address.target) != self._file:
             raise LedgerError(
                 f"{self.address.target} was removed or replaced while it was open: nobody would find what is written now. "
-                "Close the ledger and open it again"
+                "End this program and start it again: it opens the file that is there then"
             )
 
     def session(self) -> Session:

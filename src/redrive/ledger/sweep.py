@@ -31,7 +31,7 @@ LOOK = 1.0
 """Seconds after which one looks again how the canary fares."""
 MOVES: Mapping[str, tuple[frozenset[Standing], Standing]] = {
     "pause": (frozenset(("running",)), "paused"),
-    "resume": (frozenset(("paused", "halted")), "running"),
+    "resume": (frozenset(("running", "paused", "halted")), "running"),  # running: whoever carried it out may be gone
     "cancel": (frozenset(("running", "paused", "halted")), "cancelled"),
 }
 """What an operator may do to one, in which states, and what it is then."""
@@ -187,7 +187,7 @@ def move(session: Session, sweep_id: int, verb: str, /, *, actor: str, because: 
         # Who resumes a halted one has seen the canary die, and wants the rest all the same.
         change: dict[str, Any] = {"passed": True, "reason": None} if found.state == "halted" and verb == "resume" else {}
         _set(connection, sweep_id, now, state=after, **change, **({"ended_at": now} if after == "cancelled" else {}))
-        if verb == "resume":
+        if verb == "resume" and found.state != "running":
             seen = {"pardoned": range_.c.accepted + range_.c.rejected, "pardoned_rejected": range_.c.rejected}
             connection.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(seen))
         audit.write(session, actor=actor, action=f"sweep.{verb}", because=because, what={"sweep": sweep_id, "left": found.left})

@@ -161,7 +161,7 @@ class Operator(Watching, Partitioning):
         return self._move(sweep_id, "pause", because)
 
     def resume(self, sweep_id: int, /, *, because: str) -> Sweep:
-        """Go on with one that was paused, or that was halted because its canary died."""
+        """Go on with one that was paused, that was halted because its canary died, or that nobody carries out any more."""
         return self._move(sweep_id, "resume", because)
 
     def cancel(self, sweep_id: int, /, *, because: str) -> Sweep:

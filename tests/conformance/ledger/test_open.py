@@ -288,6 +288,20 @@ def test_a_file_that_was_removed_or_replaced_takes_nothing_any_more(tmp_path: Pa
             assert other.submit(NewJob("k", "b")).created
 
 
+def test_no_ledger_is_made_beside_what_programs_of_another_still_write(tmp_path: Path) -> None:
+    """It would share their write-ahead log, and be damaged for good."""
+    file = tmp_path / "ledger.db"
+    with open_ledger(f"sqlite:///{file}", migrate=True) as ledger:
+        ledger.submit(NewJob("k", "a"))
+        file.rename(tmp_path / "away.db")
+        with pytest.raises(LedgerError, match="is not there, but .*-wal is: .* End them, then put the file back"):
+            open_ledger(f"sqlite:///{file}", migrate=True)
+        assert not file.exists()
+        (tmp_path / "away.db").rename(file)
+        ledger.submit(NewJob("k", "b"))
+        assert ledger.counts()["k"].submitted == 2
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match=f"there is no folder {tmp_path / 'none'}"):
         open_ledger(f"sqlite:///{tmp_path / 'none' / 'ledger.db'}", migrate=True)

@@ -109,6 +109,10 @@ def test_pause_resume_cancel(ledger: Ledger) -> None:
     with pytest.raises(NotAllowed, match=f"sweep {begun.id} is paused: there is nothing to pause"):
         ledger.sweeps.move(begun.id, "pause", **ANN)
     ledger.sweeps.move(begun.id, "resume", **ANN)
+    again = ledger.sweeps.move(begun.id, "resume", actor="bob", because="whoever carried it out was killed")
+    assert again.state == "running"
+    last = ledger.audit()[-1]
+    assert (last.actor, last.action, last.because) == ("bob", "sweep.resume", "whoever carried it out was killed")
     assert len(ledger.sweeps.step(begun.id).done) == 1
     cancelled = ledger.sweeps.move(begun.id, "cancel", **ANN)
     assert (cancelled.state, cancelled.ended, cancelled.left) == ("cancelled", True, 2)

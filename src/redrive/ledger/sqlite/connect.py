@@ -22,6 +22,12 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
     """A connection in autocommit. `create`: a file that is missing is made; else it is an error, and nothing is made."""
     if sqlite3.sqlite_version_info < OLDEST:
         raise LedgerError(f"SQLite {sqlite3.sqlite_version} is too old: a ledger needs {'.'.join(map(str, OLDEST))} or later")
+    if create and file and _left_alone(file):
+        # A new file beside it would be given what the old one's programs have written, and go on writing: damaged for good.
+        raise LedgerError(
+            f"{file} is not there, but {file}-wal is: the ledger was removed or moved while programs worked on it. End them, "
+            f"then put the file back, or remove {file}-wal and {file}-shm too"
+        )
     target = f"{Path(file).as_uri()}?mode={'rwc' if create else 'rw'}" if file else ":memory:"
     try:
         # Threads take turns at it, see Pool; sqlite3 itself cannot know that.
@@ -41,6 +47,14 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
     return connection
 
 
+def _left_alone(file: str) -> bool:
+    """Whether the write-ahead log is there without its file."""
+    try:
+        return not Path(file).exists() and Path(f"{file}-wal").exists()
+    except PermissionError:
+        return False  # that is said in its own words
+
+
 def _why(file: str, create: bool, error: sqlite3.OperationalError) -> str:
     """Why it cannot be opened, in more words than SQLite has for it."""
     if not file:
@@ -52,10 +66,10 @@ def _why(file: str, create: bool, error: sqlite3.OperationalError) -> str:
         return f"{file} cannot be opened: this user may not look into its folder"
     except OSError:
         pass  # it is not there
-    if not create and not there.exists():
-        return f"there is no ledger at {file}: make one by `redrive ledger migrate`, or open_ledger(..., migrate=True)"
     if not there.parent.is_dir():
         return f"{file} cannot be opened: there is no folder {there.parent}"
+    if not create and not there.exists():
+        return f"there is no ledger at {file}: make one by `redrive ledger migrate`, or open_ledger(..., migrate=True)"
     if there.is_dir():
         return f"{file} cannot be opened: it is a folder; the address names a file in one"
     if not all(os.access(path, os.W_OK, effective_ids=EFFECTIVE) for path in (there.parent, there) if path.exists()):

@@ -55,21 +55,34 @@ def _decoded(entry: Entry, fields: Fields, source: str, decode: Decode) -> Store
 
 
 def _plain(entry: Entry, fields: Fields, source: str) -> Stored:
+    name = next((one for one in PAYLOADS if one in fields), None) if PAYLOADS[0] not in fields else PAYLOADS[0]
     try:
         type_ = _type(fields[TYPE])
         id_ = entry.id
         if ID in fields:
             id_ = fields[ID].decode()
             named("id", id_, MAX_ID)
-        name = next((one for one in PAYLOADS if one in fields), None) if PAYLOADS[0] not in fields else PAYLOADS[0]
         more = len(fields) - 1 - (ID in fields) - (name is not None)
         headers = {key.decode(): value.decode() for key, value in fields.items() if key not in (TYPE, ID, name)} if more else {}
     except KeyError:
         had = ", ".join(sorted(name.decode("utf-8", "replace") for name in fields)) or "nothing"
         raise Unread(f"it has no field 'type'; it has {had}") from None
+    except UnicodeDecodeError as wrong:
+        raise Unread(f"its field {_not_text(fields, name)} is no UTF-8: {wrong}") from wrong
     except (ValueError, TypeError) as wrong:
         raise Unread(str(wrong)) from wrong
     return Stored(source, id_, type_, fields[name] if name else b"null", headers, _moment(entry.id.partition("-")[0]), entry.id)
+
+
+def _not_text(fields: Fields, payload: bytes | None) -> str:
+    """The first field that should be text, and is not."""
+    for name, value in fields.items():
+        for part in (name, value) if name != payload else (name,):
+            try:
+                part.decode()
+            except UnicodeDecodeError:
+                return repr(name.decode("utf-8", "backslashreplace"))
+    return "'type'"
 
 
 @lru_cache(maxsize=1000)
@@ -107,8 +120,11 @@ def packed(fields: Fields, /) -> bytes:
 
 
 def unpacked(payload: bytes, /) -> dict[bytes, bytes]:
-    """The fields again."""
-    return {_bytes(name): _bytes(value) for name, value in json.loads(payload)}
+    """The fields again; ValueError where somebody has written them otherwise."""
+    try:
+        return {_bytes(name): _bytes(value) for name, value in json.loads(payload)}
+    except (ValueError, TypeError, KeyError, RecursionError) as wrong:
+        raise ValueError(f'its fields are written [["type", "..."], ["id", "..."], ["payload", "..."]]: {wrong}') from wrong
 
 
 def _text(value: bytes) -> Any:

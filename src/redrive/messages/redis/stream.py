@@ -103,11 +103,12 @@ class RedisStream:
         """What runs entries that could not be read: replayed after a fix, they become events after all."""
 
         def run(lease: Lease) -> None:
-            entry = Entry(lease.headers["redrive-source-id"], None if LOST in lease.headers else unpacked(lease.payload))
+            entry = Entry(lease.headers["redrive-source-id"], None)
             try:
+                entry = entry._replace(fields=None if LOST in lease.headers else unpacked(lease.payload))
                 inbox.store([inbox.arriving(event_in(entry, self.name, self.decode, inbox.ledger.max_payload))])
             except (Unread, ValueError) as wrong:
-                reason = "payload_lost" if entry.fields is None else "undecodable"
+                reason = "payload_lost" if LOST in lease.headers else "undecodable"
                 raise Undecodable(f"entry {entry.id} of {self.stream}: {wrong}", reason=reason) from wrong
 
         return [Kind(name=self.unread, run=run, colour="plain", settings=ONCE, parks=False)]
