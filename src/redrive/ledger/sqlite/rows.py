@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import chain, compress, count
+from itertools import chain, compress
 from operator import not_
 from sqlite3 import Connection
 
@@ -19,15 +19,12 @@ def text(one: str, alike: tuple[str, ...], rows: int = 1) -> str:
     """The statement for so many rows, made of the one for a single row. alike: columns that are the same in all of them: these
     come first among the parameters, and once."""
     head, _, rest = one.partition(" VALUES (")
-    tail = rest.partition(")")[2]
-    names = _columns(one)
-    own = len(names) - len(alike)
-    shared = {name: f"?{number}" for number, name in enumerate(alike, 1)}
-    rows_of = []
-    for row in range(rows):
-        numbers = count(len(alike) + row * own + 1)
-        rows_of.append(", ".join(shared.get(name) or f"?{next(numbers)}" for name in names))
-    return f"{head} VALUES {', '.join(f'({row})' for row in rows_of)}{tail}"
+    own = [name for name in _columns(one) if name not in alike]
+    given = ", ".join([*("?" for _ in alike), *(f"column{number}" for number in range(1, len(own) + 1))])
+    values = ", ".join([f"({', '.join('?' for _ in own)})"] * rows)
+    # Not by numbers (?1), which sqlite3 takes for names. WHERE: else ON CONFLICT would be taken for that of a join.
+    into, tail = f"{head.partition('(')[0]}({', '.join([*alike, *own])})", rest.partition(")")[2]
+    return f"{into} SELECT {given} FROM (VALUES {values}) WHERE true{tail}"  # noqa: S608  # of a statement of ours
 
 
 @cache
