@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,10 +18,10 @@ ROW = st.tuples(st.sampled_from(["mail", "sms"]), st.binary(max_size=2), st.none
 
 
 @pytest.fixture(scope="module")
-def run() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute("CREATE TABLE thing (id integer PRIMARY KEY AUTOINCREMENT, at, kind, payload, note)")
-    return connection
+def run() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE thing (id integer PRIMARY KEY AUTOINCREMENT, at, kind, payload, note)")
+        yield connection
 
 
 @given(
