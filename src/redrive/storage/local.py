@@ -132,10 +132,15 @@ class Local:
     # ---- where a path is on the disk ----
 
     def _root(self) -> Path:
-        found = _real(self.root)
-        if not found.is_dir() and not (self._create and found.parent.is_dir() and not found.exists()):
+        root = _real(self.root)
+        # One stat call: between two of them another writer may create the folder.
+        try:
+            is_usable = stat.S_ISDIR(root.stat().st_mode)
+        except FileNotFoundError:
+            is_usable = self._create and root.parent.is_dir()
+        if not is_usable:
             raise NotFound(f"{self.name}: the folder {self.root} is missing", path="", backend=self.name)
-        return found
+        return root
 
     def _inside(self, path: str) -> Path:
         """Where the file is; its folder is followed through links, and must be inside the root."""

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -267,3 +269,18 @@ def test_a_reading_error_is_ours(store: Store, tmp_path: Path) -> None:
             file.read()
         with pytest.raises(OSError, match="Bad file descriptor"):
             file.close()
+
+
+@pytest.mark.req("S-12")
+def test_first_concurrent_writes_create_the_root(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(150):
+            store = Store(Local("disk", root=str(tmp_path / f"root-{number}")))
+            start = threading.Barrier(4)
+
+            def write(place: int, store: Store = store, start: threading.Barrier = start) -> None:
+                start.wait()
+                store.write(f"day={place}/file", b"x")
+
+            list(threads.map(write, range(4)))
+            assert sorted(store.files()) == [f"day={place}/file" for place in range(4)]
