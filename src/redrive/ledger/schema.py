@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,8 @@ DENIED, NO_COLUMN = "42501", "42703"
 """Of Postgres."""
 MIGRATION_LOCK = 0x7265647269766531
 """Of Postgres: two programs that start together don't migrate together."""
+MIGRATION_SECONDS = 5.0
+"""How long to wait for another writer of a SQLite file: it may be the caller's own transaction, which waits for us."""
 _RIGHTS = {
     False: "this user may not make or change the tables: GRANT CREATE on the schema to it (an older ledger's tables must be "
     "its own), or run `redrive ledger migrate` as their owner once; for all else it needs no more than SELECT, INSERT, UPDATE, "
@@ -83,20 +86,22 @@ def check(connection: Connection, shown: str, /) -> None:
 
 
 def migrate(session: Session, to: str = HEAD, /) -> None:
-    """Bring the tables to a revision, up or down, in one transaction."""
-    from alembic import command  # noqa: PLC0415  # 100 ms that only a migration needs
-    from alembic.config import Config  # noqa: PLC0415
-
+    """Bring the tables to a revision, up or down, in one transaction. Takes no lock where they have it already."""
     found = revision(session.core)
+    if found == to:
+        return  # the caller's own transaction may hold the one write lock of a SQLite file
     if found is not None and found > HEAD:
         raise SchemaMismatch(
             f"the ledger here is newer (revision {found}) than this code ({HEAD}): install a newer redrive",
             found=found,
             wanted=HEAD,
         )
+    from alembic import command  # noqa: PLC0415  # 100 ms that only a migration needs
+    from alembic.config import Config  # noqa: PLC0415
+
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    session.raw.execute("BEGIN IMMEDIATE" if session.sqlite else "BEGIN")
+    _begin(session)
     try:
         if not session.sqlite:
             session.raw.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
@@ -116,6 +121,25 @@ def migrate(session: Session, to: str = HEAD, /) -> None:
             raise LedgerError(_RIGHTS[session.sqlite]) from error
         raise
     crash_point("migrate.after_commit")
+
+
+def _begin(session: Session) -> None:
+    if not session.sqlite:
+        session.raw.execute("BEGIN")
+        return
+    patience = session.raw.execute("PRAGMA busy_timeout").fetchone()[0]
+    session.raw.execute(f"PRAGMA busy_timeout = {min(patience, int(MIGRATION_SECONDS * 1000))}")
+    try:
+        session.raw.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+        raise LedgerError(
+            f"the ledger's tables cannot be created or upgraded: another transaction has been writing to the file for "
+            f"{MIGRATION_SECONDS:g} s; if it is your own (`tx=`), open the ledger before it begins: `app.ledger`, or {HOW}"
+        ) from error
+    finally:
+        session.raw.execute(f"PRAGMA busy_timeout = {patience}")
 
 
 def _denied(error: BaseException) -> bool:

@@ -16,10 +16,12 @@ import sqlalchemy
 from psycopg.rows import dict_row
 from sqlalchemy.orm import Session
 
-from redrive.errors import LeaseLost
-from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.errors import LeaseLost, LedgerError
+from redrive.ledger import Ledger, NewJob, open_ledger, schema
 from redrive.ledger.connections import MOST
+from redrive.ledger.sqlite import connect
 from tests.conformance.ledger.world import KIND, claim, keys, new, rows, tally
+from tests.ledgers import sqlite_ledger
 
 EFFECT = "INSERT INTO effect VALUES (1)"
 
@@ -260,3 +262,31 @@ def test_threads_that_have_all_the_connections_can_have_one_more(on_postgres: Le
     assert not failed
     assert not any(thread.is_alive() for thread in threads)
     assert tally(on_postgres).submitted == MOST * 9
+
+
+@pytest.mark.req("L-5")
+def test_a_ledger_opens_inside_of_the_callers_own_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "BUSY_SECONDS", 1.0)
+    url = sqlite_ledger(tmp_path)
+    made = engine(url)
+    with open_ledger(url), Session(made) as session:  # as any program before this one has left the file
+        session.execute(sqlalchemy.text(EFFECT))
+        with open_ledger(url, migrate=True) as ledger:
+            ledger.submit(*new("a"), tx=session)
+            session.commit()
+            assert keys(claim(ledger)) == {"a"}
+    made.dispose()
+
+
+def test_a_ledger_to_be_created_inside_of_the_callers_transaction_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "MIGRATION_SECONDS", 0.05)
+    made = engine(f"sqlite:///{tmp_path / 'shop.db'}")
+    with Session(made) as session:
+        session.execute(sqlalchemy.text(EFFECT))
+        with pytest.raises(LedgerError, match="open the ledger before it begins"):
+            open_ledger(f"sqlite:///{tmp_path / 'shop.db'}", migrate=True)
+        session.commit()
+    made.dispose()
+    open_ledger(f"sqlite:///{tmp_path / 'shop.db'}", migrate=True).close()

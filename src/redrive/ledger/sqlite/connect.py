@@ -79,7 +79,9 @@ def _why(file: str, create: bool, error: sqlite3.OperationalError) -> str:
 
 def durable(session: Session, /) -> None:
     """Write ahead: readers and the writer don't wait for each other. Kept in the file, so said once it is known to be ours."""
-    session.raw.execute("PRAGMA journal_mode=WAL")
+    # To set the mode that it has already would wait for a transaction that is writing, which may be the caller's own.
+    if session.raw.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        session.raw.execute("PRAGMA journal_mode=WAL")
 
 
 def engine(file: str, /, *, create: bool) -> Engine:
