@@ -117,10 +117,13 @@ def replay(
     One that is done is done again, a dead letter is replayed, a handler that never had it gets it. What failed is selected,
     confirmed and carried out as by `redrive dead replay`. Dedupe keys stay as they are.
 
-    Exit status: 0, all replayed; 1, some or none of them (they are listed, with why); 2, a wrong option; 3, the ledger cannot be
-    reached or has another schema; 130, interrupted.
+    Names in --handlers must be handlers of the event's type: registered in the app (--ledger module:app), or with jobs for
+    recent events of that type in the ledger. Otherwise nothing is replayed.
+
+    Exit status: 0, all replayed; 1, some or none of them (they are listed, with why); 2, a wrong option, or the name of a
+    handler that is not known; 3, the ledger cannot be reached or has another schema; 130, interrupted.
     """
-    with operator(where, actor) as ops:
+    with operator(where, actor, app_first=handlers is not None) as ops:
         if event_id is None:
             if handlers is not None:
                 complain("--handlers goes with --event-id; of dead letters, `redrive dead replay --kind` chooses a handler")
@@ -130,9 +133,14 @@ def replay(
             act(ops, plan, how, rate=rate, canary=canary, max_replays=max_replays or None)
             return
         names = [name.strip() for name in handlers.split(",") if name.strip()] if handlers else []
+        if handlers is not None and not names:  # no name at all would mean every handler
+            complain(f"--handlers {handlers!r}: no name; use --handlers A,B, or leave it out for all handlers that had the event")
+            raise typer.Exit(BAD_INPUT)
         said = ops.replay_event(event_id, source=source, handlers=names, because=because)
         if as_json:
             print_json(said)
+        elif not said:
+            complain(f"event {event_id!r}: no handler had it; choose one with --handlers")
         else:
             for name, what in said.items():
                 show(console(), Text(f"{name}: {what}", style="yellow" if what.startswith("skipped") else ""))

@@ -8,14 +8,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..app import App
 from ..core.key import Key
 from ..errors import NotAllowed
 from ..journal.redaction import redacted
 from .dead import readable
+from .imported import meant
+from .source import ledger_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..messages.rows import Found
+    from .source import Operated
+
+RECENT = 200
+"""Recent events of a type that are searched for jobs of a handler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +84,26 @@ def shown(ledger: Ledger, event_id: str, source: str | None, /) -> EventReport |
 
 
 def replayed(
-    ledger: Ledger, event_id: str, source: str | None, handlers: Collection[str], /, *, actor: str, because: str
+    app: Operated, event_id: str, source: str | None, handlers: Collection[str], /, *, actor: str, because: str
 ) -> dict[str, str]:
-    """Handle an event once more, by these handlers, or by all that had it; what became of each. Its dedupe key stays."""
+    """Replay an event to these handlers, or to all that had it; the outcome by handler. Its dedupe key stays the same.
+
+    Raises:
+        ValueError: A name is not a handler of events of this type. Nothing is changed then.
+        NotAllowed: There is no such event, or there are several.
+    """
     from ..ledger.redo import redo  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
+    ledger = ledger_of(app)
     one = _one(ledger, event_id, source)
     if one is None:
         raise NotAllowed(f"there is no event {event_id!r}" + (f" of {source}" if source else ""))
     had = {each.handler: each for each in _handled(ledger, one)}
+    for name in handlers:
+        if name not in had:
+            _check_handler(app, one, name, [*had])
     said: dict[str, str] = {}
-    for name in handlers or had:
+    for name in dict.fromkeys(handlers) or had:
         job = had.get(name)
         if job is None:
             said[name] = _begun(ledger, one, name, actor=actor, because=because)
@@ -99,10 +115,53 @@ def replayed(
             (letter,) = ledger.dead_letters(job_id=job.job_id, limit=1)
             begun = ledger.sweeps.begin("replay", [letter.id], actor=actor, because=because)
             made = ledger.sweeps.step(begun.id).done
-            said[name] = f"job {made[letter.id]}" if made else "skipped: somebody else was faster"
+            said[name] = f"job {made[letter.id]}" if made else "skipped: already replayed or discarded"
         else:
             said[name] = f"skipped: {job.state}"
     return said
+
+
+def _check_handler(app: Operated, one: Found, name: str, had: list[str]) -> None:
+    """Raise ValueError unless events of this type have a handler of this name: in the app, or by the ledger's history."""
+    ledger = ledger_of(app)
+    registered = _registered(app, one.type)
+    if name in registered or _has_handled(ledger, one.type, name):
+        return
+    known = sorted({*had, *registered})
+    if isinstance(app, App):
+        problem = f"{name!r} is not a handler of events of type {one.type!r}"
+        if name in app.commands:
+            problem += ", but a command"
+        elif name in app.inbox.handlers:
+            types = next(each.types for each in app.inbox.handlers if each.name == name)
+            problem += f", but of {', '.join(map(repr, types))}"
+        fix = "register it with @app.on first"
+    else:
+        problem = f"the ledger knows no handler {name!r} of events of type {one.type!r}"
+        fix = "pass --ledger module:app to replay to a handler that is new"
+    there = f"handlers: {', '.join(known)}" if known else "no handler of this event is known"
+    raise ValueError(f"{problem}{meant(name, known)}; {there}; {fix}. Nothing was changed")
+
+
+def _registered(app: Operated, type_: str) -> list[str]:
+    """Names of the app's handlers of this type of event; of a bare ledger none are known."""
+    if not isinstance(app, App):
+        return []
+    app.load()
+    return [name for name, _ in app.inbox.handlers.parts(type_)]
+
+
+def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:
+    """Whether a handler of this name had one of the recent events of this type."""
+    from ..ledger import find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    recent = _found(ledger, type_=type_, limit=RECENT)
+    try:
+        keys = [(name, str(Key("event", each.source, each.event_id, name))) for each in recent]
+    except ValueError:  # a name that no handler can have
+        return False
+    with ledger.reading() as connection:
+        return bool(find.by_keys(connection, keys))
 
 
 def _begun(ledger: Ledger, one: Found, handler: str, *, actor: str, because: str) -> str:

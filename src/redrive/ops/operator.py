@@ -221,9 +221,15 @@ class Operator(Watching, Partitioning):
     def replay_event(
         self, event_id: str, /, *, because: str, source: str | None = None, handlers: Collection[str] = ()
     ) -> dict[str, str]:
-        """Have an event handled once more, by these handlers, or by all that had it; what became of each."""
+        """Replay an event to these handlers, or to all that had it; the outcome by handler.
+
+        Raises:
+            ValueError: A name is not a handler of this type of event: not registered in the app, and the ledger has no job
+                of it for a recent event of the type. Nothing is changed then.
+            NotAllowed: There is no such event, or there are several.
+        """
         self._say(because)
-        return events.replayed(self._ledger, event_id, source, handlers, actor=self.actor, because=because)
+        return events.replayed(self._app, event_id, source, handlers, actor=self.actor, because=because)
 
     # ---- idempotency keys ----
 

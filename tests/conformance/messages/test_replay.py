@@ -90,6 +90,48 @@ def test_a_handler_that_never_had_it_gets_it(shop: Shop) -> None:
 
 
 @pytest.mark.req("M-4")
+@pytest.mark.parametrize("bare", [False, True], ids=["app", "ledger"])
+def test_replay_refuses_names_that_are_not_handlers_of_the_event(shop: Shop, ledger: Ledger, bare: bool) -> None:
+    @shop.app.command("invoices.send")
+    def send(order: int) -> None: ...
+
+    @shop.app.on("refunded", name="refund")
+    def refund(event: Event[Any]) -> None: ...
+
+    send.submit(1)
+    shop.app.receive(Event("refunded", {}, id="r-1", source="web"))
+    shop.work()
+    ann = Operator(ledger, actor="ann") if bare else shop.ann
+    before = ledger.counts()
+    unknown = "the ledger knows no handler" if bare else "is not a handler of events of type 'paid'"
+    for name, problem in (
+        ("maill", r"\(did you mean 'mail'\?\); handlers: book, mail"),
+        ("invoices.send", unknown if bare else "but a command"),
+        ("refund", unknown if bare else "but of 'refunded'"),
+        ("a name: with colons", unknown),
+    ):
+        with pytest.raises(ValueError, match=problem) as refused:
+            ann.replay_event("p-0", handlers=["book", name], because="a typo")
+        assert "Nothing was changed" in str(refused.value)
+    assert ledger.counts() == before, "not even the names that were right"
+    assert [entry.action for entry in ledger.audit()] == []
+
+
+@pytest.mark.req("M-4")
+def test_replay_from_a_bare_ledger_knows_handlers_by_their_jobs(shop: Shop, ledger: Ledger) -> None:
+    late: list[str] = []
+
+    @shop.app.on("paid", name="stats")
+    def stats(event: Event[Any]) -> None:
+        late.append(event.id)
+
+    shop.app.receive(Event("paid", {}, id="p-9", source="web"))
+    assert Operator(ledger, actor="ann").replay_event("p-0", handlers=["stats"], because="backfill").keys() == {"stats"}
+    shop.work()
+    assert sorted(late) == ["p-0", "p-9"]
+
+
+@pytest.mark.req("M-4")
 def test_what_failed_is_replayed_by_workers_with_a_canary(shop: Shop, ledger: Ledger) -> None:
     shop.broken = False
     plan = shop.ann.replay(source="*")
@@ -139,6 +181,9 @@ def test_on_the_command_line(shop: Shop, url: str) -> None:
     status, printed = call("events", "replay", "--status", "failed", "--limit", "2", "--dry-run", "--because", "x")
     assert (status, printed.splitlines()[0]) == (0, "To replay: 2 dead letters (mail ×2; attempts ×2)")
     assert call("events", "replay", "--handlers", "a", "--because", "x")[0] == 2
+    status, printed = call("events", "replay", "--event-id", "p-1", "--handlers", "book,maill", "--because", "x")
+    assert (status, "did you mean 'mail'?" in printed) == (2, True)
+    assert call("events", "replay", "--event-id", "p-1", "--handlers", ",", "--because", "x")[0] == 2
     shop.broken = False
     status, printed = call("events", "replay", "--event-id", "p-1", "--handlers", "book,mail", "--because", "again")
     assert (status, [line.split(":")[0] for line in printed.splitlines()]) == (0, ["book", "mail"])

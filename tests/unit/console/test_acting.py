@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from redrive import App
+from redrive import App, Event
 from redrive.console import asgi
 from redrive.console.api import API
 from redrive.console.gate import MOST
@@ -36,6 +36,20 @@ def test_another_site_cannot_act_even_if_it_knew_the_token(app: App, header: dic
     form = {"csrf": csrf(browser.get("/dead").text), "act": "replay", "ids": "1", "because": "x"}
     assert browser.post("/dead/apply", data=form, headers=header).status_code == 403
     assert app.ledger.audit() == []
+
+
+def test_replay_of_an_event_refuses_an_unknown_handler(app: App) -> None:
+    app.on("paid", name="mail")(lambda event: None)
+    app.receive(Event("paid", {}, id="p-1", source="web"))
+    browser = client(app)
+    before = app.ledger.counts()
+    form = {"csrf": csrf(browser.get("/events/show?id=p-1").text), "id": "p-1", "handlers": "crm.sync", "because": "x"}
+    page = browser.post("/events/replay", data=form)
+    assert (page.status_code, "is not a handler of events of type" in page.text) == (422, True)
+    body = {"id": "p-1", "handlers": ["maill"], "because": "x"}
+    answer = browser.post("/api/events/replay", json=body, headers={"x-csrf-token": form["csrf"]})
+    assert (answer.status_code, "did you mean 'mail'?" in answer.json()["detail"]) == (422, True)
+    assert app.ledger.counts() == before
 
 
 ROUTES = [route for router in (*PAGES, *API) for route in router.routes if isinstance(route, APIRoute)]

@@ -30,10 +30,13 @@ def replay(view: Here) -> Response:
     """Have it handled once more."""
     event_id, source = view.form.get("id", ""), view.form.get("source") or None
     handlers = view.form.get("handlers", "").splitlines()
-    try:
-        done = view.ops.replay_event(event_id, because=view.form.get("because", ""), source=source, handlers=handlers)
-    except ValueError:
+    because = view.form.get("because", "")
+    if not because.strip():
         return _shown(view, event_id, source, "Say why: the audit will have it. Nothing was done.", 422)
+    try:
+        done = view.ops.replay_event(event_id, because=because, source=source, handlers=handlers)
+    except ValueError as wrong:
+        return _shown(view, event_id, source, str(wrong), 422)
     said = "; ".join(f"{handler}: {became}" for handler, became in done.items()) or "no handler had it"
     return view.to("/events/show", id=event_id, source=source, said=said)
 
