@@ -131,7 +131,7 @@ def data(plan: Plan, /) -> dict[str, Any]:
         "act": plan.act, "count": plan.count, "digest": plan.digest, "datasets": dict(plan.kinds), "reasons": dict(plan.reasons),
         "left_alone": dict(about.left), "running_now": dict(plan.skipped), "readable": about.readable,
         "without_raw": about.without_raw, "selection": words_of(about.selection),
-        "unknown_customers": list(about.strangers), "options": document(about.wish),
+        "validates": dict(about.validates), "unknown_customers": list(about.strangers), "options": document(about.wish),
     }  # fmt: skip
 
 
@@ -159,6 +159,10 @@ def planned(plan: Plan, /) -> RenderableType:
         made.add_row("running now" if at == 0 else "", f"{name}, {why.removeprefix('running now, ')}")
     if len(plan.skipped) > LISTED:
         made.add_row("", f"… {len(plan.skipped) - LISTED:,} more")
+    for at, (name, run_id) in enumerate(list(about.validates.items())[:LISTED]):
+        made.add_row("" if at else "validates", f"{name}, run {run_id}")
+    if len(about.validates) > LISTED:
+        made.add_row("", f"… {plan.count - about.without_raw - LISTED:,} more")
     if plan.reasons:
         made.add_row("by error", counted(plan.reasons))
     if about.readable:

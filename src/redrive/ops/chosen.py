@@ -42,6 +42,8 @@ class Partitions:
     """How many of them have an earlier success, which stays readable."""
     without_raw: int = 0
     """How many of them have no raw data at all: no extraction of theirs ever ended."""
+    validates: Mapping[str, str] = field(default_factory=dict)
+    """Of a revalidation: the run whose raw data is validated, by partition. The first 100."""
     picked: Picked | None = None
     grid: Grid | None = None
     total: int = 0

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from ..ledger.partition_tables import work
 from ..partitions.register import Register
 from ..partitions.rows import chunks
-from ..partitions.runs import with_raw
+from ..partitions.runs import to_validate
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -39,4 +39,4 @@ def leased(ledger: Ledger, selection: Selection, /) -> dict[str, str]:
 def without(ledger: Ledger, ids: Sequence[int], /) -> int:
     """How many of these have no raw data that was ever judged."""
     with ledger.reading() as connection:
-        return len(ids) - sum(len(with_raw(connection, some)) for some in chunks(ids))
+        return len(ids) - sum(len(to_validate(connection, some)) for some in chunks(ids))

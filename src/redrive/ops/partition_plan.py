@@ -50,7 +50,7 @@ def of_picked(
     """The plan of what was picked, now or when it was stored."""
     about = Partitions(
         count=found.count, digest=found.digest, selection=selection, wish=wish, left=dict(found.skipped), readable=found.readable,
-        without_raw=found.without_raw, picked=found,
+        without_raw=found.without_raw, validates=found.validates, picked=found,
     )  # fmt: skip
     return Plan(
         act=found.act, ids=tuple(found.ids), kinds=kinds, reasons=dict(found.reasons), skipped=skipped, more=False,

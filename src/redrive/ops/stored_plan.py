@@ -136,6 +136,7 @@ def _body(stored: StoredPlan) -> dict[str, Any]:
     return said | {
         "selection": _selection(about.selection), "shades": dict(about.picked.shades),
         "datasets": [list(one) for one in about.picked.datasets], "ids": _spans(about.picked.ids),
+        "validates": dict(about.validates),
     }  # fmt: skip
 
 
@@ -154,7 +155,7 @@ def _read(body: dict[str, Any], path: str) -> StoredPlan:
             act=body["act"], ids=_ids(body["ids"]), digest=body["digest"],
             datasets=[(one[0], one[1]) for one in body["datasets"]],
             reasons=body["reasons"], shades=body["shades"], skipped=body["left"], readable=body["readable"],
-            without_raw=body["without_raw"],
+            without_raw=body["without_raw"], validates=body.get("validates", {}),
         )  # fmt: skip
         plan = of_picked(found, _selected(body["selection"]), wish, kinds=body["kinds"], skipped=body["skipped"])
     if (plan.digest, plan.count) != (body["digest"], body["count"]):

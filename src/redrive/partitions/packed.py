@@ -1,4 +1,5 @@
-"""Packed: very many partitions as numbers, three of each: id, shade, attempts. Read by the thousand, without a row for each.
+"""Packed: very many partitions as numbers, three of each: id, shade, attempts with the current run's number. Read by the
+thousand, without a row for each.
 
 On Postgres the server packs and counts them: to hand over a million rows takes a driver longer than the server needs to find
 them. SQLite is in this process, and its rows cost little.
@@ -29,7 +30,9 @@ LARGE = 100_000
 BUSY = -1
 """In the place of a shade: somebody has it."""
 _at = partition.c
-COLUMNS = (_at.id, _at.shade, _at.attempt_count, _at.reason)
+# The current run's number too: after a rollback the attempts are the same, and the plan is not.
+_STANDING = (sa.cast(_at.current_attempt_no, sa.BigInteger) * 2**32 + _at.attempt_count).label("standing")
+COLUMNS = (_at.id, _at.shade, _STANDING, _at.reason)
 _PLACE = select(_at.logical_date, _at.customer_id)
 _FEW = Among(_at.id, select(*COLUMNS[:3]).where)
 _leased = sa.exists(select(work.c.partition_id).where(work.c.partition_id == _at.id, work.c.lease_until.is_not(None)))
@@ -129,7 +132,7 @@ def these(connection: Connection, ids: Sequence[int], /) -> array[int]:
 
 
 def _packed(of: Any) -> Any:
-    numbers = [func.int8send(sa.cast(column, sa.BigInteger), type_=LargeBinary) for column in (of.id, of.shade, of.attempt_count)]
+    numbers = [func.int8send(sa.cast(column, sa.BigInteger), type_=LargeBinary) for column in (of.id, of.shade, of.standing)]
     return numbers[0].concat(numbers[1]).concat(numbers[2])
 
 

@@ -11,12 +11,17 @@ from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection, select
 
-from ..ledger.partition_tables import run, verdict, work
+from ..ledger.partition_tables import work
 from .find import by_dataset
 from .packed import BUSY, COLUMNS, PAGE, pages, these
 from .record import SHADES, Selection
-from .rows import chunks
+from .rows import chunks, read
+from .runs import to_validate
 
+COUNTED = 1000
+"""Plans of more do not say how many have no raw data."""
+LISTED = 100
+"""Partitions of a revalidation whose run the plan names."""
 Verb: TypeAlias = Literal["retry", "reprocess", "revalidate"]
 
 
@@ -40,6 +45,8 @@ class Picked:
     """How many have no raw data that was ever judged. Counted up to a thousand picks; beyond, 0 means not counted."""
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How many of each dataset."""
+    validates: Mapping[str, str] = field(default_factory=dict)
+    """Of a revalidation: the run whose raw data is validated, by partition. The first 100."""
 
     @property
     def count(self) -> int:
@@ -69,10 +76,14 @@ def pick(connection: Connection, act: Verb, asked: Selection, /, *, clear_termin
                 skipped["running now" if place == BUSY else why[place] or ""] += many
         if len(ids) > before:
             datasets[dataset] = len(ids) - before
-    raw = len(ids) - len(_judged_raw(connection, ids)) if len(ids) <= 1000 else 0
+    with_raw = to_validate(connection, ids) if len(ids) <= COUNTED else {}
+    raw = len(ids) - len(with_raw) if len(ids) <= COUNTED else 0
     by_name: dict[str, int] = {SHADES[number]: many for number, many in sorted(shades.items())}
     readable = by_name.get("success", 0) + by_name.get("refresh_failed", 0)
-    return Picked(act, ids, said.hexdigest(), sorted(datasets), reasons, by_name, skipped, readable, raw, datasets)
+    return Picked(
+        act, ids, said.hexdigest(), sorted(datasets), reasons, by_name, skipped, readable, raw, datasets,
+        _named(connection, with_raw or to_validate(connection, ids[:LISTED]), ids) if act == "revalidate" else {},
+    )  # fmt: skip
 
 
 def _busy(connection: Connection) -> set[int]:
@@ -109,10 +120,10 @@ def drifted(connection: Connection, picked: Picked, /) -> dict[str, int]:
         if now.total() < len(picked.ids):
             moved["gone"] = len(picked.ids) - now.total()
         if not moved:
-            moved["tried meanwhile"] = 1
+            moved["changed meanwhile"] = 1
     return dict(moved)
 
 
-def _judged_raw(connection: Connection, ids: Sequence[int]) -> set[int]:
-    query = select(run.c.partition_id).join(verdict, verdict.c.run_id == run.c.run_id)
-    return set(connection.execute(query.where(run.c.partition_id.in_(list(ids)), verdict.c.manifest.is_not(None))).scalars())
+def _named(connection: Connection, runs: Mapping[int, str], ids: Sequence[int]) -> dict[str, str]:
+    rows = read(connection, [id_ for id_ in ids if id_ in runs][:LISTED])
+    return {str(row.partition): runs[id_] for id_, row in rows.items()}

@@ -26,7 +26,7 @@ from .policy import Policy, Terms
 from .ranges import Range
 from .record import LANES, Kind, Lane
 from .rows import Changes, Mark, Row, Work, hold_sources, locked, marks, works
-from .runs import with_raw
+from .runs import to_validate
 
 STEP = 1000
 """Partitions in one transaction: claims never wait for long."""
@@ -110,7 +110,7 @@ def _requeued(
     ids = ranges.picks(session.core, one.id, one.cursor, many)
     was = locked(session.core, ids)
     waiting, marked = works(session.core, ids), marks(session.core, ids)
-    raw = with_raw(session.core, ids) if one.act == "revalidate" else {}
+    raw = to_validate(session.core, ids) if one.act == "revalidate" else {}
     changes, skips, made = Changes(was), Counter[str](), 0
     for id_ in ids:
         row, mine = was.get(id_), waiting.get(id_)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from ..ledger.partition_tables import run, verdict
+from ..ledger.partition_tables import partition, run, verdict
 from .among import Among
 from .record import DAMAGED, LANES, Run, Verdict
 
@@ -32,6 +32,13 @@ _THESE = Among(run.c.run_id, _RUN.where)
 _JOINED = select(
     *(run.c[name] for name in _COLUMNS), *(verdict.c[name].label(f"verdict_{name}") for name in _VERDICT)
 ).select_from(run.outerjoin(verdict, verdict.c.run_id == run.c.run_id))
+
+_CURRENT = select(partition.c.id, partition.c.current_raw_id, partition.c.last_verdict)
+_VALIDATED = (
+    select(run.c.partition_id, run.c.raw_run_id, run.c.state, verdict.c.manifest)
+    .join(verdict, verdict.c.run_id == run.c.run_id)
+    .order_by(run.c.partition_id, run.c.attempt_no)
+)
 
 
 def found(connection: Connection, run_ids: Collection[str], /) -> list[Run]:
@@ -60,15 +67,38 @@ def damaged(connection: Connection, partition_id: int, raw_run_id: str, /) -> Ru
     return None if row is None or row["verdict_reason"] != DAMAGED else _run(row)
 
 
-def with_raw(connection: Connection, ids: Collection[int], /) -> dict[int, str]:
-    """Of each of these partitions the newest run whose raw data was judged; those without any are left out."""
-    query = (
-        select(run.c.partition_id, run.c.raw_run_id)
-        .join(verdict, verdict.c.run_id == run.c.run_id)
-        .where(run.c.partition_id.in_(list(ids)), verdict.c.manifest.is_not(None))
-        .order_by(run.c.partition_id, run.c.attempt_no)
-    )
-    return {row[0]: row[1] for row in connection.execute(query)}
+def to_validate(connection: Connection, ids: Collection[int], /) -> dict[int, str]:
+    """The run whose raw data a revalidation of each partition reads; partitions without validated raw data are left out.
+
+    That is the current run, whatever newer data an operator rolled back. Where the newest verdict is a rejection, it is the
+    rejected run: its checks may have been too strict. Without either, it is the newest run whose raw data was validated.
+    """
+    mine = list(ids)
+    at = partition.c
+    current = {row[0]: row[1:] for row in connection.execute(_CURRENT.where(at.id.in_(mine)))}
+    verdicts: dict[int, list[_Validated]] = {}
+    for row in connection.execute(_VALIDATED.where(run.c.partition_id.in_(mine))):
+        verdicts.setdefault(row[0], []).append(_Validated._make(row[1:]))
+    chosen = {id_: _chosen(*standing, verdicts.get(id_, ())) for id_, standing in current.items()}
+    return {id_: run_id for id_, run_id in chosen.items() if run_id is not None}
+
+
+class _Validated(NamedTuple):
+    """A run with a verdict, as far as the choice depends on it."""
+
+    raw_run_id: str
+    state: str
+    manifest: str | None
+
+
+def _chosen(current_raw_id: str | None, last_verdict: str | None, verdicts: Sequence[_Validated]) -> str | None:
+    """Pure. verdicts: oldest first."""
+    if current_raw_id is None:
+        return next((one.raw_run_id for one in reversed(verdicts) if one.manifest is not None), None)
+    newest = next((one for one in reversed(verdicts) if one.state != "late"), None)
+    if last_verdict == "rejected" and newest is not None and newest.state == "rejected" and newest.manifest is not None:
+        return newest.raw_run_id
+    return current_raw_id
 
 
 def _run(row: Any) -> Run:

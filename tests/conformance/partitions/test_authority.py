@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from redrive.backoff import fixed
-from redrive.errors import NotAllowed
+from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.partitions.policy import Policy
-from redrive.partitions.record import Verdict
+from redrive.partitions.record import Selection, Verdict
 from tests.conformance.partitions.world import SAID, World
 
 
@@ -182,6 +182,61 @@ def test_revalidate_judges_the_same_raw_data_under_a_new_run(world: World) -> No
     world.accept(again)
     known = world.facts()
     assert (known.current_run_id, known.current_raw_id, known.attempt_count) == (again.run_id, first.run_id, 2)
+
+
+def accepted_again(world: World, rows: int = 5) -> str:
+    """The run of a reprocessing that was accepted."""
+    world.retry(world.key(), act="reprocess")
+    (lease,) = world.claim()
+    world.accept(lease, rows=rows)
+    return lease.run_id
+
+
+@pytest.mark.req("P-13")
+def test_revalidate_after_rollback_validates_the_current_run(world: World) -> None:
+    first = world.one()
+    world.accept(first, rows=1)
+    accepted_again(world, rows=2)
+    world.authority.rollback(world.key(), first.run_id, **SAID)
+    plan = world.register.pick("revalidate", Selection(keys=[world.key()]))
+    assert plan.validates == {str(world.key()): first.run_id}
+    world.retry(world.key(), act="revalidate")
+    (again,) = world.claim()
+    assert again.raw_run_id == first.run_id
+    world.accept(again, rows=1)
+    assert world.facts().current_raw_id == first.run_id
+
+
+@pytest.mark.req("P-13")
+def test_revalidate_never_returns_to_data_that_was_rolled_back(world: World) -> None:
+    first = world.one()
+    world.accept(first)
+    accepted_again(world)
+    world.authority.rollback(world.key(), first.run_id, **SAID)
+    world.retry(world.key(), act="reprocess")
+    (failed,) = world.claim()
+    world.reject(failed, reason="TimeoutError", manifest=False)  # the newest run wrote nothing
+    assert world.register.pick("revalidate", Selection(keys=[world.key()])).validates == {str(world.key()): first.run_id}
+
+
+@pytest.mark.req("P-6")
+def test_revalidate_of_a_failed_refresh_validates_the_rejected_run(world: World) -> None:
+    world.accept(world.one())
+    world.retry(world.key(), act="reprocess")
+    (newer,) = world.claim()
+    world.reject(newer)  # by a check that is too strict, say
+    assert world.register.pick("revalidate", Selection(keys=[world.key()])).validates == {str(world.key()): newer.run_id}
+
+
+@pytest.mark.req("O-2")
+def test_a_rollback_after_the_plan_is_drift(world: World) -> None:
+    first = world.one()
+    world.accept(first)
+    accepted_again(world)
+    plan = world.register.pick("revalidate", Selection(keys=[world.key()]))
+    world.authority.rollback(world.key(), first.run_id, **SAID)
+    with pytest.raises(Drift, match="1 changed meanwhile"):
+        world.control.begin(plan, **SAID)
 
 
 @pytest.mark.req("P-6")

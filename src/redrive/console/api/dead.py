@@ -37,13 +37,16 @@ class Planned:
     """Give it back as `seen`: what is done is then what was planned, or nothing."""
     upto: int | None
     """The newest of them. Give it back too: what died since is not meant."""
+    validates: Mapping[str, str]
+    """Of a revalidation of partitions: the run whose raw data is validated, by partition. The first 100."""
 
     @classmethod
     def of(cls, plan: Plan) -> Planned:
         """Without the numbers of them all."""
         upto = plan.ids[-1] if plan.ids else None
+        validates = {} if plan.partitions is None else plan.partitions.validates
         return cls(
-            plan.act, plan.count, plan.kinds, plan.reasons, plan.errors, plan.skipped, plan.more, plan.digest, upto
+            plan.act, plan.count, plan.kinds, plan.reasons, plan.errors, plan.skipped, plan.more, plan.digest, upto, validates
         )  # fmt: skip
 
 
