@@ -10,7 +10,6 @@ from typing import Self
 
 from ..core.context import STAGE, WATCH, Entered, clock_around, scope_around
 from ..core.key import Key, KeyLike
-from ..errors import AttemptTimeout
 from .attempt import Attempt
 from .gate import begin, late
 from .nesting import GIVEUPS
@@ -184,7 +183,7 @@ class Block:
         if scope is not None:
             scope.leave()
         if timer is not None and timer.stop(isinstance(error, CancelledError)):
-            overdue = AttemptTimeout(late(self._settings, self._run.attempt, self._end() - self._run.started))
+            overdue = self._settings.overdue(late(self._settings, self._run.attempt, self._end() - self._run.started))
             try:
                 if self._failed(overdue):
                     return True

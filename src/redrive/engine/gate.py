@@ -32,7 +32,8 @@ def admit(settings: Settings, clock: Clock, started: float, end: float, key: Key
     retry_at = None
     if end <= started:
         reason: Reason = "timeout"
-        refused = AttemptTimeout(f"{settings.operation}: the deadline had passed before the attempt could start")
+        made = settings.overdue(f"{settings.operation}: the deadline had passed before the attempt could start")
+        refused = made if isinstance(made, AttemptTimeout) else AttemptTimeout(*made.args)
     elif settings.breaker is not None and (closed_for := settings.breaker.allow(started)):
         reason = "breaker_open"
         retry_at = clock.now() + timedelta(seconds=closed_for)

@@ -15,6 +15,7 @@ from ..core.key import Key, KeyOf
 from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds
 from .loop import coroutine, plain
+from .rpc import replayable
 from .settings import Options, Settings
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class Retry:
         if getattr(fn, "__code__", None) in _CONTEXT_MANAGERS:
             raise TypeError(f"{_name(fn)} fails when it is entered, not when it is called: write @contextmanager above @retry")
         settings = self._for(fn)
-        wrapper = _spilling(settings, fn, _maker(fn)(settings, fn))
+        called = replayable(fn, settings.max_attempts)
+        wrapper = _spilling(settings, fn, _maker(called)(settings, called))
         update_wrapper(wrapper, fn)
         wrapper.__redrive__ = Retry(settings)  # type: ignore[attr-defined]  # what `redrive layers` and tests look at
         return wrapper  # type: ignore[return-value]  # the identity over the callable's type: see the class of F
@@ -72,7 +74,10 @@ class Retry:
         if colour != "plain":
             raise TypeError(f"call is for plain functions; {_name(fn)} is a generator: decorate it")
         settings = self._for(fn)
-        result: T = _spilling(settings, fn, plain(settings, fn))(*args, **kwargs)
+        called = replayable(fn, settings.max_attempts)
+        if called is not fn and _colour(called) == "coroutine":
+            raise TypeError(f"call is for sync functions; {settings.operation} is async: use `await retry.acall(...)`")
+        result: T = _spilling(settings, fn, plain(settings, called))(*args, **kwargs)
         return result
 
     async def acall(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -80,7 +85,8 @@ class Retry:
         if _colour(fn) in ("generator", "async_generator"):
             raise TypeError(f"acall is for async functions; {_name(fn)} is a generator: decorate it")
         settings = self._for(fn)
-        awaited = fn if _colour(fn) == "coroutine" else _awaitable(fn)
+        called = replayable(fn, settings.max_attempts)
+        awaited = called if _colour(called) == "coroutine" else _awaitable(called)
         result: T = await _spilling(settings, fn, coroutine(settings, awaited))(*args, **kwargs)
         return result
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from ..core.policy import RetryPolicy, doubled
+from ..errors import AttemptTimeout
 from .mapped import Client, Mapped
 
 SHORTEST = 0.010
@@ -79,6 +81,15 @@ def grpc_options(
     options = (("grpc.enable_retries", 1), ("grpc.service_config", json.dumps(config)))
     lifted = [field for field in ("backoff_base", "backoff_max") if getattr(policy, field) < SHORTEST]
     return GRPC.mapped(policy, options, *lifted)
+
+
+def deadline_exceeded(message: str, /) -> Exception:
+    """Make the error of an attempt that ran out of time: `AttemptTimeout`, and gRPC's own error too where grpc.aio is loaded."""
+    if "grpc.aio" not in sys.modules:
+        return AttemptTimeout(message)
+    from .rpc_timeout import DeadlineExceeded  # noqa: PLC0415  # needs grpcio
+
+    return DeadlineExceeded(message)
 
 
 def _duration(seconds: float) -> str:

@@ -11,6 +11,7 @@ from ...core.policy import RetryPolicy
 from ...core.seconds import Seconds
 from ...engine.owner import Behind, codes_of, owner
 from ...engine.retry import DEFAULT, Retry, RetryLike
+from ...native.grpc import deadline_exceeded
 from .answer import Said
 
 Item = TypeVar("Item")
@@ -24,12 +25,13 @@ def standard(
     behind: Behind, codes: Sequence[str] | None, attempt_timeout: Seconds | None, attempts: int = ATTEMPTS, base: float = BASE
 ) -> Retry:
     """4 attempts, 100 ms doubling, up to half of it more, for the codes that nobody inside owns."""
-    return DEFAULT.using(
+    made = DEFAULT.using(
         RetryPolicy(attempts, base, CAP, jitter=0.0),
         on=owner(behind, codes, claims=True),
         backoff=doubling(base, cap=CAP),
         attempt_timeout=attempt_timeout,
     )
+    return Retry(replace(made.settings, overdue=deadline_exceeded))
 
 
 def layer(given: RetryLike | None, behind: Behind, codes: Sequence[str] | None, attempt_timeout: Seconds | None) -> Retry:
