@@ -2,57 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from ..core.seconds import Seconds, positive, real, whole
+from ..core.outage import WINDOW, Parking
 
-WINDOW = 600.0
-"""Seconds for which an end is recent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parking:
-    """When a kind is parked, and how it is probed. Immutable: anything may share one."""
-
-    least: int = 10
-    """Distinct jobs that failed for one reason."""
-    share: float = 0.9
-    """Of all recent ones."""
-    first: Seconds = 5.0
-    """Until the first probe; each wait is twice the one before."""
-    longest: Seconds = 300.0
-    """Between two probes, at most."""
-    enabled: bool = True
-
-    def __post_init__(self) -> None:
-        whole("least", self.least)
-        if not 0 < real("share", self.share) <= 1:
-            raise ValueError(f"share is a part of one, above 0 and up to 1: {self.share!r}")
-        object.__setattr__(self, "first", positive("first", self.first))
-        object.__setattr__(self, "longest", positive("longest", self.longest))
-
-    @classmethod
-    def disabled(cls) -> Self:
-        """Every failure is charged to its job, outage or not."""
-        return cls(enabled=False)
-
-    def wait(self, probes: int, /) -> float:
-        """Seconds until the next probe, after so many of them."""
-        first, longest = positive("first", self.first), positive("longest", self.longest)
-        return min(longest, first * 2.0 ** min(probes, 30))
-
-    def outage(self, recent: Iterable[str | None], /) -> str | None:
-        """The one reason for which these ends (of distinct jobs; None is a good one) are an outage, if they are."""
-        ends = Counter(recent)
-        good = ends.pop(None, 0)
-        if not self.enabled or not ends:
-            return None
-        signature, many = ends.most_common(1)[0]
-        total = good + ends.total()
-        return signature if many >= self.least and many >= self.share * total - 1e-9 else None
+__all__ = ["WINDOW", "End", "Parking", "Recent"]
 
 
 class End(NamedTuple):

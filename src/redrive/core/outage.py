@@ -1,0 +1,303 @@
+"""The outage rule: when the failures of many keys are an outage, and what that costs each key. Pure.
+
+Jobs, message handlers, batches and partitions share this rule. `docs/explanation/outages.md` explains
+it for users. Each of the four translates its own terms:
+
+========== =================== ================== ==========================================
+caller     scope               key                group (customer)
+========== =================== ================== ==========================================
+jobs       job type            job id             user part of the job key
+handlers   handler             job id             the event's correlation id `user_id`
+batches    one pass of a call  item id            none, or the item's customer
+partitions source              partition id       customer
+========== =================== ================== ==========================================
+
+How to use it:
+
+1. Turn each end of an attempt into an `End`. `verdict_of(fault)` gives its verdict.
+2. Pass the ends of one scope to `find_outage`, or to a `Recent`, which remembers them in bounded
+   memory and calls `find_outage` after each failure.
+3. On an `Outage`: give back the attempts in `outage.ends`, pause the scope, and probe it after
+   `parking.wait(probes)` seconds. The first success ends the outage.
+4. Ask `is_charged` about each further failure. It needs the number of attempts of the key that were
+   not charged so far. That number must come from the store, so that it survives the process.
+
+Nothing here reads a clock: `End.at` is in seconds on any clock that the caller uses throughout.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Self, TypeAlias
+
+from .fault import Fault
+from .seconds import Seconds, positive, real, whole
+
+WINDOW = 600.0
+"""Seconds for which an end is recent."""
+REMEMBERED = 50
+"""Failing keys that a `Recent` remembers, in multiples of `least`."""
+UNCHARGED = 20
+"""Attempts of one key that an outage does not charge, by default.
+
+An outage of an hour has 16 probes: after 5, 10, 20, 40, 80 and 160 s, then 300 s apart (at 5, 15, 35,
+75, 155, 315, 615, ... 3,315 s). If all of them were one job's, they and the 4 attempts that the default
+policy may charge before the outage is recognised are 20.
+"""
+
+Verdict: TypeAlias = Literal["success", "evidence", "charged"]
+"""`success`: the service responded as it should. `evidence`: a fault that may be the service's, as
+classified (transient, throttled, timeout) or as declared. `charged`: the key's own fault, or unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parking:
+    """When failures are an outage, and how a parked job type is probed. Immutable: threads may share one.
+
+    Args:
+        least: Distinct keys (jobs, items, partitions) that must have failed (default: 10).
+        share: Part of the recent keys that must have failed, above 0 and up to 1 (default: 0.9).
+        first: Seconds until the first probe; each wait is twice the one before (default: 5).
+        longest: Maximum number of seconds between two probes (default: 300).
+        enabled: False: every failure is charged.
+        uncharged: Maximum number of attempts of one key that outages do not charge (default: 20).
+    """
+
+    least: int = 10
+    share: float = 0.9
+    first: Seconds = 5.0
+    longest: Seconds = 300.0
+    enabled: bool = True
+    uncharged: int = UNCHARGED
+
+    def __post_init__(self) -> None:
+        whole("least", self.least)
+        if not 0 < real("share", self.share) <= 1:
+            raise ValueError(f"share is a part of one, above 0 and up to 1: {self.share!r}")
+        object.__setattr__(self, "first", positive("first", self.first))
+        object.__setattr__(self, "longest", positive("longest", self.longest))
+        whole("uncharged", self.uncharged, least=0)
+
+    @classmethod
+    def disabled(cls) -> Self:
+        """Charge every failure, whatever its cause."""
+        return cls(enabled=False)
+
+    def wait(self, probes: int, /) -> float:
+        """Seconds until the next probe, after this number of probes."""
+        first, longest = positive("first", self.first), positive("longest", self.longest)
+        return min(longest, first * 2.0 ** min(probes, 30))
+
+    def outage(self, recent: Iterable[str | None], /) -> str | None:
+        """The signature of the outage that these ends are evidence of, or None.
+
+        Each end is of another key: the signature of a transient fault, or None for a success.
+        """
+        ends = [End(key, "success" if signature is None else "evidence", signature or "") for key, signature in enumerate(recent)]
+        outage = find_outage(ends, self)
+        return None if outage is None else outage.signature
+
+
+class End(NamedTuple):
+    """The end of one attempt, or of a run of failed attempts of one key. Immutable."""
+
+    key: Hashable
+    """Of the job, item or partition. A key counts once, by its latest end."""
+    verdict: Verdict
+    signature: str = ""
+    """Of the fault, where it is evidence: equal for one cause, see `signature`."""
+    group: str | None = None
+    """The customer, where it is known."""
+    at: float = 0.0
+    """Seconds, on any one clock. Ends are passed in the order of their time."""
+    attempts: tuple[int, ...] = ()
+    """Numbers of the attempts (fences) that ended so, for giving them back. Runs are put together."""
+    since: float | None = None
+    """When the first of a run of failures ended, where earlier ends of the key are not passed."""
+
+
+class Outage(NamedTuple):
+    """An outage that was recognised. Immutable."""
+
+    signature: str
+    """Of most of the failures."""
+    ends: tuple[End, ...]
+    """The latest failure of each key that failed transiently, with all attempts of its run of failures:
+    these are given back, as far as `Parking.uncharged` allows."""
+
+    @property
+    def keys(self) -> list[Hashable]:
+        """The keys whose attempts are given back."""
+        return [end.key for end in self.ends]
+
+
+def verdict_of(fault: Fault, /, *, systemic: bool = False) -> Verdict:
+    """The verdict on a failed attempt. Permanent and unknown faults are charged.
+
+    Args:
+        fault: As classified by the standard rule or by the user's own rules (`on=`).
+        systemic: The sender or the handler declared the fault to be the service's own.
+    """
+    return "evidence" if fault.retryable or systemic else "charged"
+
+
+def is_charged(verdict: Verdict, parking: Parking, /, *, outage: bool, uncharged: int) -> bool:
+    """Whether a failed attempt counts against its key.
+
+    Args:
+        verdict: On the attempt.
+        parking: The figures of the rule.
+        outage: An outage of this scope is recognised and has not ended.
+        uncharged: Attempts of this key that were not charged so far, from the store.
+    """
+    return not (outage and verdict == "evidence" and uncharged < parking.uncharged)
+
+
+def find_outage(
+    ends: Iterable[End],
+    parking: Parking,
+    /,
+    *,
+    now: float | None = None,
+    groups: Iterable[str] = (),
+) -> Outage | None:
+    """The outage that these ends of one scope are evidence of, or None.
+
+    - Charged ends count neither for nor against an outage.
+    - A key counts once, by its latest end. A retry that fails again is not new evidence: the key keeps
+      the place of the first failure of its run, so that retries of a few poison jobs do not displace
+      the successes since then.
+    - Of the last `2 * least` keys, at least `least` failed transiently with one signature, and they are
+      `share` of all that failed transiently or succeeded. Where none succeeded, the signatures may
+      differ: an outage has many messages (other hosts, time-outs beside refused connections).
+    - One customer's failures are not an outage where another customer was seen: without the customer
+      with the most failures, there is other evidence, and it is `share` of the other customers' ends.
+
+    Args:
+        ends: Ends of one scope, the oldest first; the last 600 s count.
+        parking: The figures of the rule.
+        now: On the clock of `End.at` (default: the latest end).
+        groups: Further customers that were seen within the last 600 s, where their ends are not passed.
+    """
+    known = list(ends)
+    if not parking.enabled or not known:
+        return None
+    since = (max(end.at for end in known) if now is None else now) - WINDOW
+    seen = set(groups)
+    latest: dict[Hashable, _Standing] = {}
+    for place, end in enumerate(known):
+        if end.group is not None and end.at >= since:
+            seen.add(end.group)
+        if end.verdict != "charged":
+            latest[end.key] = _stand(latest.get(end.key), end, place)
+    recent = [standing for standing in latest.values() if standing.end.at >= since]
+    standings = sorted(recent, key=lambda standing: standing.place)
+    signature = _common_signature([each.end for each in standings[-2 * parking.least :]], parking, seen)
+    if signature is None:
+        return None
+    return Outage(signature, tuple(each.end for each in standings if each.end.verdict == "evidence"))
+
+
+class _Standing(NamedTuple):
+    """A key's latest end, and its place among the keys: the time and order of its run's beginning."""
+
+    end: End
+    place: tuple[float, int]
+
+
+def _stand(before: _Standing | None, end: End, place: int) -> _Standing:
+    if before is not None and _is_run(before.end, end):
+        return _Standing(end._replace(attempts=before.end.attempts + end.attempts), before.place)
+    return _Standing(end, (end.at if end.since is None else end.since, place))
+
+
+def _is_run(before: End, end: End) -> bool:
+    """Whether two consecutive ends of a key belong to one run of failures."""
+    return before.verdict == end.verdict == "evidence" and before.at >= end.at - WINDOW
+
+
+def _common_signature(ends: Sequence[End], parking: Parking, seen: set[str]) -> str | None:
+    """The most common signature, where these ends (of distinct keys) are an outage."""
+    failed = [end for end in ends if end.verdict == "evidence"]
+    if len(failed) < parking.least:
+        return None
+    signature, count = Counter(end.signature for end in failed).most_common(1)[0]
+    alike = count if len(failed) < len(ends) else len(failed)
+    if alike < parking.least or not _is_share(alike, len(ends), parking):
+        return None
+    customers = Counter(end.group for end in failed if end.group is not None)
+    if customers and len(seen) > 1:
+        largest = customers.most_common(1)[0][0]
+        others = [end for end in ends if end.group != largest]
+        failed_others = sum(end.verdict == "evidence" for end in others)
+        if not failed_others or not _is_share(failed_others, len(others), parking):
+            return None
+    return signature
+
+
+def _is_share(part: int, total: int, parking: Parking) -> bool:
+    return part >= parking.share * total - 1e-9
+
+
+class Recent:
+    """The recent ends of one scope, in bounded memory. Belongs to one thread.
+
+    It keeps the last `2 * least` keys that succeeded, up to `50 * least` keys that failed transiently,
+    and the last two customers.
+    """
+
+    def __init__(self, parking: Parking) -> None:
+        self._parking = parking
+        self._succeeded: dict[Hashable, End] = {}
+        self._failed: dict[Hashable, End] = {}
+        self._groups: dict[str, float] = {}
+
+    def add(self, end: End, /) -> Outage | None:
+        """Remember an end; the outage, where this failure makes it one."""
+        if end.group is not None:
+            self._see(end.group, end.at)
+        if end.verdict == "success":
+            self._succeed(end)
+        if end.verdict != "evidence":
+            return None
+        self._fail(end)
+        # Sorted by time: a run of failures is passed as one end, whose place `since` says.
+        known = sorted([*self._succeeded.values(), *self._failed.values()], key=lambda each: each.at)
+        groups = [group for group, at in self._groups.items() if at >= end.at - WINDOW]
+        return find_outage(known, self._parking, now=end.at, groups=groups)
+
+    def add_successes(self, ends: Sequence[End], /) -> None:
+        """Remember successes; the last `2 * least` of them count."""
+        for end in ends[-2 * self._parking.least :]:
+            self.add(end)
+
+    def clear(self) -> None:
+        """Forget everything: an outage was recognised, or is over."""
+        self._succeeded.clear()
+        self._failed.clear()
+        self._groups.clear()
+
+    def _see(self, group: str, at: float) -> None:
+        self._groups.pop(group, None)
+        self._groups[group] = at
+        if len(self._groups) > 2:
+            del self._groups[next(iter(self._groups))]
+
+    def _succeed(self, end: End) -> None:
+        self._failed.pop(end.key, None)
+        self._succeeded.pop(end.key, None)
+        self._succeeded[end.key] = end
+        if len(self._succeeded) > 2 * self._parking.least:
+            del self._succeeded[next(iter(self._succeeded))]
+
+    def _fail(self, end: End) -> None:
+        self._succeeded.pop(end.key, None)
+        before = self._failed.pop(end.key, None)
+        if before is not None and _is_run(before, end):
+            run = (before.attempts + end.attempts)[-REMEMBERED:]
+            end = end._replace(attempts=run, since=before.at if before.since is None else before.since)
+        self._failed[end.key] = end
+        while len(self._failed) > REMEMBERED * self._parking.least:
+            del self._failed[next(iter(self._failed))]
