@@ -16,10 +16,11 @@ from ..ledger.now import now_on
 from ..ledger.partition_tables import verdict
 from ..ledger.session import Session
 from ..ledger.tables import sweep
+from .age import stored_age_limit
 from .among import Among
 from .find import facts, known
 from .outcome import Said, Standing, judged
-from .pace import after_rejection, too_old
+from .pace import after_rejection
 from .partition import Partition
 from .policy import Policy, Terms
 from .record import Facts, Judged, Run, Verdict
@@ -58,6 +59,7 @@ class Authority:
 class _Of(NamedTuple):
     """What a batch of verdicts is about, as it was read."""
 
+    connection: Connection
     runs: Mapping[str, Run]
     works: dict[int, Work]
     marks: Mapping[int, Mapping[str, Mark]]
@@ -76,7 +78,7 @@ def _judge(session: Session, verdicts: Sequence[Verdict], policies: Mapping[tupl
     was = locked(connection, ids)
     # Read after the lock: on Postgres a row that was joined would be as old as the wait.
     queued = works(connection, ids)
-    of = _Of(runs, queued, marks(connection, ids), _over(connection, {one.sweep_id for one in queued.values()} - {0}))
+    of = _Of(connection, runs, queued, marks(connection, ids), _over(connection, {one.sweep_id for one in queued.values()} - {0}))
     said = {row[0] for row in _SAID.rows(connection, list(runs))}
     changes = Changes(was)
     told: list[Judged] = []
@@ -141,10 +143,9 @@ def _rejected(changes: Changes, of: _Of, row: Row, work: Work, one: Verdict, pol
     grant = marked.get("grant")
     attempts = row.attempt_count - (grant.attempts if grant else 0)
     limit = grant.amount if grant is not None and grant.amount is not None else policy.max_attempts
-    # What somebody asked for, or a backfill, is old by its nature.
-    exempt = work.lane == 2 or (work.lane == 1 and work.sweep_id > 0)
-    ends = None if exempt else too_old(policy, row.logical_date)
-    then = after_rejection(policy, attempts, limit, work.seed, now, ends, after=one.after, final=one.final)
+    then = after_rejection(policy, attempts, limit, work.seed, now, None, after=one.after, final=one.final)
+    if then.due is not None and (ends := stored_age_limit(of.connection, policy, row, work, then.due)) is not None:
+        then = after_rejection(policy, attempts, limit, work.seed, now, ends, after=one.after, final=one.final)
     over = (
         "paused" in marked or "terminal" in marked or then.due is None
         or (work.kind == "revalidate" and row.current_run_id is not None)

@@ -15,11 +15,11 @@ from ..ledger.now import now_on
 from ..ledger.partition_tables import work
 from ..ledger.session import Session
 from . import ranges, sources
+from .age import stored_age_limit
 from .grid import Grid
 from .lanes import SHARE, Stream, Turns
 from .materialise import Taken, materialised
 from .outcome import requeued
-from .pace import too_old
 from .policy import Terms
 from .ranges import Range
 from .rates import LEAST, rated
@@ -168,7 +168,7 @@ def _begun(
     leases = []
     tried_again = []
     for one in taken:
-        if _too_old(desk, changes, one, now):
+        if _too_old(session, desk, changes, one, now):
             continue
         if one.row.status == "failed":
             tried_again.append(str(one.row.partition))
@@ -201,10 +201,10 @@ def _from_grid(session: Session, desk: Desk, one: Range, many: int, begun: set[i
     return _Grid(one, *found, ranges.allowed(one, many, now).passed)
 
 
-def _too_old(desk: Desk, changes: Changes, one: Taken, now: datetime) -> bool:
+def _too_old(session: Session, desk: Desk, changes: Changes, one: Taken, now: datetime) -> bool:
     """Past its age nothing is tried by itself any more; what somebody asked for is."""
-    ends = too_old(desk.terms[one.row.dataset].policy, one.row.logical_date)
-    if one.work.sweep_id or one.work.lane == 2 or ends is None or now < ends:
+    ends = stored_age_limit(session.core, desk.terms[one.row.dataset].policy, one.row, one.work, now)
+    if ends is None:
         return False
     because = f"too old: not tried after {ends:%Y-%m-%d %H:%M}Z"
     changes.idle.add(one.row.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..core.amount import amount
@@ -18,7 +18,6 @@ MeaningKind: TypeAlias = Literal["ordinary", "rate_limited", "systemic", "final"
 EVERYBODY = frozenset((401, 402, 403))
 """HTTP: who says so to one says so to all: a key that is wrong, a bill that is not paid."""
 LONGEST_PAUSE = 3600.0
-DAY = timedelta(days=1)
 
 
 class Meaning(NamedTuple):
@@ -107,13 +106,6 @@ def after_return(policy: Policy, cause: str, after: float | None, seed: float, a
 def pause_of(policy: Policy, probes: int, after: float | None, /) -> float:
     """Seconds for which a source rests, after so many probes that failed."""
     return max(after or 0.0, min(LONGEST_PAUSE, policy.pause * 2.0 ** min(probes, 20)))
-
-
-def too_old(policy: Policy, logical_date: date, /) -> datetime | None:
-    """When a partition of this date is not tried any more; None: never."""
-    if policy.max_age is None:
-        return None
-    return datetime.combine(logical_date, time(), timezone.utc) + DAY + policy.max_age
 
 
 def draw(seed: float, turn: int, /) -> float:

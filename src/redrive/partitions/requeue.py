@@ -17,10 +17,11 @@ from ..ledger.now import now_on
 from ..ledger.partition_tables import SWEPT, range_, work
 from ..ledger.session import Session
 from . import ranges
+from .age import stored_age_limit
 from .grid import packed
 from .lanes import SHARE
 from .outcome import requeued
-from .pace import after_rejection, too_old
+from .pace import after_rejection
 from .picked import Picked, drifted, left_alone
 from .policy import Policy, Terms
 from .ranges import Range
@@ -176,7 +177,11 @@ def withdrawn(session: Session, sweep_id: int, terms: Mapping[tuple[str, str], T
     for id_ in ids:
         row, marks_ = was[id_], marked.get(id_, {})
         changes.ranges[sweep_id, "failed"] += 1
-        due = None if seen.a_grid or marks_.keys() & {"terminal", "paused"} else _by_policy(row, waiting[id_], marks_, terms)
+        due = (
+            None
+            if seen.a_grid or marks_.keys() & {"terminal", "paused"}
+            else _by_policy(session, row, waiting[id_], marks_, terms)
+        )
         if due is None:
             changes.idle.add(id_)
         else:
@@ -188,7 +193,9 @@ def withdrawn(session: Session, sweep_id: int, terms: Mapping[tuple[str, str], T
     return len(ids)
 
 
-def _by_policy(row: Row, mine: Work, marked: Mapping[str, Mark], terms: Mapping[tuple[str, str], Terms]) -> datetime | None:
+def _by_policy(
+    session: Session, row: Row, mine: Work, marked: Mapping[str, Mark], terms: Mapping[tuple[str, str], Terms]
+) -> datetime | None:
     """When its policy would have it tried again: by the seed that is stored, the same moment as before."""
     if row.verdict_at is None or row.last_verdict != "rejected" or row.current_run_id is not None:
         return None
@@ -197,4 +204,6 @@ def _by_policy(row: Row, mine: Work, marked: Mapping[str, Mark], terms: Mapping[
     grant = marked.get("grant")
     limit = grant.amount if grant is not None and grant.amount is not None else policy.max_attempts
     attempts = max(1, row.attempt_count - (grant.attempts if grant else 0))
-    return after_rejection(policy, attempts, limit, mine.seed, row.verdict_at, too_old(policy, row.logical_date)).due
+    due = after_rejection(policy, attempts, limit, mine.seed, row.verdict_at, None).due
+    its_own = mine._replace(lane=1, sweep_id=0)  # from here on no operator's
+    return None if due is None or stored_age_limit(session.core, policy, row, its_own, due) is not None else due

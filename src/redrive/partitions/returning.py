@@ -14,7 +14,8 @@ from ..ledger.now import now_on
 from ..ledger.partition_tables import work
 from ..ledger.session import Session
 from . import sources
-from .pace import Next, after_loss, after_return, too_old
+from .age import stored_age_limit
+from .pace import Next, after_loss, after_return
 from .pardon import pardoned
 from .partition import Partition
 from .policy import Policy, Terms
@@ -91,8 +92,7 @@ def reaped(session: Session, terms: Mapping[tuple[str, str], Terms], limit: int,
             continue  # renewed, or judged, while we waited for it
         row, lost = was[id_], mine.lost + 1
         policy = _policy(terms, row)
-        exempt = mine.lane == 2 or (mine.lane == 1 and mine.sweep_id > 0)
-        then = after_loss(policy, lost, mine.seed, now, None if exempt else too_old(policy, row.logical_date))
+        then = after_loss(policy, lost, mine.seed, now, stored_age_limit(session.core, policy, row, mine, now))
         _back(changes, row, mine._replace(lost=lost), then, marked.get(id_, {}), now)
         note = f"nobody heard of it again; its worker was {mine.worker}"
         ended.append({"run_id": mine.run_id, "state": "lost", "ended_at": now, "note": note})

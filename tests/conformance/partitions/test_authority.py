@@ -258,16 +258,37 @@ def test_runs_that_vanish_are_counted_apart_and_bounded(world: World) -> None:
 
 @pytest.mark.req("P-9")
 def test_nothing_is_tried_past_its_age(ledger: Ledger) -> None:
-    world = World(ledger, policy=Policy(backoff=fixed(60), max_age=timedelta(days=3)))
+    world = World(ledger, policy=Policy(backoff=fixed(24 * 3600), max_age=timedelta(days=3)))
     now = ledger.now()
-    for turn, (customer, age) in enumerate((("old", 6), ("new", 1))):
+    for turn, (customer, age) in enumerate((("older", 3), ("newer", 1))):
         on = now.date() - timedelta(days=age)
         assert world.control.fire("crm", "orders", now + timedelta(seconds=turn), [customer], [on], cron="x")
-    old, new = sorted(world.claim(), key=lambda one: one.partition.logical_date)
-    judged = world.reject(old, new)
-    assert [one.terminal for one in judged] == ["age", None]
-    world.pass_time(100)
-    assert [lease.partition for lease in world.claim()] == [new.partition]
+    older, newer = sorted(world.claim(), key=lambda one: one.partition.logical_date)
+    assert [one.terminal for one in world.reject(older, newer)] == ["age", None]
+    world.pass_time(7 * 24 * 3600)  # its run and its wait are seven days ago; its day is not
+    strict = World(ledger, policy=Policy(max_age=timedelta(seconds=1)))
+    assert strict.claim() == []
+    known = world.facts(newer.partition)
+    assert known.terminal is not None
+    assert known.terminal.startswith("age")
+    assert world.register.imbalance() == []
+
+
+@pytest.mark.req("P-9")
+def test_catch_up_work_of_a_schedule_keeps_all_its_attempts(ledger: Ledger) -> None:
+    """Exempt from `max_age` when claimed, after a rejection, after a loss, and in the retry lane."""
+    world = World(ledger, policy=Policy(max_attempts=3, backoff=fixed(60), max_age=timedelta(days=3)))
+    now = ledger.now()
+    on = now.date() - timedelta(days=6)
+    assert world.control.fire("crm", "orders", now, ["acme"], [on], cron="x")
+    (lease,) = world.claim()
+    world.pass_time(1000)
+    world.control.tick()  # its worker is gone
+    for number in (1, 2, 3):
+        (lease,) = world.claim()
+        (judged,) = world.reject(lease)
+        assert judged.terminal == (None if number < 3 else "attempts")
+        world.pass_time(100)
     assert world.register.imbalance() == []
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import Again, Blocked, Denied, Stop, Unavailable
-from redrive.partitions.pace import after_loss, after_rejection, after_return, draw, meaning, pause_of, too_old
+from redrive.partitions.age import age_limit
+from redrive.partitions.pace import after_loss, after_rejection, after_return, draw, meaning, pause_of
 from redrive.partitions.policy import Policy, Terms
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -39,11 +40,16 @@ def test_attempts_and_age_end_it() -> None:
     assert after_rejection(POLICY, 5, 6, 0.5, NOW, None).terminal is None
     assert after_rejection(POLICY, 7, 6, 0.5, NOW, None).terminal == "attempts"
     old = Policy(max_age=timedelta(days=1))
-    ends = too_old(old, date(2026, 2, 27))
+    ends = age_limit(old, date(2026, 2, 27))
     assert ends == datetime(2026, 3, 1, tzinfo=timezone.utc)
     assert after_rejection(old, 1, 6, 0.5, NOW, ends).terminal == "age"
-    assert too_old(old, date(2028, 2, 28)) == datetime(2028, 3, 1, tzinfo=timezone.utc)  # a leap day
-    assert too_old(POLICY, date(1999, 1, 1)) is None
+    assert age_limit(old, date(2028, 2, 28)) == datetime(2028, 3, 1, tzinfo=timezone.utc)  # a leap day
+    assert age_limit(POLICY, date(1999, 1, 1)) is None
+    assert age_limit(old, date(2026, 2, 27), requested=True) is None
+    assert age_limit(old, date(2026, 2, 27), scheduled_at=ends) == ends  # on time, whatever the limit
+    late = ends + timedelta(hours=12)
+    assert age_limit(old, date(2026, 2, 27), scheduled_at=late) is None  # catch-up work
+    assert age_limit(old, date(2026, 2, 27), scheduled_at=late - timedelta(seconds=1)) == ends
     assert after_rejection(POLICY, 1, 6, 0.5, NOW, None, final=True).terminal == "error"
 
 

@@ -1,0 +1,52 @@
+"""Age: until when a partition is retried without a request. The one rule for claims, rejections and lost runs."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta, timezone
+
+from sqlalchemy import Connection, func, select
+
+from ..ledger.partition_tables import run
+from .policy import Policy
+from .record import LANES
+from .rows import Row, Work
+
+DAY = timedelta(days=1)
+ON_TIME = timedelta(hours=36)
+"""A schedule runs a day on the day after it. In any time zone that is over 36 hours after the day's end in UTC."""
+FRESH = LANES.index("fresh")
+_SCHEDULED = select(func.max(run.c.leased_at, type_=run.c.leased_at.type)).where(run.c.lane == FRESH)
+
+
+def age_limit(
+    policy: Policy, logical_date: date, /, *, requested: bool = False, scheduled_at: datetime | None = None
+) -> datetime | None:
+    """When a partition of this date is too old to be retried; None: never. Pure.
+
+    Args:
+        policy: Its dataset's policy, with `max_age`.
+        logical_date: Its day; its age counts from the end of that day.
+        requested: An operator asked for it, or a backfill: it is old by nature.
+        scheduled_at: When the schedule last had it run. A run that was not on time, and began past the limit, is catch-up
+            work: the schedule asked for it all the same, and only `max_attempts` bounds it.
+    """
+    if policy.max_age is None or requested:
+        return None
+    day_end = datetime.combine(logical_date, time(), timezone.utc) + DAY
+    limit = day_end + policy.max_age
+    is_catch_up = scheduled_at is not None and scheduled_at >= max(limit, day_end + ON_TIME)
+    return None if is_catch_up else limit
+
+
+def stored_age_limit(
+    connection: Connection, policy: Policy, row: Row, work: Work, before: datetime, /
+) -> datetime | None:  # fmt: skip
+    """The limit of a stored partition. None also means that it is later than `before`, which is all that is asked."""
+    requested = work.lane == LANES.index("backfill") or (work.lane == LANES.index("retry") and work.sweep_id > 0)
+    limit = age_limit(policy, row.logical_date, requested=requested)
+    if limit is None or limit > before:
+        return None  # nearly always; only an old partition costs a query
+    if work.lane == FRESH and not work.leased:
+        return None  # the schedule asked for it, and its run has not begun
+    scheduled_at = connection.execute(_SCHEDULED.where(run.c.partition_id == row.id)).scalar()
+    return age_limit(policy, row.logical_date, scheduled_at=scheduled_at)
