@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import psycopg
+import sqlalchemy
 
-from redrive.ledger import open_ledger
+from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.tables import VERSION_TABLE
 
 # Most tests write in few tables, and to truncate one that is empty takes 6 ms of work like any other.
@@ -56,3 +58,16 @@ def emptied(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET lock_timeout = '20s'")
         connection.execute(EMPTY.encode())
+
+
+def texts_in(ledger: Ledger, *, without: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """The name of each column of each row of each table, and its value as text."""
+    with ledger.connections.write.use() as session:
+        found = sqlalchemy.MetaData()
+        found.reflect(session.core)
+        for table in found.sorted_tables:
+            for row in session.core.execute(sqlalchemy.select(table)).mappings():
+                for name, value in row.items():
+                    if name not in without:
+                        text = bytes(value).decode("latin-1") if isinstance(value, (bytes, memoryview)) else str(value)
+                        yield f"{table.name}.{name}", text

@@ -10,10 +10,9 @@ from secrets import token_hex
 from time import time_ns
 from typing import Any
 
-from ..core.codec import Codec, codec, from_bytes, to_bytes
+from ..core.codec import Codec, codec, from_bytes, outline, to_bytes
 from ..core.codec.arguments import Arguments
 from ..core.key import Key, KeyLike, KeyOf, Template
-from ..journal.redaction import redacted, redacted_text
 from ..ledger.record import Lease
 from ..worker.kind import Undecodable, Unstorable
 from .options import said
@@ -22,7 +21,6 @@ VERSION = 1
 """Of the envelope. Its payload is a JSON object of the arguments by name, as `app.spill` writes it too; the command's name, the
 key, the correlation ids, the deadline and this number stand beside it, in columns of the job."""
 
-SHOWN = 300
 _COUNT = count()
 
 
@@ -70,7 +68,7 @@ class Envelope:
         return to_bytes(self._arguments.dump(args, kwargs))
 
     def opened(self, lease: Lease, /) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with; Undecodable says what was stored, and what the function takes now."""
+        """What to call the function with; Undecodable has the names that were stored, and what the function takes now."""
         if lease.version != VERSION:
             raise Undecodable(f"envelope version {lease.version}; this code of {self.name} reads version {VERSION}")
         try:
@@ -81,8 +79,8 @@ class Envelope:
         except (TypeError, ValueError, KeyError, RecursionError) as wrong:
             raise Undecodable(
                 f"stored arguments don't fit {self.name}: {wrong}",
-                f"Stored: {_shown(lease.payload)}; {self._place} takes {self._takes}",
-            ) from wrong
+                f"Stored: {outline(lease.payload)}; {self._place} takes {self._takes}",
+            ) from None
 
     def stored(self, result: Any, /) -> bytes | None:
         """The result, as it is stored; Unstorable where it is not what its annotation says."""
@@ -105,12 +103,3 @@ class Envelope:
 def _fresh() -> str:
     """Nobody else's, and in the order in which they are made: a batch is stored in the order of its keys."""
     return f"{time_ns():016x}{next(_COUNT) & 0xFFFF:04x}{token_hex(6)}"
-
-
-def _shown(payload: bytes) -> str:
-    """What was stored, for a person: the beginning, without secrets."""
-    try:
-        text = to_bytes(redacted(from_bytes(payload))).decode()
-    except (ValueError, RecursionError):
-        text = redacted_text(payload[:SHOWN].decode("utf-8", "replace"))
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

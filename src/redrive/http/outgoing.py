@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import httpx2
 
+from ..core.codec import raised_by
 from ..core.key import KeyLike
 from . import headers as head
 from .address import Address
@@ -62,10 +63,10 @@ class Call:
         try:
             return self.read(_data(response))
         except Exception as wrong:  # of whatever library the caller's type or function is
-            said = str(wrong) if isinstance(wrong, Misfit) else f"{type(wrong).__name__}: {wrong}"
+            said = str(wrong) if isinstance(wrong, Misfit) else raised_by(wrong)
             raise httpx2.DecodingError(
                 f"{self.request.method} {self.told.url} answered {status}, but not as asked for: {said}", request=self.request
-            ) from wrong
+            ) from None
 
 
 class Outgoing:
@@ -162,4 +163,4 @@ def _data(response: httpx2.Response) -> Any:
         return json.loads(response.content)
     except ValueError as wrong:
         kind = response.headers.get("content-type", "without a content type")
-        raise Misfit("$", f"no JSON ({kind}): {wrong}") from wrong
+        raise Misfit("$", f"no JSON ({kind}): {wrong}") from None

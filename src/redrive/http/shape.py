@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from ..core.codec import codec
+from ..core.codec import misfit as without_input
 
 Reader: TypeAlias = Callable[[Any, str], Any]
 """From JSON data, and where it stands, to the value."""
@@ -152,8 +153,8 @@ def _single(annotation: Any) -> Reader:
     def read(data: Any, where: str) -> Any:
         try:
             return load(str(data) if annotation is Decimal and isinstance(data, (int, float)) else data)
-        except Exception as wrong:  # each type refuses in its own way
-            raise Misfit(where, f"expected {name}, not {_said(data)}") from wrong
+        except Exception:  # each type refuses in its own way, and quotes the value
+            raise Misfit(where, f"expected {name}, not {_said(data)}") from None
 
     return read
 
@@ -184,9 +185,9 @@ def _mapping(keys: Any, value: Reader) -> Reader:
         for name, each in data.items():
             try:
                 (key,) = keys.load({name: None})
-            except Exception as wrong:  # each type refuses in its own way
-                raise Misfit(where, f"the key {name!r} is not of the type that was asked for") from wrong
-            found[key] = value(each, f"{where}.{name}")
+            except Exception:  # each type refuses in its own way
+                raise Misfit(where, "a key is not of the type that was asked for") from None
+            found[key] = value(each, f"{where}.*")  # a key of a mapping is data, too
         return found
 
     return read
@@ -205,7 +206,7 @@ def _record(
         try:
             return make(**{(aliases or {}).get(field, field): value for field, value in known.items()})
         except Exception as wrong:  # a check of the class's own
-            raise Misfit(where, f"{name} refuses it: {type(wrong).__name__}: {wrong}") from wrong
+            raise _placed(where, wrong, make) from None
 
     return read
 
@@ -231,10 +232,8 @@ def _pydantic(kind: Any) -> Reader:
     def read(data: Any, where: str) -> Any:
         try:
             return kind.model_validate(data)
-        except ValueError as wrong:  # ValidationError is one; its own text would have the answer's values in it
-            first = wrong.errors(include_input=False)[0] if hasattr(wrong, "errors") else {"loc": (), "msg": str(wrong)}
-            place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-            raise Misfit(f"{where}{place}", str(first["msg"])) from wrong
+        except Exception as wrong:  # its own text would have the answer's values in it
+            raise _placed(where, wrong, kind) from None
 
     return read
 
@@ -245,10 +244,16 @@ def _msgspec(kind: Any) -> Reader:
         try:
             return msgspec.convert(data, kind)
         except msgspec.ValidationError as wrong:
-            what, _, place = str(wrong).partition(" - at `$")
-            raise Misfit(where + place.rstrip("`"), what) from wrong
+            raise _placed(where, wrong, kind) from None
 
     return read
+
+
+def _placed(where: str, wrong: Exception, kind: Any) -> Misfit:
+    """A class's refusal, without the value."""
+    found = without_input(wrong, kind)
+    joint = "." if found.where and not found.where.startswith("[") else ""
+    return Misfit(f"{where}{joint}{found.where}", found.problem)
 
 
 def _said(data: object) -> str:

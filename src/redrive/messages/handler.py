@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.codec import Codec, codec
+from ..core.codec import Codec, codec, outline
 from ..core.key import Key
 from ..core.seconds import whole
 from ..engine.settings import Settings
-from ..journal.redaction import redacted_text
 from ..ledger.limits import MAX_KIND
 from ..ledger.limits import name as printable
 from ..ledger.record import Lease
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     import sqlalchemy
 
 EVERYTHING = "*"
-SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,13 +72,13 @@ class Handler:
             _nothing(self, result)
 
     def opened(self, lease: Lease, /) -> Event[Any]:
-        """The event; Undecodable says what came, and what the handler takes."""
+        """The event; Undecodable has the names that came, and what the handler takes."""
         try:
             payload: Any = lease.payload if self.payload is None else self.payload.load(loaded(lease.payload))
             return event_of(lease, payload)
         except (TypeError, ValueError, KeyError, RecursionError) as wrong:
-            came = redacted_text(lease.payload[:SHOWN].decode("utf-8", "replace"))
-            raise Undecodable(f"the event's payload doesn't fit {self.name} ({self.place}): {wrong}", f"It is: {came}") from wrong
+            came = f"It is: {outline(lease.payload)}"
+            raise Undecodable(f"the event's payload doesn't fit {self.name} ({self.place}): {wrong}", came) from None
 
 
 def handler(

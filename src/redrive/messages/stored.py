@@ -8,7 +8,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, NamedTuple, TypeAlias
 
-from ..core.codec import codec, from_bytes, to_bytes
+from ..core.codec import codec, from_bytes, misfit, to_bytes
 from ..core.context import ids_around
 from ..core.key import Key
 from ..ledger import limits
@@ -143,7 +143,7 @@ _source = lru_cache(maxsize=100)(_safe)
 def stored(event: Event[Any], /) -> Stored:
     """An event of the program's own. TypeError where its payload cannot be stored."""
     if not isinstance(event, Event):
-        raise TypeError(f"receive takes an Event, not {type(event).__name__}: {event!r}")
+        raise TypeError(f"receive takes an Event, not {type(event).__name__}")
     return Stored(event.source, event.id, event.type, payload_of(event.payload), dict(event.headers), event.at)
 
 
@@ -154,7 +154,7 @@ def payload_of(payload: object, /) -> bytes:
     try:
         return to_bytes(codec(Any if payload is None or isinstance(payload, _JSON) else type(payload)).dump(payload))
     except (TypeError, ValueError) as refused:
-        raise TypeError(f"an event's payload cannot be stored: {refused}") from None
+        raise TypeError(f"an event's payload cannot be stored: {misfit(refused)}") from None
 
 
 _JSON = (dict, list, str, int, float, bool)

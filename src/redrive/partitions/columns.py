@@ -66,7 +66,7 @@ class Columns:
             if not any(fit(value) for fit in fits):
                 if name not in row:
                     return f"{name} is missing"
-                return f"{name} is {type(value).__name__} {value!r:.60}, and {self._shown[name]} is wanted"
+                return f"{name} is {type(value).__name__}, and {self._shown[name]} is wanted"
         if not self._extra:
             for name in row:
                 if name not in self._fits:

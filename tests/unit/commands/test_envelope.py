@@ -77,9 +77,9 @@ def test_what_a_call_left_behind_is_run_by_the_command_of_that_name() -> None:
 @pytest.mark.parametrize(
     ("payload", "says"),
     [
-        (b'{"oder_id":"x"}', r"send has no parameter oder_id, which the stored call has\. Stored: {\"oder_id\":\"x\"}; test_"),
+        (b'{"oder_id":"x"}', r"no parameter oder_id, which the stored call has\. Stored: an object of oder_id \(str\); test_"),
         (b'{"oder_id":"x"}', r"send takes \(order_id: 'str', n: 'int' = 1\) -> 'None'"),
-        (b'{"order_id":"x","password":"hunter2"}', r'Stored: {"order_id":"x","password":"\[redacted\]"}'),
+        (b'{"order_id":"x","password":"hunter2"}', r"Stored: an object of order_id \(str\), password \(str\)"),
         (b"{}", "send needs 'order_id', which the stored call does not have"),
         (b'{"order_id":5}', "stored arguments don't fit shop.send"),
         (b'{"order_id":"x","n":"many"}', "stored arguments don't fit shop.send"),
@@ -155,7 +155,8 @@ def test_what_does_not_fit_says_what_was_stored_apart_from_why() -> None:
     for payload in (b'{"order":1}', b'{"order":[22,33]}'):
         with pytest.raises(Undecodable) as caught:
             app.kinds()[0].run(held._replace(payload=payload))
-        assert f"Stored: {payload.decode()}; " in str(caught.value)
+        assert payload.decode() not in str(caught.value)
+        assert "Stored: an object of order (" in str(caught.value)
         said.append(caught.value.because)
     app.close()
     assert said[0] == said[1]  # so that a release which cannot read its jobs is seen as one cause, and parked

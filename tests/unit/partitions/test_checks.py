@@ -57,7 +57,7 @@ def test_schema() -> None:
     check = schema({"id": int, "name": str | None})
     assert found(check, ROWS) == Finding(True, 0, 0, "")
     bad = found(schema({"id": str, "x": Any}), ROWS)
-    assert bad == Finding(False, 3, 0, "3 of 3 rows do not fit; row 1: id is int 1, and str is wanted")
+    assert bad == Finding(False, 3, 0, "3 of 3 rows do not fit; row 1: id is int, and str is wanted")
     assert found(schema({"id": int, "gone": int}), ROWS).detail.endswith("row 1: gone is missing")
     assert found(schema({"id": int}, extra=False), ROWS).detail.endswith("row 1: name is not in the schema")
 

@@ -7,7 +7,8 @@ pydantic, attrs and msgspec classes where they are used. Codecs are immutable: a
 from __future__ import annotations
 
 from .codec import codec
+from .misfit import Misfit, misfit, raised_by
 from .protocol import Codec
-from .text import from_bytes, to_bytes
+from .text import from_bytes, outline, to_bytes
 
-__all__ = ["Codec", "codec", "from_bytes", "to_bytes"]
+__all__ = ["Codec", "Misfit", "codec", "from_bytes", "misfit", "outline", "raised_by", "to_bytes"]

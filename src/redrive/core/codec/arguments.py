@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .codec import codec
+from .misfit import misfit, shown_name, within
 from .protocol import Codec
 
 
@@ -54,18 +55,22 @@ class Arguments:
             try:
                 stored[name] = self._codecs[name].dump(value)
             except (TypeError, ValueError) as refused:
-                raise TypeError(f"{self._name}: the argument {name!r}: {refused}") from None
+                raise TypeError(f"{self._name}: the argument {name!r}: {misfit(refused)}") from None
         return stored
 
     def load(self, stored: Mapping[str, Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What to call the function with. TypeError where the stored call does not fit it any more."""
         unknown = stored.keys() - self._codecs.keys()
         if unknown:
-            raise TypeError(f"{self._name} has no parameter {', '.join(sorted(unknown))}, which the stored call has")
+            names = ", ".join(sorted({shown_name(name) for name in unknown})[:10])
+            raise TypeError(f"{self._name} has no parameter {names}, which the stored call has")
         call = inspect.BoundArguments(self._signature, {})
         for name, parameter in self._signature.parameters.items():
             if name in stored:
-                call.arguments[name] = self._codecs[name].load(stored[name])
+                try:
+                    call.arguments[name] = self._codecs[name].load(stored[name])
+                except Exception as wrong:
+                    raise within(name, wrong) from None
             elif parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise TypeError(f"{self._name} needs {name!r}, which the stored call does not have")
         return call.args, call.kwargs

@@ -6,7 +6,8 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .protocol import Codec, unfit
+from .misfit import Misfit, misfit, unfit, within
+from .protocol import Codec
 from .scalars import ANY, TEXTS
 
 TAG = "$type"
@@ -38,13 +39,17 @@ class Sequence:
         """A list."""
         if isinstance(value, (str, bytes, dict)) or not isinstance(value, Iterable):
             raise unfit("a sequence", value)
-        return [self._item.dump(each) for each in value]
+        return _each(self._item.dump, value)
 
     def load(self, data: Any, /) -> Any:
         """The list, tuple or set."""
         if not isinstance(data, list):
             raise unfit("a list", data)
-        return self._make(self._item.load(each) for each in data)
+        loaded = _each(self._item.load, data)
+        try:
+            return loaded if self._make is list else self._make(loaded)
+        except TypeError as wrong:  # of a set, by what cannot be hashed
+            raise misfit(wrong) from None
 
 
 class Fixed:
@@ -56,14 +61,14 @@ class Fixed:
     def dump(self, value: Any, /) -> Any:
         """A list."""
         if not isinstance(value, tuple) or len(value) != len(self._items):
-            raise TypeError(f"expected a tuple of {len(self._items)}, not {value!r}")
-        return [codec.dump(each) for codec, each in zip(self._items, value, strict=True)]
+            raise unfit(f"a tuple of {len(self._items)}", value)
+        return _zipped([codec.dump for codec in self._items], value)
 
     def load(self, data: Any, /) -> Any:
         """The tuple."""
         if not isinstance(data, list) or len(data) != len(self._items):
             raise unfit(f"a list of {len(self._items)}", data)
-        return tuple(codec.load(each) for codec, each in zip(self._items, data, strict=True))
+        return tuple(_zipped([codec.load for codec in self._items], data))
 
 
 class Mapping:
@@ -78,13 +83,13 @@ class Mapping:
         """An object; its keys as text."""
         if not isinstance(value, typing.Mapping):
             raise unfit("a mapping", value)
-        return {self._key.dump(key): self._value.dump(each) for key, each in value.items()}
+        return _mapped(self._key.dump, self._value.dump, value)
 
     def load(self, data: Any, /) -> Any:
         """The dict."""
         if not isinstance(data, dict):
             raise unfit("an object", data)
-        return data if self._as_it_is else {self._key.load(key): self._value.load(each) for key, each in data.items()}
+        return data if self._as_it_is else _mapped(self._key.load, self._value.load, data)
 
 
 class Either:
@@ -100,8 +105,8 @@ class Either:
             try:
                 return {TAG: number, "value": member.dump(value)}
             except (TypeError, ValueError) as refusal:
-                refusals.append(str(refusal))
-        raise TypeError("; ".join(refusals))
+                refusals.append(str(misfit(refusal)))
+        raise Misfit("; ".join(refusals))
 
     def load(self, data: Any, /) -> Any:
         """The value that the tag says."""
@@ -121,6 +126,38 @@ class Optional:
     def load(self, data: Any, /) -> Any:
         """None, or the value."""
         return None if data is None else self._member.load(data)
+
+
+def _each(convert: Callable[[Any], Any], values: Iterable[Any]) -> list[Any]:
+    converted: list[Any] = []
+    add = converted.append
+    try:
+        for value in values:
+            add(convert(value))
+    except Exception as wrong:
+        raise within(f"[{len(converted)}]", wrong) from None
+    return converted
+
+
+def _zipped(converts: list[Callable[[Any], Any]], values: typing.Sequence[Any]) -> list[Any]:
+    converted: list[Any] = []
+    try:
+        for convert, value in zip(converts, values, strict=True):
+            converted.append(convert(value))  # its length says where it failed
+    except Exception as wrong:
+        raise within(f"[{len(converted)}]", wrong) from None
+    return converted
+
+
+def _mapped(key: Callable[[Any], Any], value: Callable[[Any], Any], values: typing.Mapping[Any, Any]) -> dict[Any, Any]:
+    """A key of a mapping is data: the path says `*` instead."""
+    converted: dict[Any, Any] = {}
+    try:
+        for name, each in values.items():
+            converted[key(name)] = value(each)
+    except Exception as wrong:
+        raise within("*", wrong) from None
+    return converted
 
 
 def union(members: list[tuple[Any, Codec]]) -> Codec:

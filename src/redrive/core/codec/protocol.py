@@ -13,8 +13,3 @@ class Codec(Protocol):
 
     def load(self, data: Any, /) -> Any:
         """The value again, of the annotated type."""
-
-
-def unfit(expected: str, found: object, /) -> TypeError:
-    """What is stored is not what its annotation says."""
-    return TypeError(f"expected {expected}, not {type(found).__name__}: {found!r:.100}")

@@ -8,7 +8,8 @@ import typing
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from .protocol import Codec, unfit
+from .misfit import misfit, unfit, within
+from .protocol import Codec
 
 Of: TypeAlias = Callable[[Any], Codec]
 
@@ -25,14 +26,29 @@ class Record:
         """An object of its fields."""
         if not isinstance(value, self._kind):
             raise unfit(self._kind.__name__, value)
-        return {name: codec.dump(getattr(value, name)) for name, codec in self._fields.items()}
+        stored, name = {}, ""
+        try:
+            for name, codec in self._fields.items():
+                stored[name] = codec.dump(getattr(value, name))
+        except Exception as wrong:
+            raise within(name, wrong) from None
+        return stored
 
     def load(self, data: Any, /) -> Any:
         """The object; a field that was added since, and has a default, may be missing."""
         if not isinstance(data, dict):
             raise unfit("an object", data)
-        known = {name: codec for name, codec in self._fields.items() if name in data}
-        return self._kind(**{self._aliases.get(name, name): codec.load(data[name]) for name, codec in known.items()})
+        given, aliases, name = {}, self._aliases, ""
+        try:
+            for name, codec in self._fields.items():
+                if name in data:
+                    given[aliases.get(name, name)] = codec.load(data[name])
+        except Exception as wrong:
+            raise within(name, wrong) from None
+        try:
+            return self._kind(**given)
+        except Exception as wrong:  # a check of the class's own
+            raise misfit(wrong, self._kind) from None
 
 
 class Typed:
@@ -51,14 +67,24 @@ class Typed:
     def dump(self, value: Any, /) -> Any:
         """An object of its fields."""
         if not isinstance(value, dict) or not self._needed <= value.keys() <= self._fields.keys():
-            raise TypeError(f"expected {self._kind.__name__} with {', '.join(self._fields)}, not {value!r}")
-        return {name: self._fields[name].dump(each) for name, each in value.items()}
+            raise unfit(f"{self._kind.__name__} with {', '.join(self._fields)}", value)
+        return self._converted("dump", value)
 
     def load(self, data: Any, /) -> Any:
         """The dict."""
         if not isinstance(data, dict):
             raise unfit("an object", data)
-        return {name: self._fields[name].load(each) for name, each in data.items() if name in self._fields}
+        return self._converted("load", data)
+
+    def _converted(self, way: typing.Literal["dump", "load"], value: dict[str, Any]) -> dict[str, Any]:
+        converted, name = {}, ""
+        try:
+            for name, each in value.items():
+                if name in self._fields:
+                    converted[name] = getattr(self._fields[name], way)(each)
+        except Exception as wrong:
+            raise within(name, wrong) from None
+        return converted
 
 
 class Pydantic:
@@ -71,11 +97,17 @@ class Pydantic:
         """As pydantic writes JSON."""
         if not isinstance(value, self._kind):
             raise unfit(self._kind.__name__, value)
-        return value.model_dump(mode="json")
+        try:
+            return value.model_dump(mode="json")
+        except Exception as wrong:
+            raise misfit(wrong, self._kind) from None
 
     def load(self, data: Any, /) -> Any:
         """The model, validated."""
-        return self._kind.model_validate(data)
+        try:
+            return self._kind.model_validate(data)
+        except Exception as wrong:  # its text quotes the input; a validator of the user's may raise anything
+            raise misfit(wrong, self._kind) from None
 
 
 class Msgspec:
@@ -88,11 +120,17 @@ class Msgspec:
         """As msgspec writes JSON."""
         if not isinstance(value, self._kind):
             raise unfit(self._kind.__name__, value)
-        return _msgspec().to_builtins(value)
+        try:
+            return _msgspec().to_builtins(value)
+        except Exception as wrong:
+            raise misfit(wrong) from None
 
     def load(self, data: Any, /) -> Any:
         """The struct, validated."""
-        return _msgspec().convert(data, self._kind)
+        try:
+            return _msgspec().convert(data, self._kind)
+        except Exception as wrong:
+            raise misfit(wrong) from None
 
 
 def _msgspec() -> Any:

@@ -12,7 +12,8 @@ from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
 
-from .protocol import Codec, unfit
+from .misfit import Misfit, unfit
+from .protocol import Codec
 
 
 class Same:
@@ -48,7 +49,9 @@ class AsText:
         """The value that this text says."""
         try:
             return self._load(data)
-        except AttributeError:  # of a number, say, that is no text
+        except Exception:  # each type refuses in its own way, and quotes the text
+            if isinstance(data, str):
+                raise Misfit(f"expected {self._kind.__name__}, and the text is not a valid one") from None
             raise unfit(self._kind.__name__, data) from None
 
 
@@ -67,7 +70,10 @@ class Enumerated:
 
     def load(self, data: Any, /) -> Any:
         """The member."""
-        return self._kind(data) if self._by_value else self._kind[data]
+        try:
+            return self._kind(data) if self._by_value else self._kind[data]
+        except Exception:
+            raise Misfit(f"expected a member of {self._kind.__name__}") from None
 
 
 class Literal:
@@ -83,7 +89,7 @@ class Literal:
         for each in self._values:
             if type(each) is type(value) and each == value:
                 return value
-        raise TypeError(f"expected one of {list(self._values)}, not {value!r}")
+        raise unfit(f"one of {list(self._values)}", value)
 
     load = dump
 
@@ -101,7 +107,7 @@ class AnyJson:
             return [self.dump(each) for each in value]
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):
             return {name: self.dump(each) for name, each in value.items()}
-        raise TypeError(f"{type(value).__name__} cannot be stored without an annotation that says what it is: {value!r}")
+        raise Misfit(f"{type(value).__name__} cannot be stored without an annotation that says what it is")
 
     def load(self, data: Any, /) -> Any:
         """The value."""
@@ -155,5 +161,5 @@ def _checked(kind: type, value: Any) -> Any:
     if not fits and not (kind is float and type(value) is int):
         raise unfit(kind.__name__, value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value!r} cannot be stored: JSON has no such number")
+        raise Misfit(f"{value!r} cannot be stored: JSON has no such number")
     return value

@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from .misfit import shown_name
+
+OUTLINED = 20
+"""Names of a stored object in an error."""
+
 
 def to_bytes(data: Any, /) -> bytes:
     """JSON in UTF-8. NaN, infinities and halves of characters are refused: no other reader could take them."""
@@ -34,6 +39,22 @@ def _holder(data: Any, half: str) -> str | None:
             if found is not None:
                 return f"[{place}]{'.' if found[:1] not in ('', '[') else ''}{found}"
     return None
+
+
+def outline(stored: bytes, /) -> str:
+    """The names and types of stored JSON, for an error. Not the values: any of them may be a secret."""
+    try:
+        data = from_bytes(stored)
+    except (ValueError, RecursionError):
+        return f"{len(stored)} bytes that are not JSON"
+    if not isinstance(data, dict):
+        return _kind(data)
+    shown = [f"{shown_name(name)} ({_kind(value)})" for name, value in list(data.items())[:OUTLINED]]
+    return f"an object of {', '.join(shown) or 'nothing'}{', …' if len(data) > OUTLINED else ''}"
+
+
+def _kind(data: Any) -> str:
+    return "null" if data is None else type(data).__name__
 
 
 _SCAN = json.JSONDecoder().raw_decode

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+from ...core.codec import raised_by
 from ...core.key import Key
 from ...ledger.origin import SOURCE, SOURCE_ID
 from ...ledger.record import NewJob
@@ -51,7 +52,7 @@ def _decoded(entry: Entry, fields: Fields, source: str, decode: Decode) -> Store
     try:
         return stored(decode(fields))._replace(source=source, source_id=entry.id)
     except BaseException as wrong:  # the user's function: whatever it raises, SystemExit too, the message is kept
-        raise Unread(f"decode= raised {type(wrong).__name__}: {wrong}") from wrong
+        raise Unread(f"decode= raised {raised_by(wrong)}") from None
 
 
 def _plain(entry: Entry, fields: Fields, source: str) -> Stored:
@@ -68,9 +69,9 @@ def _plain(entry: Entry, fields: Fields, source: str) -> Stored:
         had = ", ".join(sorted(name.decode("utf-8", "replace") for name in fields)) or "nothing"
         raise Unread(f"it has no field 'type'; it has {had}") from None
     except UnicodeDecodeError as wrong:
-        raise Unread(f"its field {_not_text(fields, name)} is no UTF-8: {wrong}") from wrong
+        raise Unread(f"its field {_not_text(fields, name)} is no UTF-8: {wrong}") from None
     except (ValueError, TypeError) as wrong:
-        raise Unread(str(wrong)) from wrong
+        raise Unread(str(wrong)) from None
     return Stored(source, id_, type_, fields[name] if name else b"null", headers, _moment(entry.id.partition("-")[0]), entry.id)
 
 
@@ -124,7 +125,8 @@ def unpacked(payload: bytes, /) -> dict[bytes, bytes]:
     try:
         return {_bytes(name): _bytes(value) for name, value in json.loads(payload)}
     except (ValueError, TypeError, KeyError, RecursionError) as wrong:
-        raise ValueError(f'its fields are written [["type", "..."], ["id", "..."], ["payload", "..."]]: {wrong}') from wrong
+        form = '[["type", "..."], ["id", "..."], ["payload", "..."]]'
+        raise ValueError(f"its fields are written {form} ({type(wrong).__name__})") from None
 
 
 def _text(value: bytes) -> Any:
