@@ -78,6 +78,7 @@ def act(ops: Operator, plan: Plan, how: How, /, **options: Any) -> None:
             show(console(), Text(spelled(words)))
         raise typer.Exit(0)
     applied, interrupted = carry_out(ops, begun, quiet=how.as_json)
+    applied = ops.applied(applied)  # workers carried out a part of it
     skipped = {**plan.skipped, **applied.skipped}
     if how.as_json:
         said = {"plan": document(plan), "done": document(applied.done), "skipped": document(skipped)}

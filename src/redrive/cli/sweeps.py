@@ -111,7 +111,7 @@ def _report(report: SweepReport, width: int) -> Group:
         first.add_row("which", ", ".join(f"{name} {_words(value)}" for name, value in sweep.selection.items()))
     first.add_row("rate", "as fast as it goes" if sweep.rate is None else f"{sweep.rate:g} in a second")
     if sweep.canary:
-        first.add_row("canary", f"the first {sweep.canary:,}")
+        first.add_row("canary", _canary(report))
     first.add_row("by", f"{sweep.actor}, because {sweep.because}")
     first.add_row("begun", both(sweep.created_at, now))
     if sweep.ended_at:
@@ -136,6 +136,21 @@ def _report(report: SweepReport, width: int) -> Group:
         if sweep.total > len(rows):
             shown += ["", Text(f"The first {len(rows):,} of {sweep.total:,}: raise --limit for more.", style="dim")]
     return Group(*shown)
+
+
+def _canary(report: SweepReport) -> Text:
+    """The verdict on those that went first: failed at the first failed attempt, not at the last."""
+    canary = report.canary
+    if canary is None:
+        return Text(f"the first {report.sweep.canary:,}")
+    if canary.verdict == "failed":
+        retried = canary.failed - canary.dead
+        parts = [f"{canary.done:,} done", f"{canary.dead:,} dead", f"{retried:,} being retried"]
+        error = f"; {canary.error}" if canary.error else ""
+        return Text(f"FAILED: {canary.failed:,} of the first {canary.size:,} ({', '.join(parts)}){error}", style="red")
+    if canary.verdict == "passed":
+        return Text(f"passed: the first {canary.size:,} are done", style="green")
+    return Text(f"running: {canary.done:,} of the first {canary.size:,} done, none failed")
 
 
 def _words(value: object) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, insert, null, select, update
+from sqlalchemy import Connection, bindparam, insert, null, select, update
 
 from ..core.amount import amount
 from . import audit, failures
@@ -81,31 +81,19 @@ def replayed(
     edits = edits or {}
     found, skipped = _pending(connection, ids)
     now = now_on(session)
-    done: dict[int, int] = {}
-    changes: dict[str, Counter[str]] = defaultdict(Counter)
+    rows = []
     for letter, old in found:
         if max_replays is not None and letter.replay_count >= max_replays:
             skipped[letter.id] = f"replayed {amount(letter.replay_count, 'time')} already"
             continue
-        connection.execute(update(job).where(job.c.id == old.id).values(state=DROPPED, current=False))
         new = {name: getattr(old, name) for name in CARRIED} | {"payload": letter.payload}
         if letter.id in edits:
             new |= {"payload": edits[letter.id], "headers": _edited(old.headers, actor)}
-        made = connection.execute(
-            insert(job)
-            .values(kind=old.kind, key=old.key, created_at=now, due_at=now, replay_of=old.id, dead_id=letter.id, **new)
-            .returning(job.c.id)
-        ).scalar_one()
-        connection.execute(
-            update(dead)
-            .where(dead.c.id == letter.id)
-            .values(
-                status="replaying", replay_count=dead.c.replay_count + 1, replay_job_id=made, blocked=False,
-                blocked_until=null(), updated_at=now,
-            )
-        )  # fmt: skip
-        done[letter.id] = made
-        changes[old.kind].update({"dead": -1, "dropped": 1, "submitted": 1, "ready": 1})
+        rows.append(new | {"kind": old.kind, "key": old.key, "replay_of": old.id, "dead_id": letter.id})
+    done = _made(connection, rows, now) if rows else {}
+    changes: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        changes[row["kind"]].update({"dead": -1, "dropped": 1, "submitted": 1, "ready": 1})
     if done:
         if not session.sqlite:
             connection.exec_driver_sql(f"NOTIFY {CHANNEL}")  # workers are told, as of anything that was submitted
@@ -116,6 +104,23 @@ def replayed(
         what = _jobs(done) | ({"edited": changed} if changed else {})
         audit.write(session, actor=actor, action="dead.replay", because=because, what=what)
     return Sorted(done, skipped)
+
+
+def _made(connection: Connection, rows: Sequence[Mapping[str, Any]], now: datetime) -> dict[int, int]:
+    """Put these jobs in the places of those that died; letter to job. A few statements, however many they are."""
+    olds = [row["replay_of"] for row in rows]
+    connection.execute(update(job).where(job.c.id.in_(olds)).values(state=DROPPED, current=False))
+    new = insert(job).returning(job.c.dead_id, job.c.id)
+    created = connection.execute(new, [{**row, "created_at": now, "due_at": now} for row in rows])
+    made: dict[int, int] = {row.dead_id: row.id for row in created}
+    done = {row["dead_id"]: made[row["dead_id"]] for row in rows}
+    again = update(dead).where(dead.c.id == bindparam("letter"))
+    again = again.values(
+        status="replaying", replay_count=dead.c.replay_count + 1, replay_job_id=bindparam("made"), blocked=False,
+        blocked_until=null(), updated_at=now,
+    )  # fmt: skip
+    connection.execute(again, [{"letter": letter, "made": job_id} for letter, job_id in done.items()])
+    return done
 
 
 def _edited(headers: str | None, actor: str) -> str | None:
@@ -143,16 +148,14 @@ def discarded(
     """The same, in the transaction that is open."""
     found, skipped = _pending(connection, ids)
     now = now_on(session)
-    done: dict[int, int] = {}
+    done = {letter.id: old.id for letter, old in found}
     changes: dict[str, Counter[str]] = defaultdict(Counter)
-    for letter, old in found:
-        connection.execute(update(job).where(job.c.id == old.id).values(state=DROPPED))
-        connection.execute(
-            update(dead).where(dead.c.id == letter.id).values(status="discarded", blocked_until=null(), updated_at=now)
-        )
-        done[letter.id] = old.id
+    for _letter, old in found:
         changes[old.kind].update({"dead": -1, "dropped": 1})
     if done:
+        connection.execute(update(job).where(job.c.id.in_(list(done.values()))).values(state=DROPPED))
+        dropped = {"status": "discarded", "blocked_until": null(), "updated_at": now}
+        connection.execute(update(dead).where(dead.c.id.in_(list(done))).values(dropped))
         add(session, changes)
         failures.add(session, _over(found, done), now)
     if done and audited:

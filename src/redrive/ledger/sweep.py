@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, exists, func, insert, or_, select, update
 
+from ..core.amount import amount
 from ..errors import NotAllowed
 from . import audit
 from .letters import Sorted, discarded, replayed
 from .now import now_on
 from .partition_tables import range_
 from .session import Session
-from .state import DEAD, DONE, DROPPED, PRUNED
-from .tables import job, sweep, sweep_item
+from .state import DEAD, DONE, DROPPED, FAILED, LEASED, PRUNED, READY
+from .tables import attempt, job, sweep, sweep_item
 
 Act: TypeAlias = Literal["replay", "discard"]
 LETTERS: tuple[Act, ...] = ("replay", "discard")
@@ -28,7 +29,13 @@ STEP = 100
 LISTED = 100
 """So many are named in the audit, one by one."""
 LOOK = 1.0
-"""Seconds after which one looks again how the canary fares."""
+"""Seconds between two looks at the canary's jobs."""
+CATCH_UP = 0.25
+"""Seconds of the rate that a late step may make up for. More would be a burst after every pause."""
+CAME_BACK = ("again", "released")
+"""Reasons of attempts that did not fail: the job asked to be run later, or its worker stopped."""
+SHOWN = 200
+"""Characters of an error in the reason of a halt."""
 MOVES: Mapping[str, tuple[frozenset[Standing], Standing]] = {
     "pause": (frozenset(("running",)), "paused"),
     "resume": (frozenset(("running", "paused", "halted")), "running"),  # running: whoever carried it out may be gone
@@ -81,6 +88,32 @@ class Item(NamedTuple):
     at: datetime | None
     job_state: int | None
     """Of the job that a replay made, as stored; none where there is no such job any more."""
+    attempts: int | None = None
+    """Of that job, so far."""
+    error: str | None = None
+    """Of that job's last attempt, if it failed."""
+
+
+class Canary(NamedTuple):
+    """The jobs that a sweep made first. A job fails with its first failed attempt."""
+
+    size: int
+    done: int
+    failed: int
+    """Those with a failed attempt that are not done, dead ones included."""
+    dead: int
+    error: str | None
+    """Of the last failed attempt, its first line."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the rest must not follow; None: nothing has failed so far."""
+        if not self.failed:
+            return None
+        retried = self.failed - self.dead
+        then = f"; {amount(retried, 'is', 'are')} still being retried" if retried else ""
+        error = f": {self.error[:SHOWN]}" if self.error else ""
+        return f"canary failed, {self.failed} of the first {self.size}{error}{then}"
 
 
 class Step(NamedTuple):
@@ -102,18 +135,25 @@ class Share(NamedTuple):
     passed: bool = False
 
 
-def share(now: Sweep, ended_well: int, ended_badly: int, early: float, /) -> Share:
-    """How many may be done now. ended_well, ended_badly: of the canary's jobs. early: seconds before the rate allows more."""
+def share(now: Sweep, canary: Canary, early: float, /) -> Share:
+    """How many may be done now.
+
+    Args:
+        now: The sweep as it stands.
+        canary: The jobs that went first.
+        early: Seconds before the rate allows more.
+    """
+    waits = bool(now.canary) and not now.passed and now.act != "discard"
+    if waits and canary.problem is not None:
+        return Share(0, halt=canary.problem)
     if early > 0:
-        return Share(0, wait=early)
+        return Share(0, wait=min(early, LOOK) if waits and now.made else early)
     most = STEP if now.rate is None else max(1, min(STEP, int(now.rate)))
-    if not now.canary or now.passed or now.act == "discard":
+    if not waits:
         return Share(min(most, now.left), passed=now.passed)
     if now.made < now.canary:
         return Share(min(most, now.left, now.canary - now.made))
-    if ended_badly:
-        return Share(0, halt=f"{ended_badly} of the {now.canary} that went first died again")
-    if ended_well < now.canary:
+    if canary.done < now.canary:
         return Share(0, wait=LOOK)
     return Share(min(most, now.left), passed=True)
 
@@ -150,8 +190,7 @@ def step(session: Session, sweep_id: int, /) -> Step:
             raise NotAllowed(f"sweep {sweep_id} is a {found.act} of partitions: their control plane carries it out")
         if found.state != "running":
             return Step(found, {}, {}, 0.0)
-        well, badly = _canary(connection, found)
-        may = share(found, well, badly, (found.next_at - now).total_seconds())
+        may = share(found, canary(connection, found), (found.next_at - now).total_seconds())
         if may.halt is not None:
             _set(connection, sweep_id, now, state="halted", reason=may.halt)
             audit.write(session, actor="redrive", action="sweep.halt", because=may.halt, what={"sweep": sweep_id})
@@ -159,7 +198,11 @@ def step(session: Session, sweep_id: int, /) -> Step:
         if not may.many:
             return Step(found, {}, {}, may.wait)
         acted = _act(session, connection, found, may.many)
-        pace = 0.0 if found.rate is None else may.many / found.rate
+        next_at = now
+        if found.rate is not None:
+            # Counted from when this step was due: counted from now, every delay would lower the rate.
+            due = max(found.next_at, now - timedelta(seconds=CATCH_UP))
+            next_at = due + timedelta(seconds=may.many / found.rate)
         made, skipped = found.made + len(acted.done), found.skipped + len(acted.skipped)
         ended = {"state": "done", "ended_at": now} if made + skipped == found.total else {}
         _set(
@@ -169,10 +212,11 @@ def step(session: Session, sweep_id: int, /) -> Step:
             made=made,
             skipped=skipped,
             passed=may.passed,
-            next_at=now + timedelta(seconds=pace),
+            next_at=next_at,
             **ended,
         )
-        return Step(_one(connection, sweep_id), acted.done, acted.skipped, 0.0 if ended else pace)
+        wait = 0.0 if ended else max(0.0, (next_at - now).total_seconds())
+        return Step(_one(connection, sweep_id), acted.done, acted.skipped, wait)
 
 
 def move(session: Session, sweep_id: int, verb: str, /, *, actor: str, because: str) -> Sweep:
@@ -215,7 +259,7 @@ def items(
     """What became of each, in their order, with the job that it got."""
     of = sweep_item.c
     query = (
-        select(of.position, of.dead_id, of.outcome, of.job_id, of.note, of.at, job.c.state)
+        select(of.position, of.dead_id, of.outcome, of.job_id, of.note, of.at, job.c.state, job.c.attempts, job.c.error)
         .select_from(sweep_item.outerjoin(job, job.c.id == of.job_id))
         .where(of.sweep_id == sweep_id, of.position > after)
         .order_by(of.position)
@@ -253,12 +297,49 @@ def _set(connection: Connection, sweep_id: int, now: datetime, **values: Any) ->
     connection.execute(update(sweep).where(sweep.c.id == sweep_id).values(updated_at=now, **values))
 
 
-def _canary(connection: Connection, found: Sweep) -> tuple[int, int]:
-    """How many of those that went first have ended well, and badly."""
-    if not found.canary or found.passed or found.made < found.canary:
-        return 0, 0
-    states = jobs(connection, found.id)
-    return sum(states.get(one, 0) for one in (DONE, PRUNED, None)), sum(states.get(one, 0) for one in (DEAD, DROPPED))
+def canary(connection: Connection, found: Sweep, /) -> Canary:
+    """How the jobs that went first fare."""
+    if not found.canary or not found.made or found.act != "replay":
+        return Canary(found.canary, 0, 0, 0, None)
+    rows = connection.execute(_first(found)).all()
+    dead = [row.job_id for row in rows if row.state in (DEAD, DROPPED)]
+    retried = [row.job_id for row in rows if row.state in (READY, LEASED) and row.failed]
+    failed = dead + retried
+    error = _last_error(connection, failed) if failed else None
+    done = sum(row.state in (DONE, PRUNED, None) for row in rows)
+    return Canary(found.canary, done, len(failed), len(dead), error)
+
+
+def _last_error(connection: Connection, jobs: Sequence[int]) -> str | None:
+    """The first line of the last error of these jobs."""
+    query = (
+        select(attempt.c.error)
+        .where(attempt.c.job_id.in_(jobs), _FAILURE, attempt.c.error.is_not(None))
+        .order_by(attempt.c.ended_at.desc())
+        .limit(1)
+    )
+    found = connection.execute(query).scalar()
+    return None if found is None else str(found).partition("\n")[0]
+
+
+_FAILURE = and_(
+    attempt.c.outcome == FAILED,
+    or_(attempt.c.reason.is_(None), attempt.c.reason.not_in(CAME_BACK)),
+)
+
+
+def _first(found: Sweep) -> Select[Any]:
+    """The jobs that the sweep made first: state, and whether an attempt has failed."""
+    of = sweep_item.c
+    tried = select(attempt.c.job_id).where(attempt.c.job_id == of.job_id, _FAILURE)
+    failed = exists(tried).label("failed")
+    return (
+        select(of.job_id, job.c.state, failed)
+        .select_from(sweep_item.outerjoin(job, job.c.id == of.job_id))
+        .where(of.sweep_id == found.id, of.outcome == "made")
+        .order_by(of.position)
+        .limit(found.canary)
+    )
 
 
 def _act(session: Session, connection: Connection, found: Sweep, many: int) -> Sorted:

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import sweep
 from .session import Pool
-from .sweep import Act, Item, Standing, Step, Sweep
+from .sweep import Act, Canary, Item, Standing, Step, Sweep
 
 
 class Sweeps:
@@ -67,3 +67,8 @@ class Sweeps:
         """How many of the jobs that it made are in each stored state. Reads all of its items."""
         with self._read.use() as session:
             return sweep.jobs(session.core, sweep_id)
+
+    def canary(self, found: Sweep, /) -> Canary:
+        """How the jobs that went first fare."""
+        with self._read.use() as session:
+            return sweep.canary(session.core, found)

@@ -121,7 +121,13 @@ class Operator(Watching, Partitioning):
             done |= step.done
             skipped |= step.skipped
             begun = step.sweep
-        return Applied(done, skipped, begun)
+        return self.applied(Applied(done, skipped, begun))
+
+    def applied(self, here: Applied, /) -> Applied:
+        """What a sweep has done in all, here and by workers at the same time. here: the steps that were taken here."""
+        if here.sweep.act in PARTITIONED:
+            return here
+        return Applied(*sweep.acted(self._ledger, here.sweep.id), here.sweep)
 
     def replay_edited(self, letter_id: int, payload: bytes, /, *, because: str, max_replays: int | None = MAX_REPLAYS) -> int:
         """Give a dead letter a new job with another payload; the job's id. The letter keeps its own."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..core.context import clock_around
 from ..core.seconds import positive
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ..ledger.sweep import Act, Item, Step
     from ..ledger.sweep import Sweep as Stored
 
+PAGE = 1000
+"""Items of a sweep that are read at once."""
 MAX_REPLAYS = 10
 """What was replayed so often will not get better by another time."""
 
@@ -61,7 +63,23 @@ class Outcome:
     """waiting, skipped, discarded; of a replay, what its job is now: queued, running, retry_wait, done, dlq ..."""
     job_id: int | None
     note: str | None
+    """Why it was skipped; or the last error of its job."""
     at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The jobs that a sweep made first, and its verdict on them. Immutable."""
+
+    verdict: Literal["running", "passed", "failed"]
+    """Failed at the first failed attempt of any of them, also while that job is still being retried."""
+    size: int
+    done: int
+    failed: int
+    """Those with a failed attempt that are not done, dead ones included."""
+    dead: int
+    error: str | None
+    """Of the last failed attempt, its first line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,8 @@ class SweepReport:
     """Of a replay: how many of its jobs are done, dead again, or still at it."""
     outcomes: tuple[Outcome, ...]
     now: datetime
+    canary: Canary | None = None
+    """Of a replay with a canary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +123,10 @@ def begun(
 
 
 def carried_out(ledger: Ledger, sweep_id: int, /) -> Iterator[Applied]:
-    """Do it here, step by step, until it ends, or somebody pauses it. Others may do so at the same time."""
+    """Do it here, step by step, until it ends, or somebody pauses it. Others may do so at the same time.
+
+    Each step names what was done here; `acted` has what was done by all of them.
+    """
     clock = clock_around()
     while True:
         step: Step = ledger.sweeps.step(sweep_id)
@@ -112,6 +135,21 @@ def carried_out(ledger: Ledger, sweep_id: int, /) -> Iterator[Applied]:
             return
         if step.wait:
             clock.sleep(step.wait)
+
+
+def acted(ledger: Ledger, sweep_id: int, /) -> tuple[dict[int, int], dict[int, str]]:
+    """Everything that a sweep has done so far, whoever carried it out: dead letter to job; and skipped ones, with why."""
+    done: dict[int, int] = {}
+    skipped: dict[int, str] = {}
+    after = -1
+    while items := ledger.sweeps.items(sweep_id, after=after, limit=PAGE):
+        for item in items:
+            if item.outcome == "made" and item.job_id is not None:
+                done[item.dead_id] = item.job_id
+            elif item.outcome == "skipped":
+                skipped[item.dead_id] = item.note or ""
+        after = items[-1].position
+    return done, skipped
 
 
 def moved(ledger: Ledger, sweep_id: int, verb: str, /, *, actor: str, because: str) -> Sweep:
@@ -135,7 +173,18 @@ def reported(ledger: Ledger, sweep_id: int, /, *, after: int, limit: int) -> Swe
             name = _named(state)
             jobs[name] = jobs.get(name, 0) + many
     items = ledger.sweeps.items(sweep_id, after=after, limit=limit)
-    return SweepReport(of_stored(found), jobs, tuple(_outcome(found.act, one) for one in items), ledger.now())
+    outcomes = tuple(_outcome(found.act, one) for one in items)
+    return SweepReport(of_stored(found), jobs, outcomes, ledger.now(), _canary(ledger, found))
+
+
+def _canary(ledger: Ledger, found: Stored) -> Canary | None:
+    if not found.canary or found.act != "replay":
+        return None
+    seen = ledger.sweeps.canary(found)
+    verdict: Literal["running", "passed", "failed"] = "failed" if seen.failed else "running"
+    if not seen.failed and seen.done == min(found.canary, found.total - found.skipped):
+        verdict = "passed"
+    return Canary(verdict, seen.size, seen.done, seen.failed, seen.dead, seen.error)
 
 
 def _named(state: int | None) -> str:
@@ -152,8 +201,10 @@ def _outcome(act: str, item: Item) -> Outcome:
     elif act == "discard":
         said = "discarded"
     else:
-        said = "done" if item.job_state is None else shown(item.job_state, replay=True)
-    return Outcome(item.dead_id, said, item.job_id, item.note, item.at)
+        said = "done" if item.job_state is None else shown(item.job_state, attempts=item.attempts or 0, replay=True)
+    failed = said not in ("done", "discarded") and item.error is not None and act == "replay"
+    note = (item.error or "").partition("\n")[0] if failed and item.note is None else item.note
+    return Outcome(item.dead_id, said, item.job_id, note, item.at)
 
 
 def of_stored(stored: Stored) -> Sweep:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,8 +16,10 @@ from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
 from redrive.ledger import sweep as stored
 from redrive.ledger.crashpoint import VARIABLE
+from redrive.ledger.sweep import STEP
 from redrive.ops.document import document
 from redrive.ops.operator import Operator
+from redrive.ops.sweep import Applied
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET, die
 
@@ -208,6 +211,43 @@ def test_killed_in_between_the_rest_is_done_by_who_comes_next(
     assert [one.letter_id for one in report.outcomes] == numbers
     assert {one.outcome for one in report.outcomes} == {"replaying" if act == "replay" else "discarded"}
     assert ledger.imbalance() == []
+
+
+@pytest.mark.req("M-4")
+def test_apply_reports_what_workers_did_at_the_same_time_too(ledger: Ledger) -> None:
+    class BesideAWorker(Operator):
+        def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
+            for step in super().carry_out(sweep_id):
+                yield step
+                ledger.sweeps.step(sweep_id)
+
+    many = 2 * STEP + 5
+    for start in range(0, many, 50):
+        die(ledger, *(f"k{at}" for at in range(start, min(many, start + 50))))
+    ann = BesideAWorker(ledger, actor="ann")
+    applied = ann.apply(ann.replay(kind="crm.sync"), because="fixed")
+    assert (len(applied.done), applied.sweep.made) == (many, many)
+    assert sorted(applied.done.values()) == sorted(item.job_id or 0 for item in ledger.sweeps.items(1, limit=many))
+
+
+@pytest.mark.req("M-4")
+def test_the_report_of_a_sweep_has_the_verdict_on_its_canary(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, "a", "b", "c")
+    begun = ann.begin(ann.replay(kind="crm.sync"), because="fixed", canary=2)
+    ledger.sweeps.step(begun.id)
+    seen = []
+    for end in ("done", "again", "done"):
+        report = ann.sweep(begun.id)
+        assert report is not None
+        assert report.canary is not None
+        seen.append((report.canary.verdict, report.canary.done, report.canary.failed, report.canary.error))
+        lease = ledger.claim({"crm.sync": 1}, worker="w")[0]
+        ledger.settle(lease.done() if end == "done" else lease.again(0, error="503 still\nat line 3", reason="failed"))
+    assert seen == [("running", 0, 0, None), ("running", 1, 0, None), ("failed", 1, 1, "503 still")]
+    report = ann.sweep(begun.id)
+    assert report is not None
+    assert report.canary is not None
+    assert report.canary.verdict == "passed", "its retry ended well"
 
 
 def test_a_sweep_is_steered_by_somebody_with_a_reason(ledger: Ledger, ann: Operator) -> None:

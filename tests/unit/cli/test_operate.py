@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from rich.cells import cell_len
 
 from redrive.ledger import Ledger, NewJob
 from redrive.ops import Operator
+from redrive.ops.sweep import Applied, carried_out
 from tests.unit.cli.command import call
 from tests.unit.cli.conftest import KEY, SECRET
 
@@ -192,6 +194,34 @@ def test_a_canary_that_nobody_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
     printed = call(*asked, "--canary", "1")[1]
     assert "No worker was ever seen here: the first 1 waits until one is started" in " ".join(printed.split())
+
+
+@pytest.mark.req("M-4")
+def test_dead_replay_counts_what_a_worker_replayed_at_the_same_time(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def beside_a_worker(self: Operator, sweep_id: int, /) -> Iterator[Applied]:
+        busy.sweeps.step(sweep_id)
+        return carried_out(busy, sweep_id)
+
+    monkeypatch.setattr(Operator, "carry_out", beside_a_worker)
+    asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
+    status, printed = call(*asked)
+    assert (status, printed.count("replayed: job")) == (0, 2)
+
+
+@pytest.mark.req("M-4")
+def test_sweeps_show_says_that_the_canary_failed(busy: Ledger) -> None:
+    asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
+    assert call(*asked, "--canary", "1", "--detach")[0] == 0
+    busy.sweeps.step(2)
+    assert "running: 0 of the first 1 done" in call("sweeps", "show", "2")[1]
+    waiting = busy.claim({"crm.sync": 9}, worker="w")
+    canary = next(one.job_id for one in busy.sweeps.items(2) if one.job_id)
+    busy.settle(next(lease for lease in waiting if lease.job_id == canary).again(600, error="503 again", reason="failed"))
+    printed = " ".join(call("sweeps", "show", "2")[1].split())
+    assert "FAILED: 1 of the first 1 (0 done, 0 dead, 1 being retried); 503 again" in printed
+    assert "retry_wait" in printed
+    busy.sweeps.step(2)
+    assert "halted: canary failed, 1 of the first 1: 503 again" in " ".join(call("sweeps", "show", "2")[1].split())
 
 
 @pytest.mark.req("M-4")
