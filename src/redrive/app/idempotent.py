@@ -71,20 +71,50 @@ class Idempotent(Ledgered):
         return Claiming(self.keys, key, request=request, tx=tx, wait=wait, keep=keep, free_on=free_on)
 
     def idempotency(
-        self, app: ASGI, *, required: bool = False, methods: Collection[str] = ("POST", "PATCH"), paths: str = "*",
-        domain: str = "http", user: Callable[[Mapping[str, Any]], str] | None = None, keep: Seconds = DAY,
+        self,
+        app: ASGI,
+        *,
+        required: bool = False,
+        methods: Collection[str] = ("POST", "PATCH"),
+        paths: str = "*",
+        domain: str = "http",
+        user: Callable[[Mapping[str, Any]], str | int] | None = None,
+        keep: Seconds = DAY,
         max_body: int = 1024 * 1024,
-    ) -> ASGI:  # fmt: skip
-        """ASGI middleware for the Idempotency-Key header: `api.add_middleware(app.idempotency, required=True)`.
+        request: Callable[[Mapping[str, Any], bytes], object] | None = None,
+        free_on: Collection[int] | None = None,
+    ) -> ASGI:
+        """Return ASGI middleware for the Idempotency-Key header: `api.add_middleware(app.idempotency, required=True)`.
 
-        app: the application around which it goes (by this name too: that is how Litestar gives it).
-        required: refuse requests without the header (400). paths: which, as a pattern with `*`.
-        user: who asks, from the ASGI scope: keys of one user are nobody else's (default: one room for all, in which another
-        Authorization header is another request). max_body: bytes of a request, and of a stored response.
+        Args:
+            app: The application to wrap. Litestar passes it by this name.
+            required: Refuse requests without the header (400).
+            methods: HTTP methods that take a key.
+            paths: Pattern of the paths that take a key, with `*`.
+            domain: First part of the stored keys.
+            user: Function of the ASGI scope that returns the caller. Keys of one user are separate from all others. Without it,
+                or where it returns an empty text, all callers share one key space; headers that identify a caller
+                (Authorization, Cookie, API keys, Host) are then part of the request. None is refused (401).
+            keep: How long a response is stored.
+            max_body: Maximum number of bytes of a request, and of a stored response.
+            request: Function of the ASGI scope and the body. It returns the part of a request that must be equal when the
+                key is equal (default: method, path, query, content type and body; the boundary of multipart bodies is ignored).
+            free_on: HTTP statuses after which the key is free again (default: 5xx, and 4xx that reject the request: 400, 401,
+                403, 404, 405, 406, 408, 411, 413, 414, 415, 417, 421, 422, 425, 426, 428, 429, 431).
         """
         from ..idempotency.asgi import Middleware  # noqa: PLC0415
+        from ..idempotency.response import FREEING  # noqa: PLC0415
 
         return Middleware(
-            self.keys, app, required=required, methods=methods, paths=paths, domain=domain, user=user, keep=keep,
+            self.keys,
+            app,
+            required=required,
+            methods=methods,
+            paths=paths,
+            domain=domain,
+            user=user,
+            keep=keep,
             max_body=max_body,
-        )  # fmt: skip
+            request=request,
+            free_on=FREEING if free_on is None else free_on,
+        )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
+import re
+import warnings
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -14,12 +17,14 @@ from ..core.context import Entered
 from ..core.key import Key
 from ..core.seconds import Seconds, lasting, whole
 from ..errors import KeyBusy, KeyConflict, KeyFailed
+from ..journal.bus import emit
 from .capture import Capture
 from .failure import freeing
+from .fingerprint import fingerprint
 from .header import BadHeader, key_in
 from .hold import Hold, aacquire, scope_of, settled
 from .record import Ident
-from .response import REPLAYED, UNSTORED, Response, bounded, loaded, problem
+from .response import FREEING, REPLAYED, Response, bounded, loaded, problem
 
 if TYPE_CHECKING:
     from .keys import Keys
@@ -28,17 +33,37 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 ASGI: TypeAlias = Callable[[Any, Receive, Send], Awaitable[None]]
+UserOf: TypeAlias = Callable[[Mapping[str, Any]], "str | int"]
+RequestOf: TypeAlias = Callable[[Mapping[str, Any], bytes], object]
 
 HEADER = b"idempotency-key"
+
+_IDENTIFYING = re.compile(rb"host|cookie|auth|token|key|secret|session|user|tenant|account|client.?id|customer|org|team|actor")
+_ANONYMOUS = frozenset((HEADER, b"user-agent", b"x-csrf-token", b"x-csrftoken", b"x-xsrf-token", b"origin"))
+"""Headers that match `_IDENTIFYING` by chance: they name no caller, and may differ in a retry."""
+_CREDENTIALS = (b"cookie", b"key", b"token", b"session", b"secret")
+_BOUNDARY = re.compile(rb'\s*multipart/[^;]+;.*?boundary="?([^";,]{1,70})"?', re.IGNORECASE | re.DOTALL)
 
 
 class Middleware:
     """An ASGI application around another one. Event loops and threads may share it."""
 
     def __init__(
-        self, keys: Callable[[], Keys], asgi: ASGI, /, *, required: bool, methods: Collection[str], paths: str, domain: str,
-        user: Callable[[Mapping[str, Any]], str] | None, keep: Seconds, max_body: int,
-    ) -> None:  # fmt: skip
+        self,
+        keys: Callable[[], Keys],
+        asgi: ASGI,
+        /,
+        *,
+        required: bool,
+        methods: Collection[str],
+        paths: str,
+        domain: str,
+        user: UserOf | None,
+        keep: Seconds,
+        max_body: int,
+        request: RequestOf | None = None,
+        free_on: Collection[int] = FREEING,
+    ) -> None:
         if not callable(asgi):
             raise TypeError(f"the middleware goes around an ASGI application, not {asgi!r}")
         if not isinstance(paths, str) or not paths.startswith(("/", "*")):
@@ -46,8 +71,10 @@ class Middleware:
         if isinstance(methods, str):
             raise TypeError(f"methods is a collection of names, not one text: ({methods!r},)")
         if user is not None and not callable(user):
-            raise TypeError(f"user= is a function of the ASGI scope that says who asks, not {user!r}")
-        Key(domain, "", "x", "request")  # a domain that can never be part of a key is said now
+            raise TypeError(f"user= is a function of the ASGI scope that returns the caller, not {user!r}")
+        if request is not None and not callable(request):
+            raise TypeError(f"request= is a function of the ASGI scope and the body, not {request!r}")
+        Key(domain, "", "x", "request")  # an invalid domain is refused here, not at the first request
         self._keys = keys
         self._asgi = asgi
         self._required = required
@@ -55,13 +82,16 @@ class Middleware:
         self._paths = paths
         self._domain = domain
         self._user = user
+        self._request = request
         self._keep = lasting("keep", keep)
         self._max_body = whole("max_body", max_body)
-        self._frees = freeing(Exception)  # an exception of the application becomes a 500, and that is not stored
+        self._free_on = _statuses(free_on)
+        self._frees = freeing(Exception)  # an exception of the application becomes a 500, which is not stored
+        self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Any, receive: Receive, send: Send, /) -> None:
         """Serve one connection."""
-        if scope["type"] != "http" or scope["method"] not in self._methods or not fnmatchcase(scope["path"], self._paths):
+        if not self._covers(scope):
             await self._asgi(scope, receive, send)
             return
         try:
@@ -77,17 +107,25 @@ class Middleware:
         else:
             await self._asgi(scope, receive, send)
 
+    def _covers(self, scope: Any) -> bool:
+        # Frameworks differ on `post`: Django takes it for POST. What any of them would run needs its key.
+        return scope["type"] == "http" and scope["method"].upper() in self._methods and fnmatchcase(scope["path"], self._paths)
+
     async def _served(self, scope: Any, receive: Receive, send: Send, given: str) -> None:
         body = await self._body(receive)
         if isinstance(body, Response):
             await answered(send, body)
             return
         if body is None:
-            return  # the client went away before it had said what it wants
+            return  # the client disconnected before its request was complete
+        user = "" if self._user is None else self._user(scope)
+        key = self._key(user, given)
+        if isinstance(key, Response):
+            await answered(send, key)
+            return
         keys = self._keys()
-        key = Ident.of(Key(self._domain, "" if self._user is None else str(self._user(scope)), given, "request"))
         try:
-            begun = await aacquire(keys, key, self._fingerprint(scope, body), self._keep, None)
+            begun = await aacquire(keys, key, self._fingerprint(scope, body, has_user=user != ""), self._keep, None)
         except KeyBusy as busy:
             await answered(send, _outstanding(busy))
         except KeyConflict:
@@ -100,26 +138,61 @@ class Middleware:
             if begun.outcome == "completed":
                 await _replayed(send, begun.response)
             else:
-                hold = Hold(keys, key, begun, self._keep, self._frees)
-                await self._first(scope, _Replay(body, receive), send, keys, hold)
+                await self._shielded(scope, body, receive, send, Hold(keys, key, begun, self._keep, self._frees))
 
-    async def _first(self, scope: Any, receive: Receive, send: Send, keys: Keys, hold: Hold) -> None:
+    def _key(self, user: object, given: str) -> Ident | Response:
+        """The key of this caller, or the response that says why there is none."""
+        if user is None or isinstance(user, bool):
+            warnings.warn(
+                f"idempotency: user= returned {user!r}; return a text that identifies the caller, or '' for an anonymous one",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            detail = "An Idempotency-Key belongs to a user, and this request has none. Authenticate, and send it again."
+            return problem(401, "The user of this Idempotency-Key is unknown", detail)
+        try:
+            return Ident.of(Key(self._domain, str(user), given, "request"))
+        except ValueError:
+            detail = "The user of this request cannot be part of a key: it has control characters, or too many characters."
+            return problem(400, "The user of this Idempotency-Key is not valid", detail)
+
+    async def _shielded(self, scope: Any, body: bytes, receive: Receive, send: Send, hold: Hold) -> None:
+        """Run the application to its end, also if the client disconnects or the server cancels the request.
+
+        A request that stops half way would free its key, and a retry would carry it out a second time.
+        """
+        connection = _Connection(body, receive, send)
+        task = asyncio.get_running_loop().create_task(self._first(scope, connection, hold))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                connection.abandon()
+                task.add_done_callback(_report)
+            raise
+
+    async def _first(self, scope: Any, connection: _Connection, hold: Hold) -> None:
+        keys = self._keys()
+
         async def finished(response: Response) -> None:
-            if response.status >= 500 or response.status in UNSTORED:
+            connection.finish()
+            if response.status in self._free_on:
                 await settled(keys, hold.free)
             else:
                 await settled(keys, hold.answer, response, partial(bounded, limit=keys.ledger.max_payload))
 
-        capture = Capture(send, finished, self._max_body)
+        capture = Capture(connection.send, finished, self._max_body)
         entered = Entered(scope_of(hold.key))
         try:
-            await self._asgi(scope, receive, capture)
+            await self._asgi(scope, connection.receive, capture)
         except BaseException as error:
             await settled(keys, hold.failed, error)
             raise
         finally:
             entered.leave()
-        if not hold.settled:  # it answered nothing, or not to the end
+        if not hold.settled:  # the application sent no response, or only a part of it
             await settled(keys, hold.free)
 
     async def _body(self, receive: Receive) -> bytes | Response | None:
@@ -141,30 +214,92 @@ class Middleware:
             if not message.get("more_body", False):
                 return b"".join(pieces)
 
-    def _fingerprint(self, scope: Any, body: bytes) -> bytes:
-        """What is the same in a retry: method, path, query, type, body; and, where nobody says who asks, the credentials."""
-        found = hashlib.sha256()
-        compared = [scope["method"].encode(), scope.get("raw_path") or scope["path"].encode(), scope.get("query_string", b"")]
-        names = (b"content-type",) if self._user is not None else (b"content-type", b"authorization")
-        compared += [b",".join(value for name, value in scope["headers"] if name.lower() == wanted) for wanted in names]
-        for part in (*compared, body):
-            found.update(len(part).to_bytes(8, "big"))
-            found.update(part)
-        return found.digest()
+    def _fingerprint(self, scope: Any, body: bytes, *, has_user: bool) -> bytes | None:
+        """Hash what is the same in a retry; where no user is known, what identifies the caller too."""
+        who = [] if has_user else self._caller(scope)
+        if self._request is not None:
+            return fingerprint([repr(who), repr(fingerprint(self._request(scope, body)))])
+        content_type = _header(scope, b"content-type")
+        boundary = _BOUNDARY.match(content_type)
+        if boundary is not None:
+            # Clients choose a new boundary for each attempt: it is not part of the request.
+            body = body.replace(b"--" + boundary[1], b"--")
+            content_type = content_type.replace(boundary[1], b"")
+        path = scope.get("raw_path") or scope["path"].encode()
+        parts = [scope["method"].upper().encode(), path, scope.get("query_string", b""), content_type, *who, body]
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "big"))
+            digest.update(part)
+        return digest.digest()
+
+    def _caller(self, scope: Any) -> list[bytes]:
+        """The headers by which an application may tell its users apart, and a client certificate."""
+        found = sorted(
+            (name.lower(), value)
+            for name, value in scope["headers"]
+            if _IDENTIFYING.search(name.lower()) is not None and name.lower() not in _ANONYMOUS
+        )
+        if self._user is None and any(word in name for name, _ in found for word in _CREDENTIALS):
+            warnings.warn(
+                "idempotency: requests carry a cookie or an API key, and user= is not set; all users share one key space, in "
+                "which another caller's key is refused with 422: pass user=lambda scope: ... that returns the caller",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        certificate = ((scope.get("extensions") or {}).get("tls") or {}).get("client_cert_name")
+        return [part for pair in found for part in pair] + ([] if certificate is None else [str(certificate).encode()])
 
 
-class _Replay:
-    """The request's body, read already; behind it whatever the server says next."""
+def _header(scope: Any, wanted: bytes) -> bytes:
+    return b",".join(value for name, value in scope["headers"] if name.lower() == wanted)
 
-    def __init__(self, body: bytes, receive: Receive) -> None:
+
+def _statuses(statuses: Collection[int]) -> frozenset[int]:
+    if isinstance(statuses, (str, bytes)) or not all(isinstance(each, int) and 100 <= each <= 599 for each in statuses):
+        raise ValueError(f"free_on= is a collection of HTTP statuses, such as {{429, 503}}, not {statuses!r}")
+    return frozenset(statuses)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Record the error of a request whose caller has left: the server will not see it."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        emit("request_failed", {"error_class": type(error).__name__, "error": str(error)})
+
+
+class _Connection:
+    """The client's side of one request. Its end is withheld from the application until the response is complete."""
+
+    def __init__(self, body: bytes, receive: Receive, send: Send) -> None:
         self._body: bytes | None = body
         self._receive = receive
+        self._send = send
+        self._open = True
+        self._finished = asyncio.Event()
 
-    async def __call__(self) -> Message:
-        if self._body is None:
-            return await self._receive()
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
+    def finish(self) -> None:
+        """The response is complete: a disconnect does no harm from here on."""
+        self._finished.set()
+
+    def abandon(self) -> None:
+        """The server has cancelled the request: send nothing more."""
+        self._open = False
+
+    async def receive(self) -> Message:
+        """The body, which has been read already; then the disconnect, after the response."""
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._finished.wait()
+        return await self._receive() if self._open else {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """Send to the client, while there is one: servers raise OSError after a disconnect."""
+        if self._open:
+            try:
+                await self._send(message)
+            except OSError:
+                self._open = False
 
 
 async def answered(send: Send, response: Response, /) -> None:

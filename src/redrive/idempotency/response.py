@@ -19,8 +19,10 @@ LEFT_OUT = frozenset(
 )  # fmt: skip
 """Headers that are not stored."""
 REPLAYED = (b"idempotency-replayed", b"true")
-UNSTORED = frozenset((401, 403, 408, 425, 429))
-"""Statuses that say: not now, or not as you are. With all from 500 on, they free the key; any other answer is the answer."""
+REJECTED = (400, 401, 403, 404, 405, 406, 408, 411, 413, 414, 415, 417, 421, 422, 425, 426, 428, 429, 431)
+FREEING = frozenset((*REJECTED, *range(500, 600)))
+"""Statuses after which the key is free again: the request was invalid, not allowed or too early, or it failed. A client
+that corrects its request may use the same key, and requests to unknown paths leave no rows behind."""
 
 
 class Response(NamedTuple):

@@ -53,7 +53,7 @@ def api_of(app: App, world: World, **options: Any) -> FastAPI:
         world.calls.append("raises")
         if len(world.calls) == 1:
             raise ZeroDivisionError
-        raise HTTPException(404, "no such thing")
+        raise HTTPException(409, "already there")
 
     @api.post("/stream/{pieces}")
     async def stream(pieces: int) -> Response:
@@ -167,8 +167,8 @@ def test_in_progress(client: Client, world: World) -> None:
 @pytest.mark.req("I-3")
 @pytest.mark.parametrize(
     ("status", "stored"),
-    [(200, True), (204, True), (303, True), (400, True), (404, True), (409, True), (422, True)]
-    + [(status, False) for status in (401, 403, 408, 425, 429, 500, 502, 503)],
+    [(status, True) for status in (200, 204, 303, 402, 409, 410, 412)]
+    + [(status, False) for status in (400, 401, 403, 404, 405, 408, 415, 422, 425, 429, 500, 502, 503)],
 )
 def test_which_answers_are_stored(client: Client, world: World, status: int, stored: bool) -> None:
     world.status = status
@@ -181,7 +181,7 @@ def test_which_answers_are_stored(client: Client, world: World, status: int, sto
 def test_an_exception_frees_the_key(client: Client, world: World) -> None:
     assert client.send("/raises", key=UUID).status == 500
     answers = [client.send("/raises", key=UUID) for _ in range(2)]
-    assert [(answer.status, answer.replayed) for answer in answers] == [(404, False), (404, True)]
+    assert [(answer.status, answer.replayed) for answer in answers] == [(409, False), (409, True)]
     assert len(world.calls) == 2
 
 
@@ -203,7 +203,8 @@ def test_a_stream_goes_through_piece_by_piece(client: Client, world: World) -> N
     """The first piece arrives while the rest is not there yet; at the end it is stored all the same."""
     world.go.clear()
     with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
-        head = f"POST /stream/3 HTTP/1.1\r\nhost: x\r\nidempotency-key: {UUID}\r\ncontent-type: application/json\r\n"
+        host = f"127.0.0.1:{client.port}"
+        head = f"POST /stream/3 HTTP/1.1\r\nhost: {host}\r\nidempotency-key: {UUID}\r\ncontent-type: application/json\r\n"
         connection.sendall(f"{head}content-length: 2\r\nconnection: close\r\n\r\n{{}}".encode())
         read = b""
         while b"xxx" not in read:
@@ -231,7 +232,8 @@ def test_what_is_too_large_goes_through_and_is_not_carried_out_again(app: App, w
 def test_a_client_that_goes_away_finds_the_answer_later(client: Client, world: World) -> None:
     world.go.clear()
     with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
-        head = f"POST /charge HTTP/1.1\r\nhost: x\r\nidempotency-key: {UUID}\r\ncontent-type: application/json\r\n"
+        host = f"127.0.0.1:{client.port}"
+        head = f"POST /charge HTTP/1.1\r\nhost: {host}\r\nidempotency-key: {UUID}\r\ncontent-type: application/json\r\n"
         connection.sendall(f"{head}content-length: 2\r\n\r\n{{}}".encode())
         while not world.calls:
             time.sleep(0.01)
@@ -245,7 +247,7 @@ def test_a_client_that_goes_away_finds_the_answer_later(client: Client, world: W
 
 def test_a_client_that_goes_away_in_the_middle_of_its_request(client: Client, world: World) -> None:
     with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
-        head = f"POST /charge HTTP/1.1\r\nhost: x\r\nidempotency-key: {UUID}\r\ncontent-length: 100\r\n\r\n"
+        head = f"POST /charge HTTP/1.1\r\nhost: 127.0.0.1:{client.port}\r\nidempotency-key: {UUID}\r\ncontent-length: 100\r\n\r\n"
         connection.sendall(head.encode() + b"half")
     assert client.send("/charge", key=UUID).status == 201
     assert len(world.calls) == 1
