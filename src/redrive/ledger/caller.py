@@ -12,11 +12,13 @@ from .address import Address
 from .statement import Cursor, Many
 
 POSTGRES_DRIVERS = frozenset(("psycopg", "psycopg_async", "psycopg2"))
+BYTEA = 17
+"""The type's number in Postgres."""
 SQLITE_DRIVERS = frozenset(("pysqlite", "aiosqlite"))
 
 
 class DriverConnection(Protocol):
-    """A connection of sqlite3 or psycopg."""
+    """A connection of sqlite3, psycopg or psycopg2."""
 
     def cursor(self) -> Any:
         """A cursor."""
@@ -25,7 +27,7 @@ class DriverConnection(Protocol):
         """End the transaction."""
 
 
-Transaction: TypeAlias = "sqlalchemy.Connection | sqlalchemy.orm.Session | DriverConnection"
+Transaction: TypeAlias = "sqlalchemy.Connection | sqlalchemy.orm.Session | sqlalchemy.orm.scoped_session[Any] | DriverConnection"
 """An open transaction of yours, on the ledger's database."""
 
 
@@ -69,8 +71,24 @@ class Lent:
         return cursor  # type: ignore[no-any-return]  # likewise
 
 
+class LentPsycopg2(Lent):
+    """A connection of psycopg2. Its cursors give memoryviews for bytea, where psycopg gives bytes."""
+
+    def _cursor(self) -> Any:
+        from psycopg2 import BINARY, extensions  # noqa: PLC0415  # the caller's own library
+
+        def to_bytes(value: Any, cursor: Any) -> bytes | None:
+            return None if value is None else bytes(BINARY(value, cursor))
+
+        cursor = self.connection.cursor(cursor_factory=self.plain_rows)
+        extensions.register_type(extensions.new_type((BYTEA,), "redrive_bytes", to_bytes), cursor)
+        return cursor
+
+
 def runner(tx: Any, dialect: str, /) -> Many:
     """What runs our statements in this transaction; TypeError or ValueError where it cannot be ours."""
+    if isinstance(tx, sqlalchemy.orm.scoped_session):
+        tx = tx()  # the session of this thread or request: Flask-SQLAlchemy's `db.session` is one
     if isinstance(tx, sqlalchemy.orm.Session):
         tx = tx.connection()
     if isinstance(tx, sqlalchemy.Connection):
@@ -82,6 +100,10 @@ def runner(tx: Any, dialect: str, /) -> Many:
             )
         if tx.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
             raise ValueError("tx has no transaction open: it is in autocommit")
+        if tx.dialect.driver == "psycopg2":
+            if not tx.in_transaction():
+                tx.begin()  # our statements pass SQLAlchemy by; its commit has to end them all the same
+            return _psycopg2(tx.connection.driver_connection)
         return Driven(tx)
     if isinstance(tx, sqlite3.Connection):
         if dialect != "sqlite":
@@ -89,6 +111,8 @@ def runner(tx: Any, dialect: str, /) -> Many:
         if not tx.in_transaction and tx.isolation_level is None:
             raise ValueError("tx has no transaction open: say BEGIN IMMEDIATE first")
         return Lent(tx, None)
+    if dialect == "postgresql" and type(tx).__module__.partition(".")[0] == "psycopg2":
+        return _psycopg2(tx)
     if dialect == "postgresql":
         import psycopg  # noqa: PLC0415  # an extra of its own
         from psycopg.rows import tuple_row  # noqa: PLC0415
@@ -97,7 +121,20 @@ def runner(tx: Any, dialect: str, /) -> Many:
             if tx.autocommit and not tx.info.transaction_status:
                 raise ValueError("tx has no transaction open: use `with connection.transaction():`")
             return Lent(tx, tuple_row)
-    raise TypeError(f"tx is an open SQLAlchemy connection or session, or the driver's own connection, not {type(tx).__name__}")
+    raise TypeError(
+        "tx is an open SQLAlchemy connection or session, or a connection of sqlite3, psycopg or psycopg2, "
+        f"not {type(tx).__name__}"
+    )
+
+
+def _psycopg2(tx: Any) -> Many:
+    from psycopg2 import extensions  # noqa: PLC0415  # likewise
+
+    if not isinstance(tx, extensions.connection):
+        raise TypeError(f"tx is a connection of psycopg2, not its {type(tx).__name__}")
+    if tx.autocommit and tx.info.transaction_status == extensions.TRANSACTION_STATUS_IDLE:
+        raise ValueError("tx has no transaction open: it is in autocommit")
+    return LentPsycopg2(tx, extensions.cursor)
 
 
 def same_database(run: Many, address: Address, /) -> None:

@@ -123,6 +123,10 @@ def scope() -> dict[str, Any]:
     return {"type": "http", "method": "POST", "path": "/", "headers": [(b"idempotency-key", b"k")]}
 
 
+async def serve(app: App, asgi: Any, receive: Any, send: Any) -> None:
+    await app.idempotency(asgi)(scope(), receive, send)
+
+
 async def whole_body() -> dict[str, Any]:
     return {"type": "http.request", "body": b"", "more_body": False}
 
@@ -149,7 +153,7 @@ def test_work_survives_a_server_that_cancels_the_request(app: App) -> None:
             await respond(send)
             ended.set()
 
-        request = asyncio.create_task(app.idempotency(work)(scope(), whole_body, ignored))
+        request = asyncio.create_task(serve(app, work, whole_body, ignored))
         await begun.wait()
         request.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -171,7 +175,7 @@ def test_response_is_stored_when_sending_it_fails(app: App) -> None:
     async def broken(message: Any) -> None:
         raise OSError("the client is gone")
 
-    asyncio.run(app.idempotency(work)(scope(), whole_body, broken))
+    asyncio.run(serve(app, work, whole_body, broken))
     (record,) = app.keys().page()
     assert record.status == "completed"
     assert b'"ab"' in (record.response or b"")
@@ -190,5 +194,5 @@ def test_disconnect_is_delivered_after_the_response(app: App) -> None:
     async def receive() -> Any:
         return next(messages)
 
-    asyncio.run(app.idempotency(work)(scope(), receive, ignored))
+    asyncio.run(serve(app, work, receive, ignored))
     assert seen == [{"type": "http.disconnect"}]
