@@ -34,13 +34,15 @@ from sqlalchemy.dialects.postgresql import insert
 from ..ledger.statement import Runner, number, postgres, words
 from ..ledger.tables import key
 from .record import Ident
-from .standing import STORED, Row, Stored, spare
+from .standing import SCATTER, STORED, Row, Stored, spare
 
 PROCESSING = words("processing")
 # Not now(): a caller's transaction may have begun long ago.
 NOW: ColumnElement[datetime] = func.clock_timestamp(type_=DateTime(timezone=True))
 SECOND = literal_column("interval '1 second'", Interval())
 FENCE = cast(extract("epoch", NOW) * number(1_000_000), BigInteger)
+# After a failover two servers whose clocks are behind must not give two holders of one key the same fence.
+DRAWN = cast(func.random() * number(SCATTER), BigInteger)
 LATER = NOW + cast(bindparam("lease"), Float(53)) * SECOND
 KEPT = NOW + cast(bindparam("keep"), Float(53)) * SECOND
 LEASED = key.c.lease_until > NOW
@@ -84,7 +86,7 @@ def _take_over(*conditions: ColumnElement[Any]) -> str:
         update(key)
         .where(*PLACE, *seen, *conditions)
         .values(
-            status=PROCESSING, fence=func.greatest(FENCE, key.c.fence + number(1)), response=null(), error=null(),
+            status=PROCESSING, fence=func.greatest(FENCE, key.c.fence + number(1) + DRAWN), response=null(), error=null(),
             request_hash=cast(bindparam("request_hash"), LargeBinary), holder=cast(bindparam("holder"), Text),
             lease_until=LATER, expires_at=KEPT, updated_at=NOW,
         )

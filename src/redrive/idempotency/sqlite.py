@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from secrets import randbelow
 
 from sqlalchemy import bindparam, delete, func, null, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
@@ -12,7 +13,7 @@ from ..ledger.now import micros_now
 from ..ledger.statement import Runner, sqlite, words
 from ..ledger.tables import key
 from .record import Ident
-from .standing import STORED, Row, Stored, spare
+from .standing import SCATTER, STORED, Row, Stored, spare
 
 PROCESSING = words("processing")
 PLACE = (key.c.domain == bindparam("in_domain"), key.c.user_id == bindparam("of_user"), key.c.key == bindparam("at_key"))
@@ -73,7 +74,7 @@ class OnSQLite:
     ) -> int | None:  # fmt: skip
         """Begin under a key that is free again: the fence; None: somebody else was faster."""
         now = micros_now()
-        fence = max(now, seen.fence + 1)  # also where the clock was set back
+        fence = max(now, seen.fence + 1 + randbelow(SCATTER))  # also where the clock was set back, and on a restored copy
         until, kept = now + int(lease * MICROSECONDS), now + int((keep + spare(keep)) * MICROSECONDS)
         was = (seen.fence, seen.status, now)
         changed = run.execute(TAKE_OVER, (fence, request_hash, holder, until, kept, now, *ident, *was)).rowcount

@@ -13,6 +13,8 @@ SOON = 1.0
 """Seconds. Nobody is told to come back earlier."""
 SPARE = 30.0
 """Seconds, at most, that a key is kept longer than was asked for: see `spare`."""
+SCATTER = 1_000_000
+"""Microseconds by which a fence may be ahead of the one before, at random, where the clock is behind it."""
 
 
 Row: TypeAlias = tuple[Any, ...]

@@ -53,6 +53,8 @@ class Grant(NamedTuple):
     seconds: float = 0.0
     """How long it holds them."""
     kinds: Mapping[str, int] = {}
+    token: int = 0
+    """Of their leases, see `new_token`."""
 
 
 NOTHING = Grant()
@@ -84,10 +86,10 @@ def marked(events: Sequence[Arriving], created: set[tuple[str, str]], /) -> list
     return fresh
 
 
-def begun(tasks: Iterable[Task], job_ids: Iterable[int], due: int | datetime, /) -> list[Lease]:
+def begun(tasks: Iterable[Task], job_ids: Iterable[int], due: int | datetime, token: int, /) -> list[Lease]:
     """The leases of jobs that were begun when they were written."""
     rows = [
-        (job_id, 1, part.kind, part.key, 1, 0, part.max_attempts, 1, None, due, None, *event.opened, event.payload)
+        (job_id, 1, part.kind, part.key, 1, 0, part.max_attempts, 1, None, due, None, *event.opened, event.payload, token)
         for (event, part), job_id in zip(tasks, job_ids, strict=True)
     ]
     return list(map(Lease._make, rows))

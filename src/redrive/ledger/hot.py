@@ -25,6 +25,8 @@ class Demand(NamedTuple):
     """Write that the attempts begin. False: they are only claimed, and `start` follows for each."""
     alone: bool = False
     """Of the jobs that were running when their worker died: one, to be run with nothing beside it."""
+    token: int = 0
+    """Of the leases, see `new_token`."""
 
 
 class Hot(Protocol):

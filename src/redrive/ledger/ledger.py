@@ -22,7 +22,7 @@ from .gathering import Gathering, distinct
 from .hot import Demand
 from .letters import Sorted
 from .now import now_on
-from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, Submitted, Tally, Turn
+from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, Submitted, Tally, Turn, new_token
 from .state import PRIORITIES, QUARANTINE, State, Status
 from .statement import Many
 from .sweeps import Sweeps
@@ -126,18 +126,21 @@ class Ledger:
 
     def turn(
         self, settlements: Sequence[Settlement], kinds: Mapping[str, int], /, *, worker: str, lease: Seconds = LEASE,
-        total: int | None = None, start: bool = True, alone: bool = False,
+        total: int | None = None, start: bool = True, alone: bool = False, token: int | None = None,
     ) -> Turn:  # fmt: skip
         """A worker's turn: settle what it has, claim what it can take. Settlements that come too late are counted.
 
         kinds: the most to take of each kind; total: of all of them. lease: seconds for which nobody else gets them.
         start: False where they will wait in the worker; `start` them then, one by one: a crash counts for started ones only.
         alone: one of those that were running when their worker died; run nothing beside it.
+        token: of the leases, see `new_token` (default: a new one).
         """
         most = sum(kinds.values()) if total is None else total
         limits.name("worker", worker, limits.MAX_KIND)
         limits.settlements(settlements, self.max_payload)
-        demand = Demand(kinds, worker, lasting("lease", lease), min(most, 1) if alone else most, start, alone)
+        most = min(most, 1) if alone else most
+        drawn = new_token() if token is None else token
+        demand = Demand(kinds, worker, lasting("lease", lease), most, start, alone, drawn)
         # `with` and a look at the file would cost as much as the claim. Who only claims does look.
         session = self._write.take(checked=not settlements)
         try:

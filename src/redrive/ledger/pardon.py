@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import bindparam, case, update
 
-from .record import Lease
+from .record import Lease, Settlement
 from .session import Session
 from .state import LOST, QUARANTINE, READY
 from .statement import number
@@ -15,7 +15,8 @@ from .tables import attempt, job
 _ALIVE = (
     update(attempt)
     .where(
-        attempt.c.job_id == bindparam("of_id"), attempt.c.fence == bindparam("of_fence"),
+        # After a failover another job may have this id and this fence: it is not the worker's.
+        attempt.c.job_id == bindparam("of_id"), attempt.c.fence == bindparam("of_fence"), attempt.c.worker == bindparam("by"),
         attempt.c.outcome == LOST, attempt.c.reason == "lost_worker",
     )
     .values(reason="lost_lease", error="the worker did not renew its lease; it was slow, or stopped for a while")
@@ -37,12 +38,12 @@ _UNCHARGED = (
 )  # fmt: skip
 
 
-def alive(session: Session, leases: Iterable[Lease], /) -> int:
+def alive(session: Session, worker: str, leases: Iterable[Lease | Settlement], /) -> int:
     """The worker that lost these leases lives: it did not crash. How many were counted as crashes of it, and are no more."""
     taken_back = 0
     with session.transaction("pardon") as connection:
         for lease in leases:
-            if connection.execute(_ALIVE, {"of_id": lease.job_id, "of_fence": lease.fence}).rowcount:
+            if connection.execute(_ALIVE, {"of_id": lease.job_id, "of_fence": lease.fence, "by": worker}).rowcount:
                 connection.execute(_NO_CRASH, {"of_id": lease.job_id})
                 taken_back += 1
     return taken_back

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from operator import itemgetter
+from secrets import randbits
 from typing import Any, NamedTuple
 
 from .moment import moment
@@ -51,6 +53,15 @@ class Submitted(NamedTuple):
     request_hash: bytes | None
 
 
+def new_token() -> int:
+    """Draw the token of a claim, which fits a signed 64-bit column.
+
+    A fence alone does not name a lease for ever: an asynchronous failover or a restored backup hands out ids and fences again.
+    A claim that the new primary never saw cannot have its token there, so (id, fence, token) names one lease of one job.
+    """
+    return randbits(63)
+
+
 class Settlement(NamedTuple):
     """What became of an attempt. Made by the methods of its lease."""
 
@@ -68,6 +79,8 @@ class Settlement(NamedTuple):
     error: str | None = None
     signature: str | None = None
     until: datetime | None = None
+    token: int = 0
+    """Of the lease. The last field, see `lease_name`."""
 
 
 class Lease(NamedTuple):
@@ -89,6 +102,8 @@ class Lease(NamedTuple):
     ids_stored: str | Mapping[str, str] | None
     headers_stored: str | Mapping[str, str] | None
     payload: bytes
+    token: int = 0
+    """Random for each claim, checked together with the fence. The last field, see `lease_name`."""
 
     @property
     def due(self) -> datetime:
@@ -114,7 +129,7 @@ class Lease(NamedTuple):
 
     def done(self, result: bytes | None = None, /) -> Settlement:
         """The work is done."""
-        return Settlement(self.job_id, self.fence, self.kind, "done", self.dead_id is not None, result)
+        return Settlement(self.job_id, self.fence, self.kind, "done", self.dead_id is not None, result, token=self.token)
 
     def again(
         self, after: float = 0.0, /, *, error: str | None = None, reason: str | None = None, free: bool = False
@@ -130,6 +145,7 @@ class Lease(NamedTuple):
             charged=not free,
             reason=reason,
             error=error,
+            token=self.token,
         )
 
     def release(self) -> Settlement:
@@ -139,14 +155,20 @@ class Lease(NamedTuple):
     def dead(self, reason: str, /, *, error: str | None = None, signature: str | None = None) -> Settlement:
         """No use trying again: a dead letter."""
         return Settlement(
-            self.job_id, self.fence, self.kind, "dead", self.dead_id is not None, reason=reason, error=error, signature=signature
-        )
+            self.job_id, self.fence, self.kind, "dead", self.dead_id is not None, reason=reason, error=error, signature=signature,
+            token=self.token,
+        )  # fmt: skip
 
     def blocked(self, reason: str, /, *, until: datetime | None = None, error: str | None = None) -> Settlement:
         """A dead letter that waits for something outside; replayed by itself when `until` has come."""
         return Settlement(
-            self.job_id, self.fence, self.kind, "blocked", self.dead_id is not None, reason=reason, error=error, until=until
-        )
+            self.job_id, self.fence, self.kind, "blocked", self.dead_id is not None, reason=reason, error=error, until=until,
+            token=self.token,
+        )  # fmt: skip
+
+
+lease_name = itemgetter(0, 1, -1)
+"""What names the lease in a `Lease` or a `Settlement`: job, fence and token. By place, since short jobs come by the hundred."""
 
 
 class Turn(NamedTuple):

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0011"
+HEAD = "0012"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -81,9 +81,10 @@ job = Table(
     Column("request_hash", LargeBinary),
     Column("payload", LargeBinary, nullable=False),
     Column("result", LargeBinary),
+    Column("token", BigInteger, comment="random for each claim: a fence that comes back after a failover is not the same lease"),
     CheckConstraint("state BETWEEN 0 AND 5", name="redrive_job_state"),
     CheckConstraint("(state = 1) = (lease_until IS NOT NULL)", name="redrive_job_lease"),
-    sqlite_autoincrement=True,  # a pruned job's id never comes back: (id, fence) names one lease for ever
+    sqlite_autoincrement=True,  # a pruned job's id never comes back
     postgresql_with=BUSY,
 )
 # Covers done and dead too: an index over live jobs alone lets a second job in while the first one's end is uncommitted.

@@ -24,7 +24,8 @@ from .rows import POLICY, Changes, Mark, Row, Work, hold_sources, locked, marks,
 
 _HOLD = (
     update(work)
-    .where(work.c.partition_id == bindparam("at_id"), work.c.attempt_no == bindparam("at_fence"), work.c.lease_until.is_not(None))
+    .where(work.c.partition_id == bindparam("at_id"), work.c.attempt_no == bindparam("at_fence"))
+    .where(work.c.run_id == bindparam("at_run"), work.c.lease_until.is_not(None))
     .values(lease_until=bindparam("to_until"))
 )
 
@@ -34,7 +35,7 @@ def renewed(session: Session, leases: Sequence[Lease], seconds: float, /) -> lis
     until = now_on(session) + timedelta(seconds=seconds)
     lost = []
     for lease in sorted(leases, key=lambda one: one.partition_id):
-        given = {"at_id": lease.partition_id, "at_fence": lease.attempt_no, "to_until": until}
+        given = {"at_id": lease.partition_id, "at_fence": lease.attempt_no, "at_run": lease.run_id, "to_until": until}
         if not session.core.execute(_HOLD, given).rowcount:
             lost.append(lease)
     return lost
@@ -55,7 +56,9 @@ def given_back(
     ended = []
     for one in returns:
         mine = waiting.get(one.lease.partition_id)
-        if mine is None or not mine.leased or mine.attempt_no != one.lease.attempt_no or mine.partition_id in changes.work:
+        if mine is None or not mine.leased or mine.partition_id in changes.work:
+            continue
+        if (mine.attempt_no, mine.run_id) != (one.lease.attempt_no, one.lease.run_id):
             continue
         policy = _policy(terms, was[mine.partition_id])
         then = after_return(policy, one.cause, one.after, mine.seed, one.lease.attempt_no, now)

@@ -20,7 +20,7 @@ from ..ledger.crashpoint import crash_point
 from ..ledger.hot import Demand
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, Settlement
+from ..ledger.record import Lease, Settlement, new_token
 from .alone import Alone
 from .crew import Crew
 from .due import POLL, Due
@@ -200,7 +200,8 @@ class Clerk:
         granted, soon = self._room.grant(came, () if self._alone.holds else self._open())
         if soon and monotonic() < self.intake.until:
             return True
-        found = self.intake.stored(arrivals, lambda events: self._received(events, Grant(self._name, self._lease, granted)))
+        grant = Grant(self._name, self._lease, granted, new_token())
+        found = self.intake.stored(arrivals, lambda events: self._received(events, grant))
         self._ended(found.late)
         self._crew.give(found.leases)
         for name in came:
@@ -251,7 +252,7 @@ class Clerk:
 
     def _claim_limited(self, want: Want, limits: Mapping[str, limited.Limit], alone: bool) -> list[Lease]:
         self._settle()  # what has ended has left its place
-        demand = Demand(want.kinds, self._name, self._lease, want.total, True, alone)
+        demand = Demand(want.kinds, self._name, self._lease, want.total, True, alone, new_token())
         with self._ledger.connections.write.use() as session:
             found = limited.claim(session, self._ledger.connections.hot, demand, limits)
         self._crew.give(found.leases)

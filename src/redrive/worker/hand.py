@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import NamedTuple
 
-from ..ledger.record import Lease
+from ..ledger.record import Lease, lease_name
 from .kind import Kind
 
 
@@ -19,10 +19,10 @@ class Held(NamedTuple):
 
 
 class Hand:
-    """By job. Belongs to the ledger thread; others may ask for counts."""
+    """By lease. Belongs to the ledger thread; others may ask for counts."""
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[Lease, Kind, float]] = {}
+        self._held: dict[tuple[int, ...], tuple[Lease, Kind, float]] = {}
         """As Held has it: short jobs come by the hundred, and most are never asked for."""
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class Hand:
     def take(self, given: Iterable[tuple[Kind, Lease]], /) -> None:
         """These, too."""
         now = monotonic()
-        self._held.update({lease[0]: (lease, kind, now) for kind, lease in given})
+        self._held.update({lease_name(lease): (lease, kind, now) for kind, lease in given})
 
     def older(self, seconds: float, /) -> list[Lease]:
         """Those that were taken so long ago."""
@@ -44,13 +44,7 @@ class Hand:
 
     def lose(self, leases: Iterable[Lease], /) -> list[Lease]:
         """These are held no more: they have ended, or are somebody else's now; those of them that had been held."""
-        had = []
-        for lease in leases:
-            held = self._held.get(lease.job_id)
-            if held is not None and held[0].fence == lease.fence:  # else it is another lease of the same job
-                del self._held[lease.job_id]
-                had.append(lease)
-        return had
+        return [lease for lease in leases if self._held.pop(lease_name(lease), None) is not None]
 
     @property
     def overdue(self) -> int:

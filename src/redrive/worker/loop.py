@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from ..ledger.crashpoint import crash_point
-from ..ledger.record import Lease
+from ..ledger.record import Lease, lease_name
 from .finished import Finished
 from .kind import Kind
 from .pool import timed_out
@@ -22,7 +22,7 @@ class Loop:
     def __init__(self, around: Around, told: Callable[[list[Finished]], None], name: str) -> None:
         self._around = around
         self._told = told
-        self._tasks: dict[tuple[int, int], asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[int, ...], asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -42,13 +42,13 @@ class Loop:
     def _begin(self, jobs: Sequence[tuple[Kind, Lease]]) -> None:
         for kind, lease in jobs:
             task = self._loop.create_task(self._attempt(kind, lease), context=self._around.context.copy())
-            self._tasks[lease[:2]] = task
+            self._tasks[lease_name(lease)] = task
 
     def cancel(self, leases: Iterable[Lease] | None = None, /) -> None:
         """Stop these, or all."""
-        self._loop.call_soon_threadsafe(self._cancel, None if leases is None else [lease[:2] for lease in leases])
+        self._loop.call_soon_threadsafe(self._cancel, None if leases is None else [lease_name(lease) for lease in leases])
 
-    def _cancel(self, these: list[tuple[int, int]] | None) -> None:
+    def _cancel(self, these: list[tuple[int, ...]] | None) -> None:
         for each in list(self._tasks) if these is None else these:
             if task := self._tasks.get(each):
                 task.cancel()
@@ -75,7 +75,7 @@ class Loop:
             except BaseException as error:  # SystemExit too: it ends this job, not the loop
                 finished = Finished(kind, lease, None, error, monotonic() - began)
             crash_point("worker.ran")
-        self._tasks.pop(lease[:2], None)
+        self._tasks.pop(lease_name(lease), None)
         self._told([finished])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from ..ledger.limited import Limit
-from ..ledger.record import Lease
+from ..ledger.record import Lease, lease_name
 from .kind import Kind
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Room:
                 handful = self.handful(kind.name) if kind.colour == "plain" else 1
                 known = of[kind.name] = (kind.colour if handful == 1 else "short", kind.colour != "async" and 1 / handful)
             group, part = known
-            self._groups[lease[:2]] = group
+            self._groups[lease_name(lease)] = group
             self._used[group] += 1
             threads += part
         return threads
@@ -80,7 +80,7 @@ class Room:
     def gives(self, leases: Iterable[Lease], /) -> None:
         """They left."""
         for lease in leases:
-            group = self._groups.pop(lease[:2], None)
+            group = self._groups.pop(lease_name(lease), None)
             if group is not None:
                 self._used[group] -= 1
 

@@ -75,7 +75,7 @@ class Upkeep:
     def alive(self, leases: list[Any], /) -> None:
         """These were lost, and this worker lives: it did not crash."""
         with self._ledger.connections.write.use() as session:
-            pardon.alive(session, leases)
+            pardon.alive(session, self._name, leases)
 
     def _bury(self) -> None:
         """Workers of this machine whose process is gone don't keep others waiting for their leases."""

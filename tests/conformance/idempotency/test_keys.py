@@ -239,4 +239,4 @@ def test_the_fence_grows_also_when_the_clock_goes_back(app: App, keys: Keys) -> 
 
         tx.execute(text(f"UPDATE redrive_key SET fence = {first.fence + 10**12}"))
     aged(app, lease=3600)
-    assert keys.begin(AT, keep=60).fence == first.fence + 10**12 + 1
+    assert keys.begin(AT, keep=60).fence > first.fence + 10**12

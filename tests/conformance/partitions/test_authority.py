@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -113,6 +114,17 @@ def test_a_late_run_takes_nothing_from_a_newer_one(world: World) -> None:
     assert world.facts().current_run_id == newer.run_id
     assert world.facts().attempt_count == 2
     assert world.states() == ["late", "accepted"]
+
+
+@pytest.mark.req("P-7")
+def test_a_run_that_a_failover_lost_holds_no_other_run_of_the_same_number(world: World) -> None:
+    """The new primary has given the partition's id and attempt number to another run; its `run_id` is random."""
+    held = world.one()
+    lost = replace(held, run_id="20260101T000000-0123456789")
+    assert world.control.renew([lost]) == [lost]
+    assert world.give_back(lost, "stopped") == 0
+    assert world.accept(lost)[0].outcome == "unknown"
+    assert world.accept(held)[0].outcome == "accepted"
 
 
 @pytest.mark.req("P-7")

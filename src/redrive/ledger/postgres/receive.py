@@ -64,6 +64,7 @@ _columns = {
     "started_at": case((_begun, func.now())),
     "lease_until": case((_begun, UNTIL)),
     "worker": case((_begun, bindparam("by", type_=Text()))),
+    "token": case((_begun, bindparam("drawn", type_=BigInteger()))),
 }
 _made = (
     upsert(job)
@@ -123,6 +124,7 @@ def receive(run: Runner, done: Sequence[Settlement], events: Sequence[Arriving],
         {
             "done_id": plain([one.job_id for one in done]),
             "done_fence": plain([one.fence for one in done]),
+            "done_token": plain([one.token for one in done]),
             "done_result": blobs([one.result for one in done]),
             "new_source": texts([one.source for one in given]),
             "new_event_id": texts([one.event_id for one in given]),
@@ -143,10 +145,11 @@ def receive(run: Runner, done: Sequence[Settlement], events: Sequence[Arriving],
             "part_begun": plain(leased),
             "seconds": grant.seconds,
             "by": grant.worker,
+            "drawn": grant.token,
         },
     ).fetchall()
     by_key = {(part.kind, part.key): (one, part) for one, part in parts}
     held = [(by_key[kind, key], id_, due) for id_, kind, key, state, due, *_ in made if state == LEASED]
-    leases = begun([task for task, *_ in held], [id_ for _, id_, _ in held], held[0][2]) if held else []
+    leases = begun([task for task, *_ in held], [id_ for _, id_, _ in held], held[0][2], grant.token) if held else []
     fresh = marked(events, set(zip(sources or (), names or (), strict=True)))
     return Received(fresh, leases), set(ids or ())

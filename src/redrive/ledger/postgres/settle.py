@@ -31,7 +31,7 @@ from ..failed import LONGEST, alike
 from ..failure_tables import failure_delta
 from ..limits import words
 from ..origin import SOURCE, SOURCE_ID
-from ..record import Settlement
+from ..record import Settlement, lease_name
 from ..state import DEAD, DONE, FAILED, LEASED, READY
 from ..statement import Runner, number, postgres, rows
 from ..statement import words as word
@@ -42,8 +42,8 @@ from .tally import add
 from .turn import HELD
 
 _one = rows(
-    "one", id=BigInteger(), fence=Integer(), state=SmallInteger(), after=Float(53), charged=Boolean(), result=LargeBinary(),
-    reason=Text(), error=Text(), signature=Text(), blocked=Boolean(), until=DateTime(timezone=True),
+    "one", id=BigInteger(), fence=Integer(), token=BigInteger(), state=SmallInteger(), after=Float(53), charged=Boolean(),
+    result=LargeBinary(), reason=Text(), error=Text(), signature=Text(), blocked=Boolean(), until=DateTime(timezone=True),
 )  # fmt: skip
 _settled = (
     update(job)
@@ -58,10 +58,10 @@ _settled = (
         error=_one.c.error,
         result=_one.c.result,
     )
-    .where(job.c.id == _one.c.id, job.c.fence == _one.c.fence, HELD)
+    .where(job.c.id == _one.c.id, job.c.fence == _one.c.fence, job.c.token == _one.c.token, HELD)
     .returning(
-        job.c.id, job.c.fence, job.c.state, job.c.kind, job.c.key, job.c.attempts, job.c.worker, job.c.started_at, job.c.dead_id,
-        job.c.version, job.c.payload, job.c.headers, job.c.ids, job.c.reason, job.c.error,
+        job.c.id, job.c.fence, job.c.token, job.c.state, job.c.kind, job.c.key, job.c.attempts, job.c.worker,
+        job.c.started_at, job.c.dead_id, job.c.version, job.c.payload, job.c.headers, job.c.ids, job.c.reason, job.c.error,
         _one.c.charged, _one.c.signature, _one.c.blocked, _one.c.until,
     )
     .cte("settled")
@@ -150,16 +150,17 @@ _failed = (
     )
     .cte("failed")
 )
-SETTLE = postgres(select(_it.id, _it.fence).add_cte(_attempts, _letters, _replayed, _counted, _failed)).text
+SETTLE = postgres(select(_it.id, _it.fence, _it.token).add_cte(_attempts, _letters, _replayed, _counted, _failed)).text
 
 
 def settle(run: Runner, settlements: Sequence[Settlement], /) -> list[Settlement]:
     """Settle each; the ones that came too late, which changed nothing."""
     # Of two for one lease the first one counts; given both, Postgres would take either.
-    first = {(one.job_id, one.fence): one for one in reversed(settlements)}
+    first = {lease_name(one): one for one in reversed(settlements)}
     # Sorted: two transactions that settle the same jobs in opposite order would wait for each other.
-    settled = {(row[0], row[1]) for row in run.execute(SETTLE, _arrays([first[lease] for lease in sorted(first)])).fetchall()}
-    return counted_late(run, [one for one in settlements if (one.job_id, one.fence) not in settled or first[one[:2]] is not one])
+    given = _arrays([first[lease] for lease in sorted(first)])
+    settled = {(row[0], row[1], row[2]) for row in run.execute(SETTLE, given).fetchall()}
+    return counted_late(run, [one for one in settlements if (name := lease_name(one)) not in settled or first[name] is not one])
 
 
 def counted_late(run: Runner, late: list[Settlement], /) -> list[Settlement]:
@@ -173,6 +174,7 @@ def _arrays(settlements: Sequence[Settlement]) -> dict[str, str]:
     return {
         "one_id": plain(one.job_id for one in settlements),
         "one_fence": plain(one.fence for one in settlements),
+        "one_token": plain(one.token for one in settlements),
         "one_state": plain({"done": DONE, "again": READY}.get(one.outcome, DEAD) for one in settlements),
         "one_after": plain(one.after for one in settlements),
         "one_charged": plain(one.charged for one in settlements),

@@ -30,7 +30,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from ..hot import Demand
-from ..record import Lease, Settlement
+from ..record import Lease, Settlement, lease_name
 from ..state import DONE, LEASED, PRIORITIES, QUARANTINE, READY
 from ..statement import Runner, number, postgres, rows
 from ..tables import job, tally_delta
@@ -39,7 +39,7 @@ from .submit import SECOND
 
 LEASE = (
     job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.attempts, job.c.crashes, job.c.max_attempts, job.c.version,
-    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload,
+    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload, job.c.token,
 )  # fmt: skip
 """The columns of a `Lease`, in its order."""
 # `state = 1` would let a cached plan go through the index over leases for each row: quadratic in the batch.
@@ -73,11 +73,11 @@ def _claimed(lanes: Sequence[int]) -> ColumnElement[int]:
 
 def settled() -> ReturningUpdate[tuple[int, str]]:
     """Say of these that they are done; for a statement that does more than that."""
-    done = rows("done", id=BigInteger(), fence=Integer(), result=LargeBinary())
+    done = rows("done", id=BigInteger(), fence=Integer(), token=BigInteger(), result=LargeBinary())
     return (
         update(job)
         .values(state=number(DONE), lease_until=null(), ended_at=func.now(), result=done.c.result)
-        .where(job.c.id == done.c.id, job.c.fence == done.c.fence, HELD)
+        .where(job.c.id == done.c.id, job.c.fence == done.c.fence, job.c.token == done.c.token, HELD)
         .returning(job.c.id, job.c.kind)
     )
 
@@ -94,6 +94,7 @@ def _turn(lanes: Sequence[int]) -> str:
             lease_until=UNTIL,
             started_at=case((start == number(1), func.now())),
             worker=bindparam("by", type_=Text()),
+            token=bindparam("drawn", type_=BigInteger()),
         )
         .where(job.c.id == any_(_claimed(lanes)))
         .returning(*LEASE)
@@ -134,6 +135,7 @@ def turn(run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequenc
         {
             "done_id": plain([one.job_id for one in done]),
             "done_fence": plain([one.fence for one in done]),
+            "done_token": plain([one.token for one in done]),
             "done_result": blobs([one.result for one in done]),
             "want_kind": texts(demand.kinds),
             "want_most": plain(demand.kinds.values()),
@@ -142,34 +144,40 @@ def turn(run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequenc
             "start": int(demand.start),
             "seconds": demand.seconds,
             "by": demand.worker,
+            "drawn": demand.token,
         },
     ).fetchall()
     *leased, (*_, settled) = found
     return [Lease._make(row[:-1]) for row in leased], set(settled or ())
 
 
-_held = rows("held", id=BigInteger(), fence=Integer())
-_mine = (job.c.id == _held.c.id, job.c.fence == _held.c.fence, HELD)
+_held = rows("held", id=BigInteger(), fence=Integer(), token=BigInteger())
+_mine = (job.c.id == _held.c.id, job.c.fence == _held.c.fence, job.c.token == _held.c.token, HELD)
+_named = (job.c.id, job.c.fence, job.c.token)
 START = postgres(
     update(job)
     .values(attempts=job.c.attempts + number(1), started_at=func.now())
     .where(*_mine, job.c.started_at.is_(None))
-    .returning(job.c.id)
+    .returning(*_named)
 ).text
-RENEW = postgres(update(job).values(lease_until=UNTIL).where(*_mine).returning(job.c.id)).text
+RENEW = postgres(update(job).values(lease_until=UNTIL).where(*_mine).returning(*_named)).text
 
 
 def start(run: Runner, leases: Sequence[Lease], /) -> list[Lease]:
     """Write that these attempts begin; the ones that may."""
-    begun = {row[0] for row in run.execute(START, _these(leases)).fetchall()}
-    return [lease._replace(attempt=lease.attempt + 1) for lease in leases if lease.job_id in begun]
+    begun = set(run.execute(START, _these(leases)).fetchall())
+    return [lease._replace(attempt=lease.attempt + 1) for lease in leases if lease_name(lease) in begun]
 
 
 def renew(run: Runner, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
     """Hold them longer; the ones that are lost."""
-    held = {row[0] for row in run.execute(RENEW, _these(leases) | {"seconds": seconds}).fetchall()}
-    return [lease for lease in leases if lease.job_id not in held]
+    held = set(run.execute(RENEW, _these(leases) | {"seconds": seconds}).fetchall())
+    return [lease for lease in leases if lease_name(lease) not in held]
 
 
 def _these(leases: Sequence[Lease]) -> dict[str, object]:
-    return {"held_id": plain([lease.job_id for lease in leases]), "held_fence": plain([lease.fence for lease in leases])}
+    return {
+        "held_id": plain([lease.job_id for lease in leases]),
+        "held_fence": plain([lease.fence for lease in leases]),
+        "held_token": plain([lease.token for lease in leases]),
+    }

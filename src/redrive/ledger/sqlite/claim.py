@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import bindparam, select, update
 
 from ..moment import MICROSECONDS
-from ..record import Lease
+from ..record import Lease, lease_name
 from ..state import LEASED, QUARANTINE, READY
 from ..statement import Many, number, sqlite
 from ..tables import job
 
 LEASE = (
     job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.attempts, job.c.crashes, job.c.max_attempts, job.c.version,
-    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload,
+    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload, job.c.token,
 )  # fmt: skip
 """The columns of a `Lease`, in its order."""
 
@@ -33,8 +33,9 @@ _leased = update(job).values(
     lease_until=bindparam("until"),
     started_at=bindparam("started"),
     worker=bindparam("by"),
+    token=bindparam("drawn"),
 )
-_GIVEN = ("charge", "until", "started", "by", "of_kind", "of_priority", "now", "most")
+_GIVEN = ("charge", "until", "started", "by", "drawn", "of_kind", "of_priority", "now", "most")
 CLAIM = sqlite(_leased.where(job.c.id.in_(_due)).returning(*LEASE), *_GIVEN)
 CLAIM_ONE = sqlite(_leased.where(job.c.id == _due.scalar_subquery()).returning(*LEASE), *_GIVEN)
 """A set of one id is a table that is made for it, and takes a tenth of the turn."""
@@ -47,20 +48,33 @@ NEXT = sqlite(
     "of_kind",
     "beyond",
 )
-_held = (job.c.id == bindparam("of_id"), job.c.fence == bindparam("of_fence"), job.c.state == number(LEASED))
+HELD = (
+    job.c.id == bindparam("of_id"), job.c.fence == bindparam("of_fence"), job.c.token == bindparam("of_token"),
+    job.c.state == number(LEASED),
+)  # fmt: skip
 START = sqlite(
     update(job)
     .values(attempts=job.c.attempts + number(1), started_at=bindparam("now"))
-    .where(*_held, job.c.started_at.is_(None)),
-    "now", "of_id", "of_fence",
+    .where(*HELD, job.c.started_at.is_(None)),
+    "now", "of_id", "of_fence", "of_token",
 )  # fmt: skip
-RENEW = sqlite(update(job).values(lease_until=bindparam("until")).where(*_held), "until", "of_id", "of_fence")
+RENEW = sqlite(update(job).values(lease_until=bindparam("until")).where(*HELD), "until", "of_id", "of_fence", "of_token")
 
 ABOVE_ALL = -100
 
 
 def claim(
-    run: Many, wants: Mapping[str, int], worker: str, seconds: float, now: int, /, *, total: int, start: bool, alone: bool
+    run: Many,
+    wants: Mapping[str, int],
+    worker: str,
+    seconds: float,
+    now: int,
+    /,
+    *,
+    total: int,
+    start: bool,
+    alone: bool,
+    token: int,
 ) -> list[Lease]:
     """Lease what is due, kind by kind, the most urgent first; whoever asks for it sees to the counts."""
     until = now + int(seconds * MICROSECONDS)
@@ -78,7 +92,7 @@ def claim(
             left = most - claimed
             statement = CLAIM_ONE if left == 1 else CLAIM
             rows = run.execute(
-                statement.text, (int(start), until, now if start else None, worker, kind, priority, now, left)
+                statement.text, (int(start), until, now if start else None, worker, token, kind, priority, now, left)
             ).fetchall()
             claimed += len(rows)
             leases += map(Lease._make, rows)
@@ -90,11 +104,11 @@ def start(run: Many, leases: Sequence[Lease], now: int, /) -> list[Lease]:
     return [
         lease._replace(attempt=lease.attempt + 1)
         for lease in leases
-        if run.execute(START.text, (now, lease.job_id, lease.fence)).rowcount
+        if run.execute(START.text, (now, *lease_name(lease))).rowcount
     ]
 
 
 def renew(run: Many, leases: Sequence[Lease], seconds: float, now: int, /) -> list[Lease]:
     """Hold them longer; the ones that are lost."""
     until = now + int(seconds * MICROSECONDS)
-    return [lease for lease in leases if not run.execute(RENEW.text, (until, lease.job_id, lease.fence)).rowcount]
+    return [lease for lease in leases if not run.execute(RENEW.text, (until, *lease_name(lease))).rowcount]

@@ -124,7 +124,15 @@ class OnSQLite:
 
 def _claimed(run: Many, demand: Demand, now: int) -> list[Lease]:
     return claim.claim(
-        run, demand.kinds, demand.worker, demand.seconds, now, total=demand.total, start=demand.start, alone=demand.alone
+        run,
+        demand.kinds,
+        demand.worker,
+        demand.seconds,
+        now,
+        total=demand.total,
+        start=demand.start,
+        alone=demand.alone,
+        token=demand.token,
     )
 
 

@@ -30,7 +30,7 @@ EVENTS = sqlite(_event, *_EVENT).text
 EVENT = sqlite(_event.returning(event.c.id), *_EVENT).text
 _JOB = (
     "state", "fence", "attempts", "max_attempts", "due_at", "lease_until", "created_at", "started_at", "kind", "key", "worker",
-    "ids", "headers", "payload",
+    "ids", "headers", "payload", "token",
 )  # fmt: skip
 _job = insert(job).values({name: bindparam(name) for name in _JOB})
 _job = _job.on_conflict_do_nothing(index_elements=[job.c.kind, job.c.key], index_where=CURRENT)
@@ -46,7 +46,12 @@ class Share:
     def __init__(self, grant: Grant, now: int) -> None:
         self._left = dict(grant.kinds)
         both = {"due_at": now, "created_at": now}
-        held = {"lease_until": now + int(grant.seconds * MICROSECONDS), "started_at": now, "worker": grant.worker}
+        held = {
+            "lease_until": now + int(grant.seconds * MICROSECONDS),
+            "started_at": now,
+            "worker": grant.worker,
+            "token": grant.token,
+        }
         self.begun: dict[str, object] = {"state": LEASED, "fence": 1, "attempts": 1, **both, **held}
         self.ready: dict[str, object] = {"state": READY, "fence": 0, "attempts": 0, **both, **dict.fromkeys(held)}
 
@@ -82,7 +87,7 @@ def receive_fresh(
     first = last - len(begins) + 1
     if inserted + insert_rows(run, JOBS, share.ready, _job_rows(waits))[0] != len(begins) + len(waits):
         return None
-    leases = begun(begins, range(first, last + 1), now)
+    leases = begun(begins, range(first, last + 1), now, grant.token)
     leased, ready = Counter([part.kind for _, part in begins]), Counter([part.kind for _, part in waits])
     ended = Counter([one.kind for one in done])
     for kind in leased.keys() | ready.keys() | ended.keys():
@@ -108,7 +113,7 @@ def receive(run: Many, events: Iterable[Arriving], grant: Grant, now: int, /) ->
                 continue  # its event was forgotten, and came again; what its handler did was not
             changes[part.kind].update({"submitted": 1, "leased" if starts else "ready": 1})
             if starts:
-                leases += begun(((one, part),), made, now)
+                leases += begun(((one, part),), made, now, grant.token)
     add_all(run, changes)
     return Received(fresh, leases)
 

@@ -12,28 +12,28 @@ from ..failed import Alike, Failed, alike, gathered, sample
 from ..limits import words
 from ..moment import MICROSECONDS, micros
 from ..origin import origin
-from ..record import Settlement
+from ..record import Settlement, lease_name
 from ..state import DEAD, DONE, FAILED, LEASED, READY
 from ..statement import Many, number, sqlite
 from ..statement import words as word
 from ..tables import attempt, dead, job
 from . import failure
+from .claim import HELD
 from .tally import add_all
 
-_held = (job.c.id == bindparam("of_id"), job.c.fence == bindparam("of_fence"), job.c.state == number(LEASED))
 DONE_ONLY = sqlite(
     update(job)
     .values(state=number(DONE), lease_until=null(), ended_at=bindparam("now"), result=bindparam("answer"))
-    .where(*_held),
-    "now", "answer", "of_id", "of_fence",
+    .where(*HELD),
+    "now", "answer", "of_id", "of_fence", "of_token",
 )  # fmt: skip
 DONE_RANGE = sqlite(
     update(job)
     .values(state=number(DONE), lease_until=null(), ended_at=bindparam("now"))
     # Plus: an index over leases is no help where all of the rows follow one another.
     .where(job.c.id.between(bindparam("first"), bindparam("last")), job.c.fence == bindparam("of_fence"))
-    .where((job.c.state + number(0)) == number(LEASED)),
-    "now", "first", "last", "of_fence",
+    .where(job.c.token == bindparam("of_token"), (job.c.state + number(0)) == number(LEASED)),
+    "now", "first", "last", "of_fence", "of_token",
 )  # fmt: skip
 _SETTLED = (
     "id", "fence", "kind", "key", "attempts", "worker", "started_at", "dead_id", "version", "payload", "headers", "ids",
@@ -51,9 +51,9 @@ SETTLE = sqlite(
         error=bindparam("fault"),
         result=bindparam("answer"),
     )
-    .where(*_held)
+    .where(*HELD)
     .returning(*(job.c[name] for name in _SETTLED)),
-    "to_state", "uncharge", "due", "ended", "why_dead", "why", "fault", "answer", "of_id", "of_fence",
+    "to_state", "uncharge", "due", "ended", "why_dead", "why", "fault", "answer", "of_id", "of_fence", "of_token",
 )  # fmt: skip
 _ATTEMPT = ("job_id", "fence", "number", "outcome", "worker", "reason", "error", "started_at", "ended_at")
 ATTEMPT = sqlite(insert(attempt).values({name: bindparam(name) for name in _ATTEMPT}), *_ATTEMPT)
@@ -87,6 +87,8 @@ REPLAYED = sqlite(
 
 
 _BY_ID = itemgetter(0)
+_CLAIMED = itemgetter(0, 1, Settlement._fields.index("result"), -1)
+"""Id, fence, result and token."""
 FEW = 9
 """Runs of ids."""
 
@@ -98,36 +100,36 @@ def done_rows(run: Many, done: Sequence[Settlement], now: int, /) -> bool:
         return True
     if len(done) == 1:
         one = done[0]
-        return run.execute(DONE_ONLY.text, (now, one.result, one.job_id, one.fence)).rowcount == 1
+        return run.execute(DONE_ONLY.text, (now, one.result, *lease_name(one))).rowcount == 1
     runs = None if done[0].result is not None else _runs(done)
     if runs is None:
-        found = run.executemany(DONE_ONLY.text, [(now, one.result, one.job_id, one.fence) for one in done]).rowcount
+        found = run.executemany(DONE_ONLY.text, [(now, one.result, *lease_name(one)) for one in done]).rowcount
     else:
         found = sum(run.execute(DONE_RANGE.text, (now, *one)).rowcount for one in runs)
     return found == len(done)
 
 
-def _runs(done: Sequence[Settlement]) -> list[tuple[int, int, int]] | None:
-    """The first id, the last one and the fence of ids that follow one another, where there are few such runs and nothing else is
-    to be said of any.
+def _runs(done: Sequence[Settlement]) -> list[tuple[int, int, int, int]] | None:
+    """The first id, the last one, the fence and the token of ids that follow one another, where there are few such runs and
+    nothing else is to be said of any.
 
     So it is with jobs that were written and begun together. A statement for each of them would let other threads go first each
     time.
     """
-    runs: list[tuple[int, int, int]] = []
-    first = last = fence = -1
-    for job_id, of_fence, result in sorted([(one.job_id, one.fence, one.result) for one in done], key=_BY_ID):
+    runs: list[tuple[int, int, int, int]] = []
+    first = last = fence = token = -1
+    for job_id, of_fence, result, of_token in sorted(map(_CLAIMED, done), key=_BY_ID):
         if result is not None:
             return None
-        if job_id == last + 1 and of_fence == fence:
+        if job_id == last + 1 and of_fence == fence and of_token == token:
             last = job_id
             continue
         if last >= 0:
-            runs.append((first, last, fence))
-        first, last, fence = job_id, job_id, of_fence
+            runs.append((first, last, fence, token))
+        first, last, fence, token = job_id, job_id, of_fence, of_token
         if len(runs) > FEW:
             return None
-    return [*runs, (first, last, fence)]
+    return [*runs, (first, last, fence, token)]
 
 
 def settle(run: Many, settlements: Sequence[Settlement], now: int, /) -> list[Settlement]:
@@ -166,8 +168,8 @@ def _settled(run: Many, one: Settlement, now: int) -> bool:
     reason, error = words(one.reason), words(one.error)
     row = run.execute(
         SETTLE.text,
-        (state, int(not one.charged), due, ended, reason if state == DEAD else None, reason, error, one.result, one.job_id,
-         one.fence),
+        (state, int(not one.charged), due, ended, reason if state == DEAD else None, reason, error, one.result,
+         *lease_name(one)),
     ).fetchone()  # fmt: skip
     if row is None:
         return False
