@@ -28,7 +28,8 @@ assert_type(client.request("PUT", "/", content=b"", params={"a": 1}, ok_statuses
 assert_type(client.using(user="ann", retry=retry(max_attempts=2)), http.Client)
 client.post("/", json={}, idempotency_key=Key("a", "b", "c", "d"), operation="x", headers={"a": "b"})
 client.get("/", json={})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-client.get("/", timeout=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+client.get("/", timeout=3, idempotent=True)
+client.get("/", timeout="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 client.post("/", idempotency_key=7)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 http.Client("http://x", retry=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 http.Client("http://x", client=httpx2.AsyncClient())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -63,6 +63,8 @@ class Settings:
     timed: bool = False
     """Whether somebody said so. The default is for calls; durable work has none."""
     idempotent: bool = True
+    declared: bool = False
+    """Whether `idempotent=` was passed. Clients look at the method and the key of a request where it was not."""
     final: bool = True
     key: Key | KeyOf | None = None
     fields: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
@@ -136,6 +138,8 @@ class Settings:
             changes[field_name] = checked
             if name == "attempt_timeout":
                 changes["timed"] = True
+            elif name == "idempotent":
+                changes["declared"] = True
         return replace(self, **changes)
 
 

@@ -77,6 +77,24 @@ def timed(library: Any, /) -> Timed:
     return Timed(Plain, Later)
 
 
+def replays(stream: Any, library: Any, /) -> bool:
+    """Whether a request's body can be sent twice: bytes, or a form all of whose files are bytes or can be rewound."""
+    if isinstance(stream, library.ByteStream):
+        return True
+    if type(stream).__name__ != "MultipartStream":
+        return False  # an iterator of the user's: nothing of it is left after the first time
+    return all(_rewinds(getattr(field, "file", b"")) for field in stream.fields)
+
+
+def _rewinds(file: Any) -> bool:
+    if isinstance(file, (bytes, str)):
+        return True
+    try:
+        return bool(file.seekable())
+    except Exception:  # a file-like object of the user's that has no such method, or is closed
+        return False
+
+
 def _in_time(library: Any, end: float) -> None:
     if clock_around().monotonic() >= end:
         raise library.ReadTimeout("the time of the attempt is over, and the body is not there yet")

@@ -10,18 +10,21 @@ import httpx2
 
 from ..core.context import end_of, scope_around
 from ..core.key import KeyLike
-from ..core.seconds import Seconds
+from ..core.seconds import Seconds, positive
+from ..engine.attempt import deadline
 from ..engine.loop import plain
 from ..engine.retry import Retry, RetryLike
 from ..errors import AttemptTimeout
 from .body import timed
 from .connections import Connections, certificates
+from .key import checked
 from .layer import Layer, chosen
 from .network import left
 from .options import Asking, Sending
 from .outgoing import Call, Outgoing
 from .ready import looking, not_ready
 from .told import overdue
+from .whole import MAX_BODY, read
 
 T = TypeVar("T")
 OVERDUE = overdue(httpx2)
@@ -45,11 +48,17 @@ class Client:
         user: str | None = None,
         headers: Mapping[str, str] | None = None,
         retry: RetryLike | None = None,
+        idempotent: bool | None = None,
+        idempotency_key: Literal[True] | None = None,
+        max_body: int | None = MAX_BODY,
         client: httpx2.Client | None = None,
     ) -> None:
         """auth: a string is a bearer token. user: sent in `x-user-id`.
 
         retry: default 3 attempts, 0.25 to 5 s apart, 10 s each, and a budget of its own.
+        idempotent: True: every call may be repeated, POST and PATCH too; False: none may, unless it was never sent.
+        idempotency_key: True: a POST or PATCH without a key gets a new one, for services that honour it.
+        max_body: bytes of a response, decompressed (default 100 MiB; None: no limit). A larger one is an `httpx2.DecodingError`.
         client: an httpx2 client of yours, with its proxies, certificates and limits; it stays yours to close.
         """
         if client is not None and not isinstance(client, httpx2.Client):
@@ -57,7 +66,7 @@ class Client:
                 f"client= is an httpx2.Client, not {type(client).__module__}.{type(client).__name__}: "
                 f"give redrive.http.Transport to a client of another kind"
             )
-        self._outgoing = Outgoing.of(base_url, auth, headers, user)
+        self._outgoing = Outgoing.of(base_url, auth, headers, user, idempotent, idempotency_key, max_body)
         self._connections: Connections[httpx2.Client] = Connections(
             client, lambda: httpx2.Client(timeout=None, verify=certificates())
         )
@@ -72,12 +81,17 @@ class Client:
         return self._layer.retry
 
     def using(
-        self, *, user: str | None = None, headers: Mapping[str, str] | None = None, retry: RetryLike | None = None
+        self,
+        *,
+        user: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry: RetryLike | None = None,
+        idempotent: bool | None = None,
     ) -> Client:
         """The same connections with other options. They are closed by the client that this one was made from."""
         copy: Client = object.__new__(Client)
         copy._connections = self._connections
-        copy._outgoing = self._outgoing.using(user, headers)
+        copy._outgoing = self._outgoing.using(user, headers, idempotent)
         copy._layer = self._layer
         if retry is not None:
             own = chosen(retry, f"http {copy._outgoing.address.netloc}")
@@ -105,6 +119,8 @@ class Client:
         idempotency_key: KeyLike | Literal[True] | None = None,
         ok_statuses: Collection[int] = (),
         operation: str | None = None,
+        timeout: Seconds | None = None,
+        idempotent: bool | None = None,
     ) -> Any:
         """Raises `httpx2.HTTPStatusError` for everything but 2xx, unless the status is in `ok_statuses`.
 
@@ -112,12 +128,29 @@ class Client:
         an `httpx2.DecodingError` that says where, and is not retried.
         idempotency_key: a key; True for a fresh one. Inside of work that has a key, one is derived from it, the operation and the
         body. content: a body of another kind than JSON; a stream is sent once.
+        timeout: seconds for the whole call, with all its attempts and waits. idempotent: True: it may be repeated without a key.
         """
         client = self._connections.client()
         call = self._outgoing.call(
-            self._connections, client, method, path, into, json, content, params, headers, idempotency_key, ok_statuses, operation
+            self._connections,
+            client,
+            method,
+            path,
+            into,
+            json,
+            content,
+            params,
+            headers,
+            idempotency_key,
+            ok_statuses,
+            operation,
+            (checked(idempotent), self._outgoing.idempotent, self._layer.declared),
         )
-        return _run(self._layer.loop(call.operation, call.repeatable, call.key is not None, OVERDUE), call)
+        loop = self._layer.loop(call.operation, call.repeatable, call.key is not None, OVERDUE)
+        if timeout is None:
+            return _run(loop, call)
+        with deadline(positive("timeout", timeout)):
+            return _run(loop, call)
 
     @overload
     def get(self, path: str, /, **options: Unpack[Asking]) -> httpx2.Response: ...
@@ -135,9 +168,21 @@ class Client:
         headers: Mapping[str, str] | None = None,
         ok_statuses: Collection[int] = (),
         operation: str | None = None,
+        timeout: Seconds | None = None,
+        idempotent: bool | None = None,
     ) -> Any:
         """`request("GET", ...)`."""
-        return self.request("GET", path, into=into, params=params, headers=headers, ok_statuses=ok_statuses, operation=operation)
+        return self.request(
+            "GET",
+            path,
+            into=into,
+            params=params,
+            headers=headers,
+            ok_statuses=ok_statuses,
+            operation=operation,
+            timeout=timeout,
+            idempotent=idempotent,
+        )
 
     @overload
     def post(self, path: str, /, **options: Unpack[Sending]) -> httpx2.Response: ...
@@ -158,6 +203,8 @@ class Client:
         idempotency_key: KeyLike | Literal[True] | None = None,
         ok_statuses: Collection[int] = (),
         operation: str | None = None,
+        timeout: Seconds | None = None,
+        idempotent: bool | None = None,
     ) -> Any:
         """`request("POST", ...)`."""
         return self.request(
@@ -171,6 +218,8 @@ class Client:
             idempotency_key=idempotency_key,
             ok_statuses=ok_statuses,
             operation=operation,
+            timeout=timeout,
+            idempotent=idempotent,
         )
 
     def wait_until_ready(self, path: str = "/health", /, *, within: Seconds = 60) -> None:
@@ -216,13 +265,9 @@ def _attempts(connections: Connections[httpx2.Client], outgoing: Outgoing) -> Ca
         request = call.begin(left())
         try:
             response = connections.client().send(request, auth=auth, stream=True)
-            try:
-                if not connections.bounded:
-                    response.stream = streams.plain(response.stream, end_of(scope_around()))
-                response.read()
-            except BaseException:
-                response.close()
-                raise
+            if not connections.bounded:
+                response.stream = streams.plain(response.stream, end_of(scope_around()))
+            read(response, call.told.url, outgoing.max_body, call.is_error(response))
             answer = call.answer(response)
         except BaseException:
             call.told.ended()

@@ -16,6 +16,28 @@ LONGEST = 255
 _PLAIN = frozenset(chr(code) for code in range(0x21, 0x7F)) - set('",;\\')
 
 
+def may_repeat(method: str, keyed: bool, /, *declared: bool | None) -> bool:
+    """Whether a request may be sent twice: as declared (the first that is not None), else by its method and its key."""
+    for said in declared:
+        if said is not None:
+            return said
+    return keyed or method in REPEATABLE
+
+
+def checked(idempotent: object, /) -> bool | None:
+    """The value of an `idempotent=` option."""
+    if idempotent is None or isinstance(idempotent, bool):
+        return idempotent
+    raise TypeError(f"idempotent= is True, False, or None to decide by method and key, not {idempotent!r}")
+
+
+def fresh(idempotency_key: object, /) -> bool:
+    """Whether a client generates keys: the value of its `idempotency_key=` option."""
+    if idempotency_key is None or isinstance(idempotency_key, bool):
+        return bool(idempotency_key)
+    raise TypeError(f"idempotency_key= of a client is True (a new key for each call) or None, not {idempotency_key!r}")
+
+
 def told(key: KeyLike | Literal[True], /) -> str:
     """The text of a key that the caller gave. True: a fresh one."""
     if key is True:

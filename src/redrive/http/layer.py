@@ -32,15 +32,20 @@ class Layer:
         self._attempt = attempt
         self._loops: dict[tuple[str, bool, bool, Callable[[str], Exception]], Callable[..., Any]] = {}
 
+    @property
+    def declared(self) -> bool | None:
+        """What `retry(idempotent=...)` says of every request; None: nothing."""
+        settings = self.retry.settings
+        return settings.idempotent if settings.declared else None
+
     def loop(self, operation: str, repeatable: bool, keyed: bool, overdue: Callable[[str], Exception], /) -> Callable[..., Any]:
-        """What makes all attempts of a call. repeatable: it may be sent twice; else only what was never sent is tried again.
+        """What makes all attempts of a call. repeatable: it may be sent twice; else only what was never sent is retried.
 
         keyed: it has a key, which is told to whoever looks from inside. overdue: makes the library's own time-out.
         """
         found = self._loops.get((operation, repeatable, keyed, overdue))
         if found is None:
-            idempotent = self.retry.settings.idempotent and repeatable
-            settings = replace(self.retry.settings, key=_key if keyed else None, idempotent=idempotent, overdue=overdue)
+            settings = replace(self.retry.settings, key=_key if keyed else None, idempotent=repeatable, overdue=overdue)
             found = self._make(settings.named(operation, self.retry), self._attempt)
             if len(self._loops) < MOST:
                 self._loops[operation, repeatable, keyed, overdue] = found

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterable, Collection, Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
 from ..core.key import KeyLike
+from ..core.seconds import Seconds
 
 
 class Asking(TypedDict, total=False):
@@ -18,6 +19,10 @@ class Asking(TypedDict, total=False):
     """Statuses that are no failure beside 2xx: 409 for create-if-absent."""
     operation: str | None
     """The name in journal, budget and tests; without it, method and host."""
+    timeout: Seconds | None
+    """Seconds for the whole call: all attempts, and the waits between them. One attempt never gets more."""
+    idempotent: bool | None
+    """True: it may be repeated, whatever its method. False: only if it was never sent. None: by method and key."""
 
 
 class Sending(Asking, total=False):

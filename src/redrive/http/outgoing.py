@@ -12,9 +12,10 @@ import httpx2
 from ..core.codec import raised_by
 from ..core.key import KeyLike
 from . import headers as head
+from . import whole
 from .address import Address
 from .connections import Connections
-from .key import REPEATABLE, derived, told
+from .key import REPEATABLE, checked, derived, fresh, may_repeat, told
 from .shape import Misfit, reader
 from .timeouts import timeouts
 from .told import Told
@@ -33,14 +34,17 @@ class Call:
         told: Told,
         ok: Collection[int],
         read: Callable[[Any], Any] | None,
+        idempotent: tuple[bool | None, ...],
     ) -> None:
+        """idempotent: what call, client and retry declare, the nearest first."""
         self.request = request
         self.operation = operation
         self.key = key
         self.told = told
         self.ok = ok
         self.read = read
-        self.repeatable = isinstance(request.stream, httpx2.ByteStream) and (request.method in REPEATABLE or key is not None)
+        replays = isinstance(request.stream, httpx2.ByteStream)
+        self.repeatable = replays and may_repeat(request.method, key is not None, *idempotent)
         """Whether it may be sent twice. A stream cannot be: there is nothing left of it after the first time."""
         self._own: Mapping[str, float | None] = request.extensions.get("timeout") or {}
 
@@ -53,10 +57,15 @@ class Call:
             self.request.extensions["timeout"] = timeouts(self._own, seconds)
         return self.request
 
+    def is_error(self, response: httpx2.Response, /) -> bool:
+        """Whether its status is a failure of this call."""
+        self.told.status = status = response.status_code
+        return not 200 <= status < 300 and status not in self.ok
+
     def answer(self, response: httpx2.Response, /) -> Any:
         """What the caller gets for this answer; raises httpx2's own error where it is none."""
-        self.told.status = status = response.status_code
-        if not 200 <= status < 300 and status not in self.ok:
+        status = response.status_code
+        if self.is_error(response):
             response.raise_for_status()
         if self.read is None:
             return response
@@ -72,17 +81,37 @@ class Call:
 class Outgoing:
     """Where the requests of a client go and what they carry. Immutable: anything may share one."""
 
-    __slots__ = ("address", "auth", "headers", "user")
+    __slots__ = ("address", "auth", "generates_keys", "headers", "idempotent", "max_body", "user")
 
-    def __init__(self, address: Address, auth: httpx2.Auth | None, headers: Mapping[str, str], user: str | None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        auth: httpx2.Auth | None,
+        headers: Mapping[str, str],
+        user: str | None,
+        idempotent: bool | None,
+        generates_keys: bool,
+        max_body: int | None,
+    ) -> None:
         self.address = address
         self.auth = auth
         self.headers = headers
         self.user = user
+        self.idempotent = idempotent
+        self.generates_keys = generates_keys
+        self.max_body = max_body
 
     @classmethod
     def of(
-        cls, base_url: str, auth: str | httpx2.Auth | None, headers: Mapping[str, str] | None, user: str | None, /
+        cls,
+        base_url: str,
+        auth: str | httpx2.Auth | None,
+        headers: Mapping[str, str] | None,
+        user: str | None,
+        idempotent: bool | None,
+        idempotency_key: Literal[True] | None,
+        max_body: int | None,
+        /,
     ) -> Outgoing:
         """As a client was told."""
         own = head.given(headers)
@@ -91,12 +120,16 @@ class Outgoing:
         elif auth is not None and not isinstance(auth, httpx2.Auth):
             raise TypeError(f"auth= is a bearer token or an httpx2.Auth, not {type(auth).__name__}")
         scheme = None if isinstance(auth, str) else auth
-        return cls(Address(base_url), scheme, own, None if user is None else head.text("user", user))
+        whom = None if user is None else head.text("user", user)
+        keys = fresh(idempotency_key)
+        return cls(Address(base_url), scheme, own, whom, checked(idempotent), keys, whole.checked(max_body))
 
-    def using(self, user: str | None, headers: Mapping[str, str] | None, /) -> Outgoing:
-        """The same with another user, and more headers."""
+    def using(self, user: str | None, headers: Mapping[str, str] | None, idempotent: bool | None, /) -> Outgoing:
+        """The same with another user, more headers, and another word on what may be repeated."""
         whom = self.user if user is None else head.text("user", user)
-        return Outgoing(self.address, self.auth, {**self.headers, **head.given(headers)}, whom)
+        repeats = self.idempotent if idempotent is None else checked(idempotent)
+        own = {**self.headers, **head.given(headers)}
+        return Outgoing(self.address, self.auth, own, whom, repeats, self.generates_keys, self.max_body)
 
     def call(
         self,
@@ -112,6 +145,7 @@ class Outgoing:
         key: KeyLike | Literal[True] | None,
         ok: Collection[int],
         operation: str | None,
+        idempotent: tuple[bool | None, ...] = (),
         /,
     ) -> Call:
         """One call, checked and ready to be sent over these connections, by their client."""
@@ -135,11 +169,13 @@ class Outgoing:
         request = connections.request(client, method, url, sent, body, content, params)
         if head.KEY not in sent:
             own = _derived(request, body, operation)
+            if own is None and self.generates_keys and request.method not in REPEATABLE:
+                own = told(True)
             if own is not None:
                 request.headers[head.KEY] = sent[head.KEY] = own
         name = operation or f"{request.method} {self.address.netloc}"
         story = Told(request.method, request.url, sent[head.REQUEST_ID], connections.bounded)
-        return Call(request, name, sent.get(head.KEY), story, _statuses(ok), read)
+        return Call(request, name, sent.get(head.KEY), story, _statuses(ok), read, idempotent)
 
 
 def _derived(request: httpx2.Request, body: Any, operation: str | None) -> str | None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from ..core.classify import classify
 from ..core.context import end_of, scope_around
 from ..engine.loop import coroutine, plain
 from ..engine.nesting import outcome
 from ..engine.retry import Retry, RetryLike
+from ..errors import Rejected
 from . import headers as head
-from .body import timed
-from .key import REPEATABLE, derived
+from .body import replays, timed
+from .kept import kept, kept_async
+from .key import REPEATABLE, checked, derived, fresh, may_repeat, told
 from .layer import Layer, chosen
 from .network import bound, left, less
 from .timeouts import timeouts
@@ -32,19 +37,23 @@ else:
 
 _REQUEST_ID, _ATTEMPT, _KEY = head.REQUEST_ID.encode(), head.ATTEMPT.encode(), head.KEY.encode()
 MARK = "redrive"
-"""The extension of a response that says how it ended, for the layers around: `outcome(error)` of a response."""
+"""The extension of a request that says whether it may be repeated, and of a response that says how it ended."""
 
 
 class Exchange:
     """One request on its way. Belongs to the call that sends it."""
 
-    __slots__ = ("_extensions", "inner", "key", "library", "loop", "request", "told")
+    __slots__ = ("_extensions", "_final", "_owner", "inner", "key", "library", "loop", "open", "request", "told")
 
-    def __init__(self, request: Any, inner: Any, library: Any, layer: Layer, bounded: bool) -> None:
+    def __init__(self, owner: Transport, request: Any, inner: Any, library: Any, layer: Layer) -> None:
+        self._owner = owner
         self.request = request
         self.inner = inner
         self.library = library
+        self.open: Any = None
+        """The response of a failed attempt whose body is still a stream: closed before the next attempt."""
         self._extensions = request.extensions
+        wanted = _wanted(request.extensions.get(MARK))
         url, method, headers = request.url, request.method, request.headers
         sent = {name.lower(): value for name, value in headers.raw}  # once: each look at a single one costs as much
         for name, value in head.trace().items():
@@ -55,16 +64,29 @@ class Exchange:
             headers[head.REQUEST_ID] = request_id = head.request_id()
         if sent.get(_ATTEMPT) != b"1":
             headers[head.ATTEMPT] = "1"
-        whole = isinstance(request.stream, library.ByteStream)
         self.key: str | None = sent[_KEY].decode("latin-1") if _KEY in sent else None
-        if self.key is None and whole and method not in REPEATABLE:
-            self.key = derived(method, url.raw_path.decode("ascii"), request.content, None)
+        if self.key is None:
+            self.key = self._new_key(wanted.get("idempotency_key"), owner.generates_keys)
             if self.key is not None:
                 headers[head.KEY] = self.key
-        repeatable = whole and (method in REPEATABLE or self.key is not None)
+        declared = checked(wanted.get("idempotent")), owner.idempotent, layer.declared
+        repeatable = replays(request.stream, library) and may_repeat(method, self.key is not None, *declared)
+        self._final = layer.retry.settings.max_attempts if repeatable else 1
         operation = f"{method} {url.netloc.decode('ascii')}"
         self.loop = layer.loop(operation, repeatable, self.key is not None, overdue(library))
-        self.told = Told(method, url, request_id, bounded)
+        self.told = Told(method, url, request_id, owner.bounded)
+
+    def _new_key(self, wanted: Any, generates: bool) -> str | None:
+        request = self.request
+        if wanted is not None and wanted is not False:
+            return told(wanted)
+        if request.method in REPEATABLE:
+            return None
+        if isinstance(request.stream, self.library.ByteStream):
+            own = derived(request.method, request.url.raw_path.decode("ascii"), request.content, None)
+            if own is not None:
+                return own
+        return told(True) if generates and wanted is not False else None
 
     def begin(self, seconds: float) -> Any:
         """The request for the next attempt, which may take so long."""
@@ -76,18 +98,44 @@ class Exchange:
             self.request.extensions = {**self._extensions, "timeout": timeouts(own, seconds)}
         return self.request
 
-    def failed(self, response: Any, body: bytes) -> Exception:
-        """A bad status as an error, with the answer as it came: the caller gets that in the end."""
-        library, status = self.library, response.status_code
-        answer = library.Response(
-            status,
-            headers=response.headers,
-            stream=library.ByteStream(body),
-            extensions=response.extensions,
-            request=self.request,
-        )
-        error: Exception = library.HTTPStatusError(f"{status} for {self.told.url}", request=self.request, response=answer)
-        return error
+    def failure(self, response: Any) -> Exception | None:
+        """The error that a response stands for: a bad status, or one that `reject=` refused. None: it is a success."""
+        self.told.status = status = response.status_code
+        response.request = self.request
+        error: Exception
+        if status >= 400:
+            message = f"{status} for {self.told.url}"
+            error = self.library.HTTPStatusError(message, request=self.request, response=response)
+            return error
+        reject = self._owner.reject
+        if reject is not None and reject(response):
+            return Rejected(f"{self.told.url}: the response {status} was rejected", result=response)
+        return None
+
+    def is_final(self, error: Exception) -> bool:
+        """Whether the caller gets this response for certain, so that its body is the caller's to read."""
+        if self.told.attempt >= self._final:
+            return True
+        return not self._owner.has_rules and not classify(error).retryable
+
+    def keep(self, error: Exception, response: Any, in_use: bool) -> None:
+        """Put the response into the error that it stands for. in_use: its body is still a stream."""
+        if isinstance(error, Rejected):
+            error.result = response
+        else:
+            error.response = response  # type: ignore[attr-defined]  # of either library
+        self.open = response if in_use else None
+
+    def given_up(self, error: Any) -> Any:
+        """The last response, which says by its extension that retries were spent on it; None where the error has none."""
+        response = error.result if isinstance(error, Rejected) else error.response
+        if not isinstance(response, self.library.Response):
+            return None
+        self.open = None
+        ended = outcome(error)
+        if ended is not None:
+            response.extensions = {**response.extensions, MARK: ended}
+        return response
 
     def end(self) -> None:
         """As the caller had made it: the same request may be sent again."""
@@ -98,25 +146,47 @@ class Exchange:
 class Transport(Both):
     """Retries for an httpx or httpx2 client that you have, plain or async: `httpx.Client(transport=Transport())`.
 
-    It tries again what fails until the head of the answer is there; the body is the client's to read, against the end of the
-    attempt. Bad statuses are retried too, and the last answer is given back as it came. Whoever may share the inner transport may
-    share this one.
+    It retries what fails until the head of the response has arrived; the body is the client's to read, against the end of the
+    attempt. Bad statuses and responses refused by `retry(reject=...)` are retried too, and the last one is returned as it came.
+    Share it between the threads or tasks that may share the inner transport.
     """
 
-    def __init__(self, inner: Inner | None = None, /, *, retry: RetryLike | None = None) -> None:
-        """inner: what sends; default: the library's own, with its defaults.
+    def __init__(
+        self,
+        inner: Inner | None = None,
+        /,
+        *,
+        retry: RetryLike | None = None,
+        idempotent: bool | None = None,
+        idempotency_key: Literal[True] | None = None,
+    ) -> None:
+        """Wrap a transport.
 
-        retry: default 3 attempts, 0.25 to 5 s apart, and a budget of its own. One attempt may take as long as the client's own
-        time-outs let it, or `retry(attempt_timeout=...)`, its body included.
+        One request may say otherwise: `client.post(..., extensions={"redrive": {"idempotent": True}})`, or "idempotency_key".
+
+        Args:
+            inner: What sends; default: the library's own, with its defaults.
+            retry: Default 3 attempts, 0.25 to 5 s apart, and a budget of its own. One attempt may take as long as the client's
+                own timeouts let it, or `retry(attempt_timeout=...)`, its body included. Spent, `reject=` gives the last response.
+            idempotent: True: every request may be repeated, POST and PATCH too. False: none may, unless it was never sent.
+                None: by method and key.
+            idempotency_key: True: a POST or PATCH without an Idempotency-Key header gets a new one, for APIs that honour it.
         """
         if inner is not None and not hasattr(inner, "handle_request") and not hasattr(inner, "handle_async_request"):
             raise TypeError(f"the inner transport is one of httpx or httpx2, not {type(inner).__name__}")
         self._retry = chosen(retry, "http transport", attempt_timeout=None)
-        self._plain = Layer(self._retry, plain, _attempt)
-        self._later = Layer(self._retry, coroutine, _later_attempt)
+        settings = self._retry.settings
+        # The responses of refused attempts have to be closed, which the engine's own reject= knows nothing of.
+        inside = Retry(replace(settings.named(settings.operation, self._retry), reject=None))
+        self.reject = settings.reject
+        self.has_rules = bool(settings.judgement.rules)
+        self.idempotent = checked(idempotent)
+        self.generates_keys = fresh(idempotency_key)
+        self._plain = Layer(inside, plain, _attempt)
+        self._later = Layer(inside, coroutine, _later_attempt)
         self._inner: Any = inner
         self._given = inner is not None
-        self._bounded = self._given and bound(inner)
+        self.bounded = self._given and bound(inner)
 
     @property
     def __redrive__(self) -> Retry:
@@ -124,35 +194,45 @@ class Transport(Both):
         return self._retry
 
     def handle_request(self, request: Any) -> Any:
-        """The answer, after as many attempts as it takes."""
+        """The response, after as many attempts as it takes."""
         exchange = self._exchange(request, "handle_request", "HTTPTransport", self._plain)
         try:
             return exchange.loop(exchange)
-        except exchange.library.HTTPStatusError as error:
-            return _given_up(error)
+        except (exchange.library.HTTPStatusError, Rejected) as error:
+            response = exchange.given_up(error)
+            if response is None:
+                raise
+            return response
         finally:
             exchange.end()
+            if exchange.open is not None:
+                exchange.open.close()
 
     async def handle_async_request(self, request: Any) -> Any:
-        """The answer, after as many attempts as it takes."""
+        """The response, after as many attempts as it takes."""
         exchange = self._exchange(request, "handle_async_request", "AsyncHTTPTransport", self._later)
         token = TOLD.set(exchange.told)
         try:
             return await exchange.loop(exchange)
-        except exchange.library.HTTPStatusError as error:
-            return _given_up(error)
+        except (exchange.library.HTTPStatusError, Rejected) as error:
+            response = exchange.given_up(error)
+            if response is None:
+                raise
+            return response
         finally:
             exchange.end()
             put_back(token)
+            if exchange.open is not None:
+                await exchange.open.aclose()
 
     def _exchange(self, request: Any, method: str, default: str, layer: Layer) -> Exchange:
-        library: Any = sys.modules[type(request).__module__.partition(".")[0]]
+        library = _library(type(request))
         inner = self._inner
         if inner is None:
             inner = self._inner = getattr(library, default)()
-            self._bounded = bound(inner)
+            self.bounded = bound(inner)
         _check(inner, method)
-        return Exchange(request, inner, library, layer, self._bounded)
+        return Exchange(self, request, inner, library, layer)
 
     def close(self) -> None:
         """Close the inner transport."""
@@ -204,52 +284,76 @@ def _check(inner: object, method: str) -> None:
         raise TypeError(f"{type(inner).__name__} is a transport of the other colour: an async client needs an async one")
 
 
+def _library(kind: type) -> Any:
+    """The library that a class of requests is from: `httpx` or `httpx2`. The class may be a subclass of the user's own."""
+    for each in kind.__mro__:
+        name = each.__module__.partition(".")[0]
+        if name in ("httpx", "httpx2"):
+            return sys.modules[name]
+    raise TypeError(f"a request of httpx or httpx2 is expected, not {kind.__module__}.{kind.__qualname__}")
+
+
+def _wanted(extension: object) -> Mapping[str, Any]:
+    """What one request says of itself: `extensions={"redrive": {...}}`."""
+    if extension is None:
+        return {}
+    known = ("idempotent", "idempotency_key")
+    if not isinstance(extension, Mapping) or not set(extension) <= set(known):
+        raise TypeError(f"extensions['redrive'] is a mapping with {' and '.join(known)}, not {extension!r}")
+    return extension
+
+
 def _attempt(exchange: Exchange) -> Any:
+    if exchange.open is not None:
+        exchange.open.close()
+        exchange.open = None
     end = end_of(scope_around())
     request = exchange.begin(left())
     try:
         response = exchange.inner.handle_request(request)
         if end != math.inf:
             response.stream = timed(exchange.library).plain(response.stream, end)
-        exchange.told.status = response.status_code
-        if response.status_code < 400:
+        try:
+            error = exchange.failure(response)
+        except BaseException:
+            response.close()
+            raise
+        if error is None:
             exchange.told.succeeded()
             return response
-        try:
-            body = b"".join(response.stream)
-        finally:
-            response.close()
-        raise exchange.failed(response, body)
+        if exchange.is_final(error) or response.is_stream_consumed:
+            exchange.keep(error, response, not response.is_closed)
+        else:
+            exchange.keep(error, *kept(exchange.library, response))
+        raise error
     except BaseException:
         exchange.told.ended()
         raise
 
 
 async def _later_attempt(exchange: Exchange) -> Any:
+    if exchange.open is not None:
+        await exchange.open.aclose()
+        exchange.open = None
     end = end_of(scope_around())
     request = exchange.begin(less(left()))
     try:
         response = await exchange.inner.handle_async_request(request)
         if end != math.inf:
             response.stream = timed(exchange.library).later(response.stream, end)
-        exchange.told.status = response.status_code
-        if response.status_code < 400:
+        try:
+            error = exchange.failure(response)
+        except BaseException:
+            await response.aclose()
+            raise
+        if error is None:
             exchange.told.succeeded()
             return response
-        try:
-            body = b"".join([part async for part in response.stream])
-        finally:
-            await response.aclose()
-        raise exchange.failed(response, body)
+        if exchange.is_final(error) or response.is_stream_consumed:
+            exchange.keep(error, response, not response.is_closed)
+        else:
+            exchange.keep(error, *await kept_async(exchange.library, response))
+        raise error
     except BaseException:
         exchange.told.ended()
         raise
-
-
-def _given_up(error: Any) -> Any:
-    """The last answer, which says by its extension that retries were spent on it."""
-    response = error.response
-    ended = outcome(error)
-    if ended is not None:
-        response.extensions = {**response.extensions, MARK: ended}
-    return response

@@ -181,3 +181,35 @@ def test_or_the_transport_is_the_one_layer(provider: str, ask: Ask, server: Faul
     ended = outcome(caught.value)
     assert ended is not None
     assert ended.reason == "nested"
+
+
+@pytest.mark.req("H-3")
+@pytest.mark.parametrize("trouble", [529, 500, "reset", "close"])
+def test_chat_calls_are_retried_by_exactly_one_layer(provider: str, ask: Ask, server: FaultServer, trouble: Any) -> None:
+    """As docs/how-to/http.md advises: the SDK's retries off, and a transport that may repeat POST."""
+    import anthropic
+    import openai
+
+    failing = failure(trouble) if isinstance(trouble, int) else trouble
+    quick = retry(RetryPolicy(max_attempts=3, backoff_base=0.001, jitter=0))
+    server.script(failing, failing, said("hi")[provider])
+    with httpx2.Client(transport=http.Transport(retry=quick, idempotent=True)) as inner:
+        assert ask(server.url, http_client=inner) == "hi"
+    assert server.count == 3
+    server.script(failing)
+    for count, layer in ((6, ask), (9, retry(POLICY)(ask))):
+        inner = httpx2.Client(transport=http.Transport(retry=quick, idempotent=True))
+        with inner, pytest.raises((openai.APIError, anthropic.APIError)):
+            layer(server.url, http_client=inner)
+        assert server.count == count, "a layer around does not begin anew"
+
+
+@pytest.mark.req("H-3")
+def test_without_being_declared_a_chat_call_is_not_repeated(ask: Ask, server: FaultServer) -> None:
+    import anthropic
+    import openai
+
+    server.script(failure(500))
+    with httpx2.Client(transport=http.Transport()) as inner, pytest.raises((openai.APIError, anthropic.APIError)):
+        ask(server.url, http_client=inner)
+    assert server.count == 1

@@ -184,3 +184,23 @@ def test_without_a_limit_of_ours_a_stream_may_take_its_time(server: FaultServer)
     server.script(Answer(body=b"x" * 20, trouble="drip", pace=0.06))
     with httpx.Client(transport=http.Transport(), timeout=1) as api, api.stream("GET", server.url) as response:
         assert b"".join(response.iter_bytes()) == b"x" * 20
+
+
+def test_one_call_has_a_time_limit_of_its_own(colour: Colour) -> None:
+    """timeout= bounds the whole call: attempts and waits; the client's own limits stay as they are."""
+    with FaultServer("hang") as server, client(colour, server.url, retry=retry(attempt_timeout=SLOW)) as api:
+        started = time.monotonic()
+        with pytest.raises(httpx2.TimeoutException) as caught:
+            api.get("/", timeout=0.3)
+        assert time.monotonic() - started < SLOW
+        ended = outcome(caught.value)
+        assert ended is not None
+        assert ended.reason == "timeout"
+        server.script(503)
+        with pytest.raises(httpx2.HTTPStatusError) as refused:
+            api.post("/", idempotency_key=True, timeout=0.1)
+        ended = outcome(refused.value)
+        assert ended is not None
+        assert (ended.attempts, ended.reason) == (1, "timeout"), "the wait of 0.25 s does not fit"
+        server.script(200)
+        assert api.get("/", timeout=SLOW).status_code == 200

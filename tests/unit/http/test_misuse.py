@@ -87,7 +87,7 @@ def test_the_other_colour_is_no_client() -> None:
         ({"into": 5}, "into= is the type of the answer"),
         ({"into": "Session"}, "into= is the type of the answer"),
         ({"headers": {"a": "b\n"}}, "header 'a' must be printable"),
-        ({"timeout": 3}, "unexpected keyword argument 'timeout'"),
+        ({"timeout": 0}, "timeout must be above 0"),
     ],
     ids=named,
 )
