@@ -78,6 +78,8 @@ class Stage:
 STAGE: ContextVar[Stage | None] = ContextVar("redrive_stage", default=None)
 WATCH: list[object] = []
 """Not empty while anybody anywhere in the process needs calls to take the long way: a stage, or a sink for successes."""
+TIMED: list[object] = []
+"""Not empty while calls without a time limit have to read the clock: all that is in WATCH, and every sink, for `latency_ms`."""
 
 
 def ids_around() -> Mapping[str, str]:
@@ -172,9 +174,11 @@ def end_of(scope: Scope | None) -> float:
 def staged(stage: Stage) -> Iterator[None]:
     """Let a test's world hold inside."""
     WATCH.append(stage)
+    TIMED.append(stage)
     token = STAGE.set(stage)
     try:
         yield
     finally:
         STAGE.reset(token)
         WATCH.remove(stage)
+        TIMED.remove(stage)

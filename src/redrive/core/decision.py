@@ -25,17 +25,26 @@ SPENT: frozenset[Reason] = frozenset(("attempts", "timeout", "retry_after", "bud
 
 LONGEST = 1e8
 """Seconds, about three years: no clock can be asked to sleep for ever."""
-PATIENCE = 60.0
-"""Seconds that a server may ask for and be waited for where there is no time limit; beyond, the error is handed over with
-`retry_at`. With a limit, the limit decides."""
+PATIENCE = 600.0
+"""Seconds of a Retry-After that are waited for where there is no time limit; beyond, the error leaves with `retry_at`. With a
+limit, the limit decides."""
+HANDOVER = 60.0
+"""The same where a job takes the work over: inside of a job, which returns to the queue, and in a call that spills."""
 
 
 def decide(
-    fault: Fault, attempt: int, max_attempts: int, idempotent: bool, wait: float, left: float
+    fault: Fault,
+    attempt: int,
+    max_attempts: int,
+    idempotent: bool,
+    wait: float,
+    left: float,
+    patience: float = PATIENCE,
 ) -> tuple[Reason | None, float]:
     """What failed attempt n (from 1) leads to: (None, seconds to wait), or (reason, seconds that would have been waited).
 
-    wait: what the backoff says. left: seconds until the nearest deadline; infinite where there is none.
+    wait: what the backoff says. left: seconds until the nearest deadline; infinite where there is none. patience: the longest
+    Retry-After that is waited for without a deadline.
     """
     if not fault.retryable:
         return "not_retryable", math.nan
@@ -47,5 +56,5 @@ def decide(
     if not 0 <= wait <= LONGEST:  # NaN too, which a backoff of the user's own may give
         wait = LONGEST if wait > LONGEST else 0.0
     if after is not None and after > wait:
-        return ("retry_after" if after >= left or (left == math.inf and after > PATIENCE) else None), after
+        return ("retry_after" if after >= left or (left == math.inf and after > patience) else None), after
     return ("timeout" if wait >= left else None), wait

@@ -15,7 +15,7 @@ from types import NoneType
 from typing import Any
 
 from ..core.clock import SYSTEM, Clock
-from ..core.context import CELL, STAGE, WATCH, Cell, own_cell, scope_around
+from ..core.context import CELL, STAGE, TIMED, WATCH, Cell, own_cell, scope_around
 from ..core.lock import GIL
 from .gate import begin, late, refuse
 from .nesting import GIVEUPS
@@ -42,7 +42,7 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         nonlocal usual
         cell = cell_around()
-        if WATCH or (cell is not None and cell.scope is not None):
+        if TIMED or (cell is not None and cell.scope is not None):
             return again(None, args, kwargs)
         seen = GIVEUPS.count
         try:
@@ -64,12 +64,13 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
             cell = own_cell()
         while True:
             seen = GIVEUPS.count
+            started = monotonic()
             cell.scope = (inf, run.attempt, settings, None, None)
             try:
                 result = fn(*args, **kwargs) if kwargs else fn(*args)
             except Exception as error:
                 cell.scope = None
-                wait = run.failed(error, seen)
+                wait = run.failed(error, seen, started)
                 if wait is None:
                     raise
                 if wait > 0:
@@ -85,7 +86,7 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
                 else:
                     budget._tokens, budget.short = budget.capacity, False
                 if run.heard:
-                    run.recovered()
+                    run.recovered(started)
                 return result
             finally:
                 cell.scope = None
@@ -198,7 +199,7 @@ def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Corou
 
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         cell = cell_around()
-        if whole or WATCH or (cell is not None and cell.scope is not None):
+        if whole or TIMED or (cell is not None and cell.scope is not None):
             return await again(None, args, kwargs)
         seen = GIVEUPS.count
         try:

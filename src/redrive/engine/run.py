@@ -9,8 +9,8 @@ from time import monotonic
 from typing import Any
 
 from ..core.clock import SYSTEM, Clock
-from ..core.context import STAGE, WATCH, Scope, key_around
-from ..core.decision import Reason, decide
+from ..core.context import STAGE, WATCH, Scope, job_around, key_around
+from ..core.decision import HANDOVER, PATIENCE, Reason, decide
 from ..core.fault import UNKNOWN, Fault
 from ..core.lock import GIL, before_fork
 from ..errors import BreakerOpen, Final
@@ -89,7 +89,8 @@ class Run:
             if isinstance(error, Final):
                 return ("breaker_open" if isinstance(error, BreakerOpen) else "stopped"), math.nan, fault
             wait = float(settings.backoff(self.attempt, drawn()))
-            reason, wait = decide(fault, self.attempt, settings.max_attempts, settings.idempotent, wait, self.end - now)
+            patience = PATIENCE if fault.after is None else self._patience()
+            reason, wait = decide(fault, self.attempt, settings.max_attempts, settings.idempotent, wait, self.end - now, patience)
             if reason in ("not_retryable", "not_idempotent") and GIVEUPS.count != seen and spent_inside(error, seen, settings):
                 return "nested", math.nan, fault  # nested="allow", but it does not want it: what was spent inside stays spent
         except Exception as problem:  # a rule or a backoff of the user's raised: its bug must not hide this error
@@ -98,6 +99,10 @@ class Run:
         if reason is None and breaker is not None and (closed_for := breaker.closed_for(now + wait)):
             return "breaker_open", wait + closed_for, fault
         return reason, wait, fault
+
+    def _patience(self) -> float:
+        """The longest Retry-After to wait for: short where a job can take over what this call would hold up."""
+        return HANDOVER if self.settings.spill is not None or job_around(self.around) is not None else PATIENCE
 
     def goes_on(self, error: Exception) -> bool:
         """After the wait: whether the next attempt may start now. If not, the last error says why, and is raised after all."""
@@ -211,7 +216,10 @@ class Run:
         more = ", …" if self.attempt > SHOWN + 1 else ""
         waited = f" (waits {', '.join(waits)}{more} s)" if waits else ""
         others = "" if len(set(names)) < 2 else f"; before it: {', '.join(names)}{more}"
-        return f"redrive: gave up on {ended.layer} after {times} in {ended.elapsed:.3g} s{waited}: {WORDS[ended.reason]}{others}"
+        why = WORDS[ended.reason]
+        if ended.reason == "retry_after" and ended.retry_at is not None:
+            why = f"{why}, retry at {ended.retry_at:%Y-%m-%dT%H:%M:%SZ}"
+        return f"redrive: gave up on {ended.layer} after {times} in {ended.elapsed:.3g} s{waited}: {why}{others}"
 
 
 def first_failure(settings: Settings, error: Exception, seen: int) -> Run:

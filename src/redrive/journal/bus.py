@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.clock import SYSTEM
-from ..core.context import WATCH, clock_around, ids_around
+from ..core.context import TIMED, WATCH, clock_around, ids_around
 from ..core.lock import LOCK, before_fork
 from . import log
 
@@ -72,6 +72,7 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
     subscription = Subscription(background or heard, every, background)
     with LOCK:
         SUBSCRIPTIONS.append(subscription)
+        TIMED.append(subscription)
         if every:
             WATCH.append(subscription)
 
@@ -80,6 +81,7 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
             if subscription not in SUBSCRIPTIONS:
                 return
             SUBSCRIPTIONS.remove(subscription)
+            TIMED.remove(subscription)
             if every:
                 WATCH.remove(subscription)
         if background is not None:

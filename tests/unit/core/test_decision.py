@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from redrive import Fault
-from redrive.core.decision import LONGEST, PATIENCE, SPENT, Reason, decide
+from redrive.core.decision import HANDOVER, LONGEST, PATIENCE, SPENT, Reason, decide
 from redrive.core.fault import Kind
 
 BUSY = Fault("transient")
@@ -148,7 +148,7 @@ def test_a_broken_backoff_does_not_undercut_the_server() -> None:
 
 
 def test_the_longest_waits_are_three_years_and_a_minute() -> None:
-    assert (LONGEST, PATIENCE) == (100_000_000, 60)
+    assert (LONGEST, PATIENCE, HANDOVER) == (100_000_000, 600, 60)
 
 
 def test_attempts_that_were_used_up_are_told_from_those_that_never_made_sense() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from redrive import Budget, Fault, RetryPolicy, errors, outcome, retry
+from redrive.core.context import Entered
 from redrive.core.decision import LONGEST
 from redrive.testing import FakeClock, instant
 from tests.unit.engine.down import STEADY, Unspeakable, down
@@ -84,6 +85,35 @@ def test_what_does_not_fit_is_handed_over_at_once(clock: FakeClock, asked: str, 
     assert ended.retry_at is not None
     assert (ended.retry_at - clock.now()).total_seconds() == min(float(asked), 1e9)
     assert "the server asks for more time than it is given" in caught.value.__notes__[0]
+
+
+@pytest.mark.req("R-6")
+@pytest.mark.parametrize("asked", [61, 120, 600])
+def test_without_a_time_limit_a_long_retry_after_is_waited_for(clock: FakeClock, asked: int) -> None:
+    with pytest.raises(Answer):
+        retry(STEADY, on=by_answer).call(down(lambda: Answer(retry_after=str(asked))))
+    assert clock.slept == [asked, asked]
+
+
+class Job:
+    """What a worker puts around the work of a job."""
+
+    operation, max_attempts, job_id = "sync", 3, "j-1"
+
+
+@pytest.mark.req("R-6")
+def test_inside_a_job_a_long_retry_after_is_handed_over(clock: FakeClock) -> None:
+    around = Entered((math.inf, 1, Job(), None, None))
+    try:
+        with pytest.raises(Answer) as caught:
+            retry(STEADY, on=by_answer).call(down(lambda: Answer(retry_after="61")))
+    finally:
+        around.leave()
+    ended = outcome(caught.value)
+    assert ended is not None
+    assert (ended.reason, clock.slept) == ("retry_after", [])
+    assert ended.retry_at == clock.now() + timedelta(seconds=61)
+    assert f"retry at {ended.retry_at:%Y-%m-%dT%H:%M:%SZ}" in caught.value.__notes__[0]
 
 
 @pytest.mark.req("R-6")

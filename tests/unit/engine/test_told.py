@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
@@ -152,3 +153,43 @@ def test_a_long_story_is_told_short(clock: FakeClock) -> None:
     (note,) = caught.value.__notes__
     assert note.count("1, ") == SHOWN
     assert "1, … s): attempts spent" in note
+
+
+@pytest.mark.req("J-1", "H-5")
+@pytest.mark.parametrize("limit", [None, 10.0])
+@pytest.mark.parametrize("form", ["sync", "async", "block", "async block"])
+def test_every_record_of_an_attempt_says_how_long_it_took(limit: float | None, form: str) -> None:
+    """Without a time limit too, where a call reads no clock unless a sink is there to hear of it."""
+    layer = retry(RetryPolicy(3, 0, 0, 0), attempt_timeout=limit, on=OSError)
+    failures = iter([OSError("down"), OSError("down")])
+
+    def work() -> None:
+        for error in failures:
+            raise error
+
+    async def work_async() -> None:
+        work()
+
+    async def run() -> None:
+        if form == "async":
+            await layer.acall(work_async)
+            return
+        async for attempt in layer.attempts():
+            async with attempt:
+                work()
+
+    heard: list[Record] = []
+    unsubscribe = journal.subscribe(heard.append, inline=True)
+    try:
+        if form.startswith("async"):
+            asyncio.run(run())
+        elif form == "sync":
+            layer.call(work)
+        else:
+            for attempt in layer.attempts():
+                with attempt:
+                    work()
+    finally:
+        unsubscribe()
+    assert [record.kind for record in heard] == ["retry", "retry", "recovered"]
+    assert all(record.fields["latency_ms"] >= 0 for record in heard)
