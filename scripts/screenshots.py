@@ -13,14 +13,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import BrowserContext, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from redrive.console.nav import NAV  # noqa: E402
 from tests.conformance.partitions.world import DAY, World  # noqa: E402
-from tests.console.serving import served  # noqa: E402
+from tests.console.serving import let_in, served  # noqa: E402
 from tests.console.world import in_trouble, shop  # noqa: E402
 from tests.servers.chromium import options  # noqa: E402
 
@@ -54,17 +54,18 @@ def main() -> int:
         lake(World(app.ledger))
         with served(app) as url, sync_playwright() as playwright:
             told: dict[str, Any] = options()
-            browser = playwright.chromium.launch(**told)
+            context = playwright.chromium.launch(**told).new_context()
+            let_in(context, url)
             if everywhere is None:
                 for name, path in PICTURES.items():
                     app.ledger.beat("web-1:41")  # it is alive, however long this takes
-                    picture(browser, url + path, ROOT / "docs" / "pictures" / f"{name}.png", 1280, "light")
+                    picture(context, url + path, ROOT / "docs" / "pictures" / f"{name}.png", 1280, "light")
             else:
                 for name, path in EVERY.items():
                     app.ledger.beat("web-1:41")
                     for width, scheme in ((400, "light"), (1600, "dark"), (400, "dark"), (1600, "light")):
-                        picture(browser, url + path, everywhere / f"{name}-{width}-{scheme}.png", width, scheme)
-            browser.close()
+                        picture(context, url + path, everywhere / f"{name}-{width}-{scheme}.png", width, scheme)
+            context.close()
     return 0
 
 
@@ -81,9 +82,11 @@ def lake(world: World) -> None:
     world.accept(*rest)
 
 
-def picture(browser: Browser, url: str, to: Path, width: int, scheme: Any) -> None:
+def picture(context: BrowserContext, url: str, to: Path, width: int, scheme: Any) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
-    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)
     page.goto(url)
     page.screenshot(path=to, full_page=True)
     page.close()

@@ -17,6 +17,7 @@ class Visitor:
 
     def __init__(self, app: Any) -> None:
         self._app = app
+        self._token = f"Bearer {app.access.local_token}".encode()
         self._loop = asyncio.new_event_loop()
 
     def get(self, path: str) -> Answer:
@@ -29,7 +30,7 @@ class Visitor:
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
             "path": place.path, "raw_path": place.path.encode(), "query_string": place.query.encode(), "root_path": "",
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
-            "headers": [(b"host", b"127.0.0.1"), (b"accept", b"text/html")],
+            "headers": [(b"host", b"127.0.0.1"), (b"accept", b"text/html"), (b"authorization", self._token)],
         }  # fmt: skip
         status, body = 0, bytearray()
 

@@ -59,6 +59,7 @@ class Console:
     viewer_token: str | None = _key("For programs that may look.")
     secret: str | None = _key("Signs sessions, where several processes serve one console and its passwords are hashed.")
     read_only: bool = _key("Nobody may act.", False)
+    proxies: tuple[str, ...] = _key("Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.", ())
 
 
 @dataclass(frozen=True, slots=True)

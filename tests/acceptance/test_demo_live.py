@@ -33,11 +33,12 @@ def seen(left: set[str]) -> None:
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert demo.stdout is not None
     try:
-        url = json.loads(demo.stdout.readline())["url"].rstrip("/")
+        started = json.loads(demo.stdout.readline())
+        url, token = started["url"].rstrip("/"), started["token"]
         end = time.monotonic() + PATIENCE
         while left:
             assert time.monotonic() < end, f"nothing to see on {sorted(left)}"
-            left = {path for path in left if 'class="empty"' in asked(url + path)}
+            left = {path for path in left if 'class="empty"' in asked(url + path, token)}
             time.sleep(0.1)
     finally:
         demo.send_signal(signal.SIGINT)
@@ -45,7 +46,8 @@ def seen(left: set[str]) -> None:
     assert (demo.returncode, said) == (0, "")
 
 
-def asked(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+def asked(url: str, token: str) -> str:
+    request = urllib.request.Request(url, headers={"authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         assert answer.status == 200
         return str(answer.read().decode())

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 from redrive import App
-from tests.console.serving import served
+from tests.console.serving import let_in, served
 from tests.console.world import in_trouble, shop
 
 PATIENCE = 120_000
@@ -48,12 +48,13 @@ def tab(browser: Browser, console: str) -> Iterator[Page]:
     """One for a module: to open a new one costs more than most tests."""
     context = browser.new_context(base_url=console)
     context.set_default_timeout(PATIENCE)
+    let_in(context, console)
     yield context.new_page()
     context.close()
 
 
 @pytest.fixture
-def page(tab: Page) -> Iterator[Page]:
+def page(tab: Page, console: str) -> Iterator[Page]:
     """The console in a browser of 1280 by 900. What it complains of fails the test."""
     complaints: list[str] = []
 
@@ -69,6 +70,7 @@ def page(tab: Page) -> Iterator[Page]:
         complaints.append(str(error))
 
     tab.context.clear_cookies()
+    let_in(tab.context, console)
     tab.set_viewport_size({"width": 1280, "height": 900})
     tab.on("console", said)
     tab.on("dialog", asked)

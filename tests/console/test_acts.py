@@ -11,6 +11,7 @@ from redrive import App
 from redrive.ops.operator import Operator
 from tests.console.conftest import PATIENCE
 from tests.console.looks import faint, sideways, unlabelled
+from tests.console.serving import let_in
 from tests.console.world import SECRET
 
 
@@ -237,6 +238,7 @@ def test_a_filter_is_in_the_address(page: Page) -> None:
 
 def test_without_javascript_all_the_same(browser: Browser, console: str, app: App) -> None:
     context = browser.new_context(base_url=console, java_script_enabled=False)
+    let_in(context, console)
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto("/dead/plan?act=discard&kind=receipts.send&limit=1")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from redrive import App, retry
 from redrive.worker.parking import Parking
 from tests.console.conftest import PATIENCE
-from tests.console.serving import served
+from tests.console.serving import let_in, served
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "incident.md"
 ORDERS = 12
@@ -131,6 +131,7 @@ STEPS: tuple[Callable[[Page, Mail], Iterator[None]], ...] = (overview, failures,
 @pytest.mark.req("O-3", "O-4", "O-5")
 def test_the_walk_through_an_incident(browser: Browser, console: str, mail: Mail) -> None:
     context = browser.new_context(base_url=console, viewport={"width": 1280, "height": 900})
+    let_in(context, console)
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
     try:

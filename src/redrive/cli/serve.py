@@ -44,10 +44,11 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve the web console: all that these commands do, in a browser, and a REST API under /api.
 
-    On 127.0.0.1 it asks for nothing; any other address needs a password or a token: REDRIVE_CONSOLE_PASSWORD and
-    REDRIVE_CONSOLE_TOKEN for those who may act, REDRIVE_CONSOLE_VIEWER_PASSWORD and REDRIVE_CONSOLE_VIEWER_TOKEN for those who
-    may look; or redrive.toml, hashed: `--hash password` asks for one and prints its hash (a script gives it on standard input),
-    `--hash token` draws one. Never as an option: others could see it in the list of processes.
+    On 127.0.0.1 the printed address holds a token, which other accounts of the machine lack. Any other address needs a password
+    or a token: REDRIVE_CONSOLE_PASSWORD and REDRIVE_CONSOLE_TOKEN for those who may act, REDRIVE_CONSOLE_VIEWER_PASSWORD and
+    REDRIVE_CONSOLE_VIEWER_TOKEN for those who may look; or redrive.toml, hashed: `--hash password` asks for one and prints its
+    hash (a script gives it on standard input), `--hash token` draws one. Never as an option: others could see it in the list of
+    processes.
 
     Exit status: 0, printed, or stopped by SIGTERM or Ctrl+C; 2, a wrong option, no such app, no extra, or an address that is not
     to be had; 3, the ledger cannot be reached or has another schema.
@@ -79,7 +80,9 @@ def serve(
                 "event": "started", "url": address_of(listening), "ledger": Operator(found, actor="console").url,
                 "guarded": access.guarded, "read_only": access.read_only,
             }  # fmt: skip
-            run(found, access, listening, begun=lambda: _said(facts, as_json))
+            if not access.guarded:
+                facts["token"] = access.local_token
+            run(found, access, listening, begun=lambda: _said(facts, as_json), proxies=",".join(told.proxies))
     except Exposed as refused:
         _leave(str(refused), "REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN sets one")
     except LedgerError as problem:
@@ -127,4 +130,5 @@ def _said(facts: dict[str, object], as_json: bool) -> None:
         return
     asks = "asks for a password or a token" if facts["guarded"] else "answers to this machine only"
     only = "; nobody may act" if facts["read_only"] else ""
-    show(console(), Text(f"The console of {facts['ledger']} is at {facts['url']} and {asks}{only}. Ctrl+C ends it."))
+    address = facts["url"] if facts["guarded"] else f"{facts['url']}?token={facts['token']}"
+    show(console(), Text(f"The console of {facts['ledger']} is at {address} and {asks}{only}. Ctrl+C ends it."))

@@ -18,10 +18,18 @@ from ..ops.secret import QUICK, SHORTEST_PASSWORD, SHORTEST_TOKEN, TOKEN, Passwo
 Role: TypeAlias = Literal["operator", "viewer"]
 SESSION = 12 * 3600.0
 """Seconds for which a session lasts."""
+DEVICE = 90 * 86400.0
+"""Seconds for which a browser is known after somebody has signed in with it."""
 SHORTEST_SECRET = 32
 LONGEST_NAME = 100
-HASHED_AT_ONCE = 2
-"""Passwords that are looked at: each takes a processor, and 16 MB and more."""
+HASHED_AT_ONCE = 1
+"""Passwords that are checked at once, of known browsers and of others: each takes a processor, and 16 MB and more."""
+WAITING_AT_MOST = 8
+"""Requests that wait for their password to be checked. Each holds a thread that pages need too."""
+
+
+class Busy(Exception):
+    """Too many passwords are being checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,10 @@ class Access:
         self.read_only = read_only
         self._clock = clock
         self._seat = secrets.token_hex(16)
-        self._few = threading.Semaphore(HASHED_AT_ONCE)
+        self.local_token = secrets.token_urlsafe(24)
+        """Lets in the account that started the console, where no password was set. Other accounts of the machine lack it."""
+        self._checking = {known: threading.Semaphore(HASHED_AT_ONCE) for known in (True, False)}
+        self._waiting = {known: threading.Semaphore(WAITING_AT_MOST) for known in (True, False)}
         self._passwords: dict[Role, Password] = {}
         self._tokens: dict[Role, str] = {}
         self._keys: dict[Role, bytes] = {}
@@ -77,10 +88,18 @@ class Access:
         """Whether people can sign in."""
         return bool(self._passwords)
 
-    def role_of(self, password: str, /) -> Role | None:
-        """What somebody with this password may do; None: it is none of ours. Slow on purpose."""
-        with self._few:
-            return self._most([role for role, known in self._passwords.items() if known.is_(password)])
+    def role_of(self, password: str, /, *, known: bool = False) -> Role | None:
+        """What somebody with this password may do; None: it is none of ours. Slow on purpose. Busy: too many are asking.
+
+        known: from a browser with which somebody has signed in. Those do not queue behind strangers.
+        """
+        if not self._waiting[known].acquire(blocking=False):
+            raise Busy
+        try:
+            with self._checking[known]:
+                return self._most([role for role, stored in self._passwords.items() if stored.is_(password)])
+        finally:
+            self._waiting[known].release()
 
     def by_token(self, token: str, actor: str, /) -> Who | None:
         """Who comes with this token."""
@@ -88,9 +107,21 @@ class Access:
         role = self._most([role for role, known in self._tokens.items() if hmac.compare_digest(known, hashed)])
         return None if role is None else Who(name_of(actor) or "token", role, "token", "")
 
-    def here(self, name: str, /) -> Who:
-        """Whoever is at this machine, where no password was set."""
-        return Who(name, "viewer" if self.read_only else "operator", "loopback", self._seat)
+    def here(self, name: str, /, *, by: Literal["loopback", "token"] = "loopback") -> Who:
+        """The account that started the console, where no password was set."""
+        return Who(name, "viewer" if self.read_only else "operator", by, self._seat)
+
+    def is_local_token(self, given: str, /) -> bool:
+        """Whether this is the token of the printed address."""
+        return hmac.compare_digest(self.local_token.encode(), given.encode(errors="replace"))
+
+    def local_cookie(self) -> str:
+        """What the browser keeps in place of the token."""
+        return _signed(self.local_token.encode(), "local")
+
+    def is_local_cookie(self, given: str, /) -> bool:
+        """Whether a browser was let in by the token."""
+        return hmac.compare_digest(self.local_cookie().encode(), given.encode(errors="replace"))
 
     def _most(self, found: list[Role]) -> Role | None:
         if not found:
@@ -125,6 +156,22 @@ class Access:
         except (ValueError, TypeError):
             return None
         return None if over or not name else Who(name, role, "password", cookie)
+
+    def device(self) -> str:
+        """A cookie for a browser with which somebody has signed in: others' wrong passwords do not slow it down."""
+        body = f"{int(self._clock.now().timestamp() + DEVICE)}-{secrets.token_hex(8)}"
+        return f"{body}.{_signed(self._device_key(), f'device:{body}')}"
+
+    def is_device(self, cookie: str, /) -> bool:
+        """Whether somebody has signed in with this browser."""
+        if not self._keys:
+            return False
+        body, _, signature = cookie.partition(".")
+        known = hmac.compare_digest(signature.encode(errors="replace"), _signed(self._device_key(), f"device:{body}").encode())
+        return known and int(body.partition("-")[0]) > self._clock.now().timestamp()
+
+    def _device_key(self) -> bytes:
+        return b"".join(self._keys[role] for role in sorted(self._keys))
 
     @staticmethod
     def csrf(session: str, /, use: str = "form") -> str:

@@ -52,6 +52,9 @@ def told(app: FastAPI, /) -> None:
     def wrong(request: Request, error: Exception) -> Response:
         return problem(request, 422, str(error))
 
+    def out_of_range(request: Request, error: Exception) -> Response:
+        return problem(request, 422, f"a date or a number is out of range: {error}")
+
     def unreachable(request: Request, error: Exception) -> Response:
         return problem(request, 503, str(error))
 
@@ -65,5 +68,6 @@ def told(app: FastAPI, /) -> None:
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(NotAllowed, refused)
     app.add_exception_handler(ValueError, wrong)
+    app.add_exception_handler(OverflowError, out_of_range)
     app.add_exception_handler(LedgerError, unreachable)
     app.add_exception_handler(Exception, unexpected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import ipaddress
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..ops.source import Operated
 from .access import Access
@@ -17,6 +19,10 @@ from .site import site
 
 PATIENCE = 2
 """Seconds that a request may take to end, when the server is told to stop; streams of events never end by themselves."""
+
+
+HEAD_SECONDS = 10.0
+"""Seconds within which the head of a request has to arrive."""
 
 
 class Exposed(ValueError):
@@ -48,19 +54,63 @@ def address_of(listening: socket.socket, /) -> str:
     return f"http://{shown}:{port}/"
 
 
-def serve(app: Operated, access: Access, listening: socket.socket, /, *, begun: Callable[[], Any]) -> None:
-    """Serve it until SIGINT or SIGTERM. Belongs to the main thread."""
+class HeadTimeout(H11Protocol):
+    """uvicorn's protocol with a limit for the head of a request: it waits for one without end."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the limit of the first head."""
+        super().connection_made(transport)
+        self._limit_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop the limit."""
+        self._forget_limit()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Drop the limit once a head is complete; limit the next one from its first byte."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._forget_limit()
+        elif self._late is None and not self.transport.is_closing():
+            self._limit_head()
+
+    def _limit_head(self) -> None:
+        self._late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _forget_limit(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def serve(app: Operated, access: Access, listening: socket.socket, /, *, begun: Callable[[], Any], proxies: str = "") -> None:
+    """Serve it until SIGINT or SIGTERM. Belongs to the main thread.
+
+    proxies: addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, separated by commas.
+    """
     config = uvicorn.Config(
-        site(app, access), log_level="warning", access_log=False, server_header=False, lifespan="off",
+        site(app, access),
+        http=HeadTimeout,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies or None,
         timeout_graceful_shutdown=PATIENCE,
-    )  # fmt: skip
+    )
     gc.collect()
     gc.freeze()  # all that was imported stays: a collector that looks it through again and again holds a page up by 200 ms
-    # When it has stopped, uvicorn raises the signal again that stopped it: stopping is what was wanted, not a failure.
-    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGINT, signal.SIGTERM)}
+    server = uvicorn.Server(config)
+    # A signal before uvicorn has its own handlers stops the server too. When it has stopped, uvicorn raises the signal
+    # again: that is not a failure.
+    before = {each: signal.signal(each, server.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
     begun()
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -7,6 +7,7 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
+from ..ops.sessions import RevokedSessions
 from ..ops.source import Operated
 from .access import Access
 from .api import API
@@ -25,6 +26,7 @@ def site(app: Operated, access: Access, /) -> ASGI:
     ops = Operator(app, actor="console")
     made.state.operated, made.state.access = app, access
     made.state.patience = Patience()
+    made.state.revoked = revoked = RevokedSessions(app)
     made.state.live = live = Live(ops.pulse)
     told(made)
     for page in PAGES:
@@ -40,4 +42,4 @@ def site(app: Operated, access: Access, /) -> ASGI:
             return PlainTextResponse("Too many listen already.\n", 503, {"retry-after": "30"})
         return StreamingResponse(live.stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
-    return Gate(made, access)
+    return Gate(made, access, revoked)

@@ -52,8 +52,8 @@ def play(out: Console | None, *, port: int, seconds: float | None) -> None:
         signal.signal(signal.SIGTERM, lambda *_: over.set())  # in order: the console is a process of its own, and would stay
         with shop.app:
             traffic.prepared()
-            with _console(port) as url, shop.app.worker(threads=4), _traffic(over):
-                _said(out, url)
+            with _console(port) as (url, token), shop.app.worker(threads=4), _traffic(over):
+                _said(out, url, token)
                 try:
                     _watch(out, over, seconds)
                 except KeyboardInterrupt:
@@ -64,8 +64,8 @@ def play(out: Console | None, *, port: int, seconds: float | None) -> None:
 
 
 @contextmanager
-def _console(port: int) -> Iterator[str]:
-    """The console, as a process of its own; its address."""
+def _console(port: int) -> Iterator[tuple[str, str]]:
+    """Run the console as a process of its own. Yields its address and its token."""
     command = [sys.executable, "-m", "redrive", "serve", "redrive.demo.shop:app", "--port", str(port), "--json"]
     served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own
     assert served.stdout is not None
@@ -74,7 +74,8 @@ def _console(port: int) -> Iterator[str]:
         line = served.stdout.readline()
         if not line:
             raise NotThere(served.stderr.read().strip() or "the console ended at once")
-        yield json.loads(line)["url"]
+        started = json.loads(line)
+        yield started["url"], started["token"]
     finally:
         served.terminate()
         served.wait(PATIENCE)
@@ -99,16 +100,17 @@ def _traffic(over: threading.Event) -> Iterator[None]:
         thread.join(PATIENCE)
 
 
-def _said(out: Console | None, url: str) -> None:
+def _said(out: Console | None, url: str, token: str) -> None:
     if out is None:
-        print(json.dumps({"event": "started", "url": url}), flush=True)
+        print(json.dumps({"event": "started", "url": url, "token": token}), flush=True)
         return
     out.print(Text("A shop with work of every kind, on one SQLite file. Its services fail as services do.", style="bold"))
     out.print()
-    base = url.rstrip("/")
+    out.print(Text("  Open ").append(f"{url}?token={token}", style="cyan"), soft_wrap=True)
+    out.print()
     places = Table.grid(padding=(0, 2))
     for path, what in LOOK:
-        places.add_row("", Text(f"{base}{path}", style="cyan"), what)
+        places.add_row("", Text(path, style="cyan"), what)
     out.print(places)
     out.print()
     out.print(Text(f"  REDRIVE_LEDGER={os.environ['REDRIVE_LEDGER']} redrive overview", style="dim"))

@@ -66,7 +66,7 @@ def calendar(
     from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     last = (ledger.now() + EASTMOST).date() if until is None else day("until", until)
-    first = last - SPAN if since is None else day("since", since)
+    first = max(last, date.min + SPAN) - SPAN if since is None else day("since", since)
     if last < first:
         raise ValueError(f"the range is reversed: it begins {first} and ends {last}")
     if (last - first).days >= LONGEST:

@@ -191,7 +191,8 @@ def test_an_undecodable_payload_leaks_into_no_error(
         assert SECRET not in caplog.text + repr([vars(record) for record in caplog.records])
         assert spans.get_finished_spans()
         assert SECRET not in "".join(span.to_json() for span in spans.get_finished_spans())
-        console = TestClient(asgi(app), base_url="http://127.0.0.1:8321", client=("127.0.0.1", 50_000))
+        token = "0123456789abcdef-token"
+        console = TestClient(asgi(app, token=token), headers={"authorization": f"Bearer {token}"})
         errors = [one["error"] for one in export.exported(ledger, Selection(), None, actor="ann", because=None)]
         assert SECRET not in repr(errors)
         for page in ("/dead", "/failures", "/journal", "/api/dead", *(f"/dead/{letter.id}" for letter in letters[:3])):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from redrive.cli.root import app
+from redrive.console import server
+from redrive.console.access import Access
 from redrive.ledger import open_ledger
 from redrive.ops.secret import Password, hashed_token
 from tests.unit.cli.command import PROGRAM, call, sqlite
@@ -75,3 +79,37 @@ def test_it_says_where_to_look_and_ends_when_told(url: str) -> None:
             assert json.load(answer) == {"status": "ok"}
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0
+
+
+def test_a_signal_right_after_the_start_ends_it(url: str) -> None:
+    command = [sys.executable, "-c", PROGRAM, "serve", "--ledger", url, "--port", "0", "--json"]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            child.send_signal(number)  # at once: uvicorn may not have its own handlers yet
+            assert child.wait(60) == 0
+
+
+def test_a_signal_before_the_server_runs_ends_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_ledger(url) as ledger, server.bound("127.0.0.1", 0) as listening:
+        server.serve(ledger, Access(), listening, begun=lambda: signal.raise_signal(signal.SIGTERM))
+
+
+def test_a_request_whose_head_does_not_arrive_is_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    heard = []
+
+    def slow() -> None:
+        with socket.create_connection(listening.getsockname(), timeout=60) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            heard.append(connection.recv(65536).partition(b"\r\n")[0])
+            connection.sendall(b"GET /health HTTP/1.1\r\nx: ")  # and no more
+            heard.append(connection.recv(65536))
+        signal.raise_signal(signal.SIGTERM)
+
+    with open_ledger(url) as ledger, server.bound("127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=slow)
+        server.serve(ledger, Access(), listening, begun=thread.start)
+        thread.join()
+    assert heard == [b"HTTP/1.1 200 OK", b""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from fastapi.testclient import TestClient
 
@@ -15,7 +16,14 @@ HERE = "http://127.0.0.1:8321"
 
 def client(app: App, **access: object) -> TestClient:
     made = asgi(app, **access)  # type: ignore[arg-type]
-    return TestClient(made, base_url=HERE, client=("127.0.0.1", 50_000), follow_redirects=False)
+    return TestClient(made, base_url=HERE, client=("127.0.0.1", 50_000), follow_redirects=False, cookies=let_in(made, HERE))
+
+
+def let_in(console: Any, url: str) -> dict[str, str]:
+    """The cookie that opening the printed address, with its token, sets."""
+    port = url.rpartition(":")[2]
+    name = f"redrive_local_{port}" if port.isdecimal() else "redrive_local"
+    return {name: console.access.local_cookie()}
 
 
 def csrf(page: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from redrive.console.access import SESSION, Access, name_of
-from redrive.console.patience import FROM_ALL, FROM_ONE, WINDOW, Patience
+from redrive.console.access import DEVICE, SESSION, WAITING_AT_MOST, Access, Busy, name_of
+from redrive.console.patience import MAX_WRONG, WINDOW_SECONDS, Patience, network_of
 from redrive.ops.secret import COST, Password, hashed_token, is_hashed, new_token
 from redrive.testing import FakeClock
 
@@ -143,22 +146,77 @@ def test_a_name_is_one_printable_line() -> None:
 def test_patience_with_wrong_passwords_ends_and_comes_back() -> None:
     clock = FakeClock()
     patience = Patience(clock=clock)
-    assert [patience.wait("10.0.0.1") for _ in range(FROM_ONE)] == [0] * FROM_ONE, "also where none of them has ended yet"
-    assert patience.wait("10.0.0.1") == pytest.approx(WINDOW)
+    waits = [patience.wait("10.0.0.1") for _ in range(MAX_WRONG)]
+    assert waits == [0] * MAX_WRONG, "also where none of them has ended yet"
+    assert patience.wait("10.0.0.1") == pytest.approx(WINDOW_SECONDS)
     assert patience.wait("10.0.0.2") == 0, "others are not to blame"
-    clock.advance(WINDOW + 1)
+    clock.advance(WINDOW_SECONDS + 1)
     assert patience.wait("10.0.0.1") == 0
 
 
 def test_who_knows_the_password_uses_up_no_patience() -> None:
     patience = Patience(clock=FakeClock())
-    for _ in range(2 * FROM_ONE):
+    for _ in range(2 * MAX_WRONG):
         assert patience.wait("10.0.0.1") == 0
         patience.well("10.0.0.1")
 
 
-def test_many_addresses_together_are_too_many_as_well() -> None:
+def test_wrong_passwords_from_many_addresses_lock_no_other_address_out() -> None:
     patience = Patience(clock=FakeClock())
-    for number in range(FROM_ALL):
-        assert patience.wait(f"10.0.1.{number}") == 0
-    assert patience.wait("10.9.9.9") > 0
+    for number in range(1000):
+        for _ in range(MAX_WRONG + 1):
+            patience.wait(f"10.0.{number // 250}.{number % 250}")
+    assert patience.wait("10.9.9.9") == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("203.0.113.9", "203.0.113.9"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::1", "2001:db8:1:2::/64"),
+        ("testclient", "testclient"),
+    ],
+)
+def test_an_ipv6_address_counts_by_its_network(host: str, network: str) -> None:
+    assert network_of(host) == network
+
+
+def test_a_known_browser_is_recognised_until_it_expires() -> None:
+    clock = FakeClock()
+    access = Access(password=PASSWORD, clock=clock)
+    cookie = access.device()
+    assert access.is_device(cookie)
+    assert Access(password=PASSWORD, clock=clock).is_device(cookie)
+    assert not Access(password="another one", clock=clock).is_device(cookie)
+    assert not Access(token=TOKEN, clock=clock).is_device(cookie)
+    for wrong in ("", "x", cookie[:-1], "9" + cookie):
+        assert not access.is_device(wrong)
+    clock.advance(DEVICE + 1)
+    assert not access.is_device(cookie)
+
+
+def test_strangers_who_keep_the_password_check_busy_do_not_hold_up_a_known_browser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    access = Access(password=PASSWORD)
+    go, busy = threading.Event(), threading.Semaphore(0)
+    real = Password.is_
+
+    def slow(self: Password, given: str) -> bool:
+        if given == "a stranger's guess":
+            busy.release()
+            go.wait(60)
+        return real(self, given)
+
+    monkeypatch.setattr(Password, "is_", slow)
+    with ThreadPoolExecutor(WAITING_AT_MOST) as threads:
+        strangers = [threads.submit(access.role_of, "a stranger's guess") for _ in range(WAITING_AT_MOST)]
+        busy.acquire()
+        while access._waiting[False]._value:
+            pass  # until all of them wait
+        with pytest.raises(Busy):
+            access.role_of(PASSWORD)
+        assert access.role_of(PASSWORD, known=True) == "operator"
+        go.set()
+        assert [stranger.result() for stranger in strangers] == [None] * WAITING_AT_MOST

@@ -111,12 +111,14 @@ def test_what_broke_off_on_its_way_does_nothing(app: App) -> None:
     async def send(message: Any) -> None:
         heard.append(message)
 
-    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/x-www-form-urlencoded")]
+    console = asgi(app)
+    cookie = f"redrive_local={console.access.local_cookie()}".encode()
+    headers = [(b"host", b"127.0.0.1"), (b"cookie", cookie), (b"content-type", b"application/x-www-form-urlencoded")]
     scope = {
         "type": "http", "method": "POST", "path": "/erase/apply", "query_string": b"", "headers": headers,
         "client": ("127.0.0.1", 1), "root_path": "",
     }  # fmt: skip
-    asyncio.run(asgi(app)(scope, receive, send))
+    asyncio.run(console(scope, receive, send))
     assert heard[0]["status"] == 413
     assert app.ledger.audit() == []
 

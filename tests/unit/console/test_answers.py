@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from redrive import App
 from redrive.console import asgi
 
-from .browser import HERE, PASSWORD, client
+from .browser import HERE, PASSWORD, client, let_in
 
 # ---- what browsers are told ----
 
@@ -91,7 +91,10 @@ def test_too_many_fields_are_no_error_of_ours(app: App) -> None:
 
 def test_a_ledger_that_is_away_is_a_page_too(tmp_path: Path) -> None:
     away = App(f"sqlite:///{tmp_path / 'nowhere' / 'ledger.db'}")
-    browser = TestClient(asgi(away), base_url=HERE, client=("127.0.0.1", 1), raise_server_exceptions=False)
+    console = asgi(away)
+    browser = TestClient(
+        console, base_url=HERE, client=("127.0.0.1", 1), raise_server_exceptions=False, cookies=let_in(console, HERE)
+    )
     answer = browser.get("/dead")
     assert answer.status_code == 503
     assert "Traceback" not in answer.text

@@ -117,3 +117,12 @@ def test_it_describes_itself(api: TestClient) -> None:
     assert {path.partition("{")[0].rstrip("/") for path in described["paths"]} >= {"/api/jobs", "/api/dead", "/api/sweeps"}
     assert all(path.startswith("/api/") for path in described["paths"])
     assert json.dumps(described).count("application/problem+json") > 20
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["until=0001-01-01", "since=9999-12-31", "until=9999-12-31", "since=0001-01-01", "since=0001-01-01&until=0001-01-02"],
+)
+def test_the_calendar_takes_any_date(api: TestClient, query: str) -> None:
+    answer = api.get(f"/api/partitions/calendar?{query}")
+    assert answer.status_code in (200, 422), answer.text

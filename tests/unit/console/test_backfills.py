@@ -10,11 +10,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from redrive import App
-from redrive.console import asgi
 from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
 from redrive.partitions.partition import day
 from redrive.partitions.policy import Terms
+
+from .browser import client
 
 RANGE = {"source": "crm", "query": "orders", "since": "2026-01-01", "until": "2026-01-03"}
 
@@ -26,7 +27,7 @@ def browser(tmp_path: Path) -> Iterator[TestClient]:
         control = Control(app.ledger, [Terms("crm", "orders")])
         control.step(control.backfill(Grid("crm", "orders", ("c-1",), first, first), actor="ann", because="the first").id)
         control.claim(1, worker="w")  # now there is a partition, and the dataset is known
-        yield TestClient(asgi(app), base_url="http://127.0.0.1", client=("127.0.0.1", 1), follow_redirects=False)
+        yield client(app)
 
 
 @pytest.mark.req("O-2", "O-4")

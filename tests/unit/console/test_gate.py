@@ -10,9 +10,9 @@ from starlette.websockets import WebSocketDisconnect
 
 from redrive import App
 from redrive.console import asgi
-from redrive.console.gate import COOKIE
+from redrive.console.gate import COOKIE, _fields
 
-from .browser import HERE, PASSWORD, TOKEN, client, csrf, signed_in
+from .browser import HERE, LOOKING, PASSWORD, TOKEN, client, csrf, let_in, signed_in
 
 # ---- this machine only ----
 
@@ -29,11 +29,14 @@ def test_without_a_password_only_loopback_names_are_answered(app: App, host: str
 
 @pytest.mark.parametrize("host", ["localhost:8321", "127.0.0.1", "[::1]:8321"])
 def test_loopback_is_answered_by_any_of_its_names(app: App, host: str) -> None:
-    assert client(app).get("/", headers={"host": host}).status_code == 200
+    console = asgi(app)
+    browser = TestClient(console, base_url=HERE, client=("127.0.0.1", 50_000), cookies=let_in(console, f"http://{host}"))
+    assert browser.get("/", headers={"host": host}).status_code == 200
 
 
 def test_without_a_password_other_machines_are_refused_whatever_they_say(app: App) -> None:
-    outside = TestClient(asgi(app), base_url=HERE, client=("10.1.2.3", 50_000))
+    console = asgi(app)
+    outside = TestClient(console, base_url=HERE, client=("10.1.2.3", 50_000), cookies=let_in(console, HERE))
     assert outside.get("/").status_code == 403
     assert outside.get("/api/status").headers["content-type"] == "application/problem+json"
 
@@ -131,3 +134,84 @@ def test_a_token_is_for_programs(app: App) -> None:
     assert program.get("/api/status", headers=told).status_code == 200
     body = {"ids": [1], "because": "it is back"}
     assert program.post("/api/dead/replay", json=body, headers=told).json()["actor"] == "deploy bot"
+
+
+# ---- the account that runs the server ----
+
+
+def test_without_a_password_the_token_of_the_address_is_needed(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    console = asgi(app)
+    browser = TestClient(console, base_url=HERE, client=("127.0.0.1", 50_000), follow_redirects=False)
+    for path in ("/", "/dead", "/api/status", "/metrics", "/?token=guess"):
+        assert browser.get(path).status_code == 401
+    assert browser.post("/api/dead/replay", json={"ids": [1], "because": "x"}).status_code == 401
+    assert len(caplog.records) == 1
+    address = caplog.records[0].getMessage().partition("open ")[2].partition(" on this")[0]
+    answer = browser.get(address)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert {"HttpOnly", "SameSite=lax"} <= set(answer.headers["set-cookie"].split("; "))
+    assert console.access.local_token not in answer.headers["set-cookie"]
+    assert browser.get("/dead").status_code == 200
+    assert browser.get("/health").status_code == 200
+
+
+def test_the_token_of_the_address_keeps_the_page_and_its_query(app: App) -> None:
+    console = asgi(app)
+    browser = TestClient(console, base_url=HERE, client=("127.0.0.1", 50_000), follow_redirects=False)
+    answer = browser.get("/dead", params={"kind": "crm sync", "token": console.access.local_token})
+    assert answer.headers["location"] == "/dead?kind=crm+sync"
+
+
+def test_the_token_of_the_address_works_for_programs(app: App) -> None:
+    console = asgi(app)
+    headers = {"authorization": f"Bearer {console.access.local_token}"}
+    program = TestClient(console, base_url=HERE, client=("127.0.0.1", 50_000), headers=headers)
+    body = {"ids": [1], "because": "it is back"}
+    assert program.post("/api/dead/replay", json=body).status_code == 200
+
+
+# ---- sessions and floods ----
+
+
+@pytest.mark.req("O-4")
+def test_signing_out_ends_a_copied_cookie_in_every_process(app: App) -> None:
+    browser = signed_in(app)
+    cookie = browser.cookies[COOKIE]
+    elsewhere = client(app, password=PASSWORD, viewer_password=LOOKING)
+    browser.post("/logout", data={"csrf": csrf(browser.get("/dead").text)})
+    for thief in (client(app, password=PASSWORD, viewer_password=LOOKING), elsewhere):
+        thief.cookies.set(COOKIE, cookie)
+        assert thief.get("/dead").status_code == 303
+        assert thief.get("/api/status").status_code == 401
+
+
+def test_a_known_browser_signs_in_whatever_its_address_has_tried(app: App) -> None:
+    browser = signed_in(app)
+    stranger = TestClient(browser.app, base_url=HERE, client=("127.0.0.1", 50_000), follow_redirects=False)
+    form = {"name": "ann", "password": "wrong password"}
+    assert [stranger.post("/login", data=form).status_code for _ in range(6)] == [403] * 5 + [429]
+    right = {"name": "ann", "password": PASSWORD}
+    assert stranger.post("/login", data=right).status_code == 429
+    browser.cookies.delete(COOKIE)  # the session is over; the browser is still known
+    assert browser.post("/login", data=right).status_code == 303
+
+
+def test_a_made_up_forwarding_header_gives_no_new_attempts(app: App) -> None:
+    browser = client(app, password=PASSWORD)
+    form = {"name": "ann", "password": "wrong password"}
+    answers = [
+        browser.post("/login", data=form, headers={"x-forwarded-for": f"203.0.113.{number}"}).status_code for number in range(7)
+    ]
+    assert answers == [403] * 5 + [429] * 2
+
+
+def test_the_form_of_a_stranger_is_small(app: App) -> None:
+    browser = client(app, password=PASSWORD)
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    assert browser.post("/login", content="name=" + "x" * 9000, headers=headers).status_code == 413
+    assert browser.post("/login", content="&".join(["name=x"] * 11), headers=headers).status_code == 413
+
+
+def test_fields_of_one_name_are_joined_in_lines() -> None:
+    body = "&".join(f"ids={number}" for number in range(20_000)).encode()
+    assert _fields(body, 20_000)["ids"].splitlines() == [str(number) for number in range(20_000)]

@@ -21,6 +21,7 @@ from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
 from redrive.partitions.policy import Terms
 from redrive.partitions.record import Verdict
+from tests.unit.console.browser import HERE, let_in
 
 ODD = """x' "><script>alert(1)</script><img src=y onerror=alert(2)><a href="javascript:alert(3)">{{ 7*7 }}"""
 DAY = date(2026, 1, 31)
@@ -59,7 +60,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     with App(f"sqlite:///{tmp_path_factory.mktemp('odd') / 'ledger.db'}", migrate=True) as app:
         _work(app)
         _lake(app)
-        yield TestClient(asgi(app), base_url="http://127.0.0.1:8321", client=("127.0.0.1", 1))
+        console = asgi(app)
+        yield TestClient(console, base_url=HERE, client=("127.0.0.1", 1), cookies=let_in(console, HERE))
 
 
 def _work(app: App) -> None:
