@@ -273,8 +273,18 @@ class Recent:
         for end in ends[-2 * self._parking.least :]:
             self.add(end)
 
+    def take_failures(self, now: float, /) -> list[End]:
+        """The recent failures whose attempts are to be given back, one end for each key.
+
+        Their attempts are forgotten, so that none is given back twice. The failures are remembered: if
+        the same keys go on failing while others succeed, that is not another outage.
+        """
+        failures = [end for end in self._failed.values() if end.attempts and end.at >= now - WINDOW]
+        self._failed = {key: end._replace(attempts=()) for key, end in self._failed.items()}
+        return failures
+
     def clear(self) -> None:
-        """Forget everything: an outage was recognised, or is over."""
+        """Forget everything."""
         self._succeeded.clear()
         self._failed.clear()
         self._groups.clear()

@@ -61,6 +61,18 @@ def probe(session: Session, name: str, /, *, seconds: float) -> bool:
         return bool(connection.execute(update(kind).where(*due).values(**later)).rowcount)
 
 
+def probe_again(session: Session, name: str, /, *, probes: int, seconds: float) -> bool:
+    """Undo the longer wait: the last probe said nothing about the service. The next one is in so many seconds.
+
+    probes: their number with that probe. False: another worker has probed since then, or it is not parked.
+    """
+    with session.transaction("park") as connection:
+        now = now_on(session)
+        same = (kind.c.kind == name, kind.c.parked_at.is_not(None), kind.c.probes == probes)
+        sooner = {"parked_until": now + timedelta(seconds=seconds), "probes": probes - 1, "updated_at": now}
+        return bool(connection.execute(update(kind).where(*same).values(**sooner)).rowcount)
+
+
 def unpark(session: Session, name: str, /, *, because: str) -> bool:
     """Hand this kind out again. False: it was not parked."""
     with session.transaction("park") as connection:

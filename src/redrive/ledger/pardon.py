@@ -1,16 +1,20 @@
-"""Pardon: what was charged to a job, and was not its fault, is taken back."""
+"""Pardon: give back attempts and crashes that were charged to a job and were not its fault."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sqlalchemy import bindparam, case, update
+from sqlalchemy import bindparam, case, func, select, update
 
 from .record import Lease, Settlement
 from .session import Session
-from .state import LOST, QUARANTINE, READY
+from .state import FAILED, LEASED, LOST, QUARANTINE, READY
 from .statement import number
 from .tables import attempt, job
+
+UNCHARGED = "parked"
+"""The reason of an attempt that failed in an outage, and was not charged."""
 
 _ALIVE = (
     update(attempt)
@@ -28,14 +32,16 @@ _NO_CRASH = (
     .where(job.c.id == bindparam("of_id"), job.c.crashes > number(0))
     .values(crashes=job.c.crashes - number(1), priority=_back)
 )
+_SPARED = (
+    update(attempt)
+    .where(attempt.c.job_id == bindparam("of_id"), attempt.c.fence == bindparam("of_fence"))
+    .values(reason=UNCHARGED)
+)
 _UNCHARGED = (
     update(job)
-    .where(
-        job.c.id == bindparam("of_id"), job.c.fence == bindparam("of_fence"), job.c.state == number(READY),
-        job.c.attempts > number(0),
-    )
-    .values(attempts=job.c.attempts - number(1))
-)  # fmt: skip
+    .where(job.c.id == bindparam("of_id"))
+    .values(attempts=job.c.attempts - bindparam("returned", type_=job.c.attempts.type))
+)
 
 
 def alive(session: Session, worker: str, leases: Iterable[Lease | Settlement], /) -> int:
@@ -49,8 +55,52 @@ def alive(session: Session, worker: str, leases: Iterable[Lease | Settlement], /
     return taken_back
 
 
-def uncharged(session: Session, attempts: Iterable[tuple[int, int]], /) -> int:
-    """These failed attempts (job and fence) were an outage's fault: jobs that wait since then get them back. How many."""
-    given = [{"of_id": job_id, "of_fence": fence} for job_id, fence in attempts]
+def uncharged(session: Session, ids: Collection[int], /) -> dict[int, int]:
+    """How many attempts of each of these jobs were not charged because of outages. Jobs without any are left out.
+
+    The rows of attempts say so: they are kept as long as the job is, whatever becomes of the worker.
+    """
+    if not ids:
+        return {}
+    counts = (
+        select(attempt.c.job_id, func.count())
+        .where(attempt.c.job_id.in_(ids), attempt.c.reason == UNCHARGED)
+        .group_by(attempt.c.job_id)
+    )
+    return {row[0]: row[1] for row in session.core.execute(counts)}
+
+
+def give_back(session: Session, runs: Mapping[int, Sequence[int]], /, *, most: int) -> int:
+    """Give failed attempts back to their jobs: an outage caused them. The number of attempts given back.
+
+    Args:
+        session: With no transaction open.
+        runs: The fences of each job's failed attempts, by the job's id. A job that has ended gets nothing back.
+            An attempt that is not settled yet is left for its settlement.
+        most: Attempts of one job that are not charged, in all.
+    """
+    if not runs:
+        return 0
     with session.transaction("pardon") as connection:
-        return sum(connection.execute(_UNCHARGED, one).rowcount for one in given)
+        held = (
+            select(job.c.id, job.c.attempts)
+            .where(job.c.id.in_(runs), job.c.state.in_((READY, LEASED)))
+            .order_by(job.c.id)
+            .with_for_update(skip_locked=True)
+        )
+        jobs = {row.id: row.attempts for row in connection.execute(held)}
+        made = select(attempt.c.job_id, attempt.c.fence, attempt.c.reason, attempt.c.outcome)
+        rows = connection.execute(made.where(attempt.c.job_id.in_(jobs)).order_by(attempt.c.job_id, attempt.c.fence)).all()
+        spared: Counter[int] = Counter(row.job_id for row in rows if row.reason == UNCHARGED)
+        returned: Counter[int] = Counter()
+        attempts = []
+        for row in rows:
+            of_run = row.fence in runs[row.job_id] and row.outcome == FAILED and row.reason != UNCHARGED
+            left = min(most - spared[row.job_id], jobs[row.job_id]) - returned[row.job_id]
+            if of_run and left > 0:
+                returned[row.job_id] += 1
+                attempts.append({"of_id": row.job_id, "of_fence": row.fence})
+        if attempts:
+            connection.execute(_SPARED, attempts)
+            connection.execute(_UNCHARGED, [{"of_id": id_, "returned": count} for id_, count in returned.items()])
+    return returned.total()

@@ -140,6 +140,7 @@ class Clerk:
         if self._inbox or heard <= now or comes or (self._stopping is None and self._eager()):
             return
         moments = [self.upkeep.timers.next, *self._dry.values(), self._alone.next, self.intake.next, heard]
+        moments += self._next_probes(now)
         if self._stopping is not None:
             moments = [self.upkeep.timers.next, self._stopping]
         if self._crew.waiting:
@@ -283,7 +284,12 @@ class Clerk:
     def _parked_seen(self, parked: dict[str, Parked]) -> None:
         if self.ends.parked.keys() - parked.keys():
             self._heard.tell()
-        self.ends.parked = parked
+        self.ends.see_parked(parked)
+
+    def _next_probes(self, now: float) -> list[float]:
+        """When parked job types are probed next, on the monotonic clock. Probes that are due wait for a due job."""
+        waits = [(parked.probe_at - self.now()).total_seconds() for parked in self.ends.parked.values()]
+        return [now + wait for wait in waits if wait > 0]
 
     def _probe(self) -> None:
         """Of a parked kind, now and then, one."""
@@ -294,7 +300,8 @@ class Clerk:
                     continue
                 with self._ledger.connections.write.use() as session:
                     mine = kinds.probe(session, name, seconds=self._parking.wait(parked.probes + 1))
-                    self.ends.parked = kinds.parked(session)
+                    now_parked = kinds.parked(session)
+                self.ends.see_parked(now_parked)
                 if mine:
                     leases = self._claim(Want("probe", {name: 1}, 1, self._room.limits(name)))
                     self._probes.update(lease.job_id for lease in leases)

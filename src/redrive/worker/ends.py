@@ -5,10 +5,12 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
+from ..core.outage import End, Outage, Parking, Recent, Verdict, is_charged
 from ..core.signature import said
 from ..journal.bus import emit, wanted, wanted_success
 from ..journal.log import level_of
@@ -16,11 +18,10 @@ from ..ledger import kinds, pardon
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
 from ..ledger.limits import settlements
-from ..ledger.record import Settlement
+from ..ledger.record import Lease, Settlement
 from .finished import Finished
 from .kind import Kind
 from .outcome import Outcome, expired, failed, forgiven, succeeded, unreadable
-from .parking import Parking, Recent
 
 BUCKETS = {"success": "done", "recovered": "done", "retry": "again", "again": "again", "giveup": "dead", "blocked": "dead"}
 
@@ -43,14 +44,15 @@ class Ends:
         """What to tell the ledger of these. probes: jobs that are tried to see whether an outage is over."""
         finished = list(finished)
         quiet = not wanted_success()
-        if quiet and not probes and _well(finished):
+        if quiet and not probes and _well(finished) and not self._is_any_parked(finished):
             return self._well(finished)
         judged = [(one, self._judged(one, draining)) for one in finished]
         for one, found in judged:
             self._seen(one, found, probes)
         told = []
+        uncharged = self._uncharged(judged)
         for one, found in judged:
-            outcome = self._spared(one, found) if found.signature is not None else found
+            outcome = self._charge(one, found, uncharged)
             self.counts["late" if one.late else BUCKETS[outcome.record]] += 1
             if not quiet or outcome.record != "success" or one.late:
                 self._record(one, outcome)
@@ -58,16 +60,20 @@ class Ends:
                 told.append(outcome.settlement)
         return told
 
+    def _is_any_parked(self, finished: list[Finished]) -> bool:
+        return bool(self.parked) and any(one.lease.kind in self.parked for one in finished)
+
     def _well(self, finished: list[Finished]) -> list[Settlement]:
         """The short way, where there is nothing to say of any of them."""
         self.counts["done"] += len(finished)
-        ended: dict[str, list[tuple[int, int]]] = {}
+        ended: dict[str, list[Lease]] = {}
         for one in finished:
-            ended.setdefault(one.lease.kind, []).append(one.lease[:2])
+            ended.setdefault(one.lease.kind, []).append(one.lease)
         now = monotonic()
-        for name, jobs in ended.items():
-            if name in self._recent and name not in self.parked:
-                self._recent[name].well(jobs, now)
+        for name, leases in ended.items():
+            if name in self._recent:
+                last = leases[-2 * self._parking.least :]
+                self._recent[name].add_successes([_end_of(lease, "success", None, now) for lease in last])
         return [one.lease.done() for one in finished]
 
     def _judged(self, one: Finished, draining: bool) -> Outcome:
@@ -88,45 +94,74 @@ class Ends:
         """Whether this makes an outage, or ends one."""
         name, lease = one.kind.name, one.lease
         recent = self._recent.get(name)
-        probe = lease.job_id in probes
+        is_probe = lease.job_id in probes
         probes.discard(lease.job_id)
-        if recent is None or (found.signature is None and found.record not in ("success", "recovered")):
+        if recent is None:
             return
-        if name in self.parked:
-            if probe and found.signature is None:
-                try:
-                    self._unpark(name)
-                except Exception:  # likewise: the next probe does it
-                    pass
-            return
-        reason = recent.ended(lease.job_id, lease.fence, found.signature, monotonic())
-        if reason is not None:
-            try:
-                self._park(name, reason, recent)
-            except Exception:  # the database is away: the next failure parks it
-                pass
+        # If the database is away, the next failure parks the job type, and the next probe releases it.
+        with suppress(Exception):
+            parked = self.parked.get(name)
+            end = _end_of(lease, found.verdict, found.signature, monotonic())
+            outage = recent.add(end if parked is None else end._replace(attempts=()))
+            if parked is None:
+                if outage is not None:
+                    self._park(name, outage)
+            elif found.verdict == "success" and (is_probe or self._began_after(one, parked)):
+                self._unpark(name)
+            elif found.verdict == "charged" and is_probe:
+                self._probe_again(name, parked)
 
-    def _park(self, name: str, reason: str, recent: Recent) -> None:
-        attempts = recent.charged(reason)
-        says = f"{len(attempts)} jobs failed for one reason: {reason}"
+    def _began_after(self, one: Finished, parked: Parked) -> bool:
+        """Whether the attempt began while the job type was parked already: other attempts say nothing of the end."""
+        return self._now() - timedelta(seconds=one.seconds) > parked.since
+
+    def _park(self, name: str, outage: Outage) -> None:
+        says = f"{len(outage.ends)} jobs failed transiently, most of them with: {outage.signature}"
         with self._ledger.connections.write.use() as session:
-            if kinds.park(session, name, signature=reason, reason=says, seconds=self._parking.wait(0)):
+            if kinds.park(session, name, signature=outage.signature, reason=says, seconds=self._parking.wait(0)):
                 emit("parked", {"operation": name, "reason": says})
-            self.parked = kinds.parked(session)
-            pardon.uncharged(session, attempts)
-        recent.clear()
+            parked = kinds.parked(session)
+        self.see_parked(parked)
+
+    def see_parked(self, parked: dict[str, Parked], /) -> None:
+        """The job types that are parked now, by this worker or another: give back what this worker saw fail."""
+        new = [name for name in parked if name not in self.parked and name in self._recent]
+        self.parked = parked
+        for name in new:
+            runs = {cast(int, end.key): end.attempts for end in self._recent[name].take_failures(monotonic())}
+            with suppress(Exception), self._ledger.connections.write.use() as session:
+                pardon.give_back(session, runs, most=self._parking.uncharged)
+
+    def _probe_again(self, name: str, parked: Parked) -> None:
+        """The probe failed for a reason of its own: another job probes after the same wait."""
+        with self._ledger.connections.write.use() as session:
+            wait = self._parking.wait(max(0, parked.probes - 1))
+            kinds.probe_again(session, name, probes=parked.probes, seconds=wait)
+            now_parked = kinds.parked(session)
+        self.see_parked(now_parked)
 
     def _unpark(self, name: str) -> None:
-        """A probe went well."""
+        """The service is back."""
         parked = self.parked.pop(name, None)
         with self._ledger.connections.write.use() as session:
-            if kinds.unpark(session, name, because="a probe went well") and parked is not None:
+            if kinds.unpark(session, name, because="a job succeeded") and parked is not None:
                 emit("unparked", {"operation": name, "reason": parked.reason})
-        self._recent[name].clear()
 
-    def _spared(self, one: Finished, found: Outcome) -> Outcome:
-        parked = self.parked.get(one.kind.name)
-        if parked is None or parked.signature != found.signature:
+    def _uncharged(self, judged: Iterable[tuple[Finished, Outcome]]) -> dict[int, int]:
+        """Attempts that were not charged so far, of the jobs that failed in an outage now."""
+        ids = {one.lease.job_id for one, found in judged if found.may_be_spared and one.kind.name in self.parked}
+        # Where the database is away, the count of attempts is read at the job's next failure.
+        with suppress(Exception):
+            if ids:
+                with self._ledger.connections.read.use() as session:
+                    return pardon.uncharged(session, ids)
+        return {}
+
+    def _charge(self, one: Finished, found: Outcome, uncharged: Mapping[int, int]) -> Outcome:
+        """The outcome, charged or not."""
+        name, count = one.kind.name, uncharged.get(one.lease.job_id, 0)
+        outage = name in self.parked and name in self._recent
+        if not found.may_be_spared or is_charged(found.verdict, self._parking, outage=outage, uncharged=count):
             return found
         return forgiven(one.kind, one.lease, found, draw=self._draw())
 
@@ -157,6 +192,21 @@ class Ends:
             fields |= {"error": said(error), "error_class": type(error).__name__, "http_status": fault.status}
             fields |= {"retryable": fault.retryable}
         emit("late" if one.late else outcome.record, fields)
+
+
+def _end_of(lease: Lease, verdict: Verdict, signature: str | None, now: float) -> End:
+    return End(lease.job_id, verdict, signature or "", _customer(lease), now, (lease.fence,))
+
+
+def _customer(lease: Lease) -> str | None:
+    """The customer of a job: the correlation id `user_id`, or the user part of its key.
+
+    The keys of events have their source in that place.
+    """
+    if lease.ids_stored and "user_id" in lease.ids_stored:
+        return lease.ids.get("user_id") or None
+    parts = lease.key.split(":", 4)
+    return parts[1] or None if len(parts) == 5 and parts[0] != "event" else None
 
 
 def _well(finished: Iterable[Finished]) -> bool:

@@ -13,16 +13,18 @@ from typing import NamedTuple
 from ..core.classify import classify
 from ..core.decision import LONGEST
 from ..core.fault import PERMANENT, UNKNOWN, Fault
+from ..core.outage import Verdict, verdict_of
 from ..core.retry_after import until
 from ..core.seconds import seconds
 from ..core.signature import said, signature, signature_of
 from ..engine.nesting import outcome as outcome_inside
-from ..errors import Again, Blocked, BreakerOpen, Stop
+from ..errors import Again, Blocked, BreakerOpen, KeyBusy, Stop
 from ..ledger.record import Lease, Settlement
 from .kind import Kind, Undecodable, Unstorable
 
 FRAMES = 6
 """Of a traceback, kept with the error: the innermost ones, without ours around the work."""
+CATCH_ALL = (Exception, BaseException)
 UNREADABLE = 60.0
 """Seconds until the next attempt after an error that cannot be looked at."""
 OURS = str(Path(__file__).parents[1] / "_").removesuffix("_")
@@ -38,7 +40,22 @@ class Outcome(NamedTuple):
     fault: Fault = UNKNOWN
     wait: float | None = None
     signature: str | None = None
-    """Set where it failed, by a fault that others may share: what an outage is known by."""
+    """Set where the failure is evidence of an outage: a transient fault, or one declared so by `on=`."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What this end says of the service that the work calls."""
+        if self.record in ("success", "recovered"):
+            return "success"
+        return "charged" if self.signature is None else "evidence"
+
+    @property
+    def may_be_spared(self) -> bool:
+        """Whether the job may go on if an outage caused this failure.
+
+        A call that must not be repeated, and a job whose deadline has passed, end all the same.
+        """
+        return self.signature is not None and self.reason in (None, "attempts")
 
 
 def succeeded(lease: Lease, result: bytes | None, max_payload: int, /) -> Outcome:
@@ -62,7 +79,7 @@ def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, 
     if isinstance(error, Undecodable):
         name = signature_of("Undecodable", error.because)
         end = lease.dead(error.reason, error=told(error), signature=name)
-        return Outcome(end, "giveup", error.reason, PERMANENT, signature=name)
+        return Outcome(end, "giveup", error.reason, PERMANENT)
     if isinstance(error, Stop):
         return Outcome(lease.dead("stopped", error=told(error), signature=name), "giveup", "stopped", PERMANENT)
     if isinstance(error, Blocked):
@@ -72,16 +89,17 @@ def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, 
     if isinstance(error, Again) and error.free:
         wait = _after(error, kind, lease, draw)
         return Outcome(lease.again(wait, error=said(error) or None, reason="again", free=True), "again", "again", fault, wait)
-    systemic = None if isinstance(error, Again) else name
+    known_by = None if isinstance(error, Again) else name
+    evidence = name if _is_evidence(kind, error, fault) else None
     wait = max(_after(error, kind, lease, draw), _floor(error, fault, now))
     reason = _final(kind, lease, fault, error, now, wait)
     if reason is None:
         again = lease.again(wait, error=told(error), reason="again" if isinstance(error, Again) else "failed")
-        return Outcome(again._replace(signature=systemic), "retry", None, fault, wait, systemic)
+        return Outcome(again._replace(signature=known_by), "retry", None, fault, wait, evidence)
     if reason == "attempts" and kind.spent == "blocked":
         end = lease.blocked(reason, error=told(error))._replace(signature=name)
-        return Outcome(end, "blocked", reason, fault, None, systemic)
-    return Outcome(lease.dead(reason, error=told(error), signature=name), "giveup", reason, fault, None, systemic)
+        return Outcome(end, "blocked", reason, fault, None, evidence)
+    return Outcome(lease.dead(reason, error=told(error), signature=name), "giveup", reason, fault, None, evidence)
 
 
 def unreadable(kind: Kind, lease: Lease, error: BaseException, problem: Exception, /) -> Outcome:
@@ -99,7 +117,7 @@ def expired(lease: Lease, /) -> Outcome:
 
 
 def forgiven(kind: Kind, lease: Lease, found: Outcome, /, *, draw: float) -> Outcome:
-    """The same failure, where it is an outage's: not charged, and not the end of its job."""
+    """The same failure, caused by an outage: it does not count as an attempt, and the job goes on."""
     wait = found.wait if found.wait is not None else _backoff(kind, lease.attempt, draw)
     free = lease.again(wait, error=found.settlement.error, reason="parked", free=True)
     free = free._replace(signature=found.signature)
@@ -113,6 +131,36 @@ def _judged(kind: Kind, error: BaseException) -> Fault:
         return kind.settings.judge(error)
     except Exception:  # a rule of the user's raised: its bug must not decide about this job
         return UNKNOWN
+
+
+def _is_evidence(kind: Kind, error: BaseException, fault: Fault) -> bool:
+    """Whether a failure may be an outage's.
+
+    An open circuit breaker is: it opened for the service's failures. `Again` and a busy idempotency key
+    are about this job alone.
+    """
+    if isinstance(error, (Again, KeyBusy)) or not isinstance(error, Exception):
+        return False
+    if isinstance(error, BreakerOpen):
+        return True
+    return verdict_of(fault) == "evidence" and _is_declared(kind, error)
+
+
+def _is_declared(kind: Kind, error: Exception) -> bool:
+    """Whether `on=` leaves this error's meaning to the standard rule or names it.
+
+    `on=Exception` retries bugs too, and says nothing of the service: there the standard rule decides.
+    """
+    rules = kind.settings.judgement.rules
+    if not any(rule in CATCH_ALL for rule in rules):
+        return True
+    for rule in rules:
+        if isinstance(rule, type):
+            if isinstance(error, rule):
+                return rule not in CATCH_ALL or classify(error).retryable
+        elif rule(error) is not None:
+            return True
+    return True
 
 
 def _final(kind: Kind, lease: Lease, fault: Fault, error: BaseException, now: datetime, wait: float) -> str | None:

@@ -1,19 +1,23 @@
-"""An outage is not poison (L-7): a kind is parked, probed, and let go; nothing is charged, and poison still ends."""
+"""An outage is not poison (L-7): a job type is parked, probed and released. No attempt is charged, and poison still ends."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
+from functools import partial
 
 import pytest
 
-from redrive.ledger import Lease, Ledger
+from redrive import RetryPolicy
+from redrive.ledger import Lease, Ledger, NewJob, kinds
 from redrive.worker.parking import Parking
 from redrive.worker.worker import Worker
 
-from .world import ended, heard, kind, submit, until
+from .world import FAST, ended, heard, kind, submit, until
 
 QUICK = Parking(first=0.2, longest=0.4)
+EAGER = Parking(first=0.01, longest=0.02, uncharged=3)
+BOUND = FAST.max_attempts + EAGER.uncharged
 
 
 class Service:
@@ -31,8 +35,21 @@ class Service:
             raise ConnectionError(f"no answer for {lease.key}")
 
 
+class Poison:
+    """Work that fails for some of the jobs, always, with the same error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.calls: Counter[str] = Counter()
+
+    def __call__(self, lease: Lease) -> None:
+        self.calls[lease.key] += 1
+        if "bad" in lease.key:
+            raise self.error
+
+
 @pytest.mark.req("L-7")
-def test_an_outage_parks_the_kind_and_its_end_lets_it_go(ledger: Ledger) -> None:
+def test_an_outage_parks_the_job_type_and_its_end_releases_it(ledger: Ledger) -> None:
     service = Service()
     ids = submit(ledger, "mail", 40)
     with heard() as records, Worker(ledger, [kind("mail", service)], parking=QUICK) as worker:
@@ -47,10 +64,31 @@ def test_an_outage_parks_the_kind_and_its_end_lets_it_go(ledger: Ledger) -> None
         until(lambda: not worker.status.parked)
     assert calls < 40 + 20, "the outage was met by few"
     assert {job.shown for job in jobs[1:]} == {"done"}
-    assert max(job.attempts for job in jobs[1:]) <= 2, "only what ran while nobody could know was charged"
+    assert {job.attempts for job in jobs[1:]} == {1}, "no failure was charged"
     assert (jobs[0].shown, jobs[0].reason, jobs[0].attempts) == ("dlq", "attempts", 3), "poison ends all the same"
     assert [record.kind for record in records if "parked" in record.kind] == ["parked", "unparked"]
     assert [entry.action for entry in ledger.audit()] == ["kind.park", "kind.unpark"]
+
+
+@pytest.mark.req("L-7")
+def test_an_outage_as_long_as_an_hour_of_probes_costs_no_job_an_attempt(ledger: Ledger) -> None:
+    """The 16 probes of an hour, 500 times as fast: one job is the probe each time, for its priority."""
+    service = Service()
+    quick = Parking(first=0.01, longest=0.6)
+    policy = RetryPolicy(max_attempts=3, backoff_base=0.05, backoff_max=0.05, jitter=0.0)
+    ids = [
+        job.id
+        for job in ledger.submit_many(
+            [NewJob("mail", f"shop:ann:{n}:mail:v1", priority=-2 if n == 1 else 0) for n in range(1, 31)]
+        )
+    ]
+    with Worker(ledger, [kind("mail", service, policy=policy)], parking=quick, threads=30) as worker:
+        until(lambda: "mail" in worker.status.parked)
+        until(lambda: service.calls.total() >= 30 + 16, service.calls)
+        service.up.set()
+        jobs = ended(ledger, *ids)
+    assert {(job.shown, job.attempts) for job in jobs} == {("done", 1)}
+    assert max(service.calls.values()) >= 8, "the same job was the probe most of the time"
 
 
 @pytest.mark.req("L-7")
@@ -68,6 +106,20 @@ def test_all_workers_and_the_operator_see_it(shared: Ledger, url: str) -> None:
 
 
 @pytest.mark.req("L-7")
+def test_a_worker_gives_back_what_it_charged_before_another_recognised_the_outage(ledger: Ledger) -> None:
+    """Five failures are too few for this worker; then the job type is parked by another."""
+    ids = submit(ledger, "mail", 6)
+    slow = RetryPolicy(max_attempts=3, backoff_base=60.0, backoff_max=60.0, jitter=0.0)
+    with Worker(ledger, [kind("mail", Service(), policy=slow)], parking=Parking(first=60)) as worker:
+        until(lambda: all(ledger.attempts(one) for one in ids))
+        with ledger.connections.write.use() as session:
+            kinds.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
+        until(lambda: "mail" in worker.status.parked)
+        until(lambda: [job.attempts for one in ids if (job := ledger.get(one))] == [1, 0, 0, 0, 0, 0])
+    assert [attempt.reason for one in ids for attempt in ledger.attempts(one)] == ["failed"] + ["parked"] * 5
+
+
+@pytest.mark.req("L-7")
 def test_parking_can_be_switched_off(ledger: Ledger) -> None:
     ids = submit(ledger, "mail", 20)
     with Worker(ledger, [kind("mail", Service())], parking=Parking.disabled()) as worker:
@@ -77,7 +129,123 @@ def test_parking_can_be_switched_off(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-7")
-def test_a_few_failures_are_no_outage(ledger: Ledger) -> None:
+def test_a_few_failures_are_not_an_outage(ledger: Ledger) -> None:
     ids = submit(ledger, "mail", 9)
     with Worker(ledger, [kind("mail", Service())]):
         assert {job.reason for job in ended(ledger, *ids)} == {"attempts"}
+
+
+@pytest.mark.req("L-7", "W-3")
+def test_jobs_with_a_bug_die_after_their_attempts_and_never_park_their_type(ledger: Ledger) -> None:
+    work = Poison(KeyError("total"))
+    two = RetryPolicy(max_attempts=2, backoff_base=0.01, backoff_max=0.02, jitter=0.0)
+    ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:u{n}:bad:mail:v1") for n in range(12)])]
+    with heard() as records, Worker(ledger, [kind("mail", work, policy=two)], parking=QUICK):
+        jobs = ended(ledger, *ids)
+    assert {(job.shown, job.reason, job.attempts) for job in jobs} == {("dlq", "attempts", 2)}
+    assert set(work.calls.values()) == {2}
+    assert not [record for record in records if record.kind == "parked"]
+
+
+@pytest.mark.req("L-7", "M-6")
+@pytest.mark.parametrize("error", [ValueError("bug"), PermissionError("403"), ConnectionError("no answer")], ids=repr)
+def test_poison_among_good_jobs_parks_nothing_and_ends(ledger: Ledger, error: Exception) -> None:
+    """Transient poison too: the jobs that succeed in between speak against an outage, also when only poison is left."""
+    names = ["bad" if n % 26 == 0 else "good" for n in range(520)]
+    new = [NewJob("mail", f"shop:ann:{n:03}{name}:mail:v1") for n, name in enumerate(names)]
+    ids = [job.id for job in ledger.submit_many(new)]
+    work = Poison(error)
+    with heard() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
+        jobs = ended(ledger, *ids)
+    assert not [record for record in records if record.kind == "parked"]
+    assert {job.shown for job in jobs if "good" in job.key} == {"done"}
+    assert {job.shown for job in jobs if "bad" in job.key} == {"dlq"}
+    assert max(work.calls.values()) == (1 if isinstance(error, PermissionError) else FAST.max_attempts)
+
+
+@pytest.mark.req("L-7")
+def test_transient_poison_before_all_good_jobs_parks_the_type_once_and_ends(ledger: Ledger) -> None:
+    """Nothing has succeeded yet, so that it looks like an outage, until a probe succeeds."""
+    new = [NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(20)]
+    new += [NewJob("mail", f"shop:ann:good{n}:mail:v1") for n in range(200)]
+    ids = [job.id for job in ledger.submit_many(new)]
+    work = Poison(ConnectionError("no answer"))
+    with heard() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
+        jobs = ended(ledger, *ids)
+    assert {job.shown for job in jobs if "good" in job.key} == {"done"}
+    assert {job.shown for job in jobs if "bad" in job.key} == {"dlq"}
+    assert [record.kind for record in records if "parked" in record.kind] == ["parked", "unparked"]
+    assert max(work.calls.values()) <= FAST.max_attempts + 2
+
+
+@pytest.mark.req("L-7")
+def test_one_customers_failures_do_not_park_the_type_for_others(ledger: Ledger) -> None:
+    work = Poison(ConnectionError("no answer"))
+    first = ledger.submit_many([NewJob("mail", "shop:bob:good:mail:v1")])
+    with heard() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
+        ended(ledger, first[0].id)
+        theirs = ledger.submit_many([NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(40)])
+        jobs = ended(ledger, *(job.id for job in theirs))
+    assert {(job.reason, job.attempts) for job in jobs} == {("attempts", FAST.max_attempts)}
+    assert not [record for record in records if record.kind == "parked"]
+
+
+@pytest.mark.req("L-7")
+def test_in_an_endless_outage_every_job_ends_within_its_bound_across_workers(ledger: Ledger) -> None:
+    """Each worker sees a part of it only: the uncharged attempts are counted in the ledger."""
+    work = Poison(ConnectionError("no answer"))
+    ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(12)])]
+    while any((job := ledger.get(one)) is not None and job.state != "dead" for one in ids):
+        enough = work.calls.total() + 15
+        with Worker(ledger, [kind("mail", work)], parking=EAGER):
+            until(partial(_called, ledger, work, enough), work.calls)
+        assert max(work.calls.values()) <= BOUND
+    assert {job.reason for job in ended(ledger, *ids)} == {"attempts"}
+    assert work.calls.total() > 12 * FAST.max_attempts, "some attempts were not charged"
+    for one in ids:
+        reasons = Counter(attempt.reason for attempt in ledger.attempts(one))
+        assert reasons["parked"] <= EAGER.uncharged
+
+
+def _called(ledger: Ledger, work: Poison, enough: int) -> bool:
+    return work.calls.total() >= enough or not ledger.counts()["mail"].ready
+
+
+@pytest.mark.req("L-7")
+def test_the_bound_holds_when_the_type_is_parked_again_and_again(ledger: Ledger) -> None:
+    """A good job releases the type each time; the others fail transiently for ever."""
+    work = Poison(ConnectionError("no answer"))
+    ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(15)])]
+    with heard() as records, Worker(ledger, [kind("mail", work)], parking=EAGER) as worker:
+        for round_ in range(3):
+            until(lambda: "mail" in worker.status.parked or not ledger.counts()["mail"].ready)
+            good = ledger.submit_many([NewJob("mail", f"shop:ann:good{round_}:mail:v1", priority=-2)])
+            ended(ledger, good[0].id)
+        jobs = ended(ledger, *ids)
+    assert {job.reason for job in jobs} == {"attempts"}
+    assert max(work.calls.values()) <= BOUND
+    assert sum(record.kind == "unparked" for record in records) >= 1
+
+
+@pytest.mark.req("L-7")
+def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_the_wait(ledger: Ledger) -> None:
+    service = Service()
+    submit(ledger, "mail", 12)
+    with Worker(ledger, [kind("mail", service)], parking=Parking(first=60)) as worker:
+        until(lambda: "mail" in worker.status.parked)
+    with ledger.connections.write.use() as session:
+        kinds.unpark(session, "mail", because="a test")
+        kinds.park(session, "mail", signature="ConnectionError", reason="a test", seconds=0)
+    broken = ledger.submit_many([NewJob("mail", "shop:ann:0:mail:v1", priority=-2)])  # the broken order, known already
+    poison = ledger.submit_many([NewJob("mail", "shop:bob:bad:mail:v1", priority=-2)])[0]
+    assert not broken[0].created
+
+    def work(lease: Lease) -> None:
+        raise KeyError("a bug") if "bad" in lease.key else ConnectionError("no answer")
+
+    with Worker(ledger, [kind("mail", work)], parking=Parking(first=0.05, longest=60)):
+        (job,) = ended(ledger, poison.id)
+        with ledger.connections.read.use() as session:
+            parked = kinds.parked(session)["mail"]
+    assert (job.reason, job.attempts) == ("attempts", 3)
+    assert parked.probes <= 10, "three probes said nothing: without them the waits double from 0.05 s"

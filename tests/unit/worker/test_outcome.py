@@ -109,10 +109,47 @@ def test_what_does_not_fit_is_undecodable() -> None:
     assert end(Undecodable("order_id is missing")).settlement.reason == "undecodable"
 
 
-def test_what_does_not_fit_is_an_outage_whatever_each_job_has() -> None:
+def test_payloads_that_do_not_fit_for_one_reason_have_one_signature_and_are_not_an_outage() -> None:
     one, other = (end(Undecodable("order_id isn't there", f"Stored: {came}")) for came in ('{"ids":[1,2]}', '{"a":null}'))
-    assert one.signature == other.signature == "Undecodable: order_id isn't there"
+    assert one.settlement.signature == other.settlement.signature == "Undecodable: order_id isn't there"
+    assert (one.verdict, one.signature) == ("charged", None)
     assert "Stored" in str(one.settlement.error)
+
+
+@pytest.mark.req("L-7", "W-3")
+@pytest.mark.parametrize(
+    ("error", "options", "verdict"),
+    [
+        (ConnectionError("no answer"), {}, "evidence"),
+        (TimeoutError(), {}, "evidence"),
+        (BreakerOpen("mail", retry_at=NOW), {}, "evidence"),
+        (Odd("boom"), {}, "charged"),
+        (PermissionError("no"), {}, "charged"),
+        (SystemExit(1), {}, "charged"),
+        (Again("not yet"), {}, "charged"),
+        (KeyBusy("busy", key="k", retry_at=NOW), {}, "charged"),
+        (Stop("no"), {}, "charged"),
+        (Odd("boom"), {"on": Odd}, "evidence"),
+        (Odd("boom"), {"on": Exception}, "charged"),
+        (ConnectionError("no answer"), {"on": Exception}, "evidence"),
+        (Odd("boom"), {"on": (Odd, Exception)}, "evidence"),
+        (Odd("boom"), {"on": (lambda error: isinstance(error, Odd) or None, Exception)}, "evidence"),
+    ],
+)
+def test_only_transient_or_declared_faults_are_evidence_of_an_outage(
+    error: BaseException, options: dict[str, Any], verdict: str
+) -> None:
+    assert end(error, kind(**options)).verdict == verdict
+
+
+@pytest.mark.req("L-7")
+def test_a_call_that_must_not_be_repeated_is_not_spared_in_an_outage() -> None:
+    assert end(ConnectionError("no answer")).may_be_spared
+    assert end(ConnectionError("no answer"), at=lease(3)).may_be_spared, "its last attempt"
+    unsafe = end(ConnectionResetError("after it was sent"), kind(idempotent=False))
+    assert (unsafe.reason, unsafe.verdict, unsafe.may_be_spared) == ("not_idempotent", "evidence", False)
+    late = end(ConnectionError("no answer"), at=lease(deadline_stored=NOW))
+    assert (late.reason, late.may_be_spared) == ("deadline", False)
 
 
 def test_a_result_that_cannot_be_stored_is_not_worked_for_again() -> None:
