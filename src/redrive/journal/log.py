@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import logging
+
     from .record import Record
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
@@ -17,23 +19,41 @@ LOUD = ("breaker_opened", "spill_failed", "batch_outage", "undelivered", "parked
 def log(record: Record, /) -> None:
     """Log a record: `giveup` of spent retries and an opened breaker as warnings, of an item as an error, all else as info."""
     level = level_of(record.kind, record.fields.get("reason"), record.fields.get("item"))
+    if level >= ERROR:
+        # An item that is given up raises nothing: it is seen also where logging is not set up, or not even imported.
+        import logging  # noqa: F401, PLC0415
     if enabled(level):
         extra = {"redrive": dict(record.fields), "redrive_kind": record.kind}
-        sys.modules["logging"].getLogger("redrive").log(level, "%s", line(record), extra=extra)
+        logger = sys.modules["logging"].getLogger("redrive")
+        logger.log(level, "%s", line(record), extra=extra)
+        last_resort = sys.modules["logging"].lastResort
+        if level >= ERROR and last_resort is not None and not _has_handlers(logger):
+            last_resort.handle(logger.makeRecord(logger.name, level, "", 0, "%s", (line(record),), None))
+
+
+def _has_handlers(logger: logging.Logger | None) -> bool:
+    """Whether the program has set up logging: any handler but our own silent one."""
+    while logger is not None:
+        if any(handler is not _silent for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
 
 
 def _find(level: int, /) -> bool:
     """Find the logger, if the program uses `logging` at all: nobody can have set one up otherwise, and it costs 14 ms."""
-    global enabled  # noqa: PLW0603  # found once
+    global enabled, _silent  # noqa: PLW0603  # found once
     logging = sys.modules.get("logging")
     if logging is None or not hasattr(logging, "NullHandler"):  # not imported, or another thread is at it just now
         return False
     logger = logging.getLogger("redrive")
-    logger.addHandler(logging.NullHandler())  # an unconfigured program prints the exception, not the log as well
+    _silent = logging.NullHandler()  # an unconfigured program prints the exception, not the log as well
+    logger.addHandler(_silent)
     enabled = logger.isEnabledFor
     return enabled(level)
 
 
+_silent: logging.Handler | None = None
 enabled: Callable[[int], bool] = _find
 """Whether anybody would see a record of this level: asked before one is made, since that costs more."""
 
@@ -43,8 +63,8 @@ def line(record: Record, /) -> str:
     fields = record.fields
     if record.kind == "giveup" and "item" in fields:
         said = _on_one_line(fields.get("reason") or "no reason given")
-        item = f"item {_on_one_line(fields['item'])} given up after {fields.get('attempts')} rejections"
-        return f"{fields.get('operation')}: {item}: {said}"
+        after = "rejected for good" if fields.get("permanent") else f"given up after {fields.get('attempts')} rejections"
+        return f"{fields.get('operation')}: item {_on_one_line(fields['item'])} {after}: {said}"
     if record.kind == "giveup" and not fields.get("attempt"):
         return f"{fields.get('operation')}: not called: {fields.get('reason')}"
     tried = f"{fields.get('operation')}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"

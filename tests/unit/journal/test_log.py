@@ -114,3 +114,42 @@ def test_an_unconfigured_program_prints_only_its_exception() -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "IndexError" in ran.stderr
     assert "failed (" not in ran.stderr
+
+
+GIVES_UP = """
+{first}
+import sys
+from redrive.batch import ItemStatus, Report, retrying
+
+class Items:
+    def increment(self, item_id): return 5
+    def give_up(self, item_id, reason): return True
+    def pending(self, among): return set()
+
+class Sender:
+    def send_pending(self): return Report("failure", [ItemStatus("t7", "rejected", "checksum")])
+
+retrying(Sender(), items=Items()).send_pending()
+"""
+GIVEN_UP = "Sender.send_pending: item t7 given up after 5 rejections: checksum\n"
+
+
+@pytest.mark.req("B-4", "J-3")
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ("", GIVEN_UP),
+        ("import logging", GIVEN_UP),
+        (
+            "import logging; logging.basicConfig()",
+            "ERROR:redrive:Sender.send_pending: item t7 given up after 5 rejections: checksum\n",
+        ),
+        ("import logging; logging.getLogger('redrive').addHandler(logging.NullHandler())", ""),
+        ("import logging; logging.getLogger('redrive').setLevel(60)", ""),
+    ],
+    ids=["no logging", "unconfigured", "configured", "silenced", "level"],
+)
+def test_an_item_that_is_given_up_is_seen_where_logging_is_not_configured(first: str, said: str) -> None:
+    program = GIVES_UP.replace("{first}", first)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == said
