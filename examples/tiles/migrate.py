@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Engine
 
-FIRST, HEAD = "0001", "0002"
+FIRST, HEAD = "0001", "0003"
 
 
 def migrate(engine: Engine, to: str = HEAD) -> None:

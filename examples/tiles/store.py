@@ -47,12 +47,15 @@ class TileStore:
             }
 
     def items(self) -> TableItems:
-        """The same table, as redrive counts rejections in it: three columns."""
+        """The same table, as redrive counts rejections in it."""
         return TableItems(
             self.engine,
             id=Tile.id,
             attempts=Tile.upload_attempts,
             status=Tile.voting_status,
+            uncharged=Tile.upload_uncharged,
+            reason=Tile.upload_reason,
             pending=VotingStatus.PENDING,
             giveup=VotingStatus.UPLOAD_GIVEUP,
+            done=(VotingStatus.UPLOADED, VotingStatus.TRUSTED, VotingStatus.REJECTED),
         )

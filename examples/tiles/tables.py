@@ -22,7 +22,7 @@ class Base(DeclarativeBase): ...
 
 
 class Tile(Base):
-    """A tile. `upload_attempts` is counted by redrive alone: nobody else writes it."""
+    """A tile. Only redrive writes the columns `upload_*`."""
 
     __tablename__ = "tiles"
     __table_args__ = (
@@ -37,3 +37,5 @@ class Tile(Base):
     sha256: Mapped[str] = mapped_column(Text)
     voting_status: Mapped[str] = mapped_column(Text, server_default=text("'pending'"))
     upload_attempts: Mapped[int] = mapped_column(server_default=text("0"))
+    upload_uncharged: Mapped[int] = mapped_column(server_default=text("0"))
+    upload_reason: Mapped[str | None] = mapped_column(Text)

@@ -32,6 +32,7 @@ class World:
     marked: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     gone: set[str] = field(default_factory=set)
+    spared: Counter[str] = field(default_factory=Counter)
     rejections: Counter[str] = field(default_factory=Counter)
     sends: Counter[str] = field(default_factory=Counter)
 
@@ -48,6 +49,11 @@ class World:
         count = self.counts[item_id]
         self.step()
         return count
+
+    def spare_many(self, item_ids: Collection[str], /) -> dict[str, int]:
+        self.step()
+        self.spared.update(item_ids)
+        return {item_id: self.spared[item_id] for item_id in item_ids}
 
     def give_up(self, item_id: str, reason: str, /) -> bool:
         self.step()
@@ -165,6 +171,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.spared: Counter[str] = Counter()
         self.gone: set[str] = set()
 
     def increment(self, item_id: str, /) -> int:
@@ -177,3 +184,47 @@ class Counted:
 
     def pending(self, among: Any, /) -> set[str]:
         return set(among) - self.gone
+
+    def spare_many(self, item_ids: Collection[str], /) -> dict[str, int]:
+        self.spared.update(item_ids)
+        return {item_id: self.spared[item_id] for item_id in item_ids}
+
+
+REJECTIONS = st.sampled_from(["", "422 checksum", "busy", "503", "503 overloaded", "429", "504"])
+FLAGS = st.sampled_from([{}, {}, {}, {"transient": True}, {"transient": False}])
+
+
+@pytest.mark.req("B-15")
+@given(
+    data=st.data(), many=st.integers(1, 25), attempts=st.integers(1, 4), uncharged=st.integers(0, 5), retries=st.integers(0, 3)
+)
+def test_every_item_ends_within_its_attempts_and_the_uncharged_passes(
+    data: st.DataObject, many: int, attempts: int, uncharged: int, retries: int
+) -> None:
+    """Whatever a sender reports, with a process for each call: no item is sent more often than the stated number."""
+    store, sends = Counted(), Counter[str]()
+    ids = [f"t{n:02}" for n in range(many)]
+    whole = data.draw(st.lists(st.none() | REJECTIONS, min_size=1, max_size=8), label="a reason for all items of a pass")
+
+    class Rejected:
+        def send_pending(self) -> Report:
+            now = sorted(store.pending(ids))
+            sends.update(now)
+            alike = whole[sends.total() % len(whole)]
+            said = []
+            for item in now:
+                reason = data.draw(REJECTIONS) if alike is None else alike
+                flags = data.draw(FLAGS) if alike is None else {}
+                said.append(ItemStatus(item, "rejected", reason, **flags))
+            return Report("failure", said)
+
+    settings = Settings(retries, attempts, max_uncharged_passes=uncharged)
+    calls = 0
+    with instant():
+        while store.pending(ids):
+            retrying(Rejected(), items=store, settings=settings).send_pending()
+            calls += 1
+            assert calls <= attempts + uncharged
+    assert max(sends.values()) <= attempts + uncharged
+    assert min(sends.values()) >= attempts  # and none gives up early
+    assert set(store.counts.values()) == {attempts}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .call import progress as progress
     from .items import Items as Items
     from .items import ManyItems as ManyItems
+    from .items import SparingItems as SparingItems
     from .report import ItemStatus as ItemStatus
     from .report import Report as Report
     from .sender import retrying as retrying
@@ -26,6 +27,7 @@ _HOMES = {
     "Report": "report",
     "SendBuffer": "buffer.send_buffer",
     "Settings": "settings",
+    "SparingItems": "items",
     "TableItems": "table_items",
     "bar": "bars",
     "progress": "call",

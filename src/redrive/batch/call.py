@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..core.context import clock_around, end_of, scope_around
 from ..engine.run import drawn
 from ..errors import BadReport
 from ..journal.bus import emit, wanted
-from ..journal.log import DEBUG, ERROR, INFO
+from ..journal.log import DEBUG, INFO
 from ..journal.redaction import redacted_text
 from ..ledger.crashpoint import crash_point
 from . import decision
 from .decision import Course
-from .items import Items, SparingItems, ToldItems, give_up, increment
-from .memory import Memory
+from .items import CheckedItems, Items, SparingItems, ToldItems, give_up, increment
 from .report import ItemStatus, Report, checked
 from .settings import Terms
 
@@ -34,7 +34,18 @@ class Work:
     items: Items
     fields: Mapping[str, Any]
     """The settings, as the journal has them."""
-    memory: Memory = field(default_factory=Memory)
+    to_report: Callable[[Any], Report] | None = None
+    from_report: Callable[[Report, Any], Any] | None = None
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether `check` has anything to do. The store itself remembers that it has passed."""
+        return isinstance(self.items, CheckedItems)
+
+    def check(self) -> None:
+        """ValueError: the store is set up so that it cannot work."""
+        if isinstance(self.items, CheckedItems):
+            self.items.check()
 
 
 class Call:
@@ -45,6 +56,7 @@ class Call:
         self._expected = expected
         self._frozen = expected is not None
         self._course = Course()
+        self._last: Any = None
         self._clock = clock_around()
         limit = work.terms.timeout
         began = self._clock.monotonic()
@@ -52,8 +64,10 @@ class Call:
         if wanted(INFO):
             emit("batch_started", {"operation": work.operation, **work.fields})
 
-    def checked(self, report: object) -> Report:
+    def checked(self, result: object) -> Report:
         """The report of a pass, if it makes sense: those that were pending must be in it."""
+        self._last = result
+        report = result if self.work.to_report is None else self.work.to_report(result)
         found = checked(report, by=self.work.operation, expected=self._expected, only=self._frozen and not self._course.passes)
         wrong = self._contradicts(found) if self._course.passes else None
         if wrong is not None:
@@ -100,40 +114,57 @@ class Call:
 
     def _count(self, rejected: list[ItemStatus], report: Report) -> None:
         work, course = self.work, self._course
-        reason = decision.outage(report)
-        if reason is not None:
-            course.outages.add(reason)
-        charge = decision.charge(rejected, course.outages)
+        charge = decision.charge(rejected, course.outage is not None)
         charged = list(charge.charged)
         if charge.spared:
-            spared = (work.items if isinstance(work.items, SparingItems) else work.memory).spare_many(charge.spared)
-            charged += decision.overdue(spared, work.terms)
-            seen = {"reason": reason or ", ".join(sorted(course.outages)), "items": len(charge.spared), "charged": len(charged)}
+            charged += self._spare(charge.spared, report)
+            seen = {"reason": course.outage, "items": len(charge.spared), "charged": len(charged)}
             emit("batch_outage", {"operation": work.operation, **seen})
-        if not charged:
+        if charged:
+            self._charge(charged, {item.id: item for item in rejected}, report)
+
+    def _spare(self, ids: Collection[str], report: Report) -> list[str]:
+        """Count rejections that are not charged, in the store; the ones that are charged after all."""
+        items, terms = self.work.items, self.work.terms
+        with self._known_items(report):
+            counts = items.spare_many(ids) if terms.uncharged and isinstance(items, SparingItems) else {}
+        return decision.overdue(ids, counts, terms)
+
+    def _charge(self, ids: Collection[str], rejected: Mapping[str, ItemStatus], report: Report) -> None:
+        """Count rejections as attempts, in the store, and give up the items that have none left."""
+        work = self.work
+        with self._known_items(report):
+            counts = increment(work.items, ids)
+        crash_point("batch.counted")
+        gone = decision.spent(counts, rejected.values(), work.terms)
+        if not gone:
             return
+        new = give_up(work.items, {item_id: redacted_text(rejected[item_id].reason) for item_id in gone})
+        crash_point("batch.given_up")
+        self._course.given_up(gone)
+        for item_id in gone:
+            if item_id in new:
+                item = rejected[item_id]
+                told = {"item": item_id, "attempts": counts[item_id], "reason": item.reason}
+                emit("giveup", {"operation": work.operation, **told, "permanent": item.permanent or None})
+
+    @contextmanager
+    def _known_items(self, report: Report) -> Iterator[None]:
         try:
-            counts = increment(work.items, charged)
+            yield
         except KeyError as unknown:
             raise BadReport(
-                f"the report of {work.operation} names items that its store does not know: {unknown}", report=report
+                f"the report of {self.work.operation} names items that its store does not know: {unknown}", report=report
             ) from unknown
-        crash_point("batch.counted")
-        reasons = {item.id: item.reason for item in rejected}
-        gone = decision.spent(counts, work.terms)
-        if gone:
-            new = give_up(work.items, {item_id: redacted_text(reasons[item_id]) for item_id in gone})
-            crash_point("batch.given_up")
-            course.given_up(gone)
-            if wanted(ERROR):
-                for item_id in gone:
-                    if item_id in new:
-                        said = {"item": item_id, "attempts": counts[item_id], "reason": reasons[item_id]}
-                        emit("giveup", {"operation": work.operation, **said})
+
+    def result(self, report: Report) -> Any:
+        """What the caller gets for the report of all passes."""
+        if self.work.from_report is None:
+            return report
+        return self._last if not self._course.passes and report.job_id is None else self.work.from_report(report, self._last)
 
     def _ended(self, last: Report, left: Collection[str]) -> Report:
         total = decision.summed(self._course, last, left, self._clock.now(), self.work.terms)
-        self.work.memory.forget(self._course.known, keep=left)
         self._told("batch_ended", total, total.items, pending=len(left))
         return total
 

@@ -1,22 +1,29 @@
-"""What follows from a report: who is charged, who gives up, whether this is an outage, what comes next. Pure: no clock, no store.
+"""What follows from a report: what is charged, which items give up, whether this is an outage, what comes next.
 
-A rejection is charged to its item: at so many of them it gives up, and stops holding the others up. Where nearly all are refused
-for one reason, that is an outage, and no fault of theirs: they are not charged. The two meet in one pass: the poison among them
-has a reason of its own. Uncharged rejections have a limit too, so that no item is sent for ever.
+Pure: no clock, no store. A rejection is charged to its item, which gives up after a number of them. A rejection in an outage
+is not charged: the rule is in core/outage.py. Rejections that are not charged have a limit too, so that every item ends.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 
+from ..core.fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
+from ..core.known.status import by_status
+from ..core.outage import End, Parking, find_outage, verdict_of
+from ..core.signature import signature_of
 from .report import ItemStatus, Outcome, Report, Status
 from .settings import OUTAGE_ITEMS, OUTAGE_SHARE, Terms
 
+STATUS = re.compile(r"\s*(?:HTTP(?:/\d(?:\.\d)?)?\s+)?([1-5]\d\d)(?![\w.,/-]\w)(?!\w)", re.IGNORECASE)
+"""The HTTP status that a reason begins with: `503`, `503 overloaded`, `HTTP 503: overloaded`."""
 SETTLED = frozenset(("acknowledged", "giveup"))
+PARKING = Parking(least=OUTAGE_ITEMS, share=OUTAGE_SHARE)
 _status = attrgetter("status")
 
 
@@ -36,12 +43,13 @@ class Course:
     known: dict[str, ItemStatus] = field(default_factory=dict)
     passes: int = 0
     only_failures: bool = True
-    outages: set[str] = field(default_factory=set)
-    """Reasons for which an outage was recognised: they hold for the rest of the call, however few items are left."""
+    outage: str | None = None
+    """The reason of an outage: from the pass that shows one until a pass in which an item is acknowledged."""
 
     def hear(self, report: Report, /) -> None:
         """One more pass. What was acknowledged stays so; what was given up too, unless it arrives after all."""
         self.passes += 1
+        self._recognise([item for item in report.items if not self._arrived(item.id)])
         self.only_failures = self.only_failures and report.outcome == "failure"
         if not self.known:
             self.known = {item.id: item for item in report.items}
@@ -50,6 +58,15 @@ class Course:
             before = self.known.get(item.id)
             if before is None or before.status not in SETTLED or item.status == "acknowledged":
                 self.known[item.id] = item
+
+    def _recognise(self, news: Sequence[ItemStatus]) -> None:
+        found = outage(news)
+        if found is not None or any(item.status == "acknowledged" for item in news):
+            self.outage = found
+
+    def _arrived(self, item_id: str) -> bool:
+        before = self.known.get(item_id)
+        return before is not None and before.status == "acknowledged"
 
     def given_up(self, ids: Collection[str], /) -> None:
         """These are sent no more."""
@@ -68,30 +85,53 @@ def concerns(report: Report, /) -> bool:
     return report.outcome == "partial"
 
 
-def outage(report: Report, /) -> str | None:
-    """The reason for which nearly all that were sent in this pass were refused."""
-    statuses = Counter(map(_status, report.items))
-    sent = statuses["acknowledged"] + statuses["rejected"]
-    if sent < OUTAGE_ITEMS or statuses["rejected"] < OUTAGE_SHARE * sent:
+def fault_of(item: ItemStatus, /) -> Fault:
+    """What a rejection means: as the sender declares it, or by the HTTP status that its reason begins with."""
+    if item.permanent:
+        return PERMANENT
+    if item.transient is not None:
+        return TRANSIENT if item.transient else UNKNOWN
+    status = STATUS.match(item.reason)
+    return UNKNOWN if status is None else by_status(int(status[1]))
+
+
+def outage(items: Sequence[ItemStatus], /) -> str | None:
+    """The most common reason of the outage that the items of one pass are evidence of, or None."""
+    statuses = Counter(map(_status, items))
+    rejected = statuses["rejected"]
+    if rejected < PARKING.least or rejected < PARKING.share * (rejected + statuses["acknowledged"]):
+        return None  # at a glance: most passes have few rejections
+    ends = [_end(item) for item in items if item.status in ("acknowledged", "rejected")]
+    found = find_outage(ends, PARKING, last=len(ends))
+    if found is None:
         return None
-    ((reason, many),) = Counter(item.reason for item in report.items if item.status == "rejected").most_common(1)
-    return reason if many >= OUTAGE_SHARE * sent else None
+    victims = {end.key for end in found.ends}
+    return Counter(item.reason for item in items if item.id in victims).most_common(1)[0][0]
 
 
-def charge(rejected: Sequence[ItemStatus], outages: Collection[str], /) -> Charge:
-    """Whose rejections count: all but those for the reason of an outage."""
-    charged = tuple(item.id for item in rejected if item.reason not in outages)
-    return Charge(charged, tuple(item.id for item in rejected if item.reason in outages))
+def _end(item: ItemStatus) -> End:
+    if item.status == "acknowledged":
+        return End(item.id, "success")
+    fault = fault_of(item)
+    cause = signature_of("rejected", item.reason) if fault.status is None else f"HTTP {fault.status}"
+    return End(item.id, verdict_of(fault), cause)
 
 
-def overdue(spared: Mapping[str, int], terms: Terms, /) -> list[str]:
-    """Those that were spared often enough: they are charged after all."""
-    return [item_id for item_id, times in spared.items() if times > terms.uncharged]
+def charge(rejected: Sequence[ItemStatus], in_outage: bool, /) -> Charge:
+    """Which rejections count: in an outage all but the transient ones."""
+    spared = {item.id for item in rejected if in_outage and verdict_of(fault_of(item)) == "evidence"}
+    return Charge(tuple(item.id for item in rejected if item.id not in spared), tuple(spared))
 
 
-def spent(counts: Mapping[str, int], terms: Terms, /) -> list[str]:
-    """Those that give up."""
-    return [item_id for item_id, count in counts.items() if count >= terms.item_attempts]
+def overdue(spared: Collection[str], counts: Mapping[str, int], terms: Terms, /) -> list[str]:
+    """The ones that are charged after all: spared often enough, or their store cannot count that."""
+    return [item_id for item_id in spared if not 0 < counts.get(item_id, 0) <= terms.uncharged]
+
+
+def spent(counts: Mapping[str, int], rejected: Collection[ItemStatus], terms: Terms, /) -> list[str]:
+    """The ones that give up: rejected often enough, or rejected for good."""
+    permanent = {item.id for item in rejected if item.permanent}
+    return [item_id for item_id, count in counts.items() if count >= terms.item_attempts or item_id in permanent]
 
 
 def wait(course: Course, pending: Collection[str], terms: Terms, draw: float, left: float, /) -> float | None:

@@ -36,10 +36,21 @@ class ManyItems(Items, Protocol):
 
 @runtime_checkable
 class SparingItems(Protocol):
-    """A store that also remembers how often an item was refused without being charged: a limit that outlives the process."""
+    """A store that also counts rejections in outages, which are not attempts. Not required.
+
+    Without it, every rejection counts as an attempt: an uncounted exception would have no limit.
+    """
 
     def spare_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
-        """Add one to each, all or none; the new counts."""
+        """Add one to each, where other processes see it; the new counts. An item that is missing in them is charged."""
+
+
+@runtime_checkable
+class CheckedItems(Protocol):
+    """A store that can be set up wrongly. Checked before the first pass of a call."""
+
+    def check(self) -> None:
+        """ValueError: it cannot work as it is; says how to set it up. Costs nothing once it has passed."""
 
 
 @runtime_checkable
@@ -48,6 +59,14 @@ class ToldItems(Protocol):
 
     def acknowledge_many(self, item_ids: Collection[str], /) -> int:
         """These have arrived; of how many that was news."""
+
+
+@runtime_checkable
+class ReasonedItems(Protocol):
+    """A store that keeps why items were given up."""
+
+    def reasons(self, item_ids: Collection[str], /) -> Mapping[str, str]:
+        """The reason of each, where one is known."""
 
 
 @runtime_checkable

@@ -13,10 +13,11 @@ from .report import Report
 Ids = Callable[..., Any]
 
 
-def plain(work: Work, ids: Ids | None, left: Leaves | None, send: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+def plain(work: Work, ids: Ids | None, left: Leaves | None, send: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Send; again while something is pending and there are retries. What `send` raises goes through."""
     token = OPERATION.set(work.operation)
     try:
+        work.check()
         call = Call(work, None if ids is None else list(ids(*args, **kwargs)))
         while True:
             report = send(*args, **kwargs)
@@ -26,7 +27,7 @@ def plain(work: Work, ids: Ids | None, left: Leaves | None, send: Callable[..., 
                 raise TypeError(f"{work.operation} returns an awaitable: declare it `async def`, so that it can be awaited")
             settled = call.settle(call.checked(report))
             if isinstance(settled, Report):
-                return settled if left is None else leave(work.operation, left, settled, args, kwargs)
+                return call.result(settled if left is None else leave(work.operation, left, settled, args, kwargs))
             clock_around().sleep(settled)  # everything is written down: Ctrl+C here leaves nothing half-done
     finally:
         OPERATION.reset(token)
@@ -34,18 +35,20 @@ def plain(work: Work, ids: Ids | None, left: Leaves | None, send: Callable[..., 
 
 async def coroutine(
     work: Work, ids: Ids | None, left: Leaves | None, send: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
-) -> Report:
+) -> Any:
     """The same for async senders. The store is synchronous: it is asked in a thread."""
     from asyncio import to_thread  # noqa: PLC0415  # 45 ms that plain programs must not pay
 
     token = OPERATION.set(work.operation)
     try:
+        if work.is_unchecked:
+            await to_thread(work.check)
         call = Call(work, None if ids is None else list(ids(*args, **kwargs)))
         while True:
             report = await send(*args, **kwargs)
             settled = await to_thread(call.settle, call.checked(report))
             if isinstance(settled, Report):
-                return settled if left is None else await aleave(work.operation, left, settled, args, kwargs)
+                return call.result(settled if left is None else await aleave(work.operation, left, settled, args, kwargs))
             await clock_around().asleep(settled)
     finally:
         OPERATION.reset(token)

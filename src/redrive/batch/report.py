@@ -14,6 +14,7 @@ Status: TypeAlias = Literal["acknowledged", "rejected", "giveup", "pending"]
 Outcome: TypeAlias = Literal["success", "partial", "failure"]
 STATUSES = frozenset(get_args(Status))
 OUTCOMES = frozenset(get_args(Outcome))
+NOT_REPORTS = (type(None), bool, int, float)
 NAMED = 5
 """How many ids an error names."""
 
@@ -29,6 +30,11 @@ class ItemStatus:
     id: str
     status: Status
     reason: str = ""
+    permanent: bool = False
+    """Rejected for good: the item is given up at once."""
+    transient: bool | None = None
+    """Rejected because the receiver is unavailable: evidence of an outage. False: it is the item's own fault. None: the HTTP
+    status at the beginning of the reason decides (`503 overloaded`); a reason without one is the item's own fault."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,8 @@ def checked(report: object, /, *, by: str, expected: Collection[str] | None = No
     by: who reported. expected: items that must be in it. only: and no others.
     """
     if not isinstance(report, Report):
-        raise BadReport(f"{by} must return a redrive.batch.Report, not {_shown(report)}", report=report)
+        fix = "; pass to_report= to map it" if not isinstance(report, NOT_REPORTS) else ""
+        raise BadReport(f"{by} must return a redrive.batch.Report, not {_shown(report)}{fix}", report=report)
     wrong = _contents(report) or _contradiction(report) or _ids(report, expected, only)
     if wrong is not None:
         raise BadReport(f"the report of {by} makes no sense, nothing was counted: {wrong}", report=report)
@@ -82,12 +89,18 @@ def _contents(report: Report) -> str | None:
             return f"item {item.id!r} is {item.status!r}, not one of acknowledged, rejected, pending, giveup"
         if not isinstance(item.reason, str):
             return f"the reason of item {item.id!r} is text, not {_shown(item.reason)}"
+        if not isinstance(item.permanent, bool) or not isinstance(item.transient, bool | None):
+            return f"permanent= and transient= of item {item.id!r} are True or False"
+        if item.permanent and (item.transient or item.status not in ("rejected", "giveup")):
+            return f"item {item.id!r} is permanent=True: only a rejected item can be, and not with transient=True"
     return None
 
 
 def _sound(items: Sequence[ItemStatus]) -> bool:
     """Whether all items are as they should be. A glance at all of them together: one by one, ten thousand take 4 ms."""
     if not set(map(type, items)) <= {ItemStatus}:
+        return False
+    if any(item.permanent is not False or item.transient is not None for item in items):
         return False
     texts = [item.id for item in items]
     blank = "" in texts

@@ -17,6 +17,7 @@ from .drop_in import drop_in, retries
 from .items import Items
 from .left import Leaves
 from .loop import coroutine, plain
+from .report import Report
 from .settings import DEFAULT, Settings, Terms
 
 S = TypeVar("S")
@@ -26,6 +27,7 @@ def retrying(
     sender: S, /, *, items: Items, retry: RetryLike | None = None, item_attempts: int | None = None,
     settings: Settings | None = None, method: str = "send_pending", ids: Callable[..., Iterable[str]] | None = None,
     spill: Leaves | None = None, enabled: bool = True, operation: str | None = None,
+    to_report: Callable[[Any], Report] | None = None, from_report: Callable[[Report, Any], Any] | None = None,
 ) -> S:  # fmt: skip
     """A drop-in for `sender` whose `method` sends rejected items again. All other methods are the sender's own.
 
@@ -38,6 +40,9 @@ def retrying(
     spill: a durable command that is left behind, with the arguments of the call, when something is still pending.
     enabled: False, the sender is returned as it is.
     operation: the name in journal and progress bars (default: the sender's class and method).
+    to_report: from what the sender's method returns to a Report, for a sender with a report class of its own.
+    from_report: back again: from the Report of all passes, and what the last pass returned, to what the caller gets
+        (default: the Report). A first pass that succeeds is passed on as it is.
     """
     if settings is not None and (retry is not None or item_attempts is not None):
         raise TypeError("give settings=, or retry= and item_attempts=, not both")
@@ -48,12 +53,13 @@ def retrying(
     terms = Terms.of(told, retry, attempts)
     send = _method(sender, method)
     _check(items, ids, spill)
+    _check_mapping(to_report, from_report)
     name = f"{type(sender).__name__}.{method}" if operation is None else operation
     if not (enabled and told.enabled):
         if wanted(INFO):
             emit("batch_disabled", {"operation": name})
         return sender
-    work = Work(name, terms, items, _shown(terms))
+    work = Work(name, terms, items, _shown(terms), to_report, from_report)
     return drop_in(sender, method, _body(work, ids, spill, send, method))  # type: ignore[no-any-return]  # as good as one
 
 
@@ -107,6 +113,15 @@ def _check(items: object, ids: object, spill: object) -> None:
         raise TypeError(f"spill= is a durable command, as @app.command makes one, not {spill!r}")
 
 
+def _check_mapping(to_report: object, from_report: object) -> None:
+    if to_report is not None and not callable(to_report):
+        raise TypeError(f"to_report= is a function from a result of the sender to a Report, not {to_report!r}")
+    if from_report is not None and (to_report is None or not callable(from_report)):
+        raise TypeError(
+            f"from_report= is a function of a Report and the sender's last result; it needs to_report=: {from_report!r}"
+        )
+
+
 def _is_async(send: Callable[..., Any]) -> bool:
     while isinstance(send, partial):
         send = send.func
@@ -114,4 +129,5 @@ def _is_async(send: Callable[..., Any]) -> bool:
 
 
 def _shown(terms: Terms) -> dict[str, Any]:
-    return {"max_retries": terms.retries, "item_attempts": terms.item_attempts, "cap": terms.cap}
+    waits = {"backoff_base": terms.base, "cap": terms.cap}
+    return {"max_retries": terms.retries, "item_attempts": terms.item_attempts, **waits, "uncharged": terms.uncharged}

@@ -14,7 +14,7 @@ from ..engine.retry import Retry, RetryLike
 
 OUTAGE_ITEMS = 10
 OUTAGE_SHARE = 0.9
-"""So many items sent, and this share of them refused for one reason: that is an outage, and no fault of theirs."""
+"""An outage: at least this number of items, and this share of a pass, are rejected for a transient reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,11 @@ class Settings:
     """The wait before retry n (from 1) is `min(backoff_base ** n, backoff_cap)` seconds."""
     backoff_cap: float = 60.0
     """The longest wait; and how far away `next_retry_at` is."""
-    max_uncharged_passes: int = 100
-    """How often an item may be refused in outages without being charged; from then on it is."""
+    max_uncharged_passes: int = 200
+    """How often an item may be rejected in outages without being charged; from then on it is.
+
+    The default lasts for an outage of an hour: a call of 4 passes takes 14 s and is repeated after 60 s.
+    """
     enabled: bool = True
     """False: the sender is used as it is."""
 
@@ -133,16 +136,31 @@ class Terms:
     item_attempts: int
     uncharged: int
     timeout: float | None = None
+    base: float | None = None
+    """The base of the waits; None: they have none."""
 
     @classmethod
     def of(cls, settings: Settings, retry: RetryLike | None, item_attempts: int, /) -> Terms:
         """Checked. retry: in place of the settings' retries and waits."""
         if retry is None:
             waits = powers(settings.backoff_base, cap=settings.backoff_cap)
-            return cls(settings.max_in_call_retries, waits, settings.backoff_cap, item_attempts, settings.max_uncharged_passes)
+            return cls(
+                retries=settings.max_in_call_retries,
+                backoff=waits,
+                cap=settings.backoff_cap,
+                item_attempts=item_attempts,
+                uncharged=settings.max_uncharged_passes,
+                base=settings.backoff_base,
+            )
         policy, backoff = _policy(retry)
         return cls(
-            policy.max_attempts - 1, backoff, policy.backoff_max, item_attempts, settings.max_uncharged_passes, policy.timeout
+            retries=policy.max_attempts - 1,
+            backoff=backoff,
+            cap=policy.backoff_max,
+            item_attempts=item_attempts,
+            uncharged=settings.max_uncharged_passes,
+            timeout=policy.timeout,
+            base=policy.backoff_base if backoff == policy.wait else None,
         )
 
 

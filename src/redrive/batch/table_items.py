@@ -1,19 +1,24 @@
-"""TableItems: three columns of a table of the user's own count the rejections of its rows."""
+"""TableItems: columns of a table of the user's own count the rejections of its rows."""
 
 from __future__ import annotations
 
+import enum
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
-from sqlalchemy import Column, Connection, Engine, bindparam, func, select, update
+from sqlalchemy import Column, Connection, Engine, bindparam, func, or_, select, true, update
 from sqlalchemy.orm import InstrumentedAttribute
+
+from ..journal.redaction import redacted_text
 
 Of: TypeAlias = "InstrumentedAttribute[Any] | Column[Any]"
 CHUNK = 1000
 """Items in one statement. SQLite takes 32,766 parameters, Postgres 65,535."""
 STATUSES = (str, bytes)
+SHOWN = 5
+"""How many unknown states an error names."""
 
 
 class TableItems:
@@ -23,12 +28,26 @@ class TableItems:
     """
 
     def __init__(
-        self, engine: Engine, /, *, id: Of, attempts: Of, status: Of, pending: Any = "pending",  # noqa: A002  # as the column is called
-        giveup: Any = "giveup",
+        self, engine: Engine, /, *, id: Of, attempts: Of, status: Of, uncharged: Of | None = None,  # noqa: A002  # as the column is called
+        reason: Of | None = None, pending: Any = "pending", giveup: Any = "giveup", done: Any = (),
     ) -> None:  # fmt: skip
-        """id, attempts, status: columns of one table, or attributes of a mapped class; one row for each id.
+        """Map columns of one table, or attributes of a mapped class; one row for each id.
 
-        pending: the status of rows that may be sent, or a collection of such. giveup: the status of those that are sent no more.
+        Args:
+            engine: Where the table is.
+            id: The column that names an item.
+            attempts: An integer column, counted up by every rejection that is charged.
+            status: The column that holds an item's state.
+            uncharged: An integer column for rejections in outages, which do not count as attempts. Without this column
+                every rejection counts as an attempt.
+            reason: A text column for the reason of a give-up. Without it, only the log has the reason.
+            pending: The state of rows that may be sent, or a collection of states.
+            giveup: The state of rows that were given up.
+            done: The states of all other rows, such as "uploaded". If passed, a row in any other state is an error.
+
+        Raises:
+            TypeError: Not columns of one table, or a database without `UPDATE ... RETURNING`.
+            ValueError: Two of `pending`, `giveup` and `done` share a state.
         """
         if not isinstance(engine, Engine):
             raise TypeError(
@@ -40,15 +59,20 @@ class TableItems:
         self._id, self._attempts, self._status = (
             _column(*one) for one in (("id", id), ("attempts", attempts), ("status", status))
         )
+        self._uncharged = None if uncharged is None else _column("uncharged", uncharged)
+        self._reason = None if reason is None else _column("reason", reason)
         self._table = self._id.table
-        if {self._attempts.table, self._status.table} != {self._table}:
-            raise TypeError("id=, attempts= and status= are columns of one table")
-        several = isinstance(pending, Collection) and not isinstance(pending, STATUSES)
-        self._open = list(pending) if several else [pending]
+        columns = (self._attempts, self._status, self._uncharged, self._reason)
+        if {column.table for column in columns if column is not None} != {self._table}:
+            raise TypeError("id=, attempts=, status=, uncharged= and reason= are columns of one table")
+        self._open, self._done = _states(pending), _states(done)
         self._given_up = giveup
         if giveup in self._open:
             raise ValueError(f"pending= and giveup= must differ: {giveup!r}")
+        if any(state in self._done for state in (*self._open, giveup)):
+            raise ValueError(f"done= must differ from pending= and giveup=: {done!r}")
         self._value = _reader(self._id)
+        self._is_checked = False
         self._statements()
 
     def _statements(self) -> None:
@@ -58,15 +82,60 @@ class TableItems:
         may_be_sent = self._status.in_(self._open)
         self._one = update(rows).where(here).values({self._attempts: counts}).returning(self._attempts)
         # Locked in the order of their ids: two who count the same items never wait for each other in a circle.
-        locked = select(self._id).where(among).order_by(self._id).with_for_update().cte("locked")
-        many = self._id.in_(select(locked.c[self._id.name])) if self._engine.dialect.name != "sqlite" else among
+        in_order = select(self._id).where(among).order_by(self._id).with_for_update()
+        locked = in_order.cte("locked")
+        sqlite = self._engine.dialect.name == "sqlite"
+        self._lock = None if sqlite else in_order
+        many = among if sqlite else self._id.in_(select(locked.c[self._id.name]))
         self._many = update(rows).where(many).values({self._attempts: counts}).returning(self._id, self._attempts)
-        self._end = update(rows).where(here, may_be_sent).values({self._status: self._given_up}).returning(self._id)
-        self._end_many = update(rows).where(many, may_be_sent).values({self._status: self._given_up}).returning(self._id)
+        if self._uncharged is not None:
+            spared = {self._uncharged: func.coalesce(self._uncharged, 0) + 1}
+            self._spare = update(rows).where(many).values(spared).returning(self._id, self._uncharged)
+        ended: dict[Any, Any] = {self._status: self._given_up}
+        if self._reason is not None:
+            ended[self._reason] = bindparam("why", type_=self._reason.type)
+        self._end_many = update(rows).where(many, may_be_sent).values(ended).returning(self._id)
         self._look = select(self._id).where(among, may_be_sent)
         gone = self._status == self._given_up
         self._gone = select(self._id, self._attempts).where(gone).order_by(self._id).limit(bindparam("most"))
         self._back = update(rows).where(many, gone).values({self._status: self._open[0]}).returning(self._id)
+
+    def check(self) -> None:
+        """Check once that the table's states are the ones that were named.
+
+        Raises:
+            ValueError: Rows are in states that were not named, so that none of them would ever be sent.
+        """
+        if self._is_checked:
+            return
+        if not self._done and _default(self._status) in self._open:
+            self._is_checked = True  # new rows begin in the state that was named; the others may all have arrived
+            return
+        known = [*self._open, self._given_up, *self._done]
+        unknown = or_(self._status.not_in(known), self._status.is_(None))
+        with self._engine.connect() as connection:
+            if connection.execute(select(true()).select_from(self._table).where(unknown).limit(1)).scalar() is None:
+                # An empty table says nothing about its states: look again when it has rows.
+                self._is_checked = connection.execute(select(true()).select_from(self._table).limit(1)).scalar() is not None
+                return
+            if not self._done and self._has_rows_in(connection, known):
+                self._is_checked = True
+                return
+            states = select(self._status, func.count()).where(unknown).group_by(self._status).order_by(func.count().desc())
+            found = [(row[0], int(row[1])) for row in connection.execute(states.limit(SHOWN + 1))]
+        listed = ", ".join(f"{_shown(state)} ({count:,} {'row' if count == 1 else 'rows'})" for state, count in found[:SHOWN])
+        more = ", ..." if len(found) > SHOWN else ""
+        state = next((_shown(state) for state, _ in found if state is not None), "...")
+        raise ValueError(
+            f"TableItems({self._table.name}): unknown states in {self._status.name}: {listed}{more}; "
+            f"pass pending={state} if such rows are to be sent, or done={state} if not "
+            f"(known: pending={_listed(self._open)}, giveup={_shown(self._given_up)}, done={_listed(self._done) or '()'}); "
+            "nothing was sent"
+        )
+
+    def _has_rows_in(self, connection: Connection, states: list[Any]) -> bool:
+        rows = select(true()).select_from(self._table).where(self._status.in_(states)).limit(1)
+        return connection.execute(rows).scalar() is not None
 
     def increment(self, item_id: str, /) -> int:
         """Add one, atomically; the new count. KeyError: there is no such row."""
@@ -78,26 +147,50 @@ class TableItems:
 
     def increment_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
         """Add one to each, all or none; the new counts. KeyError: not all of them are there."""
+        return self._count_many(self._many, item_ids)
+
+    def spare_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
+        """Count a rejection in an outage, which is not an attempt; the new counts. Empty: no column of the table keeps them."""
+        return {} if self._uncharged is None else self._count_many(self._spare, item_ids)
+
+    def _count_many(self, statement: Any, item_ids: Collection[str]) -> dict[str, int]:
         with self._engine.begin() as connection:
-            counts = {str(row[0]): int(row[1]) for row in self._each(connection, self._many, item_ids)}
+            counts = {str(row[0]): int(row[1]) for row in self._each(connection, statement, item_ids)}
             unknown = [item_id for item_id in item_ids if str(self._value(item_id)) not in counts]
             if unknown:
                 raise KeyError(", ".join(unknown[:5]))  # and nothing was counted
         return {item_id: counts[str(self._value(item_id))] for item_id in item_ids}
 
     def give_up(self, item_id: str, reason: str, /) -> bool:
-        """Move a row on, if it may still be sent. False: it was given up before, or has arrived. (The journal has the reason.)"""
-        with self._engine.begin() as connection:
-            return connection.execute(self._end, {"item": self._value(item_id)}).first() is not None
+        """Give up a row, if it may still be sent. False: it was given up before, or has arrived."""
+        return bool(self.give_up_many({item_id: reason}))
 
     def give_up_many(self, reasons: Mapping[str, str], /) -> set[str]:
-        """The same for many; those that could still be sent."""
+        """Give up many rows, each with its reason; the ones that could still be sent."""
         with self._engine.begin() as connection:
-            gone = {str(row[0]) for row in self._each(connection, self._end_many, reasons)}
+            gone: set[str] = set()
+            for why, item_ids in self._by_reason(connection, reasons):
+                values = {} if self._reason is None else {"why": why}
+                gone.update(str(row[0]) for row in self._each(connection, self._end_many, item_ids, values))
         return {item_id for item_id in reasons if str(self._value(item_id)) in gone}
+
+    def _by_reason(self, connection: Connection, reasons: Mapping[str, str]) -> Iterator[tuple[str, Collection[str]]]:
+        """Group items by their reason: one statement for each. Without a column for it, all are one group."""
+        if self._reason is None:
+            yield "", reasons
+            return
+        length = getattr(self._reason.type, "length", None)
+        groups: dict[str, list[str]] = {}
+        for item_id, reason in reasons.items():
+            groups.setdefault(redacted_text(reason)[:length], []).append(item_id)
+        if self._lock is not None and len(groups) > 1:
+            for _ in self._each(connection, self._lock, reasons):
+                pass  # all rows in the order of their ids, before the first group is written
+        yield from groups.items()
 
     def pending(self, among: Collection[str], /) -> set[str]:
         """Which of these may still be sent."""
+        self.check()
         with self._engine.connect() as connection:
             left = {str(row[0]) for row in self._each(connection, self._look, among)}
         return {item_id for item_id in among if str(self._value(item_id)) in left}
@@ -106,6 +199,15 @@ class TableItems:
         """Rows that were given up, and how often each was rejected."""
         with self._engine.connect() as connection:
             return {str(row[0]): int(row[1] or 0) for row in connection.execute(self._gone, {"most": limit})}
+
+    def reasons(self, item_ids: Collection[str], /) -> dict[str, str]:
+        """Why these were given up. Empty where the table has no column for it."""
+        if self._reason is None:
+            return {}
+        wanted = self._id.in_(bindparam("items", expanding=True, type_=self._id.type))
+        with self._engine.connect() as connection:
+            found = self._each(connection, select(self._id, self._reason).where(wanted), item_ids)
+            return {str(row[0]): str(row[1]) for row in found if row[1]}
 
     def reopen_many(self, item_ids: Collection[str], /) -> set[str]:
         """Let rows that were given up be sent again; those that were. For a person: `redrive batch reopen` records who and why.
@@ -116,11 +218,13 @@ class TableItems:
             back = {str(row[0]) for row in self._each(connection, self._back, item_ids)}
         return {item_id for item_id in item_ids if str(self._value(item_id)) in back}
 
-    def _each(self, connection: Connection, statement: Any, ids: Iterable[str]) -> Iterator[Any]:
+    def _each(
+        self, connection: Connection, statement: Any, ids: Iterable[str], more: Mapping[str, Any] | None = None
+    ) -> Iterator[Any]:
         # Sorted: on SQLite there is one writer at a time, elsewhere the statement itself locks in order.
         values = iter(sorted({self._value(item_id) for item_id in ids}))
         while some := list(islice(values, CHUNK)):
-            yield from connection.execute(statement, {"items": some})
+            yield from connection.execute(statement, {"items": some, **(more or {})})
 
     def __repr__(self) -> str:
         return f"TableItems({self._table.name}.{self._id.name}, {self._attempts.name}, {self._status.name})"
@@ -131,6 +235,30 @@ def _column(name: str, given: object) -> Any:
     if not isinstance(column, Column) or column.table is None:
         raise TypeError(f"{name}= is a column of a table, or an attribute of a mapped class, not {given!r}")
     return column
+
+
+def _states(given: Any) -> list[Any]:
+    several = isinstance(given, Collection) and not isinstance(given, STATUSES)
+    return list(given) if several else [given]
+
+
+def _default(column: Any) -> Any:
+    """The state that a new row begins in, where the column says so; else None."""
+    if column.default is not None and column.default.is_scalar:
+        return column.default.arg
+    server = getattr(column.server_default, "arg", None)
+    text = str(getattr(server, "text", server) or "").strip()
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text or None
+
+
+def _shown(state: Any) -> str:
+    if state is None:
+        return "NULL"
+    return repr(state.value if isinstance(state, enum.Enum) and isinstance(state, str) else state)
+
+
+def _listed(states: Iterable[Any]) -> str:
+    return " and ".join(map(_shown, states))
 
 
 def _reader(column: Any) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Group, RenderableType
@@ -12,15 +12,15 @@ from rich.text import Text
 
 from ..core.amount import amount
 from ..ops import own_items
-from ..ops.batch import Batch, GivenUp, Reopening
+from ..ops.actor import user
+from ..ops.batch import Batch, GivenUp, Reopened, Reopening
 from ..ops.document import document
-from ..ops.imported import Unreadable
 from .confirm import confirmed
 from .fit import Column, fitted
 from .followup import spelled, then
 from .moments import ago, utc
-from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Since, Where, operator, option, since_of
-from .output import BAD_INPUT, complain, console, print_json, show
+from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Since, Where, complaints, operator, option, since_of
+from .output import complain, console, print_json, show
 
 app = typer.Typer(no_args_is_help=True, help="Items of batches: how they stand, which were given up; open those again.")
 
@@ -82,12 +82,14 @@ def giveups(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """List items that were given up, the newest first. Of a store of your own (--items): ids, and how often each was rejected.
+    """List items that were given up, the newest first. Of a store of your own (--items): by their ids.
 
     Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
     """
     if own is not None:
-        _own_giveups(own, limit, as_json)
+        if since is not None:
+            raise typer.BadParameter("a store of your own keeps no times; leave it out", param_hint="--since")
+        _own_giveups(own, limit, reason, as_json)
         return
     with operator(where) as ops:
         found = ops.giveups(batch=batch, reason=reason, since=since_of(since), limit=limit)
@@ -102,19 +104,23 @@ def giveups(
             show(out, Text("no item that was given up matches" if narrowed else "no item was given up"))
 
 
-def _own_giveups(source: str, limit: int, as_json: bool) -> None:
-    try:
-        found = own_items.store(source).given_up(limit)
-    except Unreadable as wrong:
-        complain(str(wrong))
-        raise typer.Exit(BAD_INPUT) from None
+def _own_giveups(source: str, limit: int, reason: str | None, as_json: bool) -> None:
+    with complaints():
+        found = own_items.given_up(source, limit, reason=reason)
     if as_json:
-        print_json([{"item": item, "attempts": attempts} for item, attempts in found.items()])
+        print_json(document(found))
         return
     out = console()
-    rows = [{"item": item, "rejected": str(attempts)} for item, attempts in found.items()]
+    if not found:
+        show(out, Text("no item was given up" if reason is None else "no item that was given up matches"))
+        return
     columns = [Column("item", least=12), Column("rejected", number=True)]
-    show(out, fitted(columns, rows, out.width) if rows else Text("no item was given up"))
+    if any(item.reason is not None for item in found):
+        columns.append(Column("reason", least=14, wants=28, cut=True))
+    rows: list[dict[str, str | Text]] = [
+        {"item": item.item, "rejected": str(item.attempts), "reason": _short(item.reason or "–", 200)} for item in found
+    ]
+    show(out, fitted(columns, rows, out.width))
 
 
 def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool) -> RenderableType:
@@ -138,7 +144,7 @@ def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool)
         for one in found
     ]
     reopen = then('redrive batch reopen BATCH ITEM --because "..."')
-    hint = "More may match: raise --limit, or narrow it down." if full else f"Mended? → {reopen}"
+    hint = "More may match: raise --limit, or narrow it down." if full else f"Fixed? → {reopen}"
     return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
 
 
@@ -164,35 +170,64 @@ def reopen(
     """Let items that were given up be sent again, with all their attempts. Recorded in the audit.
 
     By their ids, or by reason or since; the latter asks for confirmation: type the number, or say --yes --max N. In a store of
-    your own (--items) by their ids; the counters there stay as they are.
+    your own (--items) by their ids; the counters there stay as they are. That store needs no ledger: without one, nothing is
+    recorded in an audit log, and the output says so.
 
     Exit status: 0, all reopened; 1, some or none of them (they are listed, with why); 2, a wrong option, or no selection; 3, the
     ledger cannot be reached or has another schema; 130, interrupted.
     """
+    if own is not None:
+        _reopen_own(own, batch, items or (), because, dry_run=dry_run, actor=actor, where=where, as_json=as_json)
     with operator(where, actor) as ops:
-        if own is None:
-            plan = ops.reopen(batch, items=items or (), reason=reason, since=since_of(since), limit=limit)
-        else:
-            plan = own_items.planned(own, batch, items=items or ())
+        plan = ops.reopen(batch, items=items or (), reason=reason, since=since_of(since), limit=limit)
         ops.reopening(plan, because=because)  # refuses an empty reason, before anybody is asked anything
-        if not as_json:
-            show(console(), _plan(plan))
-        if dry_run or not plan.count:
-            if as_json:
-                print_json({"plan": document(plan), "done": [], "skipped": document(plan.skipped)})
-            raise typer.Exit(NOT_DONE if plan.skipped else 0)
+        _show_plan(plan, dry_run=dry_run, as_json=as_json)
         if not items:
             confirmed(plan, yes=yes, most=most)
-        done: list[str] = []
-        skipped = dict(plan.skipped)
-        ended = 0
-        try:
-            for step in ops.reopening(plan, because=because, store=own):
-                done += step.done
-                skipped |= step.skipped
-        except KeyboardInterrupt:
-            complain("interrupted: whole steps are done and in the audit, the rest is as it was; run it again to go on")
-            ended = INTERRUPTED
+        _carry_out(plan, ops.reopening(plan, because=because), as_json=as_json)
+
+
+def _reopen_own(
+    own: str, batch: str, items: Sequence[str], because: str, *, dry_run: bool, actor: str | None, where: str | None,
+    as_json: bool,
+) -> NoReturn:  # fmt: skip
+    """Reopen items in a store of the user's own: recorded where there is a ledger, and said where there is none."""
+    with complaints():
+        plan = own_items.planned(own, batch, items=items)
+        if not because.strip():
+            raise ValueError(f"because= must say why: {because!r}")
+        if own_items.has_ledger(where):
+            with operator(where, actor) as ops:
+                _show_plan(plan, dry_run=dry_run, as_json=as_json)
+                _carry_out(plan, ops.reopening(plan, because=because, store=own), as_json=as_json)
+        _show_plan(plan, dry_run=dry_run, as_json=as_json)
+        complain("no ledger found: this is not recorded in an audit log; pass --ledger to record it")
+        steps = own_items.applied(None, own, plan, actor=actor or user(), because=because)
+        _carry_out(plan, steps, as_json=as_json)
+
+
+def _show_plan(plan: Reopening, *, dry_run: bool, as_json: bool) -> None:
+    """Show what is to be done. Ends the command where that is all, or nothing."""
+    if not as_json:
+        show(console(), _plan(plan))
+    if dry_run or not plan.count:
+        if as_json:
+            print_json({"plan": document(plan), "done": [], "skipped": document(plan.skipped)})
+        raise typer.Exit(NOT_DONE if plan.skipped else 0)
+
+
+def _carry_out(plan: Reopening, steps: Iterator[Reopened], *, as_json: bool) -> NoReturn:
+    """Reopen, show what was reopened, and end the command."""
+    done: list[str] = []
+    skipped = dict(plan.skipped)
+    ended = 0
+    try:
+        for step in steps:
+            done += step.done
+            skipped |= step.skipped
+    except KeyboardInterrupt:
+        complain("interrupted: whole steps are done and in the audit, the rest is as it was; run it again to go on")
+        ended = INTERRUPTED
     if as_json:
         print_json({"plan": document(plan), "done": done, "skipped": skipped})
     else:
@@ -224,9 +259,9 @@ def _say(done: Sequence[str], skipped: Mapping[str, str]) -> None:
         show(out, Text(f"Not {item}: {why}", style="yellow"))
 
 
-def _short(reason: str) -> str:
+def _short(reason: str, longest: int = 40) -> str:
     line = " ".join(reason.split()) or "no reason"
-    return line if len(line) <= 40 else line[:39] + "…"
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def _many(count: int) -> str:

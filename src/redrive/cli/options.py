@@ -61,9 +61,15 @@ def operator(where: str | None, actor: str | None = None, *, app_first: bool = F
 
     app_first: as `operated` has it.
     """
+    with complaints(), operated(where, app_first=app_first) as app:
+        yield Operator(app, actor=user() if actor is None else actor)
+
+
+@contextmanager
+def complaints() -> Iterator[None]:
+    """Turn every expected error of a command into one line and an exit status."""
     try:
-        with operated(where, app_first=app_first) as app:
-            yield Operator(app, actor=user() if actor is None else actor)
+        yield
     except LedgerError as problem:
         complain(str(problem), *getattr(problem, "__notes__", ()))
         raise typer.Exit(NO_LEDGER) from None

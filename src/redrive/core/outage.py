@@ -162,6 +162,7 @@ def find_outage(
     *,
     now: float | None = None,
     groups: Iterable[str] = (),
+    last: int | None = None,
 ) -> Outage | None:
     """The outage that these ends of one scope are evidence of, or None.
 
@@ -180,6 +181,8 @@ def find_outage(
         parking: The figures of the rule.
         now: On the clock of `End.at` (default: the latest end).
         groups: Further customers that were seen within the last 600 s, where their ends are not passed.
+        last: Number of latest keys that count (default: `2 * least`). All items of a batch end together,
+            so that none is later than another: a batch passes their number.
     """
     known = list(ends)
     if not parking.enabled or not known:
@@ -194,7 +197,8 @@ def find_outage(
             latest[end.key] = _stand(latest.get(end.key), end, place)
     recent = [standing for standing in latest.values() if standing.end.at >= since]
     standings = sorted(recent, key=lambda standing: standing.place)
-    signature = _common_signature([each.end for each in standings[-2 * parking.least :]], parking, seen)
+    counted = standings[-(2 * parking.least if last is None else last) :]
+    signature = _common_signature([each.end for each in counted], parking, seen)
     if signature is None:
         return None
     return Outage(signature, tuple(each.end for each in standings if each.end.verdict == "evidence"))

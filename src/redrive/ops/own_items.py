@@ -1,47 +1,104 @@
-"""Items in a store of the user's own, named as `module:object`: looked into, and opened again, recorded in the ledger's audit."""
+"""Items in a store of the user's own, named as `module:object`: listed and reopened, also without a ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..batch.items import ReopenedItems
+from ..app import DEFAULT
+from ..batch.items import ReasonedItems, ReopenedItems
+from ..journal.redaction import redacted_text
 from .batch import STEP, Reopened, Reopening
 from .imported import Unreadable, imported
+from .source import DATABASES, source_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
 
 
+@dataclass(frozen=True, slots=True)
+class OwnItem:
+    """An item of a user's own store that was given up."""
+
+    item: str
+    attempts: int
+    reason: str | None
+    """None: the store keeps no reason."""
+
+
+def has_ledger(given: str | None, /) -> bool:
+    """Whether there is a ledger to record an act in: one is named, or the default file exists."""
+    return given is not None or source_of(None) != DEFAULT or Path(DEFAULT.removeprefix("sqlite:///")).exists()
+
+
 def store(source: str, /) -> ReopenedItems:
-    """The store. Unreadable says why there is none."""
+    """Import the store. Unreadable: there is none, with the reason."""
     module, colon, name = source.partition(":")
     if not colon or not module or not name:
-        raise Unreadable(f"{source!r} is no store of items: write module:object, such as tiles.wiring:items")
+        raise Unreadable(f"{source!r} is not a store of items: write module:object, such as tiles.wiring:items")
     found = imported(module, name)
-    if not isinstance(found, ReopenedItems):
+    if not isinstance(found, ReopenedItems) or isinstance(found, type):
         kind = type(found).__name__
         raise Unreadable(f"{source} cannot be looked into: {kind} has no given_up and reopen_many, as TableItems has")
     return found
 
 
+def given_up(source: str, limit: int, /, *, reason: str | None = None) -> list[OwnItem]:
+    """List items that were given up. reason: only those with this text in their reason, in any case."""
+    items = store(source)
+    keeps = isinstance(items, ReasonedItems)
+    if reason is not None and not keeps:
+        raise Unreadable(f"--reason: {source} keeps no reasons; leave it out, or give {type(items).__name__} a method reasons")
+    with _readable(source):
+        counts = items.given_up(limit if reason is None else 2**31 - 1)
+        reasons = items.reasons(list(counts)) if isinstance(items, ReasonedItems) else {}
+    found = [OwnItem(item, count, _redacted(reasons.get(item))) for item, count in counts.items()]
+    if reason is not None:
+        found = [item for item in found if reason.lower() in (item.reason or "").lower()]
+    return found[:limit]
+
+
 def planned(source: str, batch: str, /, *, items: Collection[str]) -> Reopening:
-    """What would be opened: these, where they were given up."""
+    """Plan to reopen these items, where they were given up."""
     if not items:
-        raise ValueError("say which: items by their ids; nothing at all would mean everything")
+        raise ValueError("no items: pass the ids of the items to reopen; reopening all of them at once is not possible here")
     wanted = list(dict.fromkeys(items))
-    gone = store(source).given_up(2**31 - 1)
-    there = tuple(one for one in wanted if one in gone)
-    skipped = {one: "it is not given up" for one in wanted if one not in gone}
-    return Reopening(batch, there, {"": len(there)} if there else {}, skipped, more=False)
+    gone = {item.item: item.reason or "" for item in given_up(source, 2**31 - 1)}
+    there = tuple(item for item in wanted if item in gone)
+    skipped = {item: "it is not given up" for item in wanted if item not in gone}
+    reasons: dict[str, int] = {}
+    for item in there:
+        reasons[gone[item]] = reasons.get(gone[item], 0) + 1
+    return Reopening(batch, there, reasons, skipped, more=False)
 
 
-def applied(ledger: Ledger, source: str, plan: Reopening, /, *, actor: str, because: str) -> Iterator[Reopened]:
-    """Carry it out, step by step. Two databases: each step is recorded before it is done, so that none is done in silence."""
+def applied(ledger: Ledger | None, source: str, plan: Reopening, /, *, actor: str, because: str) -> Iterator[Reopened]:
+    """Reopen step by step. Each step is recorded in the ledger's audit log, if there is one, before it is done."""
     opened = store(source)
     for start in range(0, plan.count, STEP):
         some = plan.items[start : start + STEP]
-        what = {"batch": plan.batch, "store": source, "items": list(some)}
-        ledger.record(actor=actor, action="batch.reopen", because=because, what=what)
-        done = opened.reopen_many(some)
-        yield Reopened(tuple(sorted(done)), {one: "it is no longer given up" for one in some if one not in done})
+        if ledger is not None:
+            what = {"batch": plan.batch, "store": source, "items": list(some)}
+            ledger.record(actor=actor, action="batch.reopen", because=because, what=what)
+        with _readable(source):
+            done = opened.reopen_many(some)
+        yield Reopened(tuple(sorted(done)), {item: "it is no longer given up" for item in some if item not in done})
+
+
+@contextmanager
+def _readable(source: str) -> Iterator[None]:
+    """Turn an error of the store's database into one line."""
+    try:
+        yield
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] not in DATABASES:
+            raise
+        first = str(problem).strip().partition("\n")[0]
+        raise Unreadable(f"{source}: the database failed: {redacted_text(first)}") from problem
+
+
+def _redacted(reason: str | None) -> str | None:
+    return None if reason is None else redacted_text(reason)

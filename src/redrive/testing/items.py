@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ..batch.items import Items, ManyItems
+from ..batch.items import Items, ManyItems, SparingItems
 
 THREADS = 8
 EACH = 10
@@ -18,11 +18,17 @@ class ItemsConformance:
 
     `items`: a store. `item_ids`: the ids of ten items that it knows, that may be sent, and were never rejected.
     `unknown_id`, if the store knows its items: the id of none of them.
+    `second_items`: the same store, opened once more as another process opens it.
     """
 
     @pytest.fixture
     def unknown_id(self) -> str | None:
         """None: every id is as good as another."""
+        return None
+
+    @pytest.fixture
+    def second_items(self, items: Items) -> Items | None:
+        """None: the store cannot be opened twice."""
         return None
 
     def test_it_has_the_three_methods(self, items: Items) -> None:
@@ -99,3 +105,40 @@ class ItemsConformance:
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(items.increment_many, orders))
         assert dict(items.increment_many(item_ids)) == dict.fromkeys(item_ids, THREADS + 1)
+
+    def test_uncharged_rejections_are_counted_apart(self, items: Items, item_ids: Sequence[str], unknown_id: str | None) -> None:
+        """For stores that have `spare_many`: a count of its own, which is not an attempt."""
+        if not isinstance(items, SparingItems) or not items.spare_many(item_ids[9:10]):
+            pytest.skip("it does not count rejections in outages: each of them is an attempt")
+        first, second = item_ids[:2]
+        assert dict(items.spare_many([first])) == {first: 1}
+        assert dict(items.spare_many([first, second])) == {first: 2, second: 1}
+        assert items.increment(first) == 1
+        assert dict(items.spare_many([first])) == {first: 3}
+        assert items.pending([first, second]) == {first, second}
+        if unknown_id is not None:
+            with pytest.raises(KeyError):
+                items.spare_many([second, unknown_id])
+            assert dict(items.spare_many([second])) == {second: 2}  # all or none
+
+    def test_no_uncharged_rejection_is_lost(self, items: Items, item_ids: Sequence[str]) -> None:
+        """Many threads at the same items: every count comes back once."""
+        if not isinstance(items, SparingItems) or not items.spare_many(item_ids[9:10]):
+            pytest.skip("it does not count rejections in outages: each of them is an attempt")
+        orders = [list(item_ids[:3]), list(reversed(item_ids[:3]))] * (THREADS // 2)
+        with ThreadPoolExecutor(THREADS) as pool:
+            counts = list(pool.map(items.spare_many, orders))
+        assert sorted(count[item_ids[0]] for count in counts) == list(range(1, THREADS + 1))
+
+    def test_counts_are_in_the_store_and_not_in_the_process(
+        self, items: Items, second_items: Items | None, item_ids: Sequence[str]
+    ) -> None:
+        """Another process goes on counting where this one ended."""
+        if second_items is None:
+            pytest.skip("there is no fixture second_items")
+        assert (items.increment(item_ids[0]), second_items.increment(item_ids[0])) == (1, 2)
+        if isinstance(items, SparingItems) and isinstance(second_items, SparingItems) and items.spare_many(item_ids[9:10]):
+            assert dict(items.spare_many(item_ids[:1])) == {item_ids[0]: 1}
+            assert dict(second_items.spare_many(item_ids[:1])) == {item_ids[0]: 2}
+        items.give_up(item_ids[0], "checksum")
+        assert second_items.pending(item_ids[:2]) == {item_ids[1]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from redrive.batch import Items, TableItems
 from redrive.batch.items import ManyItems, SparingItems, ToldItems
 from redrive.ledger.tables import item
 from redrive.testing import ItemsConformance
-from tests.conformance.batch.world import METADATA, TILES, engine_at, filled, table_items, tiles
+from tests.conformance.batch.world import METADATA, TILES, engine_at, filled, plain_table_items, table_items, tiles
 
 
 @pytest.mark.req("B-10", "B-17")
@@ -27,6 +27,11 @@ class TestTheLedgersItems(ItemsConformance):
     @pytest.fixture
     def items(self, app: App) -> Items:
         return app.items("tiles")
+
+    @pytest.fixture
+    def second_items(self, url: str) -> Iterator[Items]:
+        with App(url) as other:
+            yield other.items("tiles")
 
     @pytest.fixture
     def item_ids(self) -> list[str]:
@@ -40,12 +45,29 @@ class TestATableOfTheUsersOwn(ItemsConformance):
         return table_items(engine)
 
     @pytest.fixture
+    def second_items(self, url: str, items: Items) -> Iterator[Items]:
+        other = engine_at(url)
+        yield table_items(other)
+        other.dispose()
+
+    @pytest.fixture
     def item_ids(self) -> list[str]:
         return [f"t{n}" for n in range(10)]
 
     @pytest.fixture
     def unknown_id(self) -> str:
         return "nowhere"
+
+
+@pytest.mark.req("B-10", "B-17")
+class TestATableWithThreeColumns(ItemsConformance):
+    @pytest.fixture
+    def items(self, engine: Engine) -> Items:
+        return plain_table_items(engine)
+
+    @pytest.fixture
+    def item_ids(self) -> list[str]:
+        return [f"t{n}" for n in range(10)]
 
 
 class OneByOne:
@@ -88,9 +110,23 @@ def test_the_suite_does_find_what_is_wrong() -> None:
         def give_up(self, item_id: str, reason: str, /) -> bool:
             return True
 
+    class InTheProcess(OneByOne):
+        """Counts uncharged rejections where no other process sees them."""
+
+        def __init__(self, shared: dict[str, int]) -> None:
+            super().__init__()
+            self.counts, self.spared = shared, dict[str, int]()
+
+        def spare_many(self, item_ids: Collection[str], /) -> dict[str, int]:
+            self.spared |= {item_id: self.spared.get(item_id, 0) + 1 for item_id in item_ids}
+            return {item_id: self.spared[item_id] for item_id in item_ids}
+
     suite, ids = ItemsConformance(), [f"t{n}" for n in range(10)]
     with pytest.raises(AssertionError):
         suite.test_giving_up_is_forward_only(Forgetful(), ids)
+    shared: dict[str, int] = {}
+    with pytest.raises(AssertionError):
+        suite.test_counts_are_in_the_store_and_not_in_the_process(InTheProcess(shared), InTheProcess(shared), ids)
 
 
 @contextmanager

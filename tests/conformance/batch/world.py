@@ -25,6 +25,8 @@ TILES = Table(
     Column("status", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("sent", Integer, nullable=False, server_default="0"),
+    Column("uncharged", Integer),
+    Column("why", Text),
 )
 
 
@@ -49,6 +51,13 @@ def tiles(engine: Engine) -> dict[str, tuple[str, int, int]]:
 
 
 def table_items(engine: Engine) -> TableItems:
+    return TableItems(
+        engine, id=TILES.c.id, attempts=TILES.c.attempts, status=TILES.c.status, uncharged=TILES.c.uncharged, reason=TILES.c.why
+    )
+
+
+def plain_table_items(engine: Engine) -> TableItems:
+    """Without the columns that are not required."""
     return TableItems(engine, id=TILES.c.id, attempts=TILES.c.attempts, status=TILES.c.status)
 
 
@@ -78,16 +87,19 @@ class Tiles:
         return Report("success" if not bad else "failure" if bad == len(said) else "partial", said)
 
 
-def upload(url: str, store: str, poison: Iterable[str], calls: int = 1, item_attempts: int = 5) -> Report:
+def upload(
+    url: str, store: str, poison: Iterable[str], calls: int = 1, item_attempts: int = 5, reason: str = "checksum",
+    uncharged: int = 200,
+) -> Report:  # fmt: skip
     """As many calls, in this process. store: whose columns count, the ledger's or the table's own."""
     engine = engine_at(url)
     bad = frozenset(poison)
     with App(url) as app, closing(_Disposed(engine)), instant():
         items: Items = app.items("tiles") if store == "ledger" else table_items(engine)
-        sender = Tiles(engine, items, lambda tile: "checksum" if tile in bad else "")
+        sender = Tiles(engine, items, lambda tile: reason if tile in bad else "")
         report = Report("success", [])
         for _ in range(calls):
-            told = Settings(max_per_item_attempts=item_attempts)
+            told = Settings(max_per_item_attempts=item_attempts, max_uncharged_passes=uncharged)
             report = retrying(sender, items=items, settings=told).send_pending()
         return report
 

@@ -32,7 +32,7 @@ def test_a_bar_for_a_batch() -> None:
     console, out = shown()
     store = Store(counts={"bad": 4})
     ids = ["bad", *(f"t{n}" for n in range(11))]
-    inner = Stepping(store, ids, lambda item, turn: "checksum" if item == "bad" else "busy" if turn == 1 else "")
+    inner = Stepping(store, ids, lambda item, turn: "checksum" if item == "bad" else "503 busy" if turn == 1 else "")
     with instant(), bar(console):
         retrying(inner, items=store, operation="tiles").send_pending()
         retrying(Script(success("a")), items=store, operation="tiles").send_pending()
@@ -55,12 +55,12 @@ def test_what_is_said_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Progress, "update", noted)
     store = Store(counts={"bad": 4})
     ids = ["bad", *(f"t{n:02}" for n in range(11))]
-    inner = Stepping(store, ids, lambda item, turn: "checksum" if item == "bad" else "busy" if turn == 1 else "")
+    inner = Stepping(store, ids, lambda item, turn: "checksum" if item == "bad" else "503 busy" if turn == 1 else "")
     with instant(), bar(shown()[0]):
         retrying(inner, items=store, operation="tiles").send_pending()
     assert said == [
         "sending",
-        "outage: busy",
+        "outage: 503 busy",
         "0 acknowledged, 11 pending, 1 given up",
         "retry 1 of 3 in 2 s, 11 pending",
         "sending",

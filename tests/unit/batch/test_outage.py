@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections import Counter
+from datetime import timedelta
 
 import pytest
 
 from redrive import RetryPolicy
-from redrive.batch import Settings, retrying
+from redrive.batch import ItemStatus, Report, Settings, retrying
 from redrive.journal import Ring
 from redrive.testing import FakeClock, instant
-from tests.unit.batch.world import COLOURS, Script, Sender, Store, partial, send
+from tests.unit.batch.world import COLOURS, AsyncSender, PlainStore, Script, Sender, Store, partial, send
 
 
 @pytest.mark.req("B-15")
@@ -59,7 +61,16 @@ def test_an_outage_gives_up_nobody_and_the_poison_in_it_still_does(
 @pytest.mark.req("B-15")
 @pytest.mark.parametrize(
     ("many", "refused", "charged"),
-    [(9, 9, True), (10, 10, False), (10, 9, False), (10, 8, True), (100, 89, True), (100, 90, False)],
+    [
+        (9, 9, True),
+        (10, 10, False),
+        (10, 9, True),
+        (11, 10, False),
+        (12, 10, True),
+        (100, 89, True),
+        (100, 90, False),
+        (200, 13, True),
+    ],
 )
 def test_what_an_outage_is(many: int, refused: int, charged: bool) -> None:
     store = Store()
@@ -78,29 +89,156 @@ def test_different_reasons_are_no_outage() -> None:
 
 
 @pytest.mark.req("B-15")
-def test_an_outage_holds_for_the_call_however_few_are_left() -> None:
+def test_an_outage_lasts_while_nothing_is_acknowledged() -> None:
     store = Store()
-    with instant():
-        send(Sender, store, [f"t{n:02}" for n in range(12)], lambda item, turn: "" if turn > 1 and item > "t01" else "503")
-    assert store.increments == []
-    with instant():  # a new call of two: nobody can tell an outage from two bad items
-        send(Sender, store, ["t00", "t01"], lambda *_: "503", retry=RetryPolicy.disabled())
-    assert store.increments == ["t00", "t01"]
+    ids = [f"t{n:02}" for n in range(12)]
+    with instant():  # from pass 2 on, ten items have a fault of their own, and are given up for it
+        send(Sender, store, ids, lambda item, turn: "422" if turn > 1 and item > "t01" else "503", item_attempts=1)
+    assert store.spared == {item: 1 if item > "t01" else 4 for item in ids}
+    assert set(store.increments) == set(ids[2:])
+    with instant():  # a new call of two items: too few for an outage
+        send(Sender, store, ["t00", "t01"], lambda *_: "503", retry=RetryPolicy.disabled(), item_attempts=9)
+    assert store.increments[-2:] == ["t00", "t01"]
 
 
 @pytest.mark.req("B-15")
-def test_uncharged_passes_have_a_limit_of_their_own() -> None:
+def test_a_success_ends_the_outage_of_a_call() -> None:
+    store = Store()
+    with instant():
+        send(Sender, store, [f"t{n:02}" for n in range(12)], lambda item, turn: "" if turn > 1 and item > "t01" else "503")
+    assert sorted(store.increments) == ["t00", "t00", "t00", "t01", "t01", "t01"]  # passes 2 to 4
+
+
+@pytest.mark.req("B-15")
+@pytest.mark.parametrize("some", ["503", "HTTP 503 later", "HTTP/1.1 429 Too Many Requests", "  502: bad gateway", "504"])
+def test_a_reason_is_classified_by_the_status_it_begins_with(some: str) -> None:
+    store = Store()
+    with instant():
+        send(Sender, store, [f"t{n:02}" for n in range(20)], lambda *_: some, retry=RetryPolicy.disabled())
+    assert (len(store.spared), store.increments) == (20, [])
+
+
+@pytest.mark.req("B-15")
+@pytest.mark.parametrize(
+    "some", ["422 checksum mismatch", "404", " ", "busy", "error 503", "5030", "503.7 mm", "checksum", "501", "500,000 rows"]
+)
+def test_permanent_and_unknown_reasons_are_always_charged(some: str) -> None:
+    store = Store()
+    with instant():
+        send(Sender, store, [f"t{n:02}" for n in range(20)], lambda *_: some, retry=RetryPolicy.disabled())
+    assert (store.spared, len(store.increments)) == ({}, 20)
+
+
+def declared(reason: str, **said: bool) -> Script:
+    return Script(Report("failure", [ItemStatus(f"t{n:02}", "rejected", reason, **said) for n in range(20)]))
+
+
+@pytest.mark.req("B-15")
+def test_a_sender_declares_that_a_rejection_is_transient_or_not() -> None:
+    store = Store()
+    retrying(declared("no route", transient=True), items=store, retry=RetryPolicy.disabled()).send_pending()
+    assert (len(store.spared), store.increments) == (20, [])
+    retrying(declared("503", transient=False), items=store, retry=RetryPolicy.disabled()).send_pending()
+    assert len(store.increments) == 20
+
+
+@pytest.mark.req("B-15")
+def test_an_outage_with_several_messages_is_one_while_nothing_succeeds() -> None:
+    store = Store()
+    with instant():
+        send(Sender, store, [f"t{n:02}" for n in range(20)], lambda item, _: "503" if item < "t10" else "504 late")
+    assert (set(store.spared.values()), store.increments) == ({4}, [])
+
+
+@pytest.mark.req("B-15")
+def test_an_item_that_is_rejected_for_good_is_given_up_at_once(
+    redrive_clock: FakeClock, redrive_journal: Ring, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store()
+    report = Report("partial", [ItemStatus("ok", "acknowledged"), ItemStatus("bad", "rejected", "410 gone", permanent=True)])
+    with caplog.at_level(logging.ERROR, "redrive"):
+        result = retrying(Script(report), items=store).send_pending()
+    assert (store.gone, store.counts, redrive_clock.slept) == ({"bad": "410 gone"}, {"bad": 1}, [])
+    assert (result.count("giveup"), result.next_retry_at, result.outcome) == (1, None, "partial")
+    (record,) = [record for record in redrive_journal.records if record.kind == "giveup"]
+    assert record.fields.items() >= {"item": "bad", "attempts": 1, "reason": "410 gone", "permanent": True}.items()
+    assert caplog.messages == ["Script.send_pending: item bad rejected for good: 410 gone"]
+
+
+@pytest.mark.req("B-15")
+@pytest.mark.parametrize("runs", ["one process", "a process for each run"])
+def test_damaged_items_are_sent_as_often_as_they_have_attempts(runs: str, redrive_clock: FakeClock) -> None:
+    """20 of 50 items are damaged; the operator's command runs 60 times."""
+    store = Store()
+    ids = [f"t{n:02}" for n in range(50)]
+    sender = Sender(store, ids, lambda item, _: "422 checksum mismatch" if item < "t20" else "")
+    same = retrying(sender, items=store)
+    for _ in range(60):
+        (same if runs == "one process" else retrying(sender, items=store)).send_pending()
+    sends = Counter(item for sent in sender.sent for item in sent)
+    assert sends == {item: 5 if item < "t20" else 1 for item in ids}
+    assert set(store.gone) == set(ids[:20])
+
+
+@pytest.mark.req("B-15")
+def test_a_few_rejections_among_many_successes_are_charged() -> None:
+    store = Store()
+    ids = [f"t{n:03}" for n in range(200)]
+    with instant():  # the rejected ones come last, where they could be taken for a run of failures
+        send(Sender, store, ids, lambda item, _: "503 busy" if item >= "t187" else "", retry=RetryPolicy.disabled())
+    assert sorted(store.increments) == ids[187:]
+    with instant():
+        send(Sender, Store(), ids, lambda item, _: "503 busy" if item >= "t150" else "", retry=RetryPolicy.disabled())
+    assert store.spared == {}
+
+
+@pytest.mark.req("B-15")
+def test_uncharged_passes_have_a_limit_in_the_store() -> None:
     store = Store()
     ids = [f"t{n}" for n in range(10)]
     inner = Sender(store, ids, lambda *_: "503")
-    sender = retrying(inner, items=store, settings=Settings(max_uncharged_passes=6))
     calls = 0
     with instant():
-        while len(store.gone) < 10:
-            sender.send_pending()
+        while len(store.gone) < 10:  # a process for each call
+            retrying(inner, items=store, settings=Settings(max_uncharged_passes=6)).send_pending()
             calls += 1
             assert calls < 10
-    assert len(inner.sent) == 6 + 5  # spared six times, then charged five times
+    assert len(inner.sent) == 6 + 5  # not charged six times, then charged five times
+
+
+@pytest.mark.req("B-15")
+@pytest.mark.parametrize("kind", [Sender, AsyncSender], ids=["sync", "async"])
+def test_a_store_that_cannot_count_uncharged_passes_gets_none(
+    kind: type, redrive_clock: FakeClock, redrive_journal: Ring
+) -> None:
+    store = PlainStore()
+    ids = [f"t{n}" for n in range(10)]
+    send(kind, store, ids, lambda *_: "503")
+    assert store.counts == dict.fromkeys(ids, 4)
+    told = next(record for record in redrive_journal.records if record.kind == "batch_outage")
+    assert (told.fields["items"], told.fields["charged"]) == (10, 10)
+
+
+@pytest.mark.req("B-15")
+def test_no_uncharged_passes_where_the_settings_allow_none() -> None:
+    store = Store()
+    with instant():
+        told = Settings(0, 5, max_uncharged_passes=0)
+        send(Sender, store, [f"t{n}" for n in range(10)], lambda *_: "503", settings=told)
+    assert (store.spared, len(store.increments)) == ({}, 10)
+
+
+@pytest.mark.req("B-15")
+def test_an_outage_of_an_hour_costs_no_attempt(redrive_clock: FakeClock) -> None:
+    store = Store()
+    ids = [f"t{n}" for n in range(10)]
+    sender = retrying(Sender(store, ids, lambda *_: "503"), items=store)
+    end = redrive_clock.now() + timedelta(hours=1)
+    while redrive_clock.now() < end:
+        report = sender.send_pending()
+        assert report.next_retry_at is not None
+        redrive_clock.advance(report.next_retry_at - redrive_clock.now())
+    assert store.increments == []
 
 
 @pytest.mark.req("B-9")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -27,6 +30,9 @@ NONSENSE: list[tuple[Any, str]] = [
     (Report("partial", [YES, ItemStatus("", "rejected")]), "an item's id is text, not ''"),
     (Report("partial", [ItemStatus("b", "refused")]), "item 'b' is 'refused', not one of"),  # type: ignore[arg-type]
     (Report("partial", [ItemStatus("b", "rejected", None)]), "the reason of item 'b' is text, not NoneType"),  # type: ignore[arg-type]
+    (Report("partial", [ItemStatus("b", "rejected", "x", 1)]), "permanent= and transient= of item 'b' are True or False"),  # type: ignore[arg-type]
+    (Report("partial", [ItemStatus("b", "rejected", "x", True, True)]), "item 'b' is permanent=True: only a rejected item can"),
+    (Report("success", [ItemStatus("b", "acknowledged", "", True)]), "item 'b' is permanent=True: only a rejected item can"),
     (Report("partial", [YES, NO, YES]), "'a' stand in it more than once"),
     (Report("success", [YES, NO]), "the outcome is success, and not all items are acknowledged"),
     (Report("failure", [YES, NO]), "the outcome is failure, and some items are acknowledged"),
@@ -107,3 +113,75 @@ def test_ids_that_are_known_beforehand_stay_all_there_are() -> None:
 def test_an_item_that_the_store_does_not_know() -> None:
     with instant(), pytest.raises(BadReport, match="names items that its store does not know: 'b'"):
         retrying(Script(partial(a="", b="no")), items=Store("a")).send_pending()
+
+
+@dataclass(frozen=True)
+class UploadBatchReport:
+    """A report class of the user's own, as 000 has it: no relation of ours."""
+
+    outcome: str
+    per_tile_status: tuple[tuple[str, str], ...]
+    retry_count: int = 0
+    next_retry_at_s: float | None = None
+
+
+def to_report(own: UploadBatchReport) -> Report:
+    items = [ItemStatus(tile, "rejected" if why else "acknowledged", why) for tile, why in own.per_tile_status]
+    return Report("failure" if own.outcome == "failure" else "partial" if own.outcome == "partial" else "success", items)
+
+
+def from_report(report: Report, last: UploadBatchReport) -> UploadBatchReport:
+    at = report.next_retry_at
+    tiles = tuple((item.id, item.status) for item in report.items)
+    return replace(last, outcome=report.outcome, per_tile_status=tiles, retry_count=report.retry_count,
+                   next_retry_at_s=None if at is None else at.timestamp())  # fmt: skip
+
+
+FIRST = UploadBatchReport("partial", (("a", ""), ("b", "422 checksum")))
+LATER = UploadBatchReport("failure", (("b", "422 checksum"),))
+
+
+@pytest.mark.req("B-1")
+def test_a_report_class_of_ones_own_is_mapped_by_a_function() -> None:
+    store = Store()
+    with instant():
+        report: Any = retrying(Script(FIRST, LATER), items=store, to_report=to_report).send_pending()
+    assert isinstance(report, Report)
+    assert (report.outcome, report.retry_count, store.counts) == ("partial", 3, {"b": 4})
+
+
+@pytest.mark.req("B-1")
+def test_a_report_is_mapped_back_to_the_senders_own_class() -> None:
+    sender = retrying(Script(FIRST, LATER), items=Store(), to_report=to_report, from_report=from_report)
+    with instant() as clock:
+        found = sender.send_pending()
+        assert found.next_retry_at_s == (clock.now() + timedelta(seconds=60)).timestamp()
+    assert isinstance(found, UploadBatchReport)
+    assert (found.outcome, found.retry_count) == ("partial", 3)
+    assert found.per_tile_status == (("a", "acknowledged"), ("b", "pending"))
+    fine = UploadBatchReport("success", (("a", ""),))
+    passed = retrying(Script(fine), items=Store(), to_report=to_report, from_report=from_report)
+    assert passed.send_pending() is fine  # B-2: passed on as it is
+
+
+@pytest.mark.req("B-1")
+def test_an_async_senders_report_is_mapped_too() -> None:
+    class Uploader:
+        async def send_pending(self) -> UploadBatchReport:
+            return FIRST
+
+    sender = retrying(Uploader(), items=Store(), to_report=to_report, from_report=from_report)
+    with instant():
+        found = asyncio.run(sender.send_pending())
+    assert (found.outcome, found.retry_count) == ("partial", 3)
+
+
+def test_a_report_class_without_a_mapping_is_refused_with_the_way_to_map_it() -> None:
+    with pytest.raises(BadReport, match=r"a redrive.batch.Report, not UploadBatchReport: .*; pass to_report= to map it"):
+        retrying(Script(FIRST), items=Store()).send_pending()
+    with pytest.raises(BadReport, match="must return a redrive.batch.Report, not UploadBatchReport"):
+        retrying(Script(FIRST), items=Store(), to_report=lambda own: own).send_pending()
+    with pytest.raises(TypeError, match="to_report= is a function"):
+        retrying(Script(FIRST), items=Store(), to_report=7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="needs to_report="):
+        retrying(Script(FIRST), items=Store(), from_report=from_report)

@@ -164,7 +164,8 @@ def test_the_log_of_a_call(redrive_clock: FakeClock, caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.INFO, "redrive"):
         retrying(Script(partial(a="", b="no"), success("b")), items=Store()).send_pending()
     lines = [record.getMessage() for record in caplog.records]
-    assert lines[0] == "batch started operation=Script.send_pending max_retries=3 item_attempts=5 cap=60.0"
+    settings = "max_retries=3 item_attempts=5 backoff_base=2.0 cap=60.0 uncharged=200"
+    assert lines[0] == f"batch started operation=Script.send_pending {settings}"
     assert "batch retry operation=Script.send_pending retry=1 max_retries=3 wait=2.0 pending=1" in lines
     assert lines[-1].startswith("batch ended operation=Script.send_pending outcome=success passes=2 sent=2 acknowledged=2")
     assert {record.levelno for record in caplog.records} == {logging.INFO}

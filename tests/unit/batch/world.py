@@ -11,7 +11,7 @@ import pytest
 from redrive.batch import ItemStatus, Report, retrying
 
 
-class Store:
+class PlainStore:
     """Items in memory. Written as a user would: the three methods, no more."""
 
     def __init__(self, *known: str, counts: dict[str, int] | None = None) -> None:
@@ -38,6 +38,19 @@ class Store:
         return set(among) - set(self.gone) - self.done
 
 
+class Store(PlainStore):
+    """The same, which also counts rejections in outages."""
+
+    def __init__(self, *known: str, counts: dict[str, int] | None = None) -> None:
+        super().__init__(*known, counts=counts)
+        self.spared: dict[str, int] = {}
+
+    def spare_many(self, item_ids: Collection[str], /) -> dict[str, int]:
+        for item_id in item_ids:
+            self.spared[item_id] = self.spared.get(item_id, 0) + 1
+        return {item_id: self.spared[item_id] for item_id in item_ids}
+
+
 Answer = str | BaseException | object
 """What a provider says of an item: "" is yes, other text is no and why."""
 
@@ -45,7 +58,7 @@ Answer = str | BaseException | object
 class Provider:
     """Sends what is pending to somebody who answers as told, and remembers what arrived."""
 
-    def __init__(self, store: Store, ids: Iterable[str], answer: Callable[[str, int], str]) -> None:
+    def __init__(self, store: PlainStore, ids: Iterable[str], answer: Callable[[str, int], str]) -> None:
         self.store = store
         self.ids = list(ids)
         self.answer = answer
@@ -119,7 +132,7 @@ def success(*ids: str) -> Report:
 COLOURS = pytest.mark.parametrize("kind", [Sender, AsyncSender], ids=["plain", "async"])
 
 
-def send(kind: type, store: Store, ids: list[str], answer: Callable[[str, int], str], **options: Any) -> tuple[Report, Any]:
+def send(kind: type, store: PlainStore, ids: list[str], answer: Callable[[str, int], str], **options: Any) -> tuple[Report, Any]:
     """One call, of either colour; the report, and the sender behind it."""
     inner = kind(store, ids, answer)
     sender = retrying(inner, items=store, **options)

@@ -146,6 +146,53 @@ def test_a_table_of_ones_own(url: str, ledger: Ledger, tmp_path: Path, monkeypat
     assert run("batch", "reopen", "tiles", *own, "--because", "x", "--ledger", url).returncode == 2
 
 
+@pytest.mark.req("B-13")
+def test_items_of_ones_own_are_reopened_without_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wiring.py").write_text(WIRING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv("REDRIVE_LEDGER", raising=False)
+    subprocess.run([sys.executable, "-c", "import wiring; wiring.fill()"], check=True)
+    reopen = ("batch", "reopen", "tiles", "--items", "wiring:items", "--because", "rendered anew")
+    done = run(*reopen, "t0")
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["To reopen: 1 item of tiles (no reason ×1)", "Reopened: t0"])
+    assert "no ledger found: this is not recorded in an audit log; pass --ledger to record it" in done.stderr
+    assert not (tmp_path / "redrive.db").exists()
+    assert json.loads(run(*reopen, "t1", "t4", "--json").stdout)["done"] == ["t1"]
+    assert run(*reopen, "t2", "--dry-run").stdout == "To reopen: 1 item of tiles (no reason ×1)\n"
+    found = json.loads(run("batch", "giveups", "--items", "wiring:items", "--json").stdout)
+    assert found == [{"item": "t2", "attempts": 5, "reason": None}]
+    # A ledger that is named must be there.
+    named = run(*reopen, "t2", "--ledger", "postgresql://nobody@127.0.0.1:9/x")
+    assert named.returncode == 3
+    assert run("batch", "reopen", "tiles", "t2", "--items", "wiring:items", "--because", " ").returncode == 2
+
+
+REASONS = """
+items = TableItems(engine, id=tiles.c.id, attempts=tiles.c.n, status=tiles.c.s, reason=tiles.c.why)
+def give_up():
+    items.give_up_many({"t3": "422 checksum, token=SECRET", "t4": "404"})
+"""
+
+
+def test_reasons_of_ones_own_items_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wiring = WIRING.replace('Column("s", Text))', 'Column("s", Text), Column("why", Text))')
+    (tmp_path / "wiring.py").write_text(wiring + REASONS.replace("SECRET", SECRET))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    subprocess.run([sys.executable, "-c", "import wiring; wiring.fill(); wiring.give_up()"], check=True)
+    listed = run("batch", "giveups", "--items", "wiring:items")
+    assert listed.stdout.splitlines()[0].split() == ["item", "rejected", "reason"]
+    assert listed.stdout.splitlines()[4].split() == ["t3", "5", "422", "checksum,", "token=[redacted]"]
+    narrowed = run("batch", "giveups", "--items", "wiring:items", "--reason", "CHECKSUM", "--json")
+    assert [item["item"] for item in json.loads(narrowed.stdout)] == ["t3"]
+    assert run("batch", "giveups", "--items", "wiring:items", "--since", "1h").returncode == 2
+    (tmp_path / "tiles.db").unlink()
+    gone = run("batch", "giveups", "--items", "wiring:items")
+    assert (gone.returncode, "wiring:items: the database failed: " in gone.stderr) == (2, True)
+    assert "Traceback" not in gone.stderr
+
+
 @pytest.mark.usefixtures("sent")
 def test_what_is_refused(url: str) -> None:
     nothing = run("batch", "reopen", "tiles", "--because", "x", "--ledger", url)

@@ -1,0 +1,165 @@
+"""TableItems: what it needs to know of a table, and what it keeps where the table has a column for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, Text, insert, select, update
+
+from redrive.batch import ItemStatus, Report, Settings, TableItems, retrying
+from redrive.testing import instant
+from tests.conformance.batch.world import TILES, plain_table_items, table_items, tiles
+
+WORDS = MetaData()
+QUEUE = Table("theirs", WORDS, Column("id", Integer, primary_key=True), Column("n", Integer), Column("state", Text))
+COLUMNS = (Column("id", Text, primary_key=True), Column("n", Integer), Column("state", Text, default="pending"))
+BEGINS = Table("begins", WORDS, *COLUMNS)
+
+
+@pytest.fixture
+def words(engine: Engine) -> Any:
+    WORDS.drop_all(engine)
+    WORDS.create_all(engine)
+    yield engine
+    WORDS.drop_all(engine)
+
+
+def fill(engine: Engine, *states: str | None) -> None:
+    with engine.begin() as tx:
+        tx.execute(insert(QUEUE), [{"id": n, "n": 0, "state": state} for n, state in enumerate(states)])
+
+
+def queue(engine: Engine, **states: Any) -> TableItems:
+    return TableItems(engine, id=QUEUE.c.id, attempts=QUEUE.c.n, status=QUEUE.c.state, **states)
+
+
+class Sender:
+    """Sends what the store calls pending."""
+
+    def __init__(self, items: TableItems, ids: list[str]) -> None:
+        self.items, self.ids, self.sent = items, ids, list[str]()
+
+    def send_pending(self) -> Report:
+        now = sorted(self.items.pending(self.ids))
+        self.sent += now
+        return Report("success", [ItemStatus(item, "acknowledged") for item in now])
+
+    async def asend(self) -> Report:
+        return self.send_pending()
+
+
+@pytest.mark.req("B-17")
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_table_with_another_word_for_pending_is_refused_at_the_first_call(words: Engine, colour: str) -> None:
+    fill(words, "new", "new", "new", "odd")
+    sender = Sender(queue(words), ["0", "1", "2", "3"])
+    with pytest.raises(ValueError, match="unknown states in state") as refused:
+        if colour == "sync":
+            retrying(sender, items=sender.items).send_pending()
+        else:
+            asyncio.run(retrying(sender, items=sender.items, method="asend").asend())
+    for part in ("theirs", "'new' (3 rows), 'odd' (1 row)", "pending='new'", "done='new'", "nothing was sent"):
+        assert part in str(refused.value)
+    assert sender.sent == []
+    with pytest.raises(ValueError, match="unknown states"):
+        sender.items.pending(["0"])  # and again, until it is set up
+    right = Sender(queue(words, pending="new", done="odd"), sender.ids)
+    assert retrying(right, items=right.items).send_pending().count("acknowledged") == 3
+
+
+@pytest.mark.req("B-17")
+def test_a_sender_with_a_query_of_its_own_is_refused_too(words: Engine) -> None:
+    fill(words, "new", None)
+    calls: list[str] = []
+
+    class Own:
+        def send_pending(self) -> Report:
+            calls.append("sent")
+            return Report("success", [])
+
+    with pytest.raises(ValueError, match=r"'new' \(1 row\)") as refused:
+        retrying(Own(), items=queue(words)).send_pending()
+    assert "NULL (1 row)" in str(refused.value)
+    assert calls == []
+
+
+@pytest.mark.req("B-17")
+def test_every_state_is_named_where_done_is_passed(words: Engine) -> None:
+    fill(words, "pending", "uploaded", "archived")
+    assert queue(words).pending(["0", "1", "2"]) == {"0"}  # one row is in a known state: the others may have arrived
+    with pytest.raises(ValueError, match=r"unknown states in state: 'archived' \(1 row\)"):
+        queue(words, done="uploaded").pending(["0"])
+    assert queue(words, done=("uploaded", "archived")).pending(["0", "1", "2"]) == {"0"}
+    with pytest.raises(ValueError, match="done= must differ"):
+        queue(words, done="pending")
+
+
+@pytest.mark.req("B-17")
+def test_a_table_in_which_all_have_arrived(words: Engine) -> None:
+    fill(words, "uploaded", "uploaded")
+    with pytest.raises(ValueError, match="done='uploaded' if not"):
+        queue(words).pending(["0"])  # as far as anybody can tell, that could be its word for pending
+    assert queue(words, done="uploaded").pending(["0"]) == set()
+    with words.begin() as tx:
+        tx.execute(insert(BEGINS), [{"id": "a", "n": 0, "state": "uploaded"}])
+    # The column's own default is the state that was named.
+    assert TableItems(words, id=BEGINS.c.id, attempts=BEGINS.c.n, status=BEGINS.c.state).pending(["a"]) == set()
+
+
+@pytest.mark.req("B-17")
+def test_an_empty_table_is_looked_at_again(words: Engine) -> None:
+    items = queue(words)
+    assert items.pending(["0"]) == set()
+    fill(words, "new")
+    with pytest.raises(ValueError, match="unknown states"):
+        items.pending(["0"])
+
+
+@pytest.mark.req("B-4", "B-17")
+def test_the_last_reason_is_kept_without_secrets(engine: Engine) -> None:
+    items = table_items(engine)
+    assert items.give_up("t0", "422 checksum, token=s3cret") is True
+    assert items.give_up("t0", "again") is False
+    assert items.give_up_many({"t1": "a", "t2": "b", "t3": "a"}) == {"t1", "t2", "t3"}
+    with engine.connect() as connection:
+        rows = connection.execute(select(TILES.c.id, TILES.c.why).where(TILES.c.why.is_not(None)))
+        found = {row[0]: row[1] for row in rows}
+    assert found == {"t0": "422 checksum, token=[redacted]", "t1": "a", "t2": "b", "t3": "a"}
+    assert items.reasons(["t1", "t2", "t9"]) == {"t1": "a", "t2": "b"}
+    assert plain_table_items(engine).reasons(["t1"]) == {}
+
+
+def test_a_reason_is_cut_to_the_length_of_its_column(engine: Engine) -> None:
+    metadata = MetaData()
+    columns = (Column("id", Text, primary_key=True), Column("n", Integer), Column("s", Text), Column("why", String(10)))
+    short = Table("short", metadata, *columns)
+    metadata.drop_all(engine)
+    metadata.create_all(engine)
+    with engine.begin() as tx:
+        tx.execute(insert(short), [{"id": "a", "n": 0, "s": "pending"}])
+    items = TableItems(engine, id=short.c.id, attempts=short.c.n, status=short.c.s, reason=short.c.why)
+    assert items.give_up("a", "x" * 50)
+    assert items.reasons(["a"]) == {"a": "x" * 10}
+    metadata.drop_all(engine)
+
+
+@pytest.mark.req("B-15")
+def test_without_a_column_for_it_every_rejection_is_charged(engine: Engine) -> None:
+    items = plain_table_items(engine)
+
+    class Down:
+        def send_pending(self) -> Report:
+            return Report(
+                "failure", [ItemStatus(item, "rejected", "503") for item in sorted(items.pending([f"t{n}" for n in range(10)]))]
+            )
+
+    with instant():
+        retrying(Down(), items=items, settings=Settings(max_in_call_retries=0)).send_pending()
+        assert {row[1] for row in tiles(engine).values()} == {1}
+        with engine.begin() as tx:
+            tx.execute(update(TILES).values(attempts=0))
+        items = table_items(engine)
+        retrying(Down(), items=items, settings=Settings(max_in_call_retries=0)).send_pending()
+        assert {row[1] for row in tiles(engine).values()} == {0}
