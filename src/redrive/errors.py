@@ -228,8 +228,12 @@ class Stop(Final):  # a handler's word, not an error of ours
 
 
 class Blocked(Final):  # a handler's word, not an error of ours
-    """Waits for something outside; leaves when `until` has come, or an operator says so."""
+    """Waits for something outside; leaves when `until` has come, or an operator says so.
 
-    def __init__(self, because: str, /, *, until: datetime | None = None) -> None:
+    systemic: of an extraction: the whole source is blocked, not one customer of it. The source is paused at once.
+    """
+
+    def __init__(self, because: str, /, *, until: datetime | None = None, systemic: bool = False) -> None:
         super().__init__(because)
         self.until = until
+        self.systemic = systemic

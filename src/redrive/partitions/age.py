@@ -46,7 +46,7 @@ def stored_age_limit(
     limit = age_limit(policy, row.logical_date, requested=requested)
     if limit is None or limit > before:
         return None  # nearly always; only an old partition costs a query
-    if work.lane == FRESH and not work.leased:
-        return None  # the schedule asked for it, and its run has not begun
     scheduled_at = connection.execute(_SCHEDULED.where(run.c.partition_id == row.id)).scalar()
+    if work.lane == FRESH and scheduled_at is None:
+        return None  # the schedule asked for it, and its first run has not begun
     return age_limit(policy, row.logical_date, scheduled_at=scheduled_at)

@@ -26,7 +26,7 @@ from .policy import Policy, Terms
 from .record import Facts, Judged, Run, Verdict
 from .rows import POLICY, Changes, Mark, Opened, Row, Work, hold_sources, locked, marks, opened, works
 from .runs import found, whole
-from .sources import answered, resting, spared
+from .sources import Answer, answered, resting, spared
 
 _SAID = Among(verdict.c.run_id, select(verdict.c.run_id).where)
 _ENDED = Among(sweep.c.id, select(sweep.c.id).where(sweep.c.state.in_(("cancelled", "done"))).where)
@@ -102,7 +102,10 @@ def _judge(session: Session, verdicts: Sequence[Verdict], policies: Mapping[tupl
         if one.outcome in ("accepted", "rejected", "late")
     ]
     changes.write(session, ended=ended, said=rows)
-    answered(session, held, [(one, runs[one.run_id]) for one in told if one.outcome in ("accepted", "rejected")], now)
+    if held:
+        pairs = [(one, said_) for one, said_ in zip(told, verdicts, strict=True) if one.outcome in ("accepted", "rejected")]
+        answers = [Answer(one, said_, runs[one.run_id], _policy_of(policies, one)) for one, said_ in pairs]
+        answered(session, held, answers, now)
     return told
 
 
@@ -204,6 +207,11 @@ def _rolled_back(session: Session, key: Partition, run_id: str, actor: str, beca
 
 def _over(connection: Connection, sweeps: Collection[int]) -> frozenset[int]:
     return frozenset(row[0] for row in _ENDED.rows(connection, sweeps)) if sweeps else frozenset()
+
+
+def _policy_of(policies: Mapping[tuple[str, str], Policy], one: Judged) -> Policy:
+    key = one.partition
+    return Policy() if key is None else policies.get((key.source, key.query_name), Policy())
 
 
 def _verdict(one: Verdict, now: datetime) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from .grid import Grid
 from .lanes import SHARE, Stream, Turns
 from .materialise import Taken, materialised
 from .outcome import requeued
+from .pardon import uncharged
 from .policy import Terms
 from .ranges import Range
 from .rates import LEAST, rated
@@ -172,7 +173,7 @@ def _begun(
             continue
         if one.row.status == "failed":
             tried_again.append(str(one.row.partition))
-        leases.append(_lease(changes, one, worker, until, now))
+        leases.append(_lease(changes, one, uncharged(session.core, one.row, one.marks.get("grant")), worker, until, now))
     changes.write(session, begun=[_run(one, worker, now) for one in leases])
     if tried_again:
         what = {"count": len(tried_again), "partitions": tried_again[:LISTED]}
@@ -214,7 +215,7 @@ def _too_old(session: Session, desk: Desk, changes: Changes, one: Taken, now: da
     return True
 
 
-def _lease(changes: Changes, one: Taken, worker: str, until: datetime, now: datetime) -> Lease:
+def _lease(changes: Changes, one: Taken, spared: int, worker: str, until: datetime, now: datetime) -> Lease:
     number = one.row.dispatch_count + 1
     run_id = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(5)}"
     row = one.row._replace(status=requeued(one.row.status), dispatch_count=number, updated_at=now)
@@ -228,7 +229,7 @@ def _lease(changes: Changes, one: Taken, worker: str, until: datetime, now: date
     grant = changes.marked.get((row.id, "grant")) or one.marks.get("grant")
     return Lease(
         row.id, row.partition, number, run_id, held.kind, held.in_lane, row.attempt_count - (grant.attempts if grant else 0),
-        row.current_run_id, row.current_raw_id, held.raw_run_id, held.sweep_id or None, held.lost, until,
+        row.current_run_id, row.current_raw_id, held.raw_run_id, held.sweep_id or None, held.lost, until, spared,
     )  # fmt: skip
 
 

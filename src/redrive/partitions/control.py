@@ -9,6 +9,7 @@ from datetime import date, datetime
 from threading import Lock
 from typing import Any
 
+from ..core.outage import UNCHARGED
 from ..core.seconds import Seconds, positive, whole
 from ..journal.bus import emit
 from ..ledger import limits
@@ -70,15 +71,23 @@ class Control:
         with self._do("renew") as session:
             return returning.renewed(session, leases, seconds)
 
-    def give_back(self, returns: Sequence[Return], /, *, spare: Mapping[tuple[int, int], str] = NONE) -> int:
+    def give_back(
+        self, returns: Sequence[Return], /, *, spare: Mapping[tuple[int, int], str] = NONE, most: int = UNCHARGED
+    ) -> int:
         """Back in the queue without a verdict, uncharged; how many were still theirs. A source that is not well rests.
 
-        spare: attempts (partition and number) that were rejected before it was known for an outage, and what is: not charged.
+        spare: attempts (partition and number) that were rejected before it was known for an outage, and what is: not charged,
+        as long as their partition has had fewer than `most` such attempts.
         """
-        if not returns:
+        if not returns and not spare:
             return 0
         with self._do("return") as session:
-            return returning.given_back(session, returns, self._desk.terms, spare, self._desk.draw())
+            return returning.given_back(session, returns, self._desk.terms, spare, self._desk.draw(), most)
+
+    def is_only_customer(self, source: str, customer: str, /) -> bool:
+        """Whether a source has no other customer: in its partitions, nor in ranges that have not ended."""
+        with self._ledger().connections.read.use() as session:
+            return sources.is_only_customer(session.core, source, customer)
 
     def reap(self, *, limit: int = 1000) -> list[Partition]:
         """Take back leases that ran out with their workers."""

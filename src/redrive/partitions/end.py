@@ -7,6 +7,7 @@ from datetime import datetime
 
 from ..core.classify import classify
 from ..core.known.schema import KNOWN
+from ..core.outage import Parking, is_charged
 from ..core.signature import said, signature
 from ..errors import Damaged, LeaseLost
 from ..journal.redaction import redacted_text
@@ -25,8 +26,11 @@ FITTING = frozenset(
 these: what came may have been cut off.)"""
 
 
-def ended(done: Done, now: datetime, /, *, stopping: bool) -> Verdict | Return | None:
-    """A verdict on the run; or its lease, given back uncharged; or nothing, where somebody else has the partition now."""
+def ended(done: Done, now: datetime, parking: Parking, /, *, stopping: bool) -> Verdict | Return | None:
+    """A verdict on the run; or its lease, given back uncharged; or nothing, where somebody else has the partition now.
+
+    Rate limits and declared outages count as attempts once the partition has had `parking.uncharged` of them.
+    """
     lease, error = done.held.lease, done.error
     if done.verdict is not None:
         return done.verdict
@@ -36,14 +40,16 @@ def ended(done: Done, now: datetime, /, *, stopping: bool) -> Verdict | Return |
     if done.held.lost and isinstance(error, (LeaseLost, CancelledError)):
         return None
     found = meant(done.held.extraction, error, now)
-    if found.kind in ("rate_limited", "systemic", "not_ready"):
+    charged = is_charged("evidence", parking, outage=True, uncharged=lease.uncharged)
+    if found.kind == "not_ready" or (found.kind in ("rate_limited", "systemic") and not charged):
         name = signature(error) if found.kind == "systemic" else None
         return Return(lease, found.kind, error=_shown(error), after=found.after, signature=name)
+    is_evidence = found.kind in ("shared", "rate_limited", "systemic") or (found.kind == "ordinary" and found.passing)
     validator = done.held.extraction.validator
     return Verdict(
         run_id=lease.run_id, decision="rejected", validator=validator.name, version=validator.version, reason=found.reason,
         message=_shown(error), after=found.after, final=found.kind == "final",
-        signature=signature(error) if found.passing and found.kind == "ordinary" else None,
+        signature=signature(error) if is_evidence else None, shared=found.kind == "shared", charged=charged,
     )  # fmt: skip
 
 
@@ -70,7 +76,11 @@ def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Mea
         return found
     if fault.kind == "throttled":
         return found._replace(kind="rate_limited", after=fault.after)
-    return found._replace(kind="final") if fault.kind == "permanent" else found._replace(passing=fault.retryable)
+    if fault.kind == "permanent":
+        return found._replace(kind="final")
+    # `on=Exception` retries bugs too and says nothing of the source: there the standard rule decides.
+    declared = not any(rule in (Exception, BaseException) for rule in rules)
+    return found._replace(passing=fault.retryable and (declared or found.passing))
 
 
 def _shown(error: BaseException) -> str:

@@ -14,9 +14,9 @@ from ..journal.redaction import redacted_text
 from .policy import Policy
 from .record import TerminalCause
 
-MeaningKind: TypeAlias = Literal["ordinary", "rate_limited", "systemic", "final", "not_ready"]
-EVERYBODY = frozenset((401, 402, 403))
-"""HTTP: who says so to one says so to all: a key that is wrong, a bill that is not paid."""
+MeaningKind: TypeAlias = Literal["ordinary", "rate_limited", "shared", "systemic", "final", "not_ready"]
+REFUSED = frozenset((401, 402, 403))
+"""HTTP statuses of a refused credential: the source's where several customers get them, else one customer's."""
 LONGEST_PAUSE = 3600.0
 
 
@@ -24,7 +24,8 @@ class Meaning(NamedTuple):
     """What an extraction's error means for its partition."""
 
     kind: MeaningKind
-    """ordinary: rejected, charged, tried again. final: rejected, and terminal at once. The others are given back, uncharged."""
+    """ordinary: rejected, charged, retried. shared: the same, unless other customers of the source get it too. final: rejected,
+    and terminal at once. The others are given back and do not count as attempts. systemic: declared to be the source's."""
     reason: str
     """In a word: equal for errors of one cause."""
     message: str
@@ -35,7 +36,7 @@ class Meaning(NamedTuple):
 
 
 def meaning(error: Exception, now: datetime, /) -> Meaning:
-    """What this error means. `Again(free=True)` is not ready; `Stop` final; `Blocked`, and what storage refuses, everybody's."""
+    """What this error means. `Again(free=True)` is not ready, `Stop` final; `Blocked` and storage errors are shared."""
     reason, message = type(error).__name__, redacted_text(f"{type(error).__name__}: {error}")
     if isinstance(error, Again):
         after = None if error.after is None else seconds("after", error.after)
@@ -44,14 +45,14 @@ def meaning(error: Exception, now: datetime, /) -> Meaning:
         return Meaning("final", "stopped", message)
     if isinstance(error, Blocked):
         after = None if error.until is None else max(0.0, (error.until - now).total_seconds())
-        return Meaning("systemic", "blocked", message, after)
+        return Meaning("systemic" if error.systemic else "shared", "blocked", message, after)
     if isinstance(error, (Denied, Unavailable)):
-        return Meaning("systemic", reason, message)
+        return Meaning("shared", reason, message)
     fault = classify(error, now=now)
     if fault.kind == "throttled":
         return Meaning("rate_limited", reason, message, fault.after)
-    if fault.status in EVERYBODY:
-        return Meaning("systemic", f"{reason} {fault.status}", message, fault.after)
+    if fault.status in REFUSED:
+        return Meaning("shared", f"{reason} {fault.status}", message, fault.after)
     return Meaning("ordinary", reason, message, fault.after, passing=fault.retryable)
 
 

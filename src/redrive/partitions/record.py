@@ -48,6 +48,8 @@ class Lease:
     sweep_id: int | None
     lost: int
     until: datetime
+    uncharged: int = 0
+    """Earlier runs that ended without data and do not count as attempts: outages and rate limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,11 @@ class Verdict:
     final: bool = False
     """Rejected: no use trying again; terminal at once."""
     signature: str | None = None
-    """Rejected for a fault that passes, and may be everybody's: equal for faults of one cause. Not stored."""
+    """Rejected for a fault that may be the source's, so evidence of an outage: equal for faults of one cause. Not stored."""
+    shared: bool = False
+    """That fault is a refused credential, a block, or the raw store's: with several customers it is the source's. Not stored."""
+    charged: bool = False
+    """Counts as an attempt, outage or not: the partition has used up the attempts that do not. Not stored."""
 
 
 @dataclass(frozen=True, slots=True)

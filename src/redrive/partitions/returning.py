@@ -43,7 +43,7 @@ def renewed(session: Session, leases: Sequence[Lease], seconds: float, /) -> lis
 
 def given_back(
     session: Session, returns: Sequence[Return], terms: Mapping[tuple[str, str], Terms],
-    spare: Mapping[tuple[int, int], str], seed: float, /,
+    spare: Mapping[tuple[int, int], str], seed: float, most: int, /,
 ) -> int:  # fmt: skip
     """Back in the queue, uncharged; how many still were theirs to give. A source that is not well rests. spare: attempts that
     were rejected before anybody knew why, and why."""
@@ -67,14 +67,15 @@ def given_back(
         ended.append({"run_id": one.lease.run_id, "state": "returned", "ended_at": now, "note": note})
         its = held[one.lease.partition.source]
         if one.cause == "systemic":
-            sources.rest(session, its, one, policy, now)
+            key = str(one.lease.partition)
+            sources.rest(session, its, policy, now, partition=key, error=one.error, after=one.after, signature=one.signature)
             held |= hold_sources(session, [its.source], now)
         elif one.cause != "stopped" and its.paused_at is not None and its.probes and its.actor == POLICY:
             sources.opened_again(session, its.source, now)  # it speaks to us again
             held |= hold_sources(session, [its.source], now)
     back = len(ended)
     if spare:
-        ended += pardoned(session, changes, spare, waiting, marked, partial(_policy, terms), seed, now)
+        ended += pardoned(session, changes, spare, waiting, marked, partial(_policy, terms), seed, most, now)
     changes.write(session, ended=ended)
     return back
 

@@ -13,9 +13,9 @@ from datetime import datetime
 from time import monotonic
 
 from ..core.context import clock_around
+from ..core.outage import Parking
 from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
-from ..worker.parking import Parking
 from .authority import Authority
 from .control import Control
 from .end import ended
@@ -60,7 +60,8 @@ class Runner:
         self._inbox: deque[Done] = deque()
         self._verdicts: list[tuple[Done, Verdict]] = []
         self._returns: list[tuple[Done, Return]] = []
-        self._outages = Outages(Parking() if parking is None else parking)
+        self._parking = Parking() if parking is None else parking
+        self._outages = Outages(self._parking, self._control.is_only_customer)
         self._spare: dict[tuple[int, int], str] = {}
         """Attempts that were rejected, and turned out to be an outage's."""
         self._ended: Counter[str] = Counter()
@@ -189,7 +190,7 @@ class Runner:
         """What has ended becomes durable, all of it in one transaction; what cannot be written now waits, and keeps its place."""
         while self._inbox:
             done = self._inbox.popleft()
-            found = ended(done, now, stopping=self._stopping)
+            found = ended(done, now, self._parking, stopping=self._stopping)
             if isinstance(found, Verdict):
                 self._verdicts.append((done, found))
                 self._seen(done, found)
@@ -215,24 +216,21 @@ class Runner:
         self._give_back()
 
     def _seen(self, done: Done, verdict: Verdict) -> None:
-        """Whether this makes an outage: then neither it nor those before it are charged."""
-        outage = self._outages.seen(done.held.lease, verdict, monotonic(), answered=done.verdict is not None)
+        """Whether this makes an outage: then neither it nor those before it are charged, as far as the bound allows."""
+        outage = self._outages.add(done.held.lease, verdict, monotonic(), answered=done.verdict is not None)
         if outage is None:
             return
-        mine = [
-            (each, judged)
-            for each, judged in self._verdicts
-            if judged.signature == outage.signature and each.held.lease.partition.source == outage.source
-        ]
-        unsaid = {(each.held.lease.partition_id, each.held.lease.attempt_no) for each, _ in mine}
+        attempts = set(outage.attempts)
+        mine = [pair for pair in self._verdicts if _attempt(pair[0]) in attempts and not pair[1].charged]
+        unsaid = {_attempt(each) for each, _ in self._verdicts}
         self._verdicts = [pair for pair in self._verdicts if pair not in mine]
         self._returns += [(each, _systemic(each, judged, outage.says)) for each, judged in mine]
         self._spare |= {attempt: outage.says for attempt in outage.attempts if attempt not in unsaid}
 
     def _give_back(self) -> None:
-        if not self._returns:
+        if not self._returns and not self._spare:
             return
-        self._control.give_back([given for _, given in self._returns], spare=self._spare)
+        self._control.give_back([given for _, given in self._returns], spare=self._spare, most=self._parking.uncharged)
         for done, given in self._returns:
             self._held.pop(done.held.lease.run_id, None)
             self._ended["returned"] += 1
@@ -245,6 +243,10 @@ class Runner:
             act()
         except Exception:
             self._poke.wait(0.1)
+
+
+def _attempt(done: Done) -> tuple[int, int]:
+    return done.held.lease.partition_id, done.held.lease.attempt_no
 
 
 def _systemic(done: Done, verdict: Verdict, says: str | None) -> Return:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import Connection, select, update
 
@@ -11,11 +13,12 @@ from ..journal.bus import emit
 from ..ledger import audit
 from ..ledger.limits import words
 from ..ledger.now import now_on
-from ..ledger.partition_tables import partition, source
+from ..ledger.partition_tables import partition, range_, source
 from ..ledger.session import Session
+from ..ledger.tables import sweep
 from .pace import pause_of
 from .policy import Policy
-from .record import Judged, Return, Run, Source, Verdict
+from .record import Judged, Run, Source, Verdict
 from .rows import HELD, POLICY, Held, hold_sources
 
 OPEN = {"paused_at": None, "paused_until": None, "because": None, "actor": None, "signature": None, "probes": 0}
@@ -34,24 +37,63 @@ def resting(connection: Connection, ids: Collection[int], /) -> list[str]:
     return sorted(mine.intersection(paused))
 
 
-def answered(session: Session, held: Mapping[str, Held], told: Sequence[tuple[Judged, Run]], now: datetime, /) -> None:
-    """A source from which something came again is well: an acceptance says so, and whatever a probe brought."""
-    for judged, run in told:
-        name = judged.partition.source if judged.partition else ""
+class Answer(NamedTuple):
+    """A verdict that was given its effect, and its run."""
+
+    judged: Judged
+    said: Verdict
+    run: Run
+    policy: Policy
+
+
+def answered(session: Session, held: Mapping[str, Held], answers: Sequence[Answer], now: datetime, /) -> None:
+    """What verdicts mean for paused sources. Data ends a pause; a probe that brought none is followed by another."""
+    for one in answers:
+        name = one.judged.partition.source if one.judged.partition else ""
         was = held.get(name)
         if was is None or was.paused_at is None or was.actor != POLICY:
             continue
-        if judged.outcome == "accepted" or run.leased_at > was.paused_at:
+        is_probe = one.run.leased_at > was.paused_at
+        if one.judged.outcome == "accepted" or (is_probe and one.said.manifest is not None):
             opened_again(session, name, now)
-            held = {other: row for other, row in held.items() if other != name}
+        elif is_probe and one.said.signature is not None and one.said.charged:
+            key = str(one.judged.partition)
+            rest(session, was, one.policy, now, partition=key, error=one.said.message, after=None, signature=one.said.signature)
+        elif is_probe:
+            # The partition's own failure says nothing of the source: the next probe goes at once.
+            session.core.execute(update(source).where(source.c.source == name).values(paused_until=now, updated_at=now))
+        else:
+            continue
+        held = {other: row for other, row in held.items() if other != name}
 
 
 def spared(held: Mapping[str, Held], name: str, said: Verdict, run: Run, /) -> bool:
-    """Whether a verdict is none: a fault that passes, from a source that rests for the same, or from its probe."""
+    """Whether a verdict is none: evidence of the outage that its source is paused for, or from its probe.
+
+    A probe that is refused while the source is paused for something else says that the source responds.
+    """
     was = held.get(name)
-    if said.signature is None or was is None or was.paused_at is None or was.actor != POLICY:
+    if said.signature is None or said.charged or was is None or was.paused_at is None or was.actor != POLICY:
         return False
-    return said.signature == was.signature or run.leased_at > was.paused_at
+    return said.signature == was.signature or (run.leased_at > was.paused_at and not said.shared)
+
+
+def is_only_customer(connection: Connection, name: str, customer: str, /) -> bool:
+    """Whether a source has no other customer: in its partitions, nor in ranges that have not ended."""
+    at = partition.c
+    other = select(at.id).where(at.source == name, at.customer_id != customer).limit(1)
+    if connection.execute(other).first() is not None:
+        return False
+    ranges = (
+        select(range_.c.datasets, range_.c.customers)
+        .join(sweep, sweep.c.id == range_.c.sweep_id)
+        .where(sweep.c.state.in_(("running", "paused", "halted")), range_.c.customers.is_not(None))
+    )
+    return not any(
+        set(json.loads(customers)) - {customer}
+        for datasets, customers in connection.execute(ranges)
+        if any(of == name for of, _ in json.loads(datasets))
+    )
 
 
 def opened_again(session: Session, name: str, now: datetime, /) -> None:
@@ -60,16 +102,19 @@ def opened_again(session: Session, name: str, now: datetime, /) -> None:
     session.core.execute(update(source).where(source.c.source == name).values(**OPEN, updated_at=now))
 
 
-def rest(session: Session, held: Held, one: Return, policy: Policy, now: datetime, /) -> None:
+def rest(
+    session: Session, held: Held, policy: Policy, now: datetime, /, *, partition: str, error: str | None, after: float | None,
+    signature: str | None,
+) -> None:  # fmt: skip
     """A fault that is everybody's: pause the source, each time for longer. One that a person paused stays as it is."""
     if held.paused_at is not None and held.actor != POLICY:
         return
     if held.paused_until is not None and held.paused_until > now and held.probes == 0:
         return  # it rests already, and this one had begun before
-    seconds = pause_of(policy, held.probes, one.after)
-    what = {"source": held.source, "seconds": round(seconds), "signature": one.signature, "partition": str(one.lease.partition)}
-    because = words(one.error) or "a fault that is everybody's"
-    _set(session, held.source, now, now + timedelta(seconds=seconds), because, POLICY, one.signature)
+    seconds = pause_of(policy, held.probes, after)
+    what = {"source": held.source, "seconds": round(seconds), "signature": signature, "partition": partition}
+    because = words(error) or "a fault that is everybody's"
+    _set(session, held.source, now, now + timedelta(seconds=seconds), because, POLICY, signature)
     audit.write(session, actor=POLICY, action="source.pause", because=because, what=what)
     emit("parked", {"operation": held.source, "reason": because.partition("\n")[0], "wait": seconds})
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from ..core.outage import Parking
 from ..ledger.ledger import Ledger
 from ..ledger.partition_tables import source, work
 from ..ledger.tables import sweep
@@ -18,11 +19,13 @@ from .end import ended
 from .extracting import Done, Held, coroutine, plain
 from .extraction import Extraction
 from .firing import Firing
+from .outage import Outages
 from .ranges import ACTS
 from .record import Return, Verdict
 from .told import tell_judged, tell_returned
 
 LEASE = 8.0
+PARKING = Parking()
 
 
 class Stepped:
@@ -39,6 +42,7 @@ class Stepped:
         self._firing = Firing(ledger, extractions)
         self._known = {one.terms.dataset: one for one in extractions}
         self._awaited = awaited
+        self._outages = Outages(PARKING, self._control.is_only_customer)
 
     def step(self, now: datetime, /, *, worker: str, killed: bool) -> bool:
         """Extract one that is due; False: there is none. killed: its worker dies before it can write down what came of it."""
@@ -49,16 +53,24 @@ class Stepped:
             return False
         held = Held(self._known[leases[0].partition.source, leases[0].partition.query_name], leases[0])
         done: Done = copy_context().run(self._made, held)
-        found = ended(done, now, stopping=False)
+        found = ended(done, now, PARKING, stopping=False)
         if killed or found is None:
             return True
+        spare: dict[tuple[int, int], str] = {}
         if isinstance(found, Verdict):
-            judged = self._authority.judge([found])[0]
-            if judged.outcome != "spared":
-                tell_judged(done, found, judged, now)
-                return True
-            found = Return(held.lease, "systemic", error=found.message, after=found.after, signature=found.signature)
-        self._control.give_back([found])
+            outage = self._outages.add(held.lease, found, now.timestamp(), answered=done.verdict is not None)
+            if outage is not None:
+                mine = (held.lease.partition_id, held.lease.attempt_no)
+                spare = {attempt: outage.says for attempt in outage.attempts if attempt != mine}
+            if outage is None or found.charged:
+                judged = self._authority.judge([found])[0]
+                if judged.outcome != "spared":
+                    tell_judged(done, found, judged, now)
+                    self._control.give_back([], spare=spare)
+                    return True
+            says = found.message if outage is None else outage.says
+            found = Return(held.lease, "systemic", error=says, after=found.after, signature=found.signature)
+        self._control.give_back([found], spare=spare)
         tell_returned(done, found)
         return True
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
-from redrive import App, Parking
+from redrive import App, Blocked, Parking, retry
 from redrive.backoff import fixed
 from redrive.ledger import Ledger
 from redrive.partitions import Partition, Sink
 from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
-from redrive.partitions.policy import Policy
+from redrive.partitions.policy import Policy, Terms
 from redrive.partitions.record import Lease, Return, Verdict
 from redrive.partitions.runner import Runner
 
@@ -23,7 +27,7 @@ DOWN = "ConnectionError: no answer"
 SAYS = "2 partitions failed for one reason: ConnectionError: no answer"
 
 
-def failed(world: World, *leases: Lease, signature: str = DOWN) -> list[str]:
+def failed(world: World, *leases: Lease, signature: str | None = DOWN) -> list[str]:
     said = [Verdict(one.run_id, "rejected", reason="ConnectionError", message="no answer", signature=signature) for one in leases]
     return [one.outcome for one in world.authority.judge(said)]
 
@@ -122,10 +126,155 @@ def test_a_worker_recognises_an_outage_and_another_ones_probe_ends_it(ledger: Le
     assert world.wrong() == []
 
 
-def _uncharged(world: World, customers: list[str], most: int) -> None:
+def refused(status: int) -> Exception:
+    """As an HTTP client raises it."""
+    request = httpx.Request("GET", "https://crm.example.com/orders")
+    return httpx.HTTPStatusError(f"{status}", request=request, response=httpx.Response(status, request=request))
+
+
+class Extracting:
+    """A dataset of twenty customers, and runners that extract it: each one is a new process for the rule."""
+
+    def __init__(self, ledger: Ledger, tmp_path: Path, extract: Any, **options: Any) -> None:
+        self.ledger, self.world = ledger, World(ledger)
+        self.customers = options.pop("customers", [f"c{number:02}" for number in range(20)])
+        self.parking = options.pop("parking", Parking())
+        self.asked: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._extract = extract
+        self.app = App(ledger, stores={"raw": {"type": "local", "options": {"root": str(tmp_path / "raw")}}})
+        self.app.dataset(
+            "crm", "orders", raw="raw", customers=self.customers, checks=[], max_age=None, concurrency=4,
+            retry=retry(max_attempts=3, backoff=fixed(60)), **options,
+        )(self.orders)  # fmt: skip
+        (self.extraction,) = self.app.datasets
+        self.max_attempts = 3
+
+    def orders(self, partition: Partition, out: Sink) -> None:
+        with self._lock:
+            self.asked[partition.customer_id] += 1
+        self._extract(partition)
+        out.rows([{"n": 1}])
+
+    def backfill(self, days: int = 1) -> None:
+        grid = Grid.of("crm", "orders", self.customers, DAY, DAY + timedelta(days=days - 1))
+        Control(self.ledger, [self.extraction.terms]).backfill(grid, **SAID)
+
+    def run(self, *, passed: float = 0) -> None:
+        """Extract all that is due, in a runner of its own."""
+        if passed:
+            self.world.pass_time(passed)
+        runner = Runner(self.ledger, [self.extraction], places=4, name="one", parking=self.parking)
+        _until_idle(runner, self.ledger)
+        runner.drain(lambda: 0.0)
+
+    @property
+    def counts(self) -> Any:
+        return self.world.register.counts()["crm", "orders"]
+
+    @property
+    def is_paused(self) -> bool:
+        return any(one.paused for one in self.world.register.sources())
+
+
+@pytest.mark.req("P-10")
+def test_one_revoked_customer_does_not_pause_the_source(ledger: Ledger, tmp_path: Path) -> None:
+    def extract(partition: Partition) -> None:
+        if partition.customer_id == "c03":
+            raise refused(403)
+
+    crm = Extracting(ledger, tmp_path, extract)
+    crm.backfill(days=2)
+    crm.run()
+    assert crm.counts == {"success": 38, "failed": 2}, "the others were not delayed"
+    assert not crm.is_paused
+    for _ in range(6):
+        crm.run(passed=100)
+    assert crm.counts == {"success": 38, "terminal": 2}
+    assert crm.asked["c03"] == 2 * crm.max_attempts
+    assert not crm.is_paused
+    assert crm.world.audited().count("source.pause") == 0
+    assert crm.world.wrong() == []
+
+
+@pytest.mark.req("P-10")
+def test_a_credential_that_is_refused_for_all_costs_no_attempt(ledger: Ledger, tmp_path: Path) -> None:
+    is_revoked = threading.Event()
+    is_revoked.set()
+
+    def extract(_partition: Partition) -> None:
+        if is_revoked.is_set():
+            raise refused(401)
+
+    crm = Extracting(ledger, tmp_path, extract)
+    crm.backfill()
+    crm.run()
+    assert crm.is_paused
+    assert crm.asked.total() <= 8, "those that ran when two were refused"
+    for _ in range(3):
+        before = crm.asked.total()
+        crm.run(passed=10_000)
+        assert crm.asked.total() == before + 1, "one probe at a time"
+    is_revoked.clear()
+    crm.run(passed=10_000)  # the first success opens the source again
+    crm.run(passed=10_000)
+    assert not crm.is_paused
+    assert crm.counts == {"success": 20}
+    _uncharged(crm.world, crm.customers, crm.max_attempts, accepted=1)
+
+
+@pytest.mark.req("P-10")
+@pytest.mark.parametrize("error", [refused(401), ConnectionError("no answer"), Blocked("closed", systemic=True)])
+def test_an_outage_without_end_ends_every_partition(ledger: Ledger, tmp_path: Path, error: Exception) -> None:
+    """Within max_attempts and the number of attempts that are not charged, counted across processes."""
+
+    def extract(_partition: Partition) -> None:
+        raise error
+
+    crm = Extracting(ledger, tmp_path, extract, customers=["a", "b", "c"], parking=Parking(least=2, uncharged=3))
+    crm.backfill()
+    for _ in range(40):
+        crm.run(passed=10_000)
+        if crm.counts == {"terminal": 3}:
+            break
+    assert crm.counts == {"terminal": 3}
+    assert max(crm.asked.values()) <= crm.max_attempts + 3
+    assert crm.world.wrong() == []
+
+
+@pytest.mark.req("P-10")
+def test_bugs_are_charged_however_many_there_are(ledger: Ledger, tmp_path: Path) -> None:
+    def extract(_partition: Partition) -> None:
+        raise KeyError("order_id")
+
+    crm = Extracting(ledger, tmp_path, extract)
+    crm.backfill()
+    for _ in range(3):
+        crm.run(passed=100)
+    assert crm.counts == {"terminal": 20}
+    assert set(crm.asked.values()) == {crm.max_attempts}
+    assert not crm.is_paused
+
+
+def test_a_probe_that_fails_for_its_own_reason_is_followed_at_once(world: World) -> None:
+    world.backfill(["a", "b", "c"])
+    world.control.give_back([_systemic(world.claim(1)[0])])
+    world.pass_time(100)
+    (probe,) = world.claim()
+    assert failed(world, probe, signature=None) == ["rejected"], "a bug is charged"
+    assert world.register.sources()[0].paused, "and says nothing of the source"
+    (next_probe,) = world.claim()
+    assert next_probe.partition != probe.partition
+    world.reject(next_probe)  # by a check: the source gave data
+    assert not world.register.sources()[0].paused
+
+
+def _uncharged(world: World, customers: list[str], most: int, *, accepted: int = 0) -> None:
+    """Every attempt is left, but for those that were accepted."""
+    terms = Terms("crm", "orders", Policy(max_attempts=most))
     for customer in customers:
-        budget = world.register.explain(world.key(customer), None).budget
-        assert budget is None or budget.startswith(f"{most} of {most} attempts left"), budget
+        budget = world.register.explain(world.key(customer), terms).budget
+        assert budget is None or budget.startswith(f"{most - accepted} of {most} attempts left"), budget
 
 
 def _until_idle(runner: Runner, ledger: Ledger) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from redrive import App, retry
 from redrive.core.fault import Fault
+from redrive.core.outage import Parking
 from redrive.errors import Again, Blocked, Damaged, LeaseLost, Stop, Unavailable
 from redrive.partitions.end import ended
 from redrive.partitions.extracting import Done, Held
@@ -35,10 +36,13 @@ def held(**told: Any) -> Held:
     return Held(one, LEASE)
 
 
-def end(error: BaseException, *, stopping: bool = False, lost: bool = False, **told: Any) -> Verdict | Return | None:
+def end(
+    error: BaseException, *, stopping: bool = False, lost: bool = False, uncharged: int = 0, **told: Any
+) -> Verdict | Return | None:
     one = held(**told)
     one.lost = lost
-    return ended(Done(one, None, error, 1.0), NOW, stopping=stopping)
+    one.lease = replace(one.lease, uncharged=uncharged)
+    return ended(Done(one, None, error, 1.0), NOW, Parking(uncharged=20), stopping=stopping)
 
 
 def charged(error: BaseException, **told: Any) -> Verdict:
@@ -86,14 +90,39 @@ def test_a_rate_limit_is_not_charged() -> None:
     assert (found.cause, found.after) == ("rate_limited", 120)
 
 
-def test_what_is_everybodys_is_not_charged() -> None:
+@pytest.mark.req("P-10")
+def test_a_refused_credential_is_charged_unless_others_are_refused_too() -> None:
     httpx2 = pytest.importorskip("httpx2")
     response = httpx2.Response(401, request=httpx2.Request("GET", "https://crm"))
-    found = given_back(httpx2.HTTPStatusError("who are you", request=response.request, response=response))
-    assert (found.cause, found.signature) == ("systemic", "HTTPStatusError: who are you")
-    assert given_back(Unavailable("the lake is away", path="x", backend="raw")).cause == "systemic"
-    blocked = given_back(Blocked("the bill is not paid", until=NOW + timedelta(hours=1)))
-    assert (blocked.cause, blocked.after) == ("systemic", 3600)
+    found = charged(httpx2.HTTPStatusError("who are you", request=response.request, response=response))
+    assert (found.shared, found.final, found.signature is not None) == (True, False, True)
+    assert charged(Unavailable("the lake is away", path="x", backend="raw")).shared
+    blocked = charged(Blocked("the bill is not paid", until=NOW + timedelta(hours=1)))
+    assert (blocked.shared, blocked.after) == (True, 3600)
+    assert not charged(ConnectionError("no answer")).shared
+
+
+@pytest.mark.req("P-10")
+def test_a_block_of_the_whole_source_is_declared() -> None:
+    found = given_back(Blocked("maintenance", until=NOW + timedelta(hours=1), systemic=True))
+    assert (found.cause, found.after, found.signature) == ("systemic", 3600, "Blocked: maintenance")
+
+
+@pytest.mark.req("P-10")
+def test_attempts_that_are_not_charged_are_bounded() -> None:
+    throttled = retry(on=lambda error: Fault("throttled", 7))
+    assert given_back(ValueError("busy"), retry=throttled, uncharged=19).cause == "rate_limited"
+    assert charged(ValueError("busy"), retry=throttled, uncharged=20).charged
+    assert given_back(Blocked("maintenance", systemic=True), uncharged=19).cause == "systemic"
+    assert charged(Blocked("maintenance", systemic=True), uncharged=20).charged
+    assert charged(ConnectionError("no answer"), uncharged=20).charged
+    assert given_back(Again("not there yet", free=True), uncharged=1000).cause == "not_ready", "asked for by the extraction"
+
+
+def test_a_rule_that_catches_all_says_nothing_of_the_source() -> None:
+    assert charged(KeyError("bug"), retry=retry(on=Exception)).signature is None
+    assert charged(ConnectionError("no answer"), retry=retry(on=Exception)).signature is not None
+    assert charged(KeyError("declared"), retry=retry(on=KeyError)).signature is not None
 
 
 def test_rules_of_the_dataset() -> None:

@@ -95,9 +95,10 @@ class Throttled(Exception):
         (Again("no export yet", after=60, free=True), "not_ready", 60),
         (Again("once more"), "ordinary", None),
         (Stop("the schema changed"), "final", None),
-        (Blocked("quota", until=NOW + timedelta(hours=1)), "systemic", 3600),
-        (Denied("no", path="x", backend="s3"), "systemic", None),
-        (Unavailable("no", path="x", backend="s3"), "systemic", None),
+        (Blocked("quota", until=NOW + timedelta(hours=1)), "shared", 3600),
+        (Blocked("maintenance", systemic=True), "systemic", None),
+        (Denied("no", path="x", backend="s3"), "shared", None),
+        (Unavailable("no", path="x", backend="s3"), "shared", None),
         (ConnectionResetError("gone"), "ordinary", None),
         (ValueError("bad"), "ordinary", None),
     ],
@@ -113,8 +114,8 @@ def test_what_http_means() -> None:
     httpx = pytest.importorskip("httpx")
     request = httpx.Request("GET", "https://crm.example.com")
     for status, headers, kind in (
-        (401, {}, "systemic"),
-        (403, {}, "systemic"),
+        (401, {}, "shared"),
+        (403, {}, "shared"),
         (429, {"Retry-After": "30"}, "rate_limited"),
         (503, {}, "ordinary"),
     ):

@@ -34,7 +34,7 @@ def test_a_rate_takes_its_time() -> None:
 
 def test_a_probe_without_an_answer_is_not_charged() -> None:
     answers: list[Exception | None] = [
-        Blocked("no key"),
+        Blocked("no key", systemic=True),
         ConnectionError("no answer"),
         TimeoutError("no answer"),
         None,

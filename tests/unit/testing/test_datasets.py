@@ -140,11 +140,17 @@ def test_a_source_that_is_down_is_paused_and_nobody_is_charged(app: App, box: Sa
     unsubscribe = journal.subscribe(records.append, inline=True)
     box.drain()
     unsubscribe()
-    assert len(calls) == 24, "four probes were refused; then all went well"
-    assert [record.kind for record in records if record.kind.endswith("parked")] == ["parked"] * 4 + ["unparked"]
+    assert len(calls) == 24, "two customers and two probes were refused; then all went well"
+    assert [record.kind for record in records if record.kind.endswith("parked")] == ["parked"] * 3 + ["unparked"]
     assert {record.fields["reason"] for record in records if record.kind == "again"} == {"systemic"}
-    found = [Register(app.ledger).get(key(day, f"c-{n}")) for n in range(20)]
-    assert {(one.status, one.attempt_count) for one in found if one is not None} == {("success", 1)}
+    register = Register(app.ledger)
+    found = [register.get(key(day, f"c-{n}")) for n in range(20)]
+    assert {one.status for one in found if one is not None} == {"success"}
+    assert sum(one.attempt_count for one in found if one is not None) == 21, "the first refusal has a verdict"
+    runs = [run for n in range(20) for run in register.history(key(day, f"c-{n}"))]
+    assert {run.note for run in runs if run.state == "rejected"} == {
+        "not charged: 2 customers were refused: Blocked: the key has expired"
+    }
 
 
 def test_a_worker_that_dies(app: App, box: Sandbox) -> None:
