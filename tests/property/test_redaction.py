@@ -24,7 +24,7 @@ ANYTHING = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).map(la
 WORDS = st.lists(
     st.sampled_from("the call to crm failed again after 3 attempts (503), see log; status=503 at 12:30".split()), max_size=6
 ).map(" ".join)
-HARMLESS = st.sampled_from("user order_id operation attempt status reason key run_id tokens".split())
+HARMLESS = st.sampled_from("user order_id operation attempt status reason key run_id token_count".split())
 
 
 def survives(text: object) -> bool:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from ..core.clock import SYSTEM, Clock
 from ..ops.actor import PROGRAM
-from ..ops.secret import QUICK, SHORTEST_PASSWORD, SHORTEST_TOKEN, TOKEN, Password, hashed_token, is_hashed
+from ..ops.secret import QUICK, SHORTEST_PASSWORD, SHORTEST_TOKEN, TOKEN, Password, hashed_token, is_hashed, keep_secret
 
 Role: TypeAlias = Literal["operator", "viewer"]
 SESSION = 12 * 3600.0
@@ -71,6 +71,7 @@ class Access:
         given: tuple[tuple[Role, str, str | None, str | None], ...] = (
             ("operator", "", password, token), ("viewer", "viewer_", viewer_password, viewer_token),
         )  # fmt: skip
+        keep_secret(password, token, viewer_password, viewer_token, secret)
         for role, prefix, word, key in given:
             if word is not None:
                 self._passwords[role] = _password(f"{prefix}password", word)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -11,6 +12,7 @@ import httpx2
 
 from ..core.codec import raised_by
 from ..core.key import KeyLike
+from ..journal.secret_values import keep_options_secret, keep_secret
 from . import headers as head
 from . import whole
 from .address import Address
@@ -115,6 +117,8 @@ class Outgoing:
     ) -> Outgoing:
         """As a client was told."""
         own = head.given(headers)
+        keep_secret(*_secrets_of(auth))
+        keep_options_secret(own)
         if isinstance(auth, str):
             own = {head.AUTHORIZATION: f"Bearer {head.text('auth', auth)}", **own}
         elif auth is not None and not isinstance(auth, httpx2.Auth):
@@ -189,6 +193,16 @@ def _statuses(ok: Collection[int]) -> Collection[int]:
     if isinstance(ok, int) or not all(isinstance(status, int) for status in ok):
         raise TypeError(f"ok_statuses= is a set of statuses such as {{409}}, not {ok!r}")
     return ok
+
+
+def _secrets_of(auth: object) -> list[object]:
+    """What an authentication is known to hold: a token, or a password, also as httpx2 writes it into a header."""
+    header = getattr(auth, "_auth_header", None)
+    found = [auth, getattr(auth, "_password", None)]
+    if isinstance(header, str):
+        word = header.partition(" ")[2]
+        found += [word, base64.b64decode(word + "===").partition(b":")[2]]
+    return found
 
 
 def _data(response: httpx2.Response) -> Any:

@@ -9,28 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Set
 from datetime import date, time, timedelta
-from functools import lru_cache
 from typing import Any
 
-HIDDEN = "[redacted]"
-SECRET_NAMES = frozenset(
-    """authorization cookie cookies password passwords passwd pwd passphrase secret secrets token jwt bearer signature
-    credential credentials dsn api-key account-key access-key shared-key secret-key private-key signing-key encryption-key
-    master-key connection-string""".split()
-)
-"""Names of fields that are hidden wherever they stand, alone or as the end of a longer name (`client_secret`, `accessToken`);
-`_`, `-`, `.`, spaces and case make no difference."""
-SHORT_NAMES = frozenset("auth pass otp sig sas".split())
-"""Hidden as a word of their own only: `basic_auth` is, `bypass` is not."""
+from .secret_names import SECRET_NAMES, SHORT_NAMES, hide, is_secret, may_name_a_secret, plain
+from .secret_shapes import HIDDEN, NAME_KEYS, VALUE_KEYS, without_known_tokens, without_nameless, without_shapes
+from .secret_values import without_values
+
+__all__ = ["DEEPEST", "HIDDEN", "LIMIT", "SECRET_NAMES", "SHORT_NAMES", "hide", "is_secret", "redacted", "redacted_text"]
+
 LIMIT = 2_000
 """Characters of an error's message that are kept."""
 DEEPEST = 20
 """How deep a nested value is followed."""
-
-_SEPARATORS = str.maketrans("", "", "_-. ")
-_ENDINGS = tuple(name.translate(_SEPARATORS) for name in SECRET_NAMES)
-_LAST_WORD = re.compile(r"[^_\-. ]*\Z")
-_extra: frozenset[str] = frozenset()
 
 # What stands before a value: a name of one or two words, quoted or not, and a sign. `"name", "value"` is a header in a list.
 _NAME = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]++(?:[ ][\w.-]++)?)(?P<quote>\\*["'])?\s*(?:[:=]{1,2}>?|(?<=["']),)\s*""")
@@ -60,36 +50,6 @@ _SCHEME = re.compile(
 )
 _WEB = re.compile(r"""\b(https?://)[^\s/?#"'<>]*@""", re.IGNORECASE)
 _USERINFO = re.compile(r"""(?<=://)([^/\s:@\["'<>]*):(?!\d{1,5}(?:[/?\#\s,;)]|\Z))[^\s"'<>]*@""")
-_KNOWN = re.compile(
-    r"""
-    \beyJ[\w-]{5,}\.[\w-]*(?:\.[\w-]*)?                                       # a JSON Web Token
-    | \b(?:sk|pk|rk)[-_][\w-]{16,}                                            # payment and LLM services
-    | \b(?:gh[pousr]|glpat|github_pat|xox[abeoprs])[-_][\w-]{10,}             # code hosts, chat
-    | \bAIza[\w-]{30,}                                                        # Google
-    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*-----|\Z)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-
-
-def hide(*names: str) -> None:
-    """Add names of fields that no record may carry. For the whole process; there is no way back."""
-    global _extra  # noqa: PLW0603  # one set for the process, replaced as a whole
-    for name in names:
-        if not isinstance(name, str) or not _plain(name):
-            raise TypeError(f"the name of a secret field must be text: {name!r}")
-    _extra = _extra | {_plain(name) for name in names}
-    is_secret.cache_clear()
-
-
-@lru_cache(1024)  # the same few names in every record
-def is_secret(name: str, /) -> bool:
-    """Whether a field of this name is hidden."""
-    plain = _plain(name)
-    if plain.endswith(_ENDINGS) or plain in _extra:
-        return True
-    last = _LAST_WORD.search(name.lower())
-    return last is not None and (last[0] in SHORT_NAMES or last[0] in _extra)
 
 
 def redacted(value: Any, /, name: str = "", *, depth: int = 0) -> Any:
@@ -108,11 +68,14 @@ def redacted(value: Any, /, name: str = "", *, depth: int = 0) -> Any:
         return "…"
     if isinstance(value, Mapping):
         pairs = [(_text(key), inner) for key, inner in value.items()]
+        if len(pairs) > 1 and _names_a_secret(pairs):
+            pairs = [(key, HIDDEN if plain(key) in VALUE_KEYS else inner) for key, inner in pairs]
         return {redacted_text(key): redacted(inner, key, depth=depth + 1) for key, inner in pairs}
     if isinstance(value, (list, tuple)):
-        if len(value) == 2 and isinstance(value[0], (str, bytes)) and is_secret(_text(value[0])):
+        if len(value) == 2 and isinstance(value[0], (str, bytes)) and _is_secret_before_a_value(_text(value[0])):
             return [_text(value[0]), HIDDEN]  # a header, as many libraries keep them
-        return [redacted(inner, depth=depth + 1) for inner in value]
+        follows = [False, *map(_is_flag, value)]
+        return [HIDDEN if after else redacted(inner, depth=depth + 1) for after, inner in zip(follows, value, strict=False)]
     if isinstance(value, Set):
         return [redacted(inner, depth=depth + 1) for inner in value]
     return redacted_text(_text(value))
@@ -120,18 +83,21 @@ def redacted(value: Any, /, name: str = "", *, depth: int = 0) -> Any:
 
 def redacted_text(text: str, /) -> str:
     """The text without credentials: bearer tokens, passwords in addresses, values of secret names, tokens known by sight."""
+    text = without_values(text, HIDDEN)
     if text.isidentifier():
-        return _KNOWN.sub(HIDDEN, text)
+        return without_known_tokens(text)
     if len(text) > 4 * LIMIT:
         # A secret that is cut in two may no longer look like one: the word at the cut goes too.
         text = text[: 4 * LIMIT].rsplit(None, 1)[0] + " …"
     if "://" in text and "@" in text:
         text = _USERINFO.sub(rf"\1:{HIDDEN}@", text)
         text = _WEB.sub(rf"\1{HIDDEN}@", text)
-    text = _without_pairs(text)
-    text = _BEARER.sub(rf"\1 {HIDDEN}", text)
+    text = without_nameless(text)
+    if may_name_a_secret(text):
+        text = _without_pairs(without_shapes(text))
+        text = _BEARER.sub(rf"\1 {HIDDEN}", text)
     text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
-    text = _KNOWN.sub(HIDDEN, text)
+    text = without_known_tokens(text)
     return text if len(text) <= LIMIT else text[:LIMIT] + "…"
 
 
@@ -140,9 +106,9 @@ def _without_pairs(text: str) -> str:
     done = 0
     for found in _NAME.finditer(text):
         name = found["name"]
-        if found.start() < done or not is_secret(name):
+        if found.start() < done or not _is_secret_before_a_value(name):
             continue
-        whole_line = found["quote"] is None and _plain(name).endswith(_HEADERS)
+        whole_line = found["quote"] is None and plain(name).endswith(_HEADERS)
         value = (_LINE if whole_line else _VALUE).match(text, found.end())
         if value is not None:
             pieces += text[done : found.end()], HIDDEN
@@ -157,5 +123,21 @@ def _text(value: object) -> str:
         return f"({type(value).__name__} that cannot be read)"
 
 
-def _plain(name: str) -> str:
-    return name.lower().translate(_SEPARATORS)
+def _is_secret_before_a_value(name: str) -> bool:
+    """Of two words that are not one name, only the end counts: `API key: …` has a value, `token expired: …` has none."""
+    first, _, second = name.partition(" ")
+    if not second:
+        return is_secret(name)
+    if " " in second:
+        return False
+    return is_secret(second) or (plain(second) in ("key", "keys", "string") and is_secret(f"{first}_{second}"))
+
+
+def _names_a_secret(pairs: list[tuple[str, Any]]) -> bool:
+    """Whether a mapping is a pair itself, such as {"name": "password", "value": "…"}."""
+    return any(isinstance(inner, str) and plain(key) in NAME_KEYS and is_secret(inner) for key, inner in pairs)
+
+
+def _is_flag(item: object) -> bool:
+    """Whether an item of a command line is the name of a secret option: its value is the next one."""
+    return isinstance(item, str) and item[:1] == "-" and "=" not in item and is_secret(item)

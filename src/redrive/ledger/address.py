@@ -8,11 +8,12 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import LedgerError
+from ..journal.secret_address import shown_address
+from ..journal.secret_values import keep_address_secret
 
 FORMS = "sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
+UNREADABLE = "in a user or password, write @ : / ? # % [ ] as %40 %3A %2F %3F %23 %25 %5B %5D; a port is a number up to 65535"
 POSTGRES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
-_SECRETS = re.compile(r"((?i:[?&](?:ssl)?password=))[^&#]*")
-"""Parameters that the driver takes a password from."""
 _POOLED = re.compile(r"([?&])pool_mode=([^&#]*)&?")
 """Our own parameter, in PgBouncer's words."""
 
@@ -38,12 +39,13 @@ def parse(url: str, /) -> Address:
     """Read an address; LedgerError says what forms there are. Nothing is opened."""
     if not isinstance(url, str):
         raise TypeError(f"a ledger's address is text, {FORMS}; not {type(url).__name__}")
+    keep_address_secret(url)
+    shown = shown_address(url)
     try:
         parts = urlsplit(url)
-        password, port = parts.password, parts.port
-    except ValueError as error:
-        raise LedgerError(f"a ledger's address is {FORMS}: {error}") from None
-    shown = _SECRETS.sub(r"\1***", url if password is None else url.replace(f":{password}@", ":***@", 1))
+        port = parts.port
+    except ValueError:  # its text may quote a part of the password
+        raise LedgerError(f"a ledger's address is {FORMS}; {shown!r} cannot be read: {UNREADABLE}") from None
     if parts.scheme == "sqlite":
         return _sqlite(url, shown)
     if parts.scheme in POSTGRES:

@@ -13,6 +13,8 @@ import re
 import secrets
 from dataclasses import dataclass
 
+from ..journal.secret_values import keep_secret as keep_secret  # noqa: PLC0414  # the console has it from here
+
 SHORTEST_PASSWORD, SHORTEST_TOKEN = 8, 16
 SCHEMES = ("scrypt:", "sha256:")
 COST = (2**14, 8, 5)

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from ..core.policy import RetryPolicy
 from ..journal.redaction import redacted
+from ..journal.secret_values import keep_options_secret
 from .kinds import HOMES, check_options, kind, takes_retry
 from .path import problem
 
@@ -34,6 +35,7 @@ class BackendConfig:
             raise TypeError(f"the options of a backend are a table, not {type(self.options).__name__}")
         if self.retry is not None and not isinstance(self.retry, RetryPolicy):
             raise TypeError(f"the retry of a backend is a RetryPolicy, not {type(self.retry).__name__}: {self.retry!r}")
+        keep_options_secret(self.options)
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
 
     def check(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ..journal.secret_values import keep_options_secret
 from .backend import Backend
 from .config import BackendConfig, RegistryConfig
 from .kinds import kind
@@ -64,6 +65,7 @@ def registry(given: Registry | Mapping[str, Any] | None, /) -> Registry:
 def made(name: str, config: BackendConfig, environ: Mapping[str, str], /) -> Backend:
     """The backend; `retry` is handed over only where there is one, so that None means the backend's own default."""
     given: dict[str, Any] = {option: _resolved(value, name, option, environ) for option, value in config.options.items()}
+    keep_options_secret(given)
     if config.retry is not None:
         given["retry"] = config.retry
     return kind(config.type)(name, **given)

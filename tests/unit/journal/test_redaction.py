@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from redrive.journal import hide, redaction
+from redrive.journal import hide, secret_names
 from redrive.journal.redaction import DEEPEST, HIDDEN, LIMIT, is_secret, redacted, redacted_text
 
 SECRET = "hunter2X"
@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 @pytest.fixture(autouse=True)
 def unhidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test hides is hidden for that test."""
-    monkeypatch.setattr(redaction, "_extra", frozenset())
+    monkeypatch.setattr(secret_names, "_extra", frozenset())
 
 
 @pytest.mark.req("J-4")
@@ -48,7 +48,7 @@ def test_names_of_secrets_are_known_in_every_spelling(name: str) -> None:
     "name",
     """request_id trace_id user_id org_id actor_type actor_key run_id module_id mission_id mission_instance_id stage_id event_id
     source event_type idempotency_key operation attempt max_attempts latency_ms http_status retryable dead_letter_id reason wait
-    retry_at error error_class max_tokens prompt_tokens tokens author authored bypass compass partition_key key monkey keys
+    retry_at error error_class max_tokens prompt_tokens author authored bypass compass partition_key key monkey keys
     passenger secretary tokenizer signal""".split(),
 )
 def test_names_of_what_a_record_is_about_are_not_secrets(name: str) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ...core.policy import RetryPolicy
 from ...core.seconds import Seconds, positive, whole
 from ...engine.settings import Settings
-from ...journal.redaction import redacted_text
+from ...journal.secret_address import shown_address
+from ...journal.secret_values import keep_address_secret
 from ...ledger.record import Lease
 from ...worker.chore import Chore
 from ...worker.kind import Kind, Undecodable
@@ -51,9 +52,11 @@ class RedisStream:
         for name in ("url", "stream", "group"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value.strip() or not value.isprintable():
-                raise ValueError(f"RedisStream: {name} must be text, printable and not empty: {value!r}")
+                shown = "" if name == "url" else f": {value!r}"
+                raise ValueError(f"RedisStream: {name} must be text, printable and not empty{shown}")
+        keep_address_secret(self.url)
         if not self.url.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
-            raise ValueError(f"RedisStream: a URL begins with redis://, rediss:// or unix://: {redacted_text(self.url)!r}")
+            raise ValueError(f"RedisStream: a URL begins with redis://, rediss:// or unix://: {shown_address(self.url)!r}")
         if len(self.name.encode()) > MAX_NAME:
             raise ValueError(f"RedisStream: the stream's name must not be longer than {MAX_NAME} bytes: {self.stream[:60]!r}…")
         if whole("batch", self.batch) > MAX_BATCH:
