@@ -8,6 +8,7 @@ from datetime import timedelta
 from sqlalchemy import update
 
 from .now import now_on
+from .partition_tables import work
 from .session import Session
 from .state import LEASED
 from .statement import number
@@ -15,7 +16,10 @@ from .tables import job, worker
 
 
 def bury(session: Session, names: Sequence[str], /) -> int:
-    """Their leases run out now, for `reap` to take back; how many. A name must be one process's alone, for ever."""
+    """Let the leases of these workers expire now, those of partitions too; the number of leases.
+
+    A reaper takes them back. A name must belong to one process, for ever.
+    """
     if not names:
         return 0
     with session.transaction("bury") as connection:
@@ -23,6 +27,8 @@ def bury(session: Session, names: Sequence[str], /) -> int:
         # Before the moment they were last seen, none of them would count as a crash.
         held = update(job).where(job.c.state == number(LEASED), job.c.worker.in_(list(names)))
         ended = connection.execute(held.values(lease_until=now - timedelta(microseconds=1))).rowcount
+        partitions = update(work).where(work.c.lease_until.is_not(None), work.c.worker.in_(list(names)))
+        ended += connection.execute(partitions.values(lease_until=now - timedelta(microseconds=1))).rowcount
         past = now - timedelta(microseconds=2)  # before its end, too: whoever leaves in order is seen at that very moment
         connection.execute(update(worker).where(worker.c.name.in_(list(names))).values(ended_at=now, seen_at=past))
         return ended

@@ -87,6 +87,8 @@ def reaped(session: Session, terms: Mapping[tuple[str, str], Terms], limit: int,
     ids = list(session.core.execute(over).scalars())
     if not ids:
         return []
+    paused = sources.resting(session.core, ids)
+    held = hold_sources(session, paused, now) if paused else {}
     was = locked(session.core, ids)
     waiting, marked = works(session.core, ids), marks(session.core, ids)
     changes = Changes(was)
@@ -100,6 +102,8 @@ def reaped(session: Session, terms: Mapping[tuple[str, str], Terms], limit: int,
         _back(changes, row, mine._replace(lost=lost), then, marked.get(id_, {}), now)
         note = f"nobody heard of it again; its worker was {mine.worker}"
         ended.append({"run_id": mine.run_id, "state": "lost", "ended_at": now, "note": note})
+    if held:
+        sources.lose_probes(session, held, [str(one["run_id"]) for one in ended], now)
     changes.write(session, ended=ended)
     return [was[id_].partition for id_ in sorted({*changes.work, *changes.idle})]
 

@@ -13,7 +13,7 @@ from ..journal.bus import emit
 from ..ledger import audit
 from ..ledger.limits import words
 from ..ledger.now import now_on
-from ..ledger.partition_tables import partition, range_, source
+from ..ledger.partition_tables import partition, range_, run, source
 from ..ledger.session import Session
 from ..ledger.tables import sweep
 from .pace import pause_of
@@ -117,6 +117,15 @@ def rest(
     _set(session, held.source, now, now + timedelta(seconds=seconds), because, POLICY, signature)
     audit.write(session, actor=POLICY, action="source.pause", because=because, what=what)
     emit("parked", {"operation": held.source, "reason": because.partition("\n")[0], "wait": seconds})
+
+
+def lose_probes(session: Session, held: Mapping[str, Held], run_ids: Collection[str], now: datetime, /) -> None:
+    """If one of these lost runs was the probe of its source, the next probe goes at once."""
+    began = select(partition.c.source, run.c.leased_at).join(partition, partition.c.id == run.c.partition_id)
+    for name, leased_at in session.core.execute(began.where(run.c.run_id.in_(list(run_ids)))):
+        was = held.get(name)
+        if was is not None and was.paused_at is not None and leased_at > was.paused_at:
+            session.core.execute(update(source).where(source.c.source == name).values(paused_until=now, updated_at=now))
 
 
 def probing(session: Session, name: str, until: datetime, now: datetime, /) -> None:

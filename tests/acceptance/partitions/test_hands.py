@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
+from datetime import timedelta
 
 import pytest
+from sqlalchemy import update
 
 from redrive import App
+from redrive.ledger.tables import worker as worker_table
 from redrive.ops import Operator
 from redrive.partitions import Partition, Sink
+from redrive.partitions.control import Control
 from redrive.partitions.register import Register
 from tests.acceptance.partitions.world import SINCE, backfill, counts, told, until
 
@@ -76,3 +82,23 @@ def test_a_worker_that_stops_lets_extractions_end(app: App) -> None:
         worker.stop()
         gate.set()
     assert counts(app) == {"success": 1}
+
+
+@pytest.mark.req("P-6")
+def test_partitions_of_a_killed_process_on_this_machine_do_not_wait_for_their_lease(app: App) -> None:
+    @app.dataset("crm", "orders", **told(concurrency=1))
+    def orders(partition: Partition, out: Sink) -> None:
+        out.rows([{"n": 1}])
+
+    backfill(app, "orders", customers=("acme",), until=SINCE)
+    (extraction,) = app.datasets
+    Control(app.ledger, [extraction.terms]).claim(1, worker="killed", lease=3600)
+    program = "from redrive.worker.process import identity; print(identity())"
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    app.ledger.beat("killed", {"process": killed.stdout.strip()})
+    with app.ledger.begin() as tx:
+        tx.execute(update(worker_table).values(seen_at=app.ledger.now() - timedelta(hours=1)))
+    with app.worker(threads=1):
+        until(lambda: counts(app) == {"success": 1})
+    states = [one.state for one in Register(app.ledger).history(Partition("crm", "acme", "orders", SINCE))]  # type: ignore[arg-type]
+    assert states == ["accepted", "lost"]

@@ -10,6 +10,7 @@ import pytest
 from redrive.backoff import fixed
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
+from redrive.ledger.bury import bury
 from redrive.partitions import authority, register
 from redrive.partitions.control import Control
 from redrive.partitions.policy import Policy, Terms
@@ -130,6 +131,18 @@ def test_a_probe_that_dies_is_followed_by_another(world: World) -> None:
     world.pass_time(70)
     assert len(world.claim()) == 1
     world.pass_time(400)
+    world.control.tick()
+    assert len(world.claim()) == 1
+
+
+def test_the_probe_of_a_killed_worker_is_followed_at_once(world: World) -> None:
+    world.backfill(3)
+    world.give_back(world.claim(1)[0], "systemic", error="down")
+    world.pass_time(70)
+    assert len(world.claim(worker="killed", lease=3600)) == 1
+    assert world.claim() == []
+    with world.ledger.connections.write.use() as session:
+        bury(session, ["killed"])
     world.control.tick()
     assert len(world.claim()) == 1
 
