@@ -61,6 +61,7 @@ class App(Listening, Idempotent, Extracting):
             from ..journal.redaction import hide  # noqa: PLC0415
 
             hide(*secrets)
+            self._hidden = tuple(secrets)
         if sources:
             from ..messages.source import checked  # noqa: PLC0415
 

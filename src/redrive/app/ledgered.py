@@ -29,6 +29,7 @@ class Ledgered:
         elif ledger is not None and not hasattr(ledger, "submit"):
             raise TypeError(f"App takes a ledger's URL or an open ledger, not {type(ledger).__name__}: {ledger!r}")
         self._given = ledger
+        self._hidden: tuple[str, ...] = ()
         self._migrate = migrate
         self._ledger: Ledger | None = None
         self._keys: Keys | None = None
@@ -70,6 +71,8 @@ class Ledgered:
                     self._ledger = open_ledger(url, migrate=own_file if self._migrate is None else self._migrate)
                 else:
                     self._ledger = self._given
+                if self._hidden:
+                    self._ledger.hide(self._hidden)
             return self._ledger
 
     def keys(self) -> Keys:

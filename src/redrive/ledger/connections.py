@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy import Engine
 
 from ..errors import LedgerError
-from . import schema
+from . import hidden, schema
 from .address import Address
 from .hot import Hot
 from .postgres import connect as postgres
@@ -53,6 +53,7 @@ class Connections:
                     schema.migrate(session)
                 else:
                     schema.check(session.core, address.shown)
+                hidden.learn(session)
                 if on_sqlite:
                     sqlite.durable(session)
                     self.address = address._replace(target=sqlite.file_of(session))

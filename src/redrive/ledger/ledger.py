@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from ..core.seconds import Seconds, lasting, seconds
 from ..errors import LeaseLost
-from . import audit, counts, failures, find, letters, limits, prune, reap, recount, schema, workers
+from . import audit, counts, failures, find, hidden, letters, limits, prune, reap, recount, schema, workers
 from .address import Address, parse
 from .caller import Driven, Transaction, runner, same_database
 from .connections import Connections
@@ -72,6 +72,11 @@ class Ledger:
         if self._pid != os.getpid():
             self._gather()  # in a forked child nobody would ever finish what the parent's threads had begun
         return self._gathering
+
+    def hide(self, names: Collection[str], /) -> None:
+        """Keep names of secret fields in the ledger: every program that opens it hides them."""
+        with self._write.use() as session:
+            hidden.remember(session, names)
 
     # ---- submit ----
 

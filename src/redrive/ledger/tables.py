@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0012"
+HEAD = "0013"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -167,6 +167,10 @@ audit = Table(
     Column("what", Text, nullable=False, comment="JSON"),
     Column("previous", Text, nullable=False),
     Column("hash", Text, nullable=False),
+)
+
+hidden_name = Table(
+    "redrive_hidden_name", METADATA, Column("name", Text, primary_key=True, comment="of a secret field, as App(secrets=) has it")
 )
 
 BUCKETS = ("submitted", "ready", "leased", "done", "dead", "dropped", "pruned", "late")
