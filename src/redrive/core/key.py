@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 SHAPE = "<domain>:<user>:<entity>:<operation>:<version>"
+MAX_HEADER = 255
+"""Characters of a key that servers take in a header, Redrive's own middleware among them."""
+_PLAIN = frozenset(chr(code) for code in range(0x21, 0x7F)) - set('",;\\')
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,23 @@ class Template:
             raise TypeError(
                 f"key template {self.text!r}: {{{field}}} is {value!r}, known by its address only: every call a new key"
             )
+
+
+def header_text(key: object, /) -> str:
+    """A key as a header can carry it: percent-encoded where it must be, a digest where it is longer than servers take."""
+    text = header_safe(str(key))
+    if len(text) <= MAX_HEADER:
+        return text
+    from hashlib import sha256  # noqa: PLC0415  # 2 ms that a program without long keys need not pay
+
+    return sha256(text.encode()).hexdigest()
+
+
+def header_safe(text: str, /) -> str:
+    """What a header can hold; all else as in a URL."""
+    if _PLAIN.issuperset(text):
+        return text
+    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "surrogatepass")) for c in text)
 
 
 def _pieces(text: str) -> Iterable[tuple[str, str | None, str | None, str | None]]:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from ..core.context import IDS, Entered, Scope, clock_around, job_around, key_around, scope_around, within
+from ..core.ids import merged
 from ..core.key import Key, KeyLike
 from ..core.seconds import Seconds
 from ..core.seconds import seconds as duration
@@ -139,7 +140,7 @@ class _Ids:
     def __enter__(self) -> None:
         if self._token is not None:
             raise RuntimeError("this correlate(...) is in use already: make a new one")
-        self._token = IDS.set({**IDS.get(), **self._ids})
+        self._token = IDS.set(merged(IDS.get(), self._ids))
 
     def __exit__(self, *_: object) -> None:
         token, self._token = self._token, None
@@ -163,7 +164,13 @@ def correlate(
     org_id: str | None = None,
     **more: str,
 ) -> _Ids:
-    """Ids that every record of the work inside carries, across processes and queues."""
+    """Ids that every record of the work inside carries, across processes and queues.
+
+    An id of more than 256 characters is shortened: its start, and a digest of the whole.
+
+    Raises:
+        ValueError: more than 64 ids are carried at once, or a name has more than 100 characters.
+    """
     given = {"request_id": request_id, "trace_id": trace_id, "user_id": user_id, "org_id": org_id, **more}
     for name, value in given.items():
         if value is not None and not isinstance(value, str):

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from ..core.key import header_text
 from ..engine.attempt import current
 from ..engine.retry import Retry
 from .call import retry as default
@@ -87,7 +88,7 @@ def _details(details: Any, metadata: Callable[[list[tuple[str, Any]]], Any]) -> 
     if attempt.number > 1:
         pairs.append((ATTEMPT, str(attempt.number)))
     if attempt.key is not None and not any(name.lower() == KEY for name, _ in pairs):
-        pairs.append((KEY, str(attempt.key)))
+        pairs.append((KEY, header_text(attempt.key)))
     own = {name: getattr(details, name, None) for name in ("method", "credentials", "wait_for_ready", "compression")}
     return _Details(timeout=timeout, metadata=metadata(pairs) if pairs else details.metadata, **own)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.context import IDS
+from ..core.ids import shortened
 
 REQUEST_ID, KEY, USER, ATTEMPT, AUTHORIZATION = "x-request-id", "idempotency-key", "x-user-id", "x-attempt", "authorization"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -41,7 +42,10 @@ def given(headers: Mapping[str, str] | None, /) -> dict[str, str]:
 def request_id() -> str:
     """The id of the request that is being served (`correlate(request_id=...)`), or a fresh one."""
     known = IDS.get().get("request_id")
-    return known if known is not None and _VALUE.fullmatch(known) else os.urandom(16).hex()
+    if known is None:
+        return os.urandom(16).hex()
+    known = shortened(known)  # those of a job from an older version were not bounded
+    return known if _VALUE.fullmatch(known) else os.urandom(16).hex()
 
 
 def trace() -> dict[str, str]:

@@ -7,13 +7,10 @@ from hashlib import sha256
 from typing import Literal
 
 from ..core.context import key_around, scope_around
-from ..core.key import Key, KeyLike
+from ..core.key import MAX_HEADER, Key, KeyLike, header_safe, header_text
 
 REPEATABLE = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "QUERY"))
 """Methods that mean the same when they are sent twice (RFC 9110); all others need a key."""
-LONGEST = 255
-"""Characters that servers take, Redrive's own middleware among them."""
-_PLAIN = frozenset(chr(code) for code in range(0x21, 0x7F)) - set('",;\\')
 
 
 def may_repeat(method: str, keyed: bool, /, *declared: bool | None) -> bool:
@@ -44,9 +41,9 @@ def told(key: KeyLike | Literal[True], /) -> str:
         return os.urandom(16).hex()
     if not isinstance(key, (Key, str)):
         raise TypeError(f"idempotency_key= is a Key, its text, or True for a fresh one, not {key!r}")
-    text = _safe(str(key))
-    if not 0 < len(text) <= LONGEST:
-        raise ValueError(f"an idempotency key has 1 to {LONGEST} characters; this one has {len(text)}")
+    text = header_safe(str(key))
+    if not 0 < len(text) <= MAX_HEADER:
+        raise ValueError(f"an idempotency key has 1 to {MAX_HEADER} characters; this one has {len(text)}")
     return text
 
 
@@ -63,8 +60,7 @@ def derived(method: str, target: str, body: bytes | None, operation: str | None,
         return None
     digest = sha256(b"\0".join((method.encode(), target.encode(), (operation or "").encode(), body))).hexdigest()[:16]
     step = f"{operation or method.lower()}.{digest}"
-    text = _safe(str(_step(around, step)))
-    return text if len(text) <= LONGEST else sha256(text.encode()).hexdigest()
+    return header_text(_step(around, step))
 
 
 def _step(around: KeyLike, step: str) -> KeyLike:
@@ -74,10 +70,3 @@ def _step(around: KeyLike, step: str) -> KeyLike:
         except ValueError:
             return f"{around}.{step}"  # a key of the user's own form
     return around.step(step)
-
-
-def _safe(text: str) -> str:
-    """What a header can hold: all else as in a URL."""
-    if _PLAIN.issuperset(text):
-        return text
-    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "surrogatepass")) for c in text)

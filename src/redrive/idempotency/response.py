@@ -55,9 +55,11 @@ def loaded(stored: bytes, /) -> Response:
 
 
 def bounded(response: Response, /, *, limit: int) -> bytes:
-    """As it is stored; without its body, where it would be too many bytes."""
+    """As it is stored; without its body, or without its headers too, where it would be too many bytes."""
     stored = response.stored()
-    return stored if len(stored) <= limit else response._replace(body=None).stored()
+    if len(stored) > limit:
+        stored = response._replace(body=None).stored()
+    return stored if len(stored) <= limit else response._replace(body=None, headers=[]).stored()
 
 
 def problem(status: int, title: str, detail: str, /, *more: tuple[bytes, bytes]) -> Response:

@@ -17,6 +17,8 @@ MAX_PAYLOAD = 1024 * 1024
 MAX_KIND = 200
 MAX_KEY = 1000
 """Bytes. Postgres cannot index what is longer than about 2,700."""
+MAX_BESIDE = 64 * 1024
+"""Bytes of the headers beside a payload, and of the correlation ids: names and values together, in UTF-8."""
 MAX_ERROR = 8_000
 """Characters kept of an error; the beginning and the end say most."""
 
@@ -28,6 +30,10 @@ def checked(job: NewJob, max_payload: int, /) -> NewJob:
     name("kind", job.kind, MAX_KIND)
     name("key", job.key, MAX_KEY)
     payload("payload", job.payload, max_payload)
+    if job.headers:
+        beside("headers", job.headers)
+    if job.ids:
+        beside("ids", job.ids)
     if isinstance(job.priority, bool) or job.priority not in PRIORITIES:
         raise ValueError(
             f"priority is a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {job.priority!r}"
@@ -73,6 +79,19 @@ def payload(what: str, value: object, limit: int, /) -> None:
         raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
     if len(value) > limit:
         raise ValueError(f"{what} has {len(value)} bytes; the ledger takes at most {limit}")
+
+
+def beside(what: str, value: Mapping[str, str], /) -> None:
+    """Refuse headers or ids that are not text, or too many bytes of it. Their values are not shown: they may be secrets."""
+    size = 0
+    for key, item in value.items():
+        if not isinstance(key, str) or not isinstance(item, str):
+            raise TypeError(f"{what} must be a mapping of text to text: {key!r:.60} is {type(item).__name__}")
+        size += len(key) + len(item)
+    if size * 4 > MAX_BESIDE:
+        size = sum(len(text.encode("utf-8", "surrogatepass")) for pair in value.items() for text in pair)
+    if size > MAX_BESIDE:
+        raise ValueError(f"{what} have {size} bytes; the ledger takes at most {MAX_BESIDE}: put large values into the payload")
 
 
 def mapping(what: str, value: Mapping[str, str] | None, /) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..core.codec import codec, from_bytes, misfit, to_bytes
 from ..core.context import ids_around
+from ..core.ids import MAX_ID, shortened
 from ..core.key import Key
 from ..ledger import limits
 from ..ledger.arrival import Arriving, Part
@@ -54,8 +55,8 @@ class Stored(NamedTuple):
         for name, value in self.headers.items():
             plain = name.lower().replace("-", "_").removeprefix("x_")
             if plain in IDS:
-                found[plain] = value
-            elif plain == "traceparent":
+                found[plain] = shortened(value)
+            elif plain == "traceparent" and len(value) <= MAX_ID:
                 parts = value.split("-")
                 found["traceparent"] = value
                 if len(parts) == 4:
@@ -76,6 +77,7 @@ class Stored(NamedTuple):
             if len(part.key) * 4 > limits.MAX_KEY:
                 limits.name("key", part.key, limits.MAX_KEY)
         if headers or ids_around():
+            limits.beside("headers", headers)
             ids, carried = self.ids(), self.carried()
             own, texts = limits.mapping("headers", headers), self._texts(ids, carried)
         else:

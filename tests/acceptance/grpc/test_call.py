@@ -155,6 +155,15 @@ def test_the_server_is_told_which_attempt_it_is_and_for_which_key(call: Call) ->
         assert {one.metadata.get("idempotency-key") for one in server.calls} == {"shop:ann:o-1:receipt:v1"}
 
 
+@interceptors
+def test_a_key_that_no_header_can_carry_does_not_fail_the_call(call: Call) -> None:
+    with GrpcFaultServer("OK") as server:
+        call(server, retry(QUICK).using(key=f"shop:zoë:{'o' * 70_000}:receipt:v1"))
+        call(server, retry(QUICK).using(key="shop:zoë:o-1:receipt:v1"))
+        first, second = (str(one.metadata["idempotency-key"]) for one in server.calls)
+        assert (len(first), second) == (64, "shop:zo%C3%AB:o-1:receipt:v1")
+
+
 def test_metadata_and_the_rest_of_the_call_are_kept() -> None:
     with GrpcFaultServer("INTERNAL", "OK") as server, plain_channel(server) as channel:
         method: Any = grpc.intercept_channel(channel, Interceptor(retry(QUICK))).unary_unary(SEND)

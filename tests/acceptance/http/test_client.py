@@ -274,3 +274,10 @@ def test_a_client_of_yours_stays_yours() -> None:
         assert [seen.headers["x-mine"] for seen in server.requests] == ["1"] * 3
         assert server.requests[1].headers["cookie"] == "a=1"
         assert server.connections == 1
+
+
+@pytest.mark.req("H-2", "J-2")
+def test_a_huge_request_id_does_not_fail_outgoing_calls(colour: Colour, server: FaultServer) -> None:
+    with correlate(request_id="r" * 70_000), client(colour, server.url) as api:
+        assert api.get("/").status_code == 200
+    assert len(server.requests[0].headers["x-request-id"]) == 256

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from redrive import correlate
 from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger.limits import MAX_BESIDE
 from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, tally
 
 EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (12, -12))
@@ -105,6 +107,21 @@ def test_a_delayed_job_is_due_later(ledger: Ledger) -> None:
     assert keys(claim(ledger)) == {"later"}
     pass_time(ledger, 30)
     assert keys(claim(ledger)) == {"dated"}
+
+
+@pytest.mark.req("L-11")
+def test_headers_and_ids_beside_a_payload_are_bounded(ledger: Ledger) -> None:
+    fits = {"h": "x" * (MAX_BESIDE - 1)}
+    ledger.submit(NewJob(KIND, "fits", b"", headers=fits, ids=fits))
+    for beside in ({"h": "x" * MAX_BESIDE}, {"h": "ü" * (MAX_BESIDE // 2)}, {f"h{n}": "x" for n in range(MAX_BESIDE)}):
+        with pytest.raises(ValueError, match=r"headers have \d+ bytes; the ledger takes at most 65536"):
+            ledger.submit(NewJob(KIND, "large", b"", headers=beside))
+        with pytest.raises(ValueError, match=r"ids have \d+ bytes; the ledger takes at most 65536"):
+            ledger.submit(NewJob(KIND, "large", b"", ids=beside))
+    with correlate(request_id="r" * 50_000_000):
+        ledger.submit(NewJob(KIND, "long id", b""))
+    assert {lease.key: len(lease.ids["request_id"]) for lease in claim(ledger) if lease.key == "long id"} == {"long id": 256}
+    assert tally(ledger).submitted == 2
 
 
 @pytest.mark.req("L-11")

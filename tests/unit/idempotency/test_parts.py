@@ -136,6 +136,7 @@ def test_a_response_that_is_too_large_is_stored_without_its_body() -> None:
     response = Response(201, [(b"A", b"1"), (b"Set-Cookie", b"s"), (b"connection", b"close")], b"\x00" * 100)
     assert loaded(response.stored()) == Response(201, [(b"A", b"1")], b"\x00" * 100)
     assert loaded(bounded(response, limit=100)) == Response(201, [(b"A", b"1")], None)
+    assert loaded(bounded(response._replace(headers=[(b"A", b"1" * 5000)]), limit=100)) == Response(201, [], None)
 
 
 class Database:
