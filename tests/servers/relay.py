@@ -1,7 +1,8 @@
-"""Relay: a TCP port before a server, which counts connections and lets some of them go wrong."""
+"""Relay: a TCP port before a server, which counts connections and round trips, delays, and lets some go wrong."""
 
 from __future__ import annotations
 
+import queue
 import socket
 import struct
 import threading
@@ -14,10 +15,20 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Relay:
-    """Plays a script, one step for each connection; the last one for ever. Threads may share it."""
+    """Plays a script, one step for each connection; the last one for ever. Threads may share it.
 
-    def __init__(self, port: int, *script: Step) -> None:
-        self._target = port
+    delay: seconds for a round trip, half of it each way; the bandwidth is not limited.
+    """
+
+    def __init__(self, port: int, *script: Step, host: str = "127.0.0.1", delay: float = 0.0) -> None:
+        self._target = (host, port)
+        self._delay = delay
+        self.flights = 0
+        """Round trips: how often a client sent something after the server had spoken, or at first."""
+        self._needle: bytes | None = None
+        self._left = 0
+        self.lost = threading.Event()
+        """Set when a response was lost on request."""
         self._script = list(script) or ["pass"]
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
@@ -63,6 +74,12 @@ class Relay:
             _reset(each)
         self._open.clear()
 
+    def lose_response(self, needle: bytes, nth: int = 1) -> None:
+        """Deliver the nth request that contains these bytes, wait for its response, and cut the connection instead."""
+        self.lost.clear()
+        self._left = nth
+        self._needle = needle
+
     def hold(self) -> None:
         """Let nothing through, until it goes on."""
         self._flowing.clear()
@@ -84,32 +101,101 @@ class Relay:
                 continue
             self._open.append(came)
             if step != "silent":
-                there = socket.create_connection(("127.0.0.1", self._target))
+                there = socket.create_connection(self._target)
+                for each in (came, there):
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._open.append(there)
+                link = _Link(self, came, there, step)
                 for one, other in ((came, there), (there, came)):
-                    threading.Thread(target=_pump, args=(one, other, step, self._flowing), daemon=True).start()
+                    threading.Thread(target=link.pump, args=(one, other), daemon=True).start()
 
 
-def _pump(one: socket.socket, other: socket.socket, step: Step, flowing: threading.Event) -> None:
-    left = step if isinstance(step, int) else None
-    try:
-        while data := one.recv(65536):
-            flowing.wait(60)
-            if left is not None:
-                left -= len(data)
-                if left < 0:
-                    break
-            other.sendall(data)
-    except OSError:
-        pass
-    if left is not None and left < 0:
-        _reset(one)
-        _reset(other)
-        return
-    try:
-        other.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass
+class _Link:
+    """One connection through the relay."""
+
+    def __init__(self, relay: Relay, client: socket.socket, server: socket.socket, step: Step) -> None:
+        self._relay, self._client, self._server = relay, client, server
+        self._step = step
+        self._spoke = True
+        """The server was the last to speak."""
+        self._loses = False
+
+    def pump(self, one: socket.socket, other: socket.socket) -> None:
+        """Carry what one end sends to the other."""
+        left = self._step if isinstance(self._step, int) else None
+        late = _Late(other, self._relay._delay / 2) if self._relay._delay else None
+        try:
+            while data := one.recv(65536):
+                self._relay._flowing.wait(60)
+                if left is not None:
+                    left -= len(data)
+                    if left < 0:
+                        break
+                if self._cut(one, data):
+                    return
+                (other if late is None else late).sendall(data)
+        except OSError:
+            pass
+        if left is not None and left < 0:
+            self._reset()
+            return
+        try:
+            if late is not None:
+                late.close()
+            other.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def _cut(self, one: socket.socket, data: bytes) -> bool:
+        """Count round trips; whether this was a response that is to be lost."""
+        if one is self._server:
+            self._spoke = True
+            if self._loses:
+                self._reset()
+                self._relay.lost.set()
+            return self._loses
+        if self._spoke:
+            self._spoke = False
+            self._relay.flights += 1
+        needle = self._relay._needle
+        if needle is not None and needle in data:
+            self._relay._left -= 1
+            if self._relay._left == 0:
+                self._relay._needle = None
+                self._loses = True
+        return False
+
+    def _reset(self) -> None:
+        _reset(self._client)
+        _reset(self._server)
+
+
+class _Late:
+    """Sends what it is given after a delay, in order, however much there is."""
+
+    def __init__(self, to: socket.socket, delay: float) -> None:
+        self._to, self._delay = to, delay
+        self._waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def sendall(self, data: bytes) -> None:
+        self._waiting.put((time.monotonic() + self._delay, data))
+
+    def close(self) -> None:
+        self._waiting.put((0.0, b""))
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        while True:
+            due, data = self._waiting.get()
+            if not data:
+                return
+            time.sleep(max(0.0, due - time.monotonic()))
+            try:
+                self._to.sendall(data)
+            except OSError:
+                return
 
 
 def _reset(connection: socket.socket) -> None:

@@ -89,7 +89,7 @@ def marked(events: Sequence[Arriving], created: set[tuple[str, str]], /) -> list
 def begun(tasks: Iterable[Task], job_ids: Iterable[int], due: int | datetime, token: int, /) -> list[Lease]:
     """The leases of jobs that were begun when they were written."""
     rows = [
-        (job_id, 1, part.kind, part.key, 1, 0, part.max_attempts, 1, None, due, None, *event.opened, event.payload, token)
+        (job_id, 1, part.kind, part.key, 1, 0, part.max_attempts, 1, None, due, None, *event.opened, event.payload, due, token)
         for (event, part), job_id in zip(tasks, job_ids, strict=True)
     ]
     return list(map(Lease._make, rows))

@@ -27,6 +27,8 @@ class Demand(NamedTuple):
     """Of the jobs that were running when their worker died: one, to be run with nothing beside it."""
     token: int = 0
     """Of the leases, see `new_token`."""
+    start_last: bool = True
+    """False: an attempt that may be its job's last one is only claimed, so that a lost response never uses it up."""
 
 
 class Hot(Protocol):

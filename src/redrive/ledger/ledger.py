@@ -132,6 +132,7 @@ class Ledger:
     def turn(
         self, settlements: Sequence[Settlement], kinds: Mapping[str, int], /, *, worker: str, lease: Seconds = LEASE,
         total: int | None = None, start: bool = True, alone: bool = False, token: int | None = None,
+        start_last: bool = True,
     ) -> Turn:  # fmt: skip
         """A worker's turn: settle what it has, claim what it can take. Settlements that come too late are counted.
 
@@ -139,13 +140,14 @@ class Ledger:
         start: False where they will wait in the worker; `start` them then, one by one: a crash counts for started ones only.
         alone: one of those that were running when their worker died; run nothing beside it.
         token: of the leases, see `new_token` (default: a new one).
+        start_last: False leaves jobs' last attempts unstarted (`Lease.started`): `start` them before they run.
         """
         most = sum(kinds.values()) if total is None else total
         limits.name("worker", worker, limits.MAX_KIND)
         limits.settlements(settlements, self.max_payload)
         most = min(most, 1) if alone else most
         drawn = new_token() if token is None else token
-        demand = Demand(kinds, worker, lasting("lease", lease), most, start, alone, drawn)
+        demand = Demand(kinds, worker, lasting("lease", lease), most, start, alone, drawn, start_last)
         # `with` and a look at the file would cost as much as the claim. Who only claims does look.
         session = self._write.take(checked=not settlements)
         try:

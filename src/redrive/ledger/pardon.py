@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sqlalchemy import bindparam, case, func, select, update
+from sqlalchemy import bindparam, case, func, null, select, update
 
+from . import counts
 from .record import Lease, Settlement
 from .session import Session
 from .state import FAILED, LEASED, LOST, QUARANTINE, READY
@@ -37,6 +38,12 @@ _SPARED = (
     .where(attempt.c.job_id == bindparam("of_id"), attempt.c.fence == bindparam("of_fence"))
     .values(reason=UNCHARGED)
 )
+_GIVE_BACK = update(job).values(
+    state=number(READY),
+    attempts=job.c.attempts - case((job.c.started_at.is_not(None), number(1)), else_=number(0)),
+    lease_until=null(),
+    started_at=null(),
+)
 _UNCHARGED = (
     update(job)
     .where(job.c.id == bindparam("of_id"))
@@ -55,6 +62,21 @@ def alive(session: Session, worker: str, leases: Iterable[Lease | Settlement], /
     return taken_back
 
 
+def undelivered(session: Session, worker: str, tokens: Collection[int], /) -> int:
+    """Give back, as they were, the leases of claims whose response never reached this worker. How many.
+
+    Their attempts did not start: they are not charged, and nothing is recorded of them.
+    """
+    with session.transaction("pardon") as connection:
+        claimed = (job.c.state == number(LEASED), job.c.worker == worker, job.c.token.in_(list(tokens)))
+        rows = connection.execute(select(job.c.id, job.c.kind).where(*claimed).with_for_update()).all()
+        if rows:
+            connection.execute(_GIVE_BACK.where(job.c.id.in_([row.id for row in rows])))
+            changes = Counter(row.kind for row in rows)
+            counts.add(session, {kind: {"leased": -many, "ready": many} for kind, many in changes.items()})
+    return len(rows)
+
+
 def uncharged(session: Session, ids: Collection[int], /) -> dict[int, int]:
     """How many attempts of each of these jobs were not charged because of outages. Jobs without any are left out.
 
@@ -62,12 +84,12 @@ def uncharged(session: Session, ids: Collection[int], /) -> dict[int, int]:
     """
     if not ids:
         return {}
-    counts = (
+    spared = (
         select(attempt.c.job_id, func.count())
         .where(attempt.c.job_id.in_(ids), attempt.c.reason == UNCHARGED)
         .group_by(attempt.c.job_id)
     )
-    return {row[0]: row[1] for row in session.core.execute(counts)}
+    return {row[0]: row[1] for row in session.core.execute(spared)}
 
 
 def give_back(session: Session, runs: Mapping[int, Sequence[int]], /, *, most: int) -> int:

@@ -102,6 +102,7 @@ class Lease(NamedTuple):
     ids_stored: str | Mapping[str, str] | None
     headers_stored: str | Mapping[str, str] | None
     payload: bytes
+    started_stored: int | datetime | None = 0
     token: int = 0
     """Random for each claim, checked together with the fence. The last field, see `lease_name`."""
 
@@ -111,6 +112,11 @@ class Lease(NamedTuple):
         found = moment(self.due_stored)
         assert found is not None
         return found
+
+    @property
+    def started(self) -> bool:
+        """False: only claimed. `Ledger.start` writes that the attempt begins."""
+        return self.started_stored is not None
 
     @property
     def deadline(self) -> datetime | None:

@@ -20,7 +20,7 @@ from ..ledger.crashpoint import crash_point
 from ..ledger.hot import Demand
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, Settlement, new_token
+from ..ledger.record import Lease, Settlement
 from .alone import Alone
 from .crew import Crew
 from .due import POLL, Due
@@ -34,6 +34,7 @@ from .parking import Parking
 from .room import Room, Want
 from .scope import Around
 from .trouble import Trouble
+from .undelivered import Undelivered
 from .upkeep import Upkeep
 
 SOON = 0.05
@@ -77,6 +78,7 @@ class Clerk:
         self._parking = parking
         self._room = Room(known.values(), threads, tasks, transactions=1 if ledger.connections.on_sqlite else MOST)
         self._alone = Alone()
+        self._undelivered = Undelivered(ledger, name, lease=lease)
         self.intake = Intake(self._poke.set)
         around = Around(context, self.upkeep.now)
         self._crew = Crew(theirs, known, self.hand, self._room, around, threads=threads, told=self.told, name=name)
@@ -161,6 +163,8 @@ class Clerk:
 
     def _turn(self) -> None:
         """Settle what was made, claim what there is room for."""
+        if self._undelivered.give_back():
+            self._heard.tell()
         self._collect()
         behind, self._behind = self._behind, False
         self._lingers = not behind and self._take_in()
@@ -201,8 +205,9 @@ class Clerk:
         granted, soon = self._room.grant(came, () if self._alone.holds else self._open())
         if soon and monotonic() < self.intake.until:
             return True
-        grant = Grant(self._name, self._lease, granted, new_token())
-        found = self.intake.stored(arrivals, lambda events: self._received(events, grant))
+        with self._undelivered.claim() as token:
+            grant = Grant(self._name, self._lease, granted, token)
+            found = self.intake.stored(arrivals, lambda events: self._received(events, grant))
         self._ended(found.late)
         self._crew.give(found.leases)
         for name in came:
@@ -242,26 +247,45 @@ class Clerk:
         if want.limits is not None:
             return self._claim_limited(want, want.limits, alone)
         ended = () if apart else self._settlements  # apart: these are left for another turn
-        turn = self._ledger.turn(ended, want.kinds, worker=self._name, lease=self._lease, total=want.total, alone=alone)
-        if not apart:
-            self._ended(turn.late)
-        self._crew.give(turn.leases)
+        with self._undelivered.claim() as token:
+            turn = self._ledger.turn(
+                ended, want.kinds, worker=self._name, lease=self._lease, total=want.total, start=not alone, alone=alone,
+                token=token, start_last=False,
+            )  # fmt: skip
+            if not apart:
+                self._ended(turn.late)
+            leases = self._started(turn.leases)
+        self._crew.give(leases)
         self._behind |= len(turn.leases) == want.total
         if not alone and len(turn.leases) < want.total:
             self._dry[want.group] = self._due.next(monotonic())
-        return turn.leases
+        return leases
+
+    def _started(self, leases: list[Lease]) -> list[Lease]:
+        """Write that attempts begin which were only claimed: last ones, and those of jobs in quarantine.
+
+        A claim whose response is lost, or that dies with its worker on the way, must not use them up. Other attempts begin with
+        their claim: one that is lost with its worker counts, and is not the end of its job.
+        """
+        waiting = [lease for lease in leases if not lease.started]
+        if not waiting:
+            return leases
+        begun = self._ledger.start(waiting)
+        return [*(lease for lease in leases if lease.started), *begun]
 
     def _claim_limited(self, want: Want, limits: Mapping[str, limited.Limit], alone: bool) -> list[Lease]:
         self._settle()  # what has ended has left its place
-        demand = Demand(want.kinds, self._name, self._lease, want.total, True, alone, new_token())
-        with self._ledger.connections.write.use() as session:
-            found = limited.claim(session, self._ledger.connections.hot, demand, limits)
-        self._crew.give(found.leases)
+        with self._undelivered.claim() as token:
+            demand = Demand(want.kinds, self._name, self._lease, want.total, not alone, alone, token, False)
+            with self._ledger.connections.write.use() as session:
+                found = limited.claim(session, self._ledger.connections.hot, demand, limits)
+            leases = self._started(found.leases)
+        self._crew.give(leases)
         if not alone and len(found.leases) < want.total:
             waits = [SOON * 4 if kind.concurrency else POLL for kind in map(self._known.__getitem__, want.kinds)]
             soonest = min([*waits, *(max(after, 0.01) for after in found.after.values())])
             self._dry[want.group] = min(monotonic() + soonest, self._due.next(monotonic()))
-        return found.leases
+        return leases
 
     def _ended(self, late: Sequence[Settlement]) -> None:
         """The ledger has the settlements."""
@@ -345,6 +369,7 @@ class Clerk:
         self._crew.close()
 
     def _release(self) -> None:
+        self._undelivered.give_back()
         self._collect()
         held = self.hand.all()
         settlements = [*self._settlements, *(one.lease.release() for one in held)]

@@ -135,6 +135,8 @@ class Room:
         for name, came in kinds.items():
             if name not in names or name not in self._kinds or name in self._limits:
                 continue
+            if self._kinds[name].settings.max_attempts == 1:
+                continue  # an only attempt begins by a write of its own, see Clerk
             group = self.group(name)
             most = min(came, left.get(group, max(0, self.free(group))))
             if group == "short":

@@ -39,7 +39,8 @@ from .submit import SECOND
 
 LEASE = (
     job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.attempts, job.c.crashes, job.c.max_attempts, job.c.version,
-    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload, job.c.token,
+    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload,
+    job.c.started_at, job.c.token,
 )  # fmt: skip
 """The columns of a `Lease`, in its order."""
 # `state = 1` would let a cached plan go through the index over leases for each row: quadratic in the batch.
@@ -84,15 +85,16 @@ def settled() -> ReturningUpdate[tuple[int, str]]:
 
 def _turn(lanes: Sequence[int]) -> str:
     ended = settled().cte("settled")
-    start = bindparam("start", type_=Integer())
+    start, last = bindparam("start", type_=Integer()), bindparam("start_last", type_=Integer())
+    starts = case((job.c.attempts + number(1) >= job.c.max_attempts, last), else_=start)
     claimed = (
         update(job)
         .values(
             state=number(LEASED),
             fence=job.c.fence + number(1),
-            attempts=job.c.attempts + start,
+            attempts=job.c.attempts + starts,
             lease_until=UNTIL,
-            started_at=case((start == number(1), func.now())),
+            started_at=case((starts == number(1), func.now())),
             worker=bindparam("by", type_=Text()),
             token=bindparam("drawn", type_=BigInteger()),
         )
@@ -142,6 +144,7 @@ def turn(run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequenc
             "want_since": texts(since),
             "total": demand.total,
             "start": int(demand.start),
+            "start_last": int(demand.start and demand.start_last),
             "seconds": demand.seconds,
             "by": demand.worker,
             "drawn": demand.token,
@@ -158,15 +161,19 @@ START = postgres(
     update(job)
     .values(attempts=job.c.attempts + number(1), started_at=func.now())
     .where(*_mine, job.c.started_at.is_(None))
-    .returning(*_named)
+    .returning(*_named, job.c.started_at)
 ).text
 RENEW = postgres(update(job).values(lease_until=UNTIL).where(*_mine).returning(*_named)).text
 
 
 def start(run: Runner, leases: Sequence[Lease], /) -> list[Lease]:
     """Write that these attempts begin; the ones that may."""
-    begun = set(run.execute(START, _these(leases)).fetchall())
-    return [lease._replace(attempt=lease.attempt + 1) for lease in leases if lease_name(lease) in begun]
+    begun = {tuple(name): at for *name, at in run.execute(START, _these(leases)).fetchall()}
+    return [
+        lease._replace(attempt=lease.attempt + 1, started_stored=begun[name])
+        for lease in leases
+        if (name := lease_name(lease)) in begun
+    ]
 
 
 def renew(run: Runner, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, case, select, update
 
+from ..hot import Demand
 from ..moment import MICROSECONDS
 from ..record import Lease, lease_name
 from ..state import LEASED, QUARANTINE, READY
@@ -14,7 +15,8 @@ from ..tables import job
 
 LEASE = (
     job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.attempts, job.c.crashes, job.c.max_attempts, job.c.version,
-    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload, job.c.token,
+    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload,
+    job.c.started_at, job.c.token,
 )  # fmt: skip
 """The columns of a `Lease`, in its order."""
 
@@ -26,16 +28,17 @@ _due = (
     .limit(bindparam("most"))
     .offset(number(0))
 )
+_LAST = job.c.attempts + number(1) >= job.c.max_attempts
 _leased = update(job).values(
     state=number(LEASED),
     fence=job.c.fence + number(1),
-    attempts=job.c.attempts + bindparam("charge"),
+    attempts=job.c.attempts + case((_LAST, bindparam("charge_last")), else_=bindparam("charge")),
     lease_until=bindparam("until"),
-    started_at=bindparam("started"),
+    started_at=case((_LAST, bindparam("started_last")), else_=bindparam("started")),
     worker=bindparam("by"),
     token=bindparam("drawn"),
 )
-_GIVEN = ("charge", "until", "started", "by", "drawn", "of_kind", "of_priority", "now", "most")
+_GIVEN = ("charge_last", "charge", "until", "started_last", "started", "by", "drawn", "of_kind", "of_priority", "now", "most")
 CLAIM = sqlite(_leased.where(job.c.id.in_(_due)).returning(*LEASE), *_GIVEN)
 CLAIM_ONE = sqlite(_leased.where(job.c.id == _due.scalar_subquery()).returning(*LEASE), *_GIVEN)
 """A set of one id is a table that is made for it, and takes a tenth of the turn."""
@@ -63,23 +66,15 @@ RENEW = sqlite(update(job).values(lease_until=bindparam("until")).where(*HELD), 
 ABOVE_ALL = -100
 
 
-def claim(
-    run: Many,
-    wants: Mapping[str, int],
-    worker: str,
-    seconds: float,
-    now: int,
-    /,
-    *,
-    total: int,
-    start: bool,
-    alone: bool,
-    token: int,
-) -> list[Lease]:
+def claim(run: Many, demand: Demand, now: int, /) -> list[Lease]:
     """Lease what is due, kind by kind, the most urgent first; whoever asks for it sees to the counts."""
-    until = now + int(seconds * MICROSECONDS)
+    total, alone = demand.total, demand.alone
+    until = now + int(demand.seconds * MICROSECONDS)
+    starts, starts_last = demand.start, demand.start and demand.start_last
+    began, began_last = now if starts else None, now if starts_last else None
+    terms = (int(starts_last), int(starts), until, began_last, began, demand.worker, demand.token)
     leases: list[Lease] = []
-    for kind, limit in wants.items():
+    for kind, limit in demand.kinds.items():
         most = min(limit, total - len(leases))
         claimed = 0
         priority = QUARANTINE - 1 if alone else ABOVE_ALL
@@ -91,9 +86,7 @@ def claim(
             priority = found[0]
             left = most - claimed
             statement = CLAIM_ONE if left == 1 else CLAIM
-            rows = run.execute(
-                statement.text, (int(start), until, now if start else None, worker, token, kind, priority, now, left)
-            ).fetchall()
+            rows = run.execute(statement.text, (*terms, kind, priority, now, left)).fetchall()
             claimed += len(rows)
             leases += map(Lease._make, rows)
     return leases
@@ -102,7 +95,7 @@ def claim(
 def start(run: Many, leases: Sequence[Lease], now: int, /) -> list[Lease]:
     """Write that these attempts begin; the ones that may."""
     return [
-        lease._replace(attempt=lease.attempt + 1)
+        lease._replace(attempt=lease.attempt + 1, started_stored=now)
         for lease in leases
         if run.execute(START.text, (now, *lease_name(lease))).rowcount
     ]

@@ -56,7 +56,7 @@ class OnSQLite:
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
                 short, late = False, settle.settle(raw, settlements, now)
-            leases = _claimed(raw, demand, now)
+            leases = claim.claim(raw, demand, now)
             _count(raw, settlements if short else (), leases)
             crash_point("turn.before_commit")
             raw.execute("COMMIT")
@@ -98,7 +98,7 @@ class OnSQLite:
 
     def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
         """Claim in the transaction that is open."""
-        leases = _claimed(session.raw, demand, micros_now())
+        leases = claim.claim(session.raw, demand, micros_now())
         _count(session.raw, (), leases)
         return leases
 
@@ -120,20 +120,6 @@ class OnSQLite:
         """Hold leases longer; those that are lost."""
         with session.transaction("renew"):
             return claim.renew(session.raw, leases, seconds, micros_now())
-
-
-def _claimed(run: Many, demand: Demand, now: int) -> list[Lease]:
-    return claim.claim(
-        run,
-        demand.kinds,
-        demand.worker,
-        demand.seconds,
-        now,
-        total=demand.total,
-        start=demand.start,
-        alone=demand.alone,
-        token=demand.token,
-    )
 
 
 def _count(run: Many, done: Sequence[Settlement], leases: Sequence[Lease]) -> None:

@@ -1,0 +1,124 @@
+"""A claim whose response is lost: its jobs never started, so nothing is charged to them. On Postgres, through a relay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from redrive import RetryPolicy
+from redrive.ledger import Lease, Ledger, NewJob, open_ledger
+from redrive.worker.worker import Worker
+from tests.servers.relay import Relay
+
+from .world import ended, kind, submit, until
+
+ONCE = RetryPolicy(max_attempts=1)
+CLAIM = b'{"mail"}'
+"""In the parameters of a claim: the kinds that it asks for."""
+START = b"started_at IS NULL"
+"""In the statement that starts what was only claimed."""
+
+
+@pytest.fixture
+def relay(postgres_ledger: str) -> Iterator[Relay]:
+    """Before the server of the ledger."""
+    server = urlsplit(postgres_ledger)
+    assert server.port is not None
+    with Relay(server.port, host=server.hostname or "127.0.0.1") as made:
+        yield made
+
+
+@pytest.fixture
+def direct(postgres_ledger: str) -> Iterator[Ledger]:
+    """The ledger, not through the relay."""
+    with open_ledger(postgres_ledger) as opened:
+        yield opened
+        assert opened.imbalance() == []
+
+
+@pytest.fixture
+def relayed(postgres_ledger: str, relay: Relay) -> Iterator[Ledger]:
+    """The ledger, through the relay."""
+    server = urlsplit(postgres_ledger)
+    with open_ledger(server._replace(netloc=f"{server.username}@127.0.0.1:{relay.port}").geturl()) as opened:
+        yield opened
+
+
+@pytest.mark.req("L-3")
+@pytest.mark.parametrize(("attempts", "needle"), [(1, CLAIM), (3, CLAIM), (1, START)])
+def test_a_claim_whose_response_is_lost_is_not_an_attempt(
+    direct: Ledger, relayed: Ledger, relay: Relay, attempts: int, needle: bytes
+) -> None:
+    ran: Counter[str] = Counter()
+    ids = submit(direct, "mail", 3, max_attempts=attempts)
+    work = kind("mail", lambda lease: ran.update([lease.key]), policy=RetryPolicy(max_attempts=attempts))
+    relay.lose_response(needle)
+    with Worker(relayed, [work]):
+        assert relay.lost.wait(60)
+        jobs = ended(direct, *ids)
+    assert [(job.state, job.attempts, job.crashes) for job in jobs] == [("done", 1, 0)] * 3
+    assert set(ran.values()) == {1}
+    assert direct.dead_letters() == []
+    assert [direct.attempts(job.id) for job in jobs] == [[], [], []]
+
+
+@pytest.mark.req("L-3")
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_turn_that_settles_and_claims_is_lost(direct: Ledger, relayed: Ledger, relay: Relay, attempts: int) -> None:
+    ran: Counter[str] = Counter()
+
+    def work(lease: Lease) -> None:
+        if not ran:
+            relay.lose_response(CLAIM)  # of the turn that settles this one, and claims the next one
+        ran[lease.key] += 1
+
+    ids = submit(direct, "mail", 2, max_attempts=attempts)
+    with Worker(relayed, [kind("mail", work, policy=RetryPolicy(max_attempts=attempts))], threads=1):
+        jobs = ended(direct, *ids)
+    assert relay.lost.is_set()
+    assert [(job.state, job.attempts) for job in jobs] == [("done", 1)] * 2
+    assert set(ran.values()) == {1}
+    assert direct.dead_letters() == []
+
+
+@pytest.mark.req("L-3")
+def test_a_limited_claim_whose_commit_is_lost_is_not_an_attempt(direct: Ledger, relayed: Ledger, relay: Relay) -> None:
+    ran: Counter[str] = Counter()
+    ids = submit(direct, "mail", 3, max_attempts=1)
+    work = kind("mail", lambda lease: ran.update([lease.key]), policy=ONCE, concurrency=2)
+    relay.lose_response(b"COMMIT", nth=3)
+    with Worker(relayed, [work]):
+        jobs = ended(direct, *ids)
+    assert [(job.state, job.attempts) for job in jobs] == [("done", 1)] * 3
+    assert set(ran.values()) == {1}
+
+
+@pytest.mark.req("L-3")
+def test_a_worker_that_stops_gives_back_what_was_never_delivered(direct: Ledger, relayed: Ledger, relay: Relay) -> None:
+    ids = submit(direct, "mail", 1, max_attempts=3)
+    relay.lose_response(CLAIM)
+    worker = Worker(relayed, [kind("mail", lambda lease: None)])
+    worker.start()
+    assert relay.lost.wait(60)
+    worker.close()
+    job = direct.get(ids[0])
+    assert job is not None
+    assert job.state == "done" or (job.state, job.attempts) == ("ready", 0)
+
+
+@pytest.mark.req("L-3")
+def test_a_last_attempt_that_was_only_claimed_survives_its_worker(shared: Ledger) -> None:
+    """As after a SIGKILL between the claim and the start: the lease runs out, and was never started."""
+    (job,) = shared.submit_many([NewJob("mail", "k", max_attempts=1)])
+    turn = shared.turn((), {"mail": 1}, worker="gone", lease=0.000001, start_last=False)
+    assert [(lease.started, lease.attempt) for lease in turn.leases] == [(False, 0)]
+    until(lambda: shared.reap() == [job.id])
+    found = shared.get(job.id)
+    assert found is not None
+    assert (found.state, found.attempts, found.crashes, found.priority) == ("ready", 0, 0, 0)
+    (lease,) = shared.start(shared.turn((), {"mail": 1}, worker="next", start_last=False).leases)
+    assert (lease.started, lease.attempt) == (True, 1)
+    shared.settle(lease.done())
