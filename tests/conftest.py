@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from redrive.journal import secret_values
+
 pytest_plugins = ["tests.order", "tests.servers.fixtures", "tests.requirements"]
 
 # These machines are noisy: a slow example is no failure. Under CI the examples are the same in every run.
@@ -36,3 +38,9 @@ def _sendable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_sendable(each) for each in value)
     return value
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_secrets_of_other_modules() -> None:
+    """Given values are hidden for the whole process: a password of one module may be a word of another."""
+    secret_values.forget_values()

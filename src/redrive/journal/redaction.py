@@ -85,7 +85,7 @@ def redacted_text(text: str, /) -> str:
     """The text without credentials: bearer tokens, passwords in addresses, values of secret names, tokens known by sight."""
     text = without_values(text, HIDDEN)
     if text.isidentifier():
-        return without_known_tokens(text)
+        return without_values(without_known_tokens(text), HIDDEN, names=True)
     if len(text) > 4 * LIMIT:
         # A secret that is cut in two may no longer look like one: the word at the cut goes too.
         text = text[: 4 * LIMIT].rsplit(None, 1)[0] + " …"
@@ -97,7 +97,7 @@ def redacted_text(text: str, /) -> str:
         text = _without_pairs(without_shapes(text))
         text = _BEARER.sub(rf"\1 {HIDDEN}", text)
     text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
-    text = without_known_tokens(text)
+    text = without_values(without_known_tokens(text), HIDDEN, names=True)
     return text if len(text) <= LIMIT else text[:LIMIT] + "…"
 
 

@@ -15,11 +15,13 @@ MOST = 200
 
 _values: dict[str, None] = {}
 _ordered: tuple[str, ...] = ()
+_names: tuple[str, ...] = ()
+"""Those that are the name of a secret too, such as `password`."""
 
 
 def keep_secret(*values: object) -> None:
     """Hide these values in every record and stored error from now on. Any thread may call it."""
-    global _values, _ordered  # noqa: PLW0603  # replaced as a whole, so that readers need no lock
+    global _values, _ordered, _names  # noqa: PLW0603  # replaced as a whole, so that readers need no lock
     new: dict[str, None] = {}
     for value in values:
         text = bytes(value).decode("latin-1") if isinstance(value, (bytes, bytearray)) else value
@@ -31,7 +33,17 @@ def keep_secret(*values: object) -> None:
     for oldest in list(kept)[: max(0, len(kept) - MOST)]:
         del kept[oldest]
     _values = kept
-    _ordered = tuple(sorted(kept, key=len, reverse=True))  # a longer one may contain a shorter one
+    from .secret_names import is_secret  # noqa: PLC0415  # regular expressions: not without a secret
+
+    ordered = sorted(kept, key=len, reverse=True)  # a longer one may contain a shorter one
+    _names = tuple(each for each in ordered if is_secret(each))
+    _ordered = tuple(each for each in ordered if each not in _names)
+
+
+def forget_values() -> None:
+    """Hide none of the values any more. For tests."""
+    global _values, _ordered, _names  # likewise
+    _values, _ordered, _names = {}, (), ()
 
 
 def keep_address_secret(url: object, /) -> None:
@@ -54,9 +66,12 @@ def keep_options_secret(options: Mapping[str, Any], /) -> None:
         keep_address_secret(value)
 
 
-def without_values(text: str, hidden: str, /) -> str:
-    """The text without the values that were given."""
-    for value in _ordered:
+def without_values(text: str, hidden: str, /, *, names: bool = False) -> str:
+    """The text without the values that were given.
+
+    names: those that are the name of a secret too. They go last: a name that is hidden no longer marks the value beside it.
+    """
+    for value in _names if names else _ordered:
         if value in text:
             text = _replaced(text, value, hidden)
     return text

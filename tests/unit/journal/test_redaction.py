@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from redrive.journal import hide, secret_names
+from redrive.journal import hide, secret_names, secret_values
 from redrive.journal.redaction import DEEPEST, HIDDEN, LIMIT, is_secret, redacted, redacted_text
 
 SECRET = "hunter2X"
@@ -306,3 +306,11 @@ def test_no_text_takes_long_to_read(piece: str) -> None:
     began = time.process_time()
     redacted_text(text)
     assert time.process_time() - began < 1  # milliseconds, on a machine that is not busy
+
+
+def test_a_given_value_that_is_a_name_too_does_not_uncover_other_values() -> None:
+    secret_values.keep_secret("password", "client-secret")
+    assert "hunter2" not in redacted_text("login failed: password=hunter2")
+    assert "hunter2" not in redacted_text('{"client-secret": "hunter2"}')
+    assert redacted_text("the login is password") == "the login is [redacted]"
+    secret_values.forget_values()
