@@ -34,7 +34,7 @@ HaltOn = Annotated[
         show_default=False,
     ),
 ]
-WithoutRaw = Annotated[bool, typer.Option("--without-raw", help="Also what has no raw data: whose extraction has never ended.")]
+WithoutRaw = Annotated[bool, typer.Option("--without-raw", help="Also partitions without raw data, which are skipped otherwise.")]
 Out = Annotated[str | None, option("--out", "FILE", "Only write the plan into this file, for `redrive plan apply FILE`.")]
 Keep = Annotated[bool, typer.Option("--plan", help="Only keep the plan, for `redrive plan apply ID` within 30 minutes.")]
 AcceptDrift = Annotated[
@@ -82,7 +82,8 @@ def carried_out(ops: Operator, plan: Plan, how: Told, /, **options: Any) -> NoRe
     if how.as_json:
         print_json({"plan": data(plan), "sweep": document(sweep)})
     else:
-        _say(console(), plan, sweep)
+        report = ops.partitions.progress(sweep.id) if sweep.skipped else None
+        _say(console(), plan, sweep, {} if report is None else report.progress.skips)
     stopped = sweep.state == "halted" or (plan.act != "backfill" and sweep.skipped > 0)
     raise typer.Exit(INTERRUPTED if interrupted else NOT_DONE if stopped else 0)
 
@@ -131,7 +132,8 @@ def data(plan: Plan, /) -> dict[str, Any]:
         "act": plan.act, "count": plan.count, "digest": plan.digest, "datasets": dict(plan.kinds), "reasons": dict(plan.reasons),
         "left_alone": dict(about.left), "running_now": dict(plan.skipped), "readable": about.readable,
         "without_raw": about.without_raw, "selection": words_of(about.selection),
-        "validates": dict(about.validates), "unknown_customers": list(about.strangers), "options": document(about.wish),
+        "missing_raw": dict(about.missing_raw), "validates": dict(about.validates),
+        "unknown_customers": list(about.strangers), "options": document(about.wish),
     }  # fmt: skip
 
 
@@ -167,13 +169,14 @@ def planned(plan: Plan, /) -> RenderableType:
         made.add_row("by error", counted(plan.reasons))
     if about.readable:
         made.add_row("authority", f"{about.readable:,} of these with an accepted run: it stays readable")
-    if about.without_raw and plan.act == "retry":
-        made.add_row(
-            "no raw data",
-            Text(f"{about.without_raw:,} of these: no extraction of theirs ever ended (--without-raw)", style="yellow"),
-        )
-    elif about.without_raw and plan.act == "revalidate":
-        made.add_row("no raw data", Text(f"{about.without_raw:,} of these: they are skipped", style="yellow"))
+    if about.without_raw:
+        hint = " unless you add --without-raw" if plan.act == "retry" else ""
+        skipped = "is skipped" if about.without_raw == 1 else "are skipped"
+        made.add_row("no raw data", Text(f"{about.without_raw:,} of these {skipped}{hint}", style="yellow"))
+        for name, why in list(about.missing_raw.items())[:LISTED]:
+            made.add_row("", f"{name}: {why}")
+        if about.without_raw > LISTED:
+            made.add_row("", f"… {about.without_raw - LISTED:,} more")
     if not plan.count:
         return Group(made, Text(f"nothing to {plan.act}" + ("" if about.left else ": nothing is stored of what was asked for")))
     return made
@@ -208,7 +211,7 @@ def partitions(count: int) -> str:
     return amount(count, "partition")
 
 
-def _say(out: Console, plan: Plan, sweep: Sweep) -> None:
+def _say(out: Console, plan: Plan, sweep: Sweep, skips: Mapping[str, int]) -> None:
     if plan.act == "backfill":
         said = f"Backfill {sweep.id} is written down: workers carry it out; `redrive backfill status {sweep.id}`"
     else:
@@ -218,6 +221,7 @@ def _say(out: Console, plan: Plan, sweep: Sweep) -> None:
         said = f"{partitions(sweep.made)} queued{left}: workers take {them}; {status}"
     show(out, Text(spelled(said)))
     if sweep.skipped:
-        show(out, Text(f"{sweep.skipped:,} skipped: no longer as planned", style="yellow"))
+        reasons = ", ".join(f"{many:,} {why}" for why, many in skips.items()) or "no longer as planned"
+        show(out, Text(f"{sweep.skipped:,} skipped: {reasons}", style="yellow"))
     if sweep.state == "halted":
         show(out, Text(f"Halted: {sweep.reason}", style="yellow"))

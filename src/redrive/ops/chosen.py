@@ -41,7 +41,9 @@ class Partitions:
     readable: int = 0
     """How many of them have an earlier success, which stays readable."""
     without_raw: int = 0
-    """How many of them have no raw data at all: no extraction of theirs ever ended."""
+    """How many of them have no raw data: a revalidation skips them, and a retry too unless it is told otherwise."""
+    missing_raw: Mapping[str, str] = field(default_factory=dict)
+    """Those, as text, and why each has none. The first 100."""
     validates: Mapping[str, str] = field(default_factory=dict)
     """Of a revalidation: the run whose raw data is validated, by partition. The first 100."""
     picked: Picked | None = None

@@ -1,8 +1,7 @@
-"""Leased: partitions that somebody has right now: left alone by every act, and listed; and those without raw data."""
+"""Leased: partitions that somebody has right now: left alone by every act, and listed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from sqlalchemy import select
 from ..ledger.partition_tables import work
 from ..partitions.register import Register
 from ..partitions.rows import chunks
-from ..partitions.runs import to_validate
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -34,9 +32,3 @@ def leased(ledger: Ledger, selection: Selection, /) -> dict[str, str]:
         if len(found) >= LISTED:
             break
     return found
-
-
-def without(ledger: Ledger, ids: Sequence[int], /) -> int:
-    """How many of these have no raw data that was ever judged."""
-    with ledger.reading() as connection:
-        return len(ids) - sum(len(to_validate(connection, some)) for some in chunks(ids))

@@ -89,8 +89,9 @@ class Operator(Watching, Partitioning):
         max_replays: leave alone what was replayed so often already; None: never mind. seen: the digest of the plan that
         somebody has looked at; Drift where this is another.
 
-        Of partitions: halt_on: stop where more than this part of the verdicts are rejections. without_raw: retry those too whose
-        extraction has never ended. accept_drift: those that are no longer as planned are skipped, and no error.
+        Of partitions: halt_on: stop where more than this part of the verdicts are rejections. without_raw: retry partitions
+        without raw data too, which are skipped otherwise. accept_drift: those that are no longer as planned are
+        skipped, and no error.
         """
         self._say(because)
         if seen is not None and seen != what.digest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -15,18 +15,20 @@ from ..partitions.record import Selection
 from . import dead
 from .chosen import Partitions, Wish
 from .datasets import checked, label, terms_of
+from .missing_raw import ASKED, missing_raw
 from .plan import Plan
 from .selection import acted_on, not_future
 from .source import ledger_of
 
 if TYPE_CHECKING:
     from ..partitions.grid import Grid
+    from ..partitions.partition import Partition
     from ..partitions.picked import Picked
     from .source import Operated
 
 PickingAct: TypeAlias = Literal["retry", "reprocess", "revalidate"]
-COUNTED = 1000
-"""Plans of more say nothing of raw data: it is counted when they are applied."""
+LISTED = 100
+"""Partitions without raw data that a plan names, one by one."""
 
 
 def picked(app: Operated, act: PickingAct, selection: Selection, wish: Wish, /) -> Plan:
@@ -41,16 +43,30 @@ def picked(app: Operated, act: PickingAct, selection: Selection, wish: Wish, /) 
     found = Register(ledger).pick(act, selection, clear_terminal=wish.clear_terminal)
     busy = leased(ledger, selection) if found.skipped.get("running now") else {}
     kinds = {label(*one): many for one, many in sorted(found.counts.items())}
-    return of_picked(found, selection, wish, kinds=kinds, skipped=busy)
+    missing = _missing_raw(app, act, found.ids)
+    found = replace(found, without_raw=len(missing))
+    names = {str(partition): why for partition, why in list(missing.values())[:LISTED]}
+    return of_picked(found, selection, wish, kinds=kinds, skipped=busy, without=names)
+
+
+def _missing_raw(app: Operated, act: PickingAct, ids: Sequence[int]) -> Mapping[int, tuple[Partition, str]]:
+    """For a preview: what the ledger says where the store cannot be asked, or where it would be asked too often."""
+    if act == "reprocess" or len(ids) > ASKED:
+        return {}
+    try:
+        return missing_raw(app, act, ids)
+    except NotAllowed:
+        return missing_raw(ledger_of(app), act, ids)
 
 
 def of_picked(
-    found: Picked, selection: Selection, wish: Wish, /, *, kinds: Mapping[str, int], skipped: Mapping[str, str]
-) -> Plan:
+    found: Picked, selection: Selection, wish: Wish, /, *, kinds: Mapping[str, int], skipped: Mapping[str, str],
+    without: Mapping[str, str],
+) -> Plan:  # fmt: skip
     """The plan of what was picked, now or when it was stored."""
     about = Partitions(
         count=found.count, digest=found.digest, selection=selection, wish=wish, left=dict(found.skipped), readable=found.readable,
-        without_raw=found.without_raw, validates=found.validates, picked=found,
+        without_raw=found.without_raw, missing_raw=without, validates=found.validates, picked=found,
     )  # fmt: skip
     return Plan(
         act=found.act, ids=tuple(found.ids), kinds=kinds, reasons=dict(found.reasons), skipped=skipped, more=False,
@@ -116,29 +132,30 @@ def begun(
             clear_terminal=about.wish.clear_terminal, **({} if about.wish.share is None else {"share": about.wish.share}),
         ).id  # fmt: skip
     assert about.picked is not None
-    _raw(app, plan, about, without_raw)
+    skip = _without_raw(app, plan, without_raw)
     wish = about.wish
     return control.begin(
         about.picked, actor=actor, because=f"{because} (without raw data too)" if without_raw else because, rate=rate,
         canary=canary, halt_on=halt_on, lane=wish.lane, grant=wish.grant, clear_terminal=wish.clear_terminal,
-        accept_drift=accept_drift,
+        accept_drift=accept_drift, skip=skip,
     ).id  # fmt: skip
 
 
-def _raw(app: Operated, plan: Plan, about: Partitions, without_raw: bool) -> None:
-    """NotAllowed: there is nothing to judge again; or nothing was ever extracted, and nobody has said that this is meant."""
-    if plan.act == "revalidate" and about.without_raw == plan.count > 0:
-        raise NotAllowed("there is no raw data to judge again: no extraction of these ever ended. Retry them")
-    if plan.act != "retry" or without_raw:
-        return
-    from .leased import without  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    many = about.without_raw or (0 if plan.count <= COUNTED else without(ledger_of(app), plan.ids))
-    if many:
-        raise NotAllowed(
-            f"{many:,} of {plan.count:,} {'has' if many == 1 else 'have'} no raw data: no extraction of theirs ever ended. "
-            "If you want to retry those, say --without-raw (in code: without_raw=True). Nothing was done"
-        )
+def _without_raw(app: Operated, plan: Plan, without_raw: bool) -> dict[int, str]:
+    """Partitions of the plan that are skipped because they have no raw data. NotAllowed: that is all of them."""
+    if plan.act == "reprocess" or (plan.act == "retry" and without_raw):
+        return {}
+    missing = missing_raw(app, plan.act, plan.ids)
+    if plan.count > len(missing) or not missing:
+        return dict.fromkeys(missing, "no raw data")
+    if plan.act == "revalidate":
+        raise NotAllowed("there is no raw data to validate. Retry these partitions instead. Nothing was done")
+    partition, why = next(iter(missing.values()))
+    which = "the partition has no" if len(missing) == 1 else f"none of the {len(missing):,} partitions has"
+    raise NotAllowed(
+        f"{which} raw data ({partition}: {why}). "
+        "To retry without raw data, add --without-raw (in code: without_raw=True). Nothing was done"
+    )
 
 
 def _digest(grid: Grid, wish: Wish) -> str:

@@ -136,7 +136,7 @@ def _body(stored: StoredPlan) -> dict[str, Any]:
     return said | {
         "selection": _selection(about.selection), "shades": dict(about.picked.shades),
         "datasets": [list(one) for one in about.picked.datasets], "ids": _spans(about.picked.ids),
-        "validates": dict(about.validates),
+        "validates": dict(about.validates), "missing_raw": dict(about.missing_raw),
     }  # fmt: skip
 
 
@@ -157,7 +157,14 @@ def _read(body: dict[str, Any], path: str) -> StoredPlan:
             reasons=body["reasons"], shades=body["shades"], skipped=body["left"], readable=body["readable"],
             without_raw=body["without_raw"], validates=body.get("validates", {}),
         )  # fmt: skip
-        plan = of_picked(found, _selected(body["selection"]), wish, kinds=body["kinds"], skipped=body["skipped"])
+        plan = of_picked(
+            found,
+            _selected(body["selection"]),
+            wish,
+            kinds=body["kinds"],
+            skipped=body["skipped"],
+            without=body.get("missing_raw", {}),
+        )
     if (plan.digest, plan.count) != (body["digest"], body["count"]):
         raise ValueError("what it says does not agree")
     made, expires = (datetime.fromisoformat(body[name]) for name in ("made_at", "expires_at"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
 
@@ -46,6 +46,8 @@ class Order:
     """New attempts for each; None: of a retry none, of a reprocessing as many as the policy has."""
     clear_terminal: bool = False
     accept_drift: bool = False
+    skip: Mapping[int, str] = field(default_factory=dict)
+    """Partitions that were picked and are skipped, and why in a word: "no raw data"."""
 
 
 class Step(NamedTuple):
@@ -69,14 +71,20 @@ def begin(session: Session, picked: Picked, order: Order, actor: str, because: s
             f"the world has moved on since this was planned: {said}. Plan anew, or accept the drift: those are skipped then"
         )
     lane: Lane = order.lane or ("backfill" if picked.act == "reprocess" else "retry")
-    what = {
+    what: dict[str, Any] = {
         "count": picked.count, "digest": picked.digest, "datasets": [list(one) for one in picked.datasets], "lane": lane,
         "grant": order.grant, "clear_terminal": order.clear_terminal, "rate": order.rate, "canary": order.canary,
     }  # fmt: skip
+    if order.skip:
+        what["skipped"] = len(order.skip)
+    skips = Counter(order.skip.values())
+    # Those that are skipped have had their turn: they stand in front of the cursor.
+    picks = [*order.skip, *(id_ for id_ in picked.ids if id_ not in order.skip)] if order.skip else picked.ids
     found = ranges.begun(
         session, picked.act, now, actor=actor, because=because, total=picked.count, rate=order.rate,
-        canary=min(order.canary, picked.count), lane=LANES.index(lane), datasets=json.dumps(picked.datasets),
-        picks=packed(picked.ids), share=order.share, halt_on=order.halt_on, amount=order.grant, clear=order.clear_terminal,
+        canary=min(order.canary, picked.count - len(order.skip)), lane=LANES.index(lane), datasets=json.dumps(picked.datasets),
+        picks=packed(picks), cursor=len(order.skip), skipped=len(order.skip), skips=json.dumps(skips),
+        share=order.share, halt_on=order.halt_on, amount=order.grant, clear=order.clear_terminal,
     )  # fmt: skip
     audit.write(session, actor=actor, action=f"partition.{picked.act}", because=because, what=what | {"sweep": found.id})
     return found

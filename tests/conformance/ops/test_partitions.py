@@ -122,15 +122,28 @@ def keys_on(day: date) -> Selection:
 
 @pytest.mark.req("O-2")
 def test_raw_data_that_is_not_there(mixed: World, ann: Operator) -> None:
-    plan = ann.retry(keys("none", "bad-1"))
-    with pytest.raises(NotAllowed, match="1 of 2 has no raw data.*--without-raw"):
-        ann.apply(plan, **WHY)
+    with pytest.raises(NotAllowed, match="the partition has no raw data.*no extraction has ended.*--without-raw"):
+        ann.apply(ann.retry(keys("none")), **WHY)
     assert mixed.claim() == []  # nothing was queued
-    with pytest.raises(NotAllowed, match="no raw data to judge again"):
+    with pytest.raises(NotAllowed, match="no raw data to validate"):
         ann.apply(ann.revalidate(keys("none")), **WHY)
     done = ann.apply(ann.revalidate(keys("none", "bad-1", "ok-1")), **WHY)
     assert (done.sweep.made, done.sweep.skipped) == (2, 1)
     assert {lease.kind for lease in mixed.claim()} == {"revalidate"}
+
+
+@pytest.mark.req("O-2")
+def test_a_retry_skips_the_partition_without_raw_data_and_applies_to_the_rest(mixed: World, ann: Operator) -> None:
+    plan = ann.retry(keys("none", "bad-1", "bad-2"))
+    assert plan.partitions is not None
+    assert plan.partitions.missing_raw == {f"crm/none/orders/{DAY}": "no extraction has ended"}
+    done = ann.apply(plan, **WHY)
+    assert (done.sweep.made, done.sweep.skipped) == (2, 1)
+    assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-1", "bad-2"}
+    report = ann.partitions.progress(done.sweep.id)
+    assert report is not None
+    assert report.progress.skips == {"no raw data": 1}
+    assert report.progress.untouched == 0
 
 
 @pytest.mark.req("O-2")

@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 
 from redrive import App
 from redrive.cli.partition_shown import explained
+from redrive.cli.planned import planned
 from redrive.errors import NotAllowed
 from redrive.ops.operator import Operator
 from redrive.partitions import Partition, Raw, Sink
@@ -147,6 +148,33 @@ def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
     box.drain(forever=False)
     assert lake.ann.partitions.explain(key).explanation.damaged is None
     assert "consumers read this" in plain(explained(lake.ann.partitions.explain(key)))
+
+
+@pytest.mark.req("O-2")
+def test_the_raw_store_is_asked_for_raw_data(lake: Lake, box: Sandbox) -> None:
+    lake.least = 10  # both are rejected, and have raw data
+    lake.ann.apply(lake.ann.backfill(lake.orders, DAY, DAY), because="new dataset")
+    box.drain(forever=False)
+    (manifest,) = [one for one in lake.root.rglob("manifest.json") if "customer_id=acme" in str(one)]
+    stored = manifest.read_bytes()
+    manifest.unlink()
+    for verb in (lake.ann.retry, lake.ann.revalidate):
+        plan = verb(lake.orders, DAY)
+        assert plan.partitions is not None
+        ((name, why),) = plan.partitions.missing_raw.items()
+        assert (name, "is not in raw" in why) == (f"crm/acme/orders/{DAY}", True)
+        shown = plain(planned(plan))
+        assert "1 of these is skipped" in shown
+        assert name in shown
+    done = lake.ann.apply(lake.ann.retry(lake.orders, DAY), because="once more")
+    assert (done.sweep.made, done.sweep.skipped) == (1, 1)
+    with pytest.raises(NotAllowed, match="has no raw data"):
+        lake.ann.apply(lake.ann.retry(lake.orders, DAY, customers=["acme"]), because="once more")
+    # A run that ended without a verdict leaves raw data that only the store knows.
+    unknown = manifest.parent.with_name("run_id=20200101T000000-0123456789")
+    unknown.mkdir()
+    (unknown / "manifest.json").write_bytes(stored)
+    assert lake.ann.apply(lake.ann.retry(lake.orders, DAY, customers=["acme"]), because="once more").sweep.made == 1
 
 
 def plain(what: RenderableType) -> str:

@@ -37,6 +37,8 @@ class Planned:
     """Give it back as `seen`: what is done is then what was planned, or nothing."""
     upto: int | None
     """The newest of them. Give it back too: what died since is not meant."""
+    missing_raw: Mapping[str, str]
+    """Of a retry or revalidation of partitions: those without raw data, which are skipped, and why. The first 100."""
     validates: Mapping[str, str]
     """Of a revalidation of partitions: the run whose raw data is validated, by partition. The first 100."""
 
@@ -44,9 +46,11 @@ class Planned:
     def of(cls, plan: Plan) -> Planned:
         """Without the numbers of them all."""
         upto = plan.ids[-1] if plan.ids else None
-        validates = {} if plan.partitions is None else plan.partitions.validates
+        about = plan.partitions
+        validates, missing_raw = ({}, {}) if about is None else (about.validates, about.missing_raw)
         return cls(
-            plan.act, plan.count, plan.kinds, plan.reasons, plan.errors, plan.skipped, plan.more, plan.digest, upto, validates
+            plan.act, plan.count, plan.kinds, plan.reasons, plan.errors, plan.skipped, plan.more, plan.digest, upto, missing_raw,
+            validates,
         )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ class Chosen(Because):
     clear_terminal: bool = False
     """Of a retry: also what was given up."""
     without_raw: bool = False
-    """Of a retry: also those whose extraction has never ended."""
+    """Of a retry: also those without raw data, which are skipped otherwise."""
     rate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
     canary: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
