@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+import httpx
+import pydantic
 import pytest
 from sqlalchemy import Connection, text
 
@@ -226,6 +228,46 @@ def test_a_payload_of_another_shape_is_not_tried_again(app: App, ledger: Ledger,
     assert (letter.reason, letter.attempts) == ("undecodable", 1)
     assert "the event's payload doesn't fit book" in (letter.error or "")
     assert "expected an object, not" in (letter.error or "")
+
+
+class Missing(pydantic.BaseModel):
+    """What poison messages lack."""
+
+    total: int
+
+
+def poison_not_found() -> None:
+    httpx.Response(404, request=httpx.Request("GET", "https://api.example.org/1")).raise_for_status()
+
+
+def poison_invalid() -> None:
+    Missing.model_validate({})
+
+
+def poison_unavailable() -> None:
+    raise ConnectionError("no answer")
+
+
+@pytest.mark.req("M-6", "L-7")
+@pytest.mark.parametrize("fail", [poison_not_found, poison_invalid, poison_unavailable])
+def test_poison_messages_among_good_ones_park_no_handler(app: App, ledger: Ledger, fail: Callable[[], None]) -> None:
+    """20 of 520. The good ones are all handled in the worker's first attempt at each."""
+    handled: list[str] = []
+
+    @app.on("paid", name="book", retry=AT_ONCE)
+    def book(event: Event[dict[str, Any]]) -> None:
+        if event.payload["bad"]:
+            fail()
+        handled.append(event.id)
+
+    for number in range(520):
+        app.receive(Event("paid", {"bad": number % 26 == 0}, id=f"e-{number:03}"))
+    work(app, seconds=60.0)
+    assert len(handled) == 500
+    letters = ledger.dead_letters()
+    assert len(letters) == 20
+    assert max(letter.attempts for letter in letters) <= AT_ONCE.max_attempts
+    assert "kind.park" not in {entry.action for entry in ledger.audit()}
 
 
 def test_bytes_are_handed_on_as_they_came(app: App) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from functools import partial
 
+import httpx
 import pytest
 
 from redrive import RetryPolicy
@@ -17,6 +18,7 @@ from .world import FAST, ended, heard, kind, submit, until
 
 QUICK = Parking(first=0.2, longest=0.4)
 EAGER = Parking(first=0.01, longest=0.02, uncharged=3)
+STATUSES = (404, 401, 422, 410, 403)
 BOUND = FAST.max_attempts + EAGER.uncharged
 
 
@@ -144,6 +146,20 @@ def test_jobs_with_a_bug_die_after_their_attempts_and_never_park_their_type(ledg
         jobs = ended(ledger, *ids)
     assert {(job.shown, job.reason, job.attempts) for job in jobs} == {("dlq", "attempts", 2)}
     assert set(work.calls.values()) == {2}
+    assert not [record for record in records if record.kind == "parked"]
+
+
+@pytest.mark.req("L-7")
+def test_five_permanent_statuses_are_five_causes_and_park_nothing(ledger: Ledger) -> None:
+    def work(lease: Lease) -> None:
+        request = httpx.Request("GET", f"https://api.example.org/{lease.key}")
+        httpx.Response(STATUSES[lease.job_id % 5], request=request).raise_for_status()
+
+    ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:u{n}:x:mail:v1") for n in range(50)])]
+    with heard() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
+        jobs = ended(ledger, *ids)
+    assert {(job.reason, job.attempts) for job in jobs} == {("not_retryable", 1)}
+    assert len({letter.signature for letter in ledger.dead_letters()}) == 5
     assert not [record for record in records if record.kind == "parked"]
 
 
