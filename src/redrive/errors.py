@@ -18,6 +18,8 @@ RedriveError
 ├── NotAllowed                           an operator's act was refused
 │   └── Drift                            what is to be applied is not what was planned
 ├── LedgerError                          the database is not what it should be
+│   ├── LedgerUnavailable                it cannot be reached, is busy or refuses writes; may pass
+│   │   └── LedgerRemoved                its file was removed or replaced; restart the program
 │   └── SchemaMismatch                   it is older or newer than this code, or another program's
 └── StorageError                         a file could not be read or written; carries path and backend
     ├── NotFound                         there is no such file
@@ -165,6 +167,23 @@ class Drift(NotAllowed):
 
 class LedgerError(RedriveError):
     """The ledger's database is not what it should be."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The ledger's database cannot be reached, is busy or refuses writes for now. Never the fault of a job."""
+
+    def __init__(self, message: str, /, *, sent: bool = False, stale: bool = False) -> None:
+        """sent: the operation may have been executed all the same; False: certainly not.
+
+        stale: an idle connection turned out to be useless; a new one may reach the database.
+        """
+        super().__init__(message)
+        self.sent = sent
+        self.stale = stale
+
+
+class LedgerRemoved(LedgerUnavailable):
+    """The ledger's file was removed or replaced while it was open. Restart the program."""
 
 
 class SchemaMismatch(LedgerError):

@@ -68,8 +68,8 @@ def work(
     one stops at once. On a terminal a line shows how it goes; elsewhere there is one every ten seconds, if something happened.
     What no option says is as the environment or redrive.toml has it.
 
-    Exit status: 0, drained; 2, a wrong option, no such app, or nothing is registered; 3, the ledger cannot be reached or has
-    another schema; 130 or 143, stopped at once by a second SIGINT or SIGTERM.
+    Exit status: 0, drained; 2, a wrong option, no such app, or nothing is registered; 3, the ledger cannot be reached, has
+    another schema, or its file was removed; 130 or 143, stopped at once by a second SIGINT or SIGTERM.
     """
     try:
         hand = hired(app, Terms(threads, only, drain, name, metrics_port, metrics_host))
@@ -84,6 +84,11 @@ def work(
         number = hand.run()
     if number is not None:
         raise typer.Exit(128 + number)
+    if hand.problem is not None:
+        complain(
+            f"the worker ended without telling the ledger of all its jobs: {hand.problem}; their leases run out by themselves"
+        )
+        raise typer.Exit(NO_LEDGER)
 
 
 @contextmanager

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
-from ..errors import LedgerError
+from ..errors import LedgerError, LedgerRemoved, LedgerUnavailable
 from . import hidden, schema
 from .address import Address
 from .hot import Hot
 from .postgres import connect as postgres
 from .postgres.hot import OnPostgres
+from .postgres.watch import Watch
 from .session import Pool, Session
 from .sqlite import connect as sqlite
 from .sqlite.hot import OnSQLite
@@ -31,11 +33,14 @@ class Connections:
     def __init__(self, address: Address, *, migrate: bool) -> None:
         self.hot: Hot
         self._engine: Engine
+        self._watch: Watch | None = None
         on_sqlite = address.dialect == "sqlite"
         if on_sqlite:
             self._engine, self.hot = sqlite.engine(address.target, create=migrate), OnSQLite()
         else:
-            self._engine, self.hot = postgres.engine(address.target, pooled=address.pooled), OnPostgres()
+            self._watch = Watch()
+            self._engine = postgres.engine(address.target, pooled=address.pooled, watch=self._watch)
+            self.hot = OnPostgres()
         # SQLite has one writer at a time: let them queue here, where they wake each other, and not in the file.
         self.write = Pool(
             self.session, 1 if on_sqlite else MOST, forks=not address.in_memory, check=self._still_there if on_sqlite else None
@@ -69,14 +74,25 @@ class Connections:
 
     def _still_there(self) -> None:
         if self._file is not None and sqlite.identity(self.address.target) != self._file:
-            raise LedgerError(
+            raise LedgerRemoved(
                 f"{self.address.target} was removed or replaced while it was open: nobody would find what is written now. "
                 "End this program and start it again: it opens the file that is there then"
             )
 
     def session(self) -> Session:
         """One more, outside of the pools; whoever asks for it closes it."""
-        return Session(self._engine.connect())
+        try:
+            return Session(self._engine.connect(), self._watch)
+        except DBAPIError as error:
+            raise LedgerUnavailable(f"the ledger cannot be opened: {error.orig}") from error
+        finally:
+            if self._watch is not None:
+                self._watch.end_opening()
+
+    def hurry(self, seconds: float, /) -> None:
+        """From now on, cut connections on which a statement was not answered for so long. From any thread."""
+        if self._watch is not None:
+            self._watch.patience = min(seconds, self._watch.patience)
 
     def wake(self, bell: Bell, /) -> Wake:
         """What tells a worker that something was submitted."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import sleep
 
+from ..errors import LedgerUnavailable
 from .record import NewJob, Submitted
 
 MOST = 1000
@@ -176,7 +177,8 @@ class Gathering:
         try:
             found = self._write([job for entry in entries for job in entry.jobs])
         except BaseException as problem:
-            if len(entries) == 1 or not isinstance(problem, Exception):
+            # An unreachable database fails for all: to ask it once for each would multiply its timeout by the callers.
+            if len(entries) == 1 or not isinstance(problem, Exception) or isinstance(problem, LedgerUnavailable):
                 for entry in entries:
                     entry.problem = problem
                 return

@@ -12,7 +12,7 @@ from typing import Any, Self
 from sqlalchemy import Connection
 
 from ..core.seconds import Seconds, lasting, seconds
-from ..errors import LeaseLost
+from ..errors import LeaseLost, LedgerUnavailable
 from . import audit, counts, failures, find, hidden, letters, limits, prune, reap, recount, schema, workers
 from .address import Address, parse
 from .caller import Driven, Transaction, runner, same_database
@@ -100,10 +100,20 @@ class Ledger:
         return self.gathering.submit(checked)
 
     def _written(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        with self.connections.gathered.use() as session:
-            found = distinct(jobs, lambda new: self._hot.submit(session, new))
+        try:
+            found = self._write_once(jobs)
+        except LedgerUnavailable as error:
+            if not error.stale:
+                raise
+            # The idle connection was gone, or leads to a demoted primary. A job is written once for its key: a second
+            # attempt is safe even where the first one was executed.
+            found = self._write_once(jobs)
         self._bell.ring()
         return found
+
+    def _write_once(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        with self.connections.gathered.use() as session:
+            return distinct(jobs, lambda new: self._hot.submit(session, new))
 
     def ring(self) -> None:
         """Something was written by other means: whoever waits for work in this process may look."""
@@ -120,7 +130,7 @@ class Ledger:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """A transaction of the ledger's own, for effects of yours that shall commit with what you submit or settle."""
-        with self._write.use() as session, session.transaction("caller") as connection:
+        with self._write.use(lent=True) as session, session.transaction("caller") as connection:
             self._lent.add(id(connection))
             try:
                 yield connection
@@ -152,6 +162,9 @@ class Ledger:
         session = self._write.take(checked=not settlements)
         try:
             return self._hot.turn(session, settlements, demand)
+        except Exception as error:
+            session.explain(error)
+            raise
         finally:
             self._write.give(session)
 

@@ -16,6 +16,8 @@ from .tables import attempt, job
 
 UNCHARGED = "parked"
 """The reason of an attempt that failed in an outage, and was not charged."""
+OF_LEDGER = "ledger"
+"""The reason of an attempt that could not use the ledger, and was not charged."""
 
 _ALIVE = (
     update(attempt)
@@ -78,7 +80,8 @@ def undelivered(session: Session, worker: str, tokens: Collection[int], /) -> in
 
 
 def uncharged(session: Session, ids: Collection[int], /) -> dict[int, int]:
-    """How many attempts of each of these jobs were not charged because of outages. Jobs without any are left out.
+    """How many attempts of each of these jobs were not charged because of outages, of the ledger's own too. Jobs without
+    any are left out.
 
     The rows of attempts say so: they are kept as long as the job is, whatever becomes of the worker.
     """
@@ -86,7 +89,7 @@ def uncharged(session: Session, ids: Collection[int], /) -> dict[int, int]:
         return {}
     spared = (
         select(attempt.c.job_id, func.count())
-        .where(attempt.c.job_id.in_(ids), attempt.c.reason == UNCHARGED)
+        .where(attempt.c.job_id.in_(ids), attempt.c.reason.in_((UNCHARGED, OF_LEDGER)))
         .group_by(attempt.c.job_id)
     )
     return {row[0]: row[1] for row in session.core.execute(spared)}
@@ -113,11 +116,11 @@ def give_back(session: Session, runs: Mapping[int, Sequence[int]], /, *, most: i
         jobs = {row.id: row.attempts for row in connection.execute(held)}
         made = select(attempt.c.job_id, attempt.c.fence, attempt.c.reason, attempt.c.outcome)
         rows = connection.execute(made.where(attempt.c.job_id.in_(jobs)).order_by(attempt.c.job_id, attempt.c.fence)).all()
-        spared: Counter[int] = Counter(row.job_id for row in rows if row.reason == UNCHARGED)
+        spared: Counter[int] = Counter(row.job_id for row in rows if row.reason in (UNCHARGED, OF_LEDGER))
         returned: Counter[int] = Counter()
         attempts = []
         for row in rows:
-            of_run = row.fence in runs[row.job_id] and row.outcome == FAILED and row.reason != UNCHARGED
+            of_run = row.fence in runs[row.job_id] and row.outcome == FAILED and row.reason not in (UNCHARGED, OF_LEDGER)
             left = min(most - spared[row.job_id], jobs[row.job_id]) - returned[row.job_id]
             if of_run and left > 0:
                 returned[row.job_id] += 1

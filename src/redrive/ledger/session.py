@@ -10,18 +10,29 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
-from ..errors import LedgerError
+from ..core.classify import classify
+from ..errors import LedgerError, LedgerUnavailable
 from .crashpoint import crash_point
+from .postgres.watch import Watch
 
 _INHERITED: list[object] = []
 """Connections that a forked child must neither use nor close: they are its parent's. Kept, so that nothing closes them."""
 
 STOPPED = 10
 """Seconds. Ours are over in milliseconds: a process that was stopped within one would keep its locks until it goes on."""
+UNBOUNDED = "SET LOCAL statement_timeout TO DEFAULT"
+"""For statements that are not ours: as the server, the role or the address has it."""
 WAITS_FOR_ITSELF = (
     "this thread is in a transaction of its own on this SQLite ledger (`ledger.begin()`, or a function with "
     "in_transaction=True), and SQLite has one writer: it would wait for itself. Give the transaction as tx=, or do this after it"
 )
+
+
+READ_ONLY = "25006"
+"""Of Postgres: the server was demoted, or is set to refuse writes."""
+SQLITE_TROUBLE = frozenset((5, 6, 7, 8, 10, 13, 14, 15))
+"""Busy, locked, no memory, read-only, I/O error, full, cannot open, locking protocol: of the file, not of the statement."""
+DRIVERS = ("psycopg", "sqlite3")
 
 
 class Session:
@@ -30,8 +41,13 @@ class Session:
     `raw` is the driver's own connection, `core` is SQLAlchemy's around the same one. The hot path runs on `run`.
     """
 
-    def __init__(self, core: Connection) -> None:
+    def __init__(self, core: Connection, watch: Watch | None = None) -> None:
+        """watch: cuts the connection where a statement is not answered in time; on Postgres."""
         self.core = core
+        self.idled = False
+        """It was in the pool before: whatever ended it may have done so long ago."""
+        self.refuses = False
+        """It answered that it takes no writes: another connection may reach the primary."""
         raw: Any = core.connection.driver_connection
         self.raw = raw
         self.sqlite = core.dialect.name == "sqlite"
@@ -39,18 +55,26 @@ class Session:
         self.run = raw if self.sqlite else raw.cursor()
         self._begin = "BEGIN IMMEDIATE" if self.sqlite else "BEGIN"
         self._own = self._begin if self.sqlite else f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = '{STOPPED}s'"
+        self._lent = self._begin if self.sqlite else f"BEGIN; {UNBOUNDED}"
+        self._watch = watch
+        self._line = -1 if watch is None else watch.open(raw.fileno())
 
     @contextmanager
     def transaction(self, verb: str, /) -> Iterator[Connection]:
         """Everything inside becomes durable together, or nothing does."""
         # IMMEDIATE: a transaction that begins by reading fails at its first write if anybody wrote in between, and no
         # time-out helps.
-        self.raw.execute(self._begin if verb == "caller" else self._own)
+        lent = verb == "caller"
+        self.raw.execute(self._lent if lent else self._own)
+        if lent:
+            self.expect_nothing()  # a statement of the caller's may take as long as it takes
         try:
             yield self.core
             crash_point(f"{verb}.before_commit")
+            self.expect_answer()
             self.raw.execute("COMMIT")
         except BaseException:
+            self.expect_answer()
             self.undo()
             raise
         crash_point(f"{verb}.after_commit")
@@ -59,11 +83,51 @@ class Session:
     def snapshot(self) -> Iterator[Connection]:
         """One moment of the ledger to read, however long it takes; nobody who writes is held up."""
         # Otherwise each statement sees a moment of its own, and what moved in between is counted twice, or not at all.
-        self.raw.execute("BEGIN" if self.sqlite else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self.raw.execute("BEGIN" if self.sqlite else f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {UNBOUNDED}")
+        self.expect_nothing()  # it may read every row
         try:
             yield self.core
         finally:
+            self.expect_answer()
             self.undo()
+
+    def expect_answer(self) -> None:
+        """Statements from now on must be answered in time."""
+        if self._watch is not None:
+            self._watch.begin(self._line)
+
+    def expect_nothing(self) -> None:
+        """No statement is running, or one that may take as long as it takes."""
+        if self._watch is not None:
+            self._watch.end(self._line)
+
+    def explain(self, error: Exception, /, *, lent: bool = False) -> None:
+        """Raise LedgerUnavailable from this error, where the database is at fault and not the statement.
+
+        lent: the statement may be the caller's own: a conflict with another one is then the caller's, too.
+        """
+        said = getattr(error, "orig", None) or error  # SQLAlchemy's error is around the driver's
+        if type(said).__module__.partition(".")[0] not in DRIVERS:
+            return
+        if self.sqlite:
+            if getattr(said, "sqlite_errorcode", 0) & 0xFF in SQLITE_TROUBLE:
+                raise LedgerUnavailable(f"the ledger cannot be used right now: {said}") from error
+            return
+        state = getattr(said, "sqlstate", None)
+        broken = bool(self.raw.closed)
+        self.refuses = self.refuses or state == READ_ONLY
+        if broken or state == READ_ONLY or (not lent and classify(said).retryable):
+            unknown = "; whether the last statement was executed is unknown" if broken else ""
+            words = str(said).strip().partition("\n")[0]
+            raise LedgerUnavailable(
+                f"the ledger cannot be used right now: {words}{unknown}",
+                sent=broken,
+                stale=self.idled and (broken or state == READ_ONLY) and not self._was_cut(),
+            ) from error
+
+    def _was_cut(self) -> bool:
+        """Whether it was silent for so long that the watch cut it: another one would be silent, too."""
+        return self._watch is not None and self._watch.has_cut(self._line)
 
     def undo(self) -> None:
         """Roll back, if there is anything to roll back on."""
@@ -85,7 +149,7 @@ class Session:
         """Whether the next one can have it: it is whole, and nothing is open on it."""
         if self.sqlite:
             return not self.raw.in_transaction
-        return not self.raw.closed and not self.raw.info.transaction_status
+        return not self.raw.closed and not self.refuses and not self.raw.info.transaction_status
 
     def close(self) -> None:
         """Give the connection up."""
@@ -94,6 +158,9 @@ class Session:
         except Exception:
             pass
         self.raw.close()
+        if self._watch is not None and self._line >= 0:
+            self._watch.close(self._line)
+            self._watch = None
 
 
 Place: TypeAlias = tuple[LockType, list[Session | None], int]
@@ -141,10 +208,11 @@ class Pool:
         place: Place | None = None
         with self._lock:
             if self.closed:
-                raise LedgerError("this ledger is closed")
+                raise LedgerUnavailable("this ledger is closed")
             if self._free:
                 session = self._free.pop()
                 self._taken[session] = me
+                session.expect_answer()
                 return session
             if self._count < self._size or self._has_one(me):
                 self._count += 1
@@ -156,6 +224,7 @@ class Pool:
             place[0].acquire()
             handed = place[1][0]
             if handed is not None:
+                handed.expect_answer()
                 return handed
         try:
             session = self._open()
@@ -164,6 +233,7 @@ class Pool:
             raise
         with self._lock:
             self._taken[session] = me
+        session.expect_answer()
         return session
 
     def _has_one(self, thread: int) -> bool:
@@ -188,6 +258,8 @@ class Pool:
         if not free:
             session.undo()
             free = session.free  # cut in the middle of an answer, it may look open, and is at that answer for ever
+        session.expect_nothing()
+        session.idled = True
         if self.closed or not free:
             session.close()
             for pool in (self, *self.beside):
@@ -224,11 +296,14 @@ class Pool:
             session.close()
 
     @contextmanager
-    def use(self) -> Iterator[Session]:
-        """A session for the block."""
+    def use(self, *, lent: bool = False) -> Iterator[Session]:
+        """A session for the block. LedgerUnavailable where the database is at fault. lent: the block is the caller's own."""
         session = self.take()
         try:
             yield session
+        except Exception as error:
+            session.explain(error, lent=lent)
+            raise
         finally:
             self.give(session)
 
@@ -245,7 +320,7 @@ class Pool:
             session.close()
 
     def _after_fork(self) -> None:
-        _INHERITED.append(self._free)
+        _INHERITED.extend((self._free, self._taken))
         if not self._forks:
             raise LedgerError("a ledger in memory belongs to the process that opened it; a forked child has none")
         self._start()

@@ -16,6 +16,8 @@ RARELY = 0.05
 """Where nothing has happened for more than half a second."""
 LONGER = 1.05
 """Each pause than the one before, on the way there."""
+ASK = 15.0
+"""Seconds between two looks whether the connection that listens still answers."""
 
 
 class Wake(Protocol):
@@ -60,10 +62,18 @@ class Listening:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        session.raw.execute(f"LISTEN {CHANNEL}")
+        self._ask(f"LISTEN {CHANNEL}")
+
+    def _ask(self, statement: str) -> None:
+        self._session.expect_answer()
+        self._session.raw.execute(statement)
+        self._session.expect_nothing()
+        self._asked = time.monotonic()
 
     def wait(self, seconds: float, /) -> bool:
         """Until something was submitted or `seconds` have passed."""
+        if time.monotonic() - self._asked > ASK:  # a silent connection would bring no notification, ever
+            self._ask("SELECT 1")
         return any(True for _ in self._session.raw.notifies(timeout=seconds, stop_after=1))
 
     def close(self) -> None:

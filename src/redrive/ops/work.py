@@ -76,6 +76,11 @@ class Work:
         with nullcontext() if self._exposure is None else self._exposure:
             return until_told(self._worker)
 
+    @property
+    def problem(self) -> str | None:
+        """After `run`: why the ledger could not be told of everything; None: it was."""
+        return self._worker.problem
+
 
 def hired(given: str | None, terms: Terms, /) -> Work:
     """The worker of `module:app`, by default the one that is set. Unreadable: that is no app, nothing is registered, or its
@@ -119,9 +124,7 @@ def _hired(app: App, terms: Terms) -> Work:
         shown = exposed(app)
     except ImportError as missing:
         raise Unreadable(str(missing)) from missing
-    exposure = Exposure(
-        shown, lambda: worker.status.trouble is None, host=terms.metrics_host or "127.0.0.1", port=terms.metrics_port
-    )
+    exposure = Exposure(shown, lambda: worker.is_healthy, host=terms.metrics_host or "127.0.0.1", port=terms.metrics_port)
     return Work(worker, replace(shift, metrics=f"http://{exposure.address}/metrics"), exposure)
 
 

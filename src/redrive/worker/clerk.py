@@ -12,6 +12,7 @@ from random import random
 from time import monotonic
 from typing import Any
 
+from ..errors import LedgerRemoved
 from ..journal.bus import emit
 from ..ledger import kinds, limited
 from ..ledger.arrival import Arriving, Grant, Received
@@ -39,6 +40,8 @@ from .upkeep import Upkeep
 
 SOON = 0.05
 """Seconds between two looks for places that others leave in kinds with a limit, and at short jobs that wait for a thread."""
+GIVE_BACK = 2.0
+"""Seconds to tell the ledger of what has not ended, once `drain` is over."""
 
 
 class Clerk:
@@ -69,6 +72,12 @@ class Clerk:
         """Set when it takes nothing more."""
         self.trouble = Trouble(name)
         self.state = "starting"
+        self.turned = monotonic()
+        """When it last finished a turn with the ledger, on the monotonic clock."""
+        self.gave_back = False
+        """At its end, the ledger was told of everything that this worker held."""
+        self.removed: LedgerRemoved | None = None
+        """Why it had to end by itself."""
         self.hand = Hand()
         self.upkeep = Upkeep(
             ledger, name, self.hand, lease=lease, keep=keep, info=self._said, lost=self._lost, reaped=self._reaped,
@@ -128,11 +137,17 @@ class Clerk:
     def _try(self, act: Callable[[], object]) -> None:
         try:
             act()
+        except LedgerRemoved as error:  # to go on would be in vain: nothing of it would ever be seen
+            self.trouble.met(error)
+            self.removed = error
+            self.stop(now=True)
         except Exception as error:  # the database is away, or full: work goes on, and is told of when it is back
             self._poke.clear()
-            self._poke.wait(self.trouble.met(error))
+            pause = self.trouble.met(error)
+            self._poke.wait(pause if self._stopping is None else max(0.0, min(pause, self._end_by() - monotonic())))
         else:
             if act == self._turn:
+                self.turned = monotonic()
                 self.trouble.over()
 
     def _rest(self) -> None:
@@ -361,12 +376,16 @@ class Clerk:
         """Give back what has not ended, and say that this worker did."""
         self.state = "draining"
         self._crew.end(self._poke, lambda: self._try(self._collect))
-        for _ in range(5):
+        while self.removed is None:
             self._try(self._release)
-            if self.state == "ended":
+            if self.gave_back or monotonic() >= self._end_by():
                 break
         self.state = "ended"
         self._crew.close()
+
+    def _end_by(self) -> float:
+        """When the ledger must have been told, on the monotonic clock; after that, leases run out by themselves."""
+        return (monotonic() if self._stopping is None else self._stopping) + GIVE_BACK
 
     def _release(self) -> None:
         self._undelivered.give_back()
@@ -380,4 +399,4 @@ class Clerk:
             emit("released", {"operation": one.kind.name, "job_id": str(one.lease.job_id), "attempt": one.lease.attempt})
         crash_point("worker.drained")
         self._ledger.leave(self._name)
-        self.state = "ended"
+        self.gave_back = True

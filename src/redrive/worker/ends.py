@@ -21,7 +21,7 @@ from ..ledger.limits import settlements
 from ..ledger.record import Lease, Settlement
 from .finished import Finished
 from .kind import Kind
-from .outcome import Outcome, expired, failed, forgiven, succeeded, unreadable
+from .outcome import Outcome, expired, failed, forgiven, given_back, succeeded, unreadable
 
 BUCKETS = {"success": "done", "recovered": "done", "retry": "again", "again": "again", "giveup": "dead", "blocked": "dead"}
 
@@ -149,7 +149,9 @@ class Ends:
 
     def _uncharged(self, judged: Iterable[tuple[Finished, Outcome]]) -> dict[int, int]:
         """Attempts that were not charged so far, of the jobs that failed in an outage now."""
-        ids = {one.lease.job_id for one, found in judged if found.may_be_spared and one.kind.name in self.parked}
+        ids = {
+            one.lease.job_id for one, found in judged if found.may_be_spared and (found.of_ledger or one.kind.name in self.parked)
+        }
         # Where the database is away, the count of attempts is read at the job's next failure.
         with suppress(Exception):
             if ids:
@@ -160,6 +162,9 @@ class Ends:
     def _charge(self, one: Finished, found: Outcome, uncharged: Mapping[int, int]) -> Outcome:
         """The outcome, charged or not."""
         name, count = one.kind.name, uncharged.get(one.lease.job_id, 0)
+        if found.of_ledger:
+            spared = found.may_be_spared and count < self._parking.uncharged
+            return given_back(one.lease, found, count) if spared else found
         outage = name in self.parked and name in self._recent
         if not found.may_be_spared or is_charged(found.verdict, self._parking, outage=outage, uncharged=count):
             return found

@@ -18,13 +18,17 @@ from ..core.retry_after import until
 from ..core.seconds import seconds
 from ..core.signature import said, signature, signature_of
 from ..engine.nesting import outcome as outcome_inside
-from ..errors import Again, Blocked, BreakerOpen, KeyBusy, Stop
+from ..errors import Again, Blocked, BreakerOpen, KeyBusy, LedgerUnavailable, Stop
 from ..ledger.record import Lease, Settlement
 from .kind import Kind, Undecodable, Unstorable
 
 FRAMES = 6
 """Of a traceback, kept with the error: the innermost ones, without ours around the work."""
 CATCH_ALL = (Exception, BaseException)
+CAUSES = 10
+"""Causes of an error that are looked at."""
+LEDGER_FIRST, LEDGER_LONGEST = 1.0, 60.0
+"""Seconds to the next attempt of a job that could not use the ledger: at first, and at most."""
 UNREADABLE = 60.0
 """Seconds until the next attempt after an error that cannot be looked at."""
 OURS = str(Path(__file__).parents[1] / "_").removesuffix("_")
@@ -42,6 +46,9 @@ class Outcome(NamedTuple):
     signature: str | None = None
     """Set where the failure is evidence of an outage: a transient fault, or one declared so by `on=`."""
 
+    of_ledger: bool = False
+    """The work failed because the ledger could not be used."""
+
     @property
     def verdict(self) -> Verdict:
         """What this end says of the service that the work calls."""
@@ -51,11 +58,11 @@ class Outcome(NamedTuple):
 
     @property
     def may_be_spared(self) -> bool:
-        """Whether the job may go on if an outage caused this failure.
+        """Whether the job may go on if an outage, or the ledger itself, caused this failure.
 
         A call that must not be repeated, and a job whose deadline has passed, end all the same.
         """
-        return self.signature is not None and self.reason in (None, "attempts")
+        return (self.signature is not None or self.of_ledger) and self.reason in (None, "attempts")
 
 
 def succeeded(lease: Lease, result: bytes | None, max_payload: int, /) -> Outcome:
@@ -86,20 +93,46 @@ def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, 
         end = lease.blocked(said(error) or "blocked", until=_aware(error.until), error=told(error))
         return Outcome(end._replace(signature=name), "blocked", "blocked", PERMANENT)
     fault = _judged(kind, error)
+    of_ledger = is_of_ledger(error)
+    if of_ledger and not fault.retryable:  # whatever `on=` says: it is not about the work
+        fault = Fault("transient", sent=getattr(error, "sent", True))
     if isinstance(error, Again) and error.free:
         wait = _after(error, kind, lease, draw)
         return Outcome(lease.again(wait, error=said(error) or None, reason="again", free=True), "again", "again", fault, wait)
     known_by = None if isinstance(error, Again) else name
-    evidence = name if _is_evidence(kind, error, fault) else None
+    evidence = name if not of_ledger and _is_evidence(kind, error, fault) else None
     wait = max(_after(error, kind, lease, draw), _floor(error, fault, now))
     reason = _final(kind, lease, fault, error, now, wait)
     if reason is None:
         again = lease.again(wait, error=told(error), reason="again" if isinstance(error, Again) else "failed")
-        return Outcome(again._replace(signature=known_by), "retry", None, fault, wait, evidence)
+        return Outcome(again._replace(signature=known_by), "retry", None, fault, wait, evidence, of_ledger)
     if reason == "attempts" and kind.spent == "blocked":
         end = lease.blocked(reason, error=told(error))._replace(signature=name)
-        return Outcome(end, "blocked", reason, fault, None, evidence)
-    return Outcome(lease.dead(reason, error=told(error), signature=name), "giveup", reason, fault, None, evidence)
+        return Outcome(end, "blocked", reason, fault, None, evidence, of_ledger)
+    return Outcome(lease.dead(reason, error=told(error), signature=name), "giveup", reason, fault, None, evidence, of_ledger)
+
+
+def given_back(lease: Lease, found: Outcome, uncharged: int, /) -> Outcome:
+    """The same failure, caused by the ledger: it does not count as an attempt, and the job goes on.
+
+    Args:
+        lease: Of the job.
+        found: What the failure would be if it was charged.
+        uncharged: Attempts of this job that were not charged so far. Each one doubles the wait, from 1 s to 60 s.
+    """
+    wait = min(LEDGER_LONGEST, LEDGER_FIRST * 2.0 ** min(uncharged, 30))
+    free = lease.again(wait, error=found.settlement.error, reason="ledger", free=True)
+    return found._replace(settlement=free, record="again", reason="ledger", wait=wait)
+
+
+def is_of_ledger(error: BaseException, /) -> bool:
+    """Whether the ledger's database is at fault, by itself or as the stated cause."""
+    cause: BaseException | None = error
+    for _ in range(CAUSES):
+        if cause is None or isinstance(cause, LedgerUnavailable):
+            break
+        cause = cause.__cause__
+    return isinstance(cause, LedgerUnavailable)
 
 
 def unreadable(kind: Kind, lease: Lease, error: BaseException, problem: Exception, /) -> Outcome:

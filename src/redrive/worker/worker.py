@@ -34,7 +34,11 @@ LEASE = 7.0
 DRAIN = 30.0
 KEEP = 30 * DAY
 GRACE = 3.0
-"""Seconds that a chore has to give back what it holds, when all others have ended."""
+"""Seconds that a chore has to give back what it holds, when all others have ended; and all of them, once `drain` is over."""
+SILENT = 2.0
+"""Seconds: a worker that stops gives up on a statement that was not answered for so long."""
+UNHEALTHY = 15.0
+"""Seconds without a completed turn; an idle worker has one every five."""
 CHORE_PAUSE = 5.0
 """Seconds; the longest wait of a chore that fails: a stream is read soon after its server is back."""
 
@@ -89,19 +93,31 @@ class Worker:
         """When what runs must have ended, on the monotonic clock."""
 
     def run(self, stop: threading.Event | None = None, /) -> None:
-        """Work until `stop` is set, or `stop()` is called; then drain. Returns when all is given back."""
+        """Work until `stop` is set, or `stop()` is called; then drain. Returns when all is given back, and at most 3 s after
+        `drain` is over, whatever a thread is blocked in."""
         self.start()
-        thread = self._thread
-        assert thread is not None
         try:
-            while thread.is_alive():
-                thread.join(0.1)  # not for ever: signals are dealt with in between
+            while self._is_running():
                 if stop is not None and stop.is_set():
                     self.stop()
         except BaseException:  # Ctrl+C, where nobody has made another arrangement
             self.stop(now=True)
-            thread.join()
+            self._wait()
             raise
+
+    def _is_running(self) -> bool:
+        """Whether to go on waiting for it; waits a little itself, so that signals are dealt with in between."""
+        thread = self._thread
+        if thread is None:
+            return False
+        if self._until is not None and monotonic() > self._until + GRACE:
+            return False  # blocked: its leases run out by themselves
+        thread.join(0.1)
+        return thread.is_alive()
+
+    def _wait(self) -> None:
+        while self._is_running():
+            pass
 
     def start(self) -> Self:
         """Work in the background; returns when it is ready to take jobs."""
@@ -147,15 +163,30 @@ class Worker:
         self._until = end if self._until is None else min(end, self._until)
         if self._clerk is not None:
             self._clerk.stop(now=now)
+        if self._own is not self._ledger:
+            self._own.connections.hurry(SILENT)
         for chore in self._chores:
             if isinstance(chore, Drains):
                 chore.wake()
 
     def close(self) -> None:
-        """`stop`, and wait until it has ended."""
+        """`stop`, and wait until it has ended, at most 3 s longer than `drain`."""
         self.stop()
-        if self._thread is not None:
-            self._thread.join()
+        self._wait()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it makes progress: the ledger answers, and the last turn was completed less than 15 s ago."""
+        clerk = self._clerk
+        return clerk is None or (clerk.trouble.says is None and monotonic() - clerk.turned < UNHEALTHY)
+
+    @property
+    def problem(self) -> str | None:
+        """Once it has ended: why the ledger does not know all of what became of its jobs; None: it does."""
+        clerk = self._clerk
+        if clerk is None or clerk.gave_back:
+            return None
+        return clerk.trouble.says or "the ledger did not answer in time"
 
     @property
     def status(self) -> Status:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.errors import LeaseLost
+from redrive.errors import LeaseLost, LedgerUnavailable
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.sqlite import connect
 
@@ -66,7 +65,7 @@ def test_another_writer_that_never_ends_is_an_error(tmp_path: Path, monkeypatch:
                 lambda: ledger.beat("w"),
                 lambda: ledger.prune(0),
             ):
-                with pytest.raises(sqlite3.OperationalError, match="locked"):
+                with pytest.raises(LedgerUnavailable, match="locked"):
                     verb()
         assert ledger.find("plain", "refused") is None
         ledger.settle(lease.done())
@@ -89,15 +88,15 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         leases = ledger.claim({"plain": 5}, worker="w")
         no_more_pages(ledger, 0)
         accepted = 0
-        with pytest.raises(sqlite3.OperationalError, match="full"):
+        with pytest.raises(LedgerUnavailable, match="full"):
             for n in range(1000):
                 ledger.submit(NewJob("plain", f"more{n}", b"x" * 3000))
                 accepted += 1
-        with pytest.raises(sqlite3.OperationalError, match="full"):
+        with pytest.raises(LedgerUnavailable, match="full"):
             ledger.submit_many([NewJob("plain", f"many{n}", b"x" * 3000) for n in range(50)])
         for lease in leases[:2]:  # what needs no room still goes
             ledger.settle(lease.done())
-        with pytest.raises(sqlite3.OperationalError, match="full"):
+        with pytest.raises(LedgerUnavailable, match="full"):
             ledger.turn([lease.done(b"y" * 100_000) for lease in leases[2:]], {"plain": 1}, worker="w")
         assert ledger.imbalance() == []
         assert ledger.counts()["plain"].submitted == 20 + accepted

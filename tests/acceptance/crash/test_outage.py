@@ -85,10 +85,7 @@ def test_a_ledger_is_as_good_as_new_after_its_connections_were_cut(postgres_once
         wake = ledger.wake()
         for round_ in range(2):
             operator.execute(CUT)
-            with pytest.raises(psycopg.OperationalError):
-                ledger.submit(NewJob("plain", f"cut{round_}"))
-            assert ledger.submit(NewJob("plain", f"kept{round_}")).created
-        assert ledger.find("plain", "cut0") is None
+            assert ledger.submit(NewJob("plain", f"kept{round_}")).created, "on a new connection"
         with pytest.raises(psycopg.OperationalError):
             wake.wait(60)
         wake.close()

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from redrive import App
-from redrive.errors import LedgerError, SchemaMismatch
+from redrive.errors import LedgerError, LedgerUnavailable, SchemaMismatch
 from redrive.ledger import NewJob, open_ledger
 from redrive.ledger.sqlite import connect as sqlite
 from redrive.ledger.tables import HEAD
@@ -262,7 +262,7 @@ def test_after_a_cut_connection_the_next_call_has_a_new_one(postgres_ledger: str
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE pid <> pg_backend_pid() AND datname = current_database()"
             )
-        with pytest.raises(psycopg.OperationalError):
+        with pytest.raises(LedgerUnavailable):
             ledger.beat("w")
         for _ in range(4):
             ledger.beat("w")

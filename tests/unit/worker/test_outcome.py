@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from redrive import Again, Blocked, RetryPolicy, Stop, retry
 from redrive.core.classify import classify
 from redrive.engine.settings import Settings
-from redrive.errors import BreakerOpen, KeyBusy, KeyFailed
+from redrive.errors import BreakerOpen, KeyBusy, KeyFailed, LedgerError, LedgerUnavailable
 from redrive.ledger import Lease
 from redrive.ledger.limits import settlements
 from redrive.worker.kind import Kind, Undecodable, Unstorable
-from redrive.worker.outcome import Outcome, expired, failed, forgiven, succeeded, told
+from redrive.worker.outcome import Outcome, expired, failed, forgiven, given_back, succeeded, told
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 POLICY = RetryPolicy(max_attempts=3, backoff_base=10.0, backoff_max=100.0, jitter=0.0)
@@ -264,3 +264,41 @@ def test_every_failure_ends_in_one_of_the_states_and_charged_ones_are_bounded(
     assert found.after >= 0
     if found.outcome == "again" and found.charged:
         assert attempt < most
+
+
+@pytest.mark.req("L-7")
+@pytest.mark.parametrize("attempt", [1, 3, 100])
+def test_a_ledger_that_cannot_be_used_is_not_the_jobs_fault(attempt: int) -> None:
+    chosen = kind(on=KeyError)
+    for error in (LedgerUnavailable("too many connections"), caused_by(LedgerUnavailable("away", sent=True))):
+        found = end(error, chosen, lease(attempt))
+        assert found.of_ledger
+        assert found.may_be_spared
+        assert found.signature is None, "no evidence of an outage of what the job calls"
+        waits = []
+        for uncharged in (0, 1, 10):
+            spared = given_back(lease(attempt), found, uncharged)
+            assert (spared.settlement.outcome, spared.settlement.charged, spared.reason) == ("again", False, "ledger")
+            waits.append(spared.settlement.after)
+        assert waits == [1.0, 2.0, 60.0]
+
+
+def test_a_job_that_may_not_run_twice_ends_where_the_ledger_may_have_executed_its_statement() -> None:
+    once = kind(idempotent=False)
+    assert end(LedgerUnavailable("away", sent=True), once).reason == "not_idempotent"
+    assert end(LedgerUnavailable("away", sent=False), once).settlement.outcome == "again"
+
+
+def test_a_deadline_holds_while_the_ledger_cannot_be_used() -> None:
+    found = end(LedgerUnavailable("away"), at=lease(deadline_stored=NOW + timedelta(seconds=1)))
+    assert found.reason == "deadline"
+
+
+def test_a_mistake_in_the_use_of_the_ledger_is_the_jobs() -> None:
+    assert end(LedgerError("the address is not one that Postgres understands")).reason == "not_retryable"
+
+
+def caused_by(cause: Exception) -> Exception:
+    error = ValueError("cannot save")
+    error.__cause__ = cause
+    return error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from ..clock import SYSTEM
 from ..fault import PERMANENT, TRANSIENT, Fault
 from ..retry_after import until
 from ..seconds import seconds
-from .look import TIMEOUT, Entry, Look, read, wrapping
+from .look import TIMEOUT, Entry, Look, beneath, read, wrapping
 
 
 def _busy(error: Exception, look: Look) -> Fault:
@@ -16,6 +17,13 @@ def _busy(error: Exception, look: Look) -> Fault:
     moment = read(error, "retry_at")
     after = until(moment, look.now or SYSTEM.now()) if isinstance(moment, datetime) else None
     return Fault("throttled", after, sent=False)
+
+
+def _unavailable(error: Exception, look: Look) -> Fault:
+    """The ledger's database. What the driver's own error means, which is its cause; transient where that is not known."""
+    inner = look.at(beneath(error, "__cause__"))
+    fault = TRANSIENT if inner.kind == "unknown" else inner
+    return replace(fault, sent=read(error, "sent") is not False)
 
 
 def _again(error: Exception, look: Look) -> Fault:
@@ -28,6 +36,7 @@ KNOWN: dict[str, Entry] = {
     "redrive.Rejected": TRANSIENT,
     "redrive.KeyBusy": _busy,
     "redrive.Again": _again,
+    "redrive.LedgerUnavailable": _unavailable,
     **dict.fromkeys(
         (
             "redrive.BreakerOpen",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, NullPool, create_engine
 
-from ...errors import LedgerError
+from ...errors import LedgerError, LedgerUnavailable
 from ..session import Session
 
 BUSY_SECONDS = 30.0
@@ -41,7 +41,8 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
             connection.close()
             raise
     except sqlite3.OperationalError as error:
-        raise LedgerError(_why(file, create, error)) from error
+        here = LedgerUnavailable if not file or identity(file) is not None else LedgerError
+        raise here(_why(file, create, error)) from error
     except sqlite3.DatabaseError as error:
         raise LedgerError(f"{file} is no SQLite database: {error}") from error
     return connection

@@ -1,0 +1,174 @@
+"""A connection that neither answers nor ends: noticed, bounded, and never in the way of a stop."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from redrive.errors import LedgerUnavailable
+from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger.postgres.connect import TIMEOUTS, connect
+from redrive.ledger.postgres.watch import Watch
+from redrive.worker.worker import Worker
+from tests.servers.relay import Relay
+
+from .world import kind, submit, until
+
+SOON = 30.0
+"""Seconds; without a bound none of these would ever end."""
+
+
+@contextmanager
+def relayed(url: str) -> Iterator[tuple[Relay, str]]:
+    """A relay before the server, and the ledger's address through it."""
+    parts = urlsplit(url)
+    assert parts.port is not None
+    with Relay(parts.port) as relay:
+        yield relay, parts._replace(netloc=f"{parts.username}@127.0.0.1:{relay.port}").geturl()
+        relay.go_on()
+
+
+def test_a_submit_on_a_silent_connection_fails_in_time_and_the_next_one_does_not(postgres_ledger: str) -> None:
+    with relayed(postgres_ledger) as (relay, url), open_ledger(url) as ledger:
+        ledger.submit(NewJob("mail", "a"))
+        ledger.connections.hurry(0.5)
+        relay.hold()
+        began = time.monotonic()
+        with pytest.raises(LedgerUnavailable) as caught:
+            ledger.submit(NewJob("mail", "b"))
+        assert caught.value.sent, "the server may have it"
+        assert time.monotonic() - began < SOON
+        relay.go_on()
+        ledger.submit(NewJob("mail", "c"))
+
+
+def test_a_callers_own_statement_may_take_as_long_as_it_takes(postgres_ledger: str) -> None:
+    with open_ledger(postgres_ledger) as ledger:
+        ledger.connections.hurry(0.2)
+        with ledger.begin() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(1.5)")
+            timeout = connection.exec_driver_sql("SHOW statement_timeout").scalar_one()
+        with ledger.connections.write.use() as session:
+            assert (timeout, session.raw.execute("SHOW statement_timeout").fetchone()[0]) == ("0", "30s")
+
+
+def test_a_worker_notices_a_silent_connection_and_goes_on_when_it_is_back(postgres_ledger: str) -> None:
+    with (
+        relayed(postgres_ledger) as (relay, url),
+        open_ledger(url) as ledger,
+        open_ledger(postgres_ledger) as mine,
+        Worker(ledger, [kind("mail", lambda lease: None)]) as worker,
+    ):
+        until(lambda: worker.status.state == "working")
+        worker._own.connections.hurry(0.5)
+        relay.hold()
+        until(lambda: worker.status.trouble is not None and not worker.is_healthy)
+        relay.go_on()
+        (job_id,) = submit(mine, "mail")
+        until(lambda: (job := mine.get(job_id)) is not None and job.state == "done", worker.status)
+        until(lambda: worker.is_healthy)
+
+
+def test_health_means_that_turns_are_completed(ledger: Ledger) -> None:
+    with Worker(ledger, [kind("mail", lambda lease: None)]) as worker:
+        until(lambda: worker.status.state == "working")
+        assert worker.is_healthy
+    assert worker._clerk is not None
+    worker._clerk.turned -= 3600  # as if the ledger thread were blocked since then
+    assert worker.status.trouble is None
+    assert not worker.is_healthy
+
+
+@pytest.mark.parametrize("way", ["drain", "now"])
+def test_a_worker_ends_within_its_drain_while_the_connection_is_silent(postgres_ledger: str, way: str) -> None:
+    release = threading.Event()
+    try:
+        with relayed(postgres_ledger) as (relay, url), open_ledger(url) as ledger, open_ledger(postgres_ledger) as mine:
+            worker = Worker(ledger, [kind("mail", lambda lease: release.wait(120) and None)], drain=1.0)
+            running = threading.Thread(target=worker.run, daemon=True)
+            running.start()
+            submit(mine, "mail")
+            until(lambda: worker.status.running == 1)
+            relay.hold()
+            worker.stop()
+            if way == "now":
+                worker.stop(now=True)
+            running.join(SOON)
+            assert not running.is_alive()
+            assert worker.problem is not None
+    finally:
+        release.set()
+
+
+def test_a_worker_ends_within_its_drain_while_the_server_is_down(postgres_ledger: str) -> None:
+    release = threading.Event()
+    parts = urlsplit(postgres_ledger)
+    assert parts.port is not None
+    try:
+        with open_ledger(postgres_ledger) as mine, Relay(parts.port) as relay:
+            ledger = open_ledger(parts._replace(netloc=f"{parts.username}@127.0.0.1:{relay.port}").geturl())
+            worker = Worker(ledger, [kind("mail", lambda lease: release.wait(120) and None)], drain=0.2).start()
+            submit(mine, "mail")
+            until(lambda: worker.status.running == 1)
+            relay._script = ["silent"]  # whoever connects gets no answer for connect_timeout
+            relay.drop()
+            began = time.monotonic()
+            worker.close()
+            assert time.monotonic() - began < 9, "the time to connect alone is 10 s"
+            assert worker.problem is not None
+            ledger.close()
+    finally:
+        release.set()
+
+
+def test_timeouts_are_set_unless_the_address_sets_them(postgres_ledger: str) -> None:
+    with connect(postgres_ledger) as connection:
+        given = conninfo_to_dict(connection.info.dsn)
+        assert {name: int(str(given[name])) for name in TIMEOUTS} == TIMEOUTS
+        sock = socket.socket(fileno=connection.fileno())
+        try:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == TIMEOUTS["tcp_user_timeout"]
+        finally:
+            sock.detach()
+    own = "connect_timeout=3&tcp_user_timeout=9000&options=-c%20statement_timeout%3D7s"
+    with connect(f"{postgres_ledger}?{own}") as connection:
+        given = conninfo_to_dict(connection.info.dsn)
+        assert (str(given["connect_timeout"]), str(given["tcp_user_timeout"])) == ("3", "9000")
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("7s",)
+
+
+def test_a_watch_cuts_only_lines_on_which_an_answer_is_overdue() -> None:
+    watch = Watch(patience=10.0)
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        line = watch.open(mine.fileno())
+        assert watch.cut_silent(time.monotonic() + 60) == 0, "nothing is due"
+        watch.begin(line)
+        assert watch.cut_silent(time.monotonic()) == 0
+        watch.end(line)
+        assert watch.cut_silent(time.monotonic() + 60) == 0
+        watch.begin(line)
+        assert watch.cut_silent(time.monotonic() + 60) == 1
+        assert watch.has_cut(line)
+        assert mine.recv(1) == b"", "whoever waits there is told"
+        watch.close(line)
+        assert not watch.has_cut(line)
+
+
+def test_a_statement_that_takes_too_long_is_the_ledgers_fault(postgres_ledger: str) -> None:
+    """Another transaction holds the key for longer than `statement_timeout`: unavailable, and certainly not written."""
+    url = f"{postgres_ledger}?options=-c%20statement_timeout%3D300ms"
+    with psycopg.connect(postgres_ledger) as other, open_ledger(url) as ledger:
+        ledger.submit(NewJob("mail", "x"), tx=other)
+        with pytest.raises(LedgerUnavailable, match="timeout") as caught:
+            ledger.submit(NewJob("mail", "x"))
+        assert not caught.value.sent
+        other.rollback()
