@@ -39,6 +39,10 @@ OFF = {
     "grpc": 'the channel option ("grpc.enable_retries", 0)',
     "stamina": "attempts=1",
     "backoff": "max_tries=1",
+    "stripe": "max_network_retries=0",
+    "elasticsearch": "max_retries=0",
+    "aiohttp": "session._retry_connection = False",
+    "aiohttp-retry": "ExponentialRetry(attempts=1)",
 }
 """How each library is told not to retry."""
 

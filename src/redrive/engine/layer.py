@@ -36,10 +36,16 @@ By: TypeAlias = Literal[
     "grpc",
     "stamina",
     "backoff",
+    "stripe",
+    "elasticsearch",
+    "aiohttp",
+    "aiohttp-retry",
     "other",
 ]
 """Whose layer it is."""
-SEEN = frozenset(("tenacity", "urllib3", "botocore", "openai", "anthropic", "azure", "google", "redis"))
+SEEN = frozenset(
+    ("tenacity", "urllib3", "botocore", "openai", "anthropic", "azure", "google", "redis", "stripe", "elasticsearch")
+)
 """Libraries whose errors tell Redrive that retries were spent: what `core/known` can read. The others raise the last error
 as if it were the first."""
 Error: TypeAlias = str | type[Exception]

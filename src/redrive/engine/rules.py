@@ -43,7 +43,7 @@ def _by_type(types: tuple[Any, ...]) -> Judgement:
 
     def by_type(error: Exception) -> Fault:
         if not isinstance(error, types) and not isinstance(error, Rejected):
-            return UNKNOWN
+            return _group(error, by_type)
         fault = _told(classify(error))
         if fault is TRANSIENT and meaning(type(error)) is not None and len(known) < REMEMBERED:
             known[type(error)] = fault
@@ -66,9 +66,20 @@ def _by_rules(rules: tuple[Rule, ...]) -> Judge:
             if not isinstance(said, bool):
                 raise TypeError(f"a rule gives a Fault, True, False or None, not {type(said).__name__}: {said!r}")
             return _told(classify(error)) if said else PERMANENT
-        return classify(error) if isinstance(error, Rejected) else UNKNOWN
+        return classify(error) if isinstance(error, Rejected) else _group(error, by_rules)
 
     return by_rules
+
+
+def _group(error: Exception, judge: Judge) -> Fault:
+    """What a group means that no rule knows as a whole: retried only if each of its members would be."""
+    if not isinstance(error, ExceptionGroup):
+        return UNKNOWN
+    from ..core.known.look import MOST_ERRORS, worst  # noqa: PLC0415  # groups are rare
+
+    if len(error.exceptions) > MOST_ERRORS:
+        return UNKNOWN
+    return worst([judge(member) for member in error.exceptions])
 
 
 def _told(known: Fault) -> Fault:

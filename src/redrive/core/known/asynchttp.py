@@ -1,11 +1,11 @@
-"""aiohttp."""
+""""""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ..fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
-from .look import NEVER_SENT_PERMANENT, NO_CONNECTION, TIMEOUT, Entry, Look, connecting, read
+from .look import NEVER_SENT_PERMANENT, NO_CONNECTION, TIMEOUT, Entry, Judge, Look, connecting, passed, read, spent, whole
 from .status import answered
 
 
@@ -27,19 +27,31 @@ def _proxy(error: Exception, look: Look) -> Fault:
     return replace(_response(error, look), sent=False)
 
 
-KNOWN: dict[str, Entry] = {
-    "aiohttp.ClientResponseError": _response,
-    "aiohttp.ContentTypeError": _content_type,
-    "aiohttp.ClientHttpProxyError": _proxy,
-    "aiohttp.TooManyRedirects": PERMANENT,
-    "aiohttp.HttpProcessingError": TRANSIENT,
-    "aiohttp.ClientConnectorError": connecting("os_error", "__cause__"),
-    "aiohttp.ServerFingerprintMismatch": NEVER_SENT_PERMANENT,
-    "aiohttp.ConnectionTimeoutError": NO_CONNECTION,
-    "aiohttp.ServerTimeoutError": TIMEOUT,
-    "aiohttp.ClientConnectionError": TRANSIENT,
-    "aiohttp.ClientPayloadError": TRANSIENT,
-    "aiohttp.InvalidURL": PERMANENT,
-    "aiohttp.NonHttpUrlClientError": PERMANENT,
-    "aiohttp.ClientError": UNKNOWN,
+def _counted(entry: Entry) -> Judge:
+    """aiohttp-retry makes three attempts unless told otherwise; only the frame of its loop has the count."""
+
+    def judge(error: Exception, look: Look) -> Fault:
+        fault = entry if isinstance(entry, Fault) else entry(error, look)
+        counts = [frame.f_locals.get("current_attempt") for frame in passed(error, "aiohttp_retry/client.py", "_do_request")]
+        return spent(fault, "aiohttp-retry") if any((whole(count) or 0) > 1 for count in counts) else fault
+
+    return judge
+
+
+_ERRORS: dict[str, Entry] = {
+    "ClientResponseError": _response,
+    "ContentTypeError": _content_type,
+    "ClientHttpProxyError": _proxy,
+    "TooManyRedirects": PERMANENT,
+    "HttpProcessingError": TRANSIENT,
+    "ClientConnectorError": connecting("os_error", "__cause__"),
+    "ServerFingerprintMismatch": NEVER_SENT_PERMANENT,
+    "ConnectionTimeoutError": NO_CONNECTION,
+    "ServerTimeoutError": TIMEOUT,
+    "ClientConnectionError": TRANSIENT,
+    "ClientPayloadError": TRANSIENT,
+    "InvalidURL": PERMANENT,
+    "NonHttpUrlClientError": PERMANENT,
+    "ClientError": UNKNOWN,
 }
+KNOWN: dict[str, Entry] = {f"aiohttp.{name}": _counted(entry) for name, entry in _ERRORS.items()}
