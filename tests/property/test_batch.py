@@ -228,3 +228,36 @@ def test_every_item_ends_within_its_attempts_and_the_uncharged_passes(
     assert max(sends.values()) <= attempts + uncharged
     assert min(sends.values()) >= attempts  # and none gives up early
     assert set(store.counts.values()) == {attempts}
+
+
+@pytest.mark.req("B-16")
+@given(st.integers(2, 40), st.sets(st.integers(0, 39)), st.integers(8, 40), st.integers(0, 3))
+def test_a_split_finds_exactly_the_bad_items(many: int, bad: set[int], sends: int, retries: int) -> None:
+    """Whichever items are bad, and however few sends a call has: the good ones arrive, the bad ones give up."""
+    store, arrived, received = Counted(), set[str](), Counter[str]()
+    ids = [f"t{n:02}" for n in range(many)]
+    poison = {ids[n] for n in bad if n < many}
+    groups = 0
+
+    class Receiver:
+        def send_pending(self, only: Collection[str] | None = None) -> Report:
+            nonlocal groups
+            groups += only is not None
+            now = sorted(store.pending(ids if only is None else only) - arrived)
+            received.update(now)
+            if poison.intersection(now):
+                return Report("failure", [ItemStatus(item, "rejected", "400 invalid") for item in now])
+            arrived.update(now)
+            return Report("success", [ItemStatus(item, "acknowledged") for item in now])
+
+    settings = Settings(retries, 2, max_uncharged_passes=10_000, max_split_sends=sends)
+    calls = 0
+    with instant():
+        while store.pending(ids) - arrived:
+            retrying(Receiver(), items=store, settings=settings, split="only").send_pending()
+            calls += 1
+            assert calls <= 2 * many + 2
+            assert groups <= calls * sends
+    assert (arrived, store.gone) == (set(ids) - poison, poison)
+    assert set(store.counts) == poison
+    assert all(received[item] <= store.spared[item] + 2 for item in ids)

@@ -77,6 +77,8 @@ class Bars:
             self._progress.update(task, said=said)
         elif record.kind == "batch_outage":
             self._progress.update(task, said=f"outage: {told.get('reason') or 'refused'}")
+        elif record.kind == "batch_split":
+            self._progress.update(task, said=f"looking for bad items among {told['items']:,}")
         else:
             self._settled[name] = told["acknowledged"] + told["given_up"]
             gone = f", {told['given_up']:,} given up" if told["given_up"] else ""

@@ -20,6 +20,7 @@ from .decision import Course
 from .items import CheckedItems, Items, SparingItems, ToldItems, give_up, increment
 from .report import ItemStatus, Report, checked
 from .settings import Terms
+from .split import Split, is_refused_whole
 
 OPERATION: ContextVar[str | None] = ContextVar("redrive_batch", default=None)
 """The batch that is being sent in this context."""
@@ -36,6 +37,8 @@ class Work:
     """The settings, as the journal has them."""
     to_report: Callable[[Any], Report] | None = None
     from_report: Callable[[Report, Any], Any] | None = None
+    split: str | None = None
+    """The keyword argument of the sender's method that takes the ids to send."""
 
     @property
     def is_unchecked(self) -> bool:
@@ -57,6 +60,7 @@ class Call:
         self._frozen = expected is not None
         self._course = Course()
         self._last: Any = None
+        self._split_sends = 0
         self._clock = clock_around()
         limit = work.terms.timeout
         began = self._clock.monotonic()
@@ -67,12 +71,15 @@ class Call:
     def checked(self, result: object) -> Report:
         """The report of a pass, if it makes sense: those that were pending must be in it."""
         self._last = result
-        report = result if self.work.to_report is None else self.work.to_report(result)
+        report = self._mapped(result)
         found = checked(report, by=self.work.operation, expected=self._expected, only=self._frozen and not self._course.passes)
         wrong = self._contradicts(found) if self._course.passes else None
         if wrong is not None:
             raise BadReport(f"the report of {self.work.operation} makes no sense, nothing was counted: {wrong}", report=found)
         return found
+
+    def _mapped(self, result: object) -> object:
+        return result if self.work.to_report is None else self.work.to_report(result)
 
     def _contradicts(self, report: Report) -> str | None:
         """What a later pass says that the earlier ones do not let it say."""
@@ -84,22 +91,80 @@ class Call:
                 return f"{item.id!r} was acknowledged in an earlier pass, and is rejected now"
         return None
 
-    def settle(self, report: Report) -> float | Report:
-        """Write down what the pass means, before anything else is done: seconds until the next one, or the report of them all."""
-        crash_point("batch.sent")
-        course, items = self._course, self.work.items
-        if isinstance(items, ToldItems):
+    def splits(self, report: Report) -> bool:
+        """Whether this pass is halved until its bad items are found: it was refused as a whole, and the sender allows it."""
+        if self.work.split is None or not self.work.terms.split_sends or not is_refused_whole(report):
+            return False
+        return any(item.id not in self._course.isolated for item in report.items if item.status == "rejected")
+
+    def _may_split(self) -> bool:
+        return self._split_sends < self.work.terms.split_sends and self._clock.monotonic() < self._end
+
+    def begin_split(self, report: Report) -> Split:
+        """Count a refusal of the whole pass, which is not charged to any of its items."""
+        split = Split(report, self._course.isolated)
+        if wanted(INFO):
+            seen = {"items": len(report.items), "reason": report.items[0].reason}
+            emit("batch_split", {"operation": self.work.operation, **seen})
+        self._count_refusal(split, split.suspects, report)
+        return split
+
+    def next_group(self, split: Split) -> list[str] | None:
+        """The items to send next; None: all are decided, or the call has no sends or no time left for it."""
+        group = split.next_group() if self._may_split() else None
+        self._split_sends += group is not None
+        return group
+
+    def settle_group(self, split: Split, group: list[str], result: object) -> None:
+        """Write down what the report on a group means, before the next group is sent."""
+        self._last = result
+        report = self._mapped(result)
+        found = checked(report, by=self.work.operation, expected=group, only=True)
+        self._acknowledge(found)
+        if is_refused_whole(found):
+            self._count_refusal(split, group, found)
+        own = split.hear(group, found)
+        if own:
+            rejected = {item.id: item for item in own}
+            split.gone.update(self._charge(list(rejected), rejected, found))
+
+    def _count_refusal(self, split: Split, ids: Collection[str], report: Report) -> None:
+        """A group was refused as a whole: counted for each item, and charged only where its limit is reached."""
+        rejected = {item.id: item for item in report.items}
+        overdue = self._spare(ids, report) if ids else []
+        if overdue:
+            split.gone.update(self._charge(overdue, rejected, report))
+
+    def _acknowledge(self, report: Report) -> None:
+        if isinstance(self.work.items, ToldItems):
             whole = report.outcome == "success"
             arrived = [item.id for item in report.items if whole or item.status == "acknowledged"]
             if arrived:
-                items.acknowledge_many(arrived)
+                self.work.items.acknowledge_many(arrived)
+
+    def settle(self, report: Report, split: Split | None = None) -> float | Report:
+        """Write down what the pass means, before anything else is done: seconds until the next one, or the report of them all.
+
+        split: of a pass that was refused as a whole, when its groups have been sent.
+        """
+        if split is None:
+            crash_point("batch.sent")
+        else:
+            report = split.merged()
+            self._course.isolated |= split.isolated
+        course, items = self._course, self.work.items
+        self._acknowledge(report)
         concerns = decision.concerns(report)
         if not concerns and not course.passes:
             self._told("batch_ended", report, report.items, pending=0)
             return report
         course.hear(report)
+        if split is not None:
+            course.given_up(split.gone)
         if concerns:
-            self._count([item for item in report.items if item.status == "rejected" and _open(course, item)], report)
+            counted = () if split is None else split.counted
+            rejected = [item for item in report.items if item.status == "rejected" and item.id not in counted]
+            self._count([item for item in rejected if _open(course, item)], report)
         unsettled = course.open()
         left = items.pending(unsettled) if unsettled else set()
         self._told("batch_pass", report, course.known.values(), pending=len(left))
@@ -121,7 +186,7 @@ class Call:
             seen = {"reason": course.outage, "items": len(charge.spared), "charged": len(charged)}
             emit("batch_outage", {"operation": work.operation, **seen})
         if charged:
-            self._charge(charged, {item.id: item for item in rejected}, report)
+            course.given_up(self._charge(charged, {item.id: item for item in rejected}, report))
 
     def _spare(self, ids: Collection[str], report: Report) -> list[str]:
         """Count rejections that are not charged, in the store; the ones that are charged after all."""
@@ -130,23 +195,23 @@ class Call:
             counts = items.spare_many(ids) if terms.uncharged and isinstance(items, SparingItems) else {}
         return decision.overdue(ids, counts, terms)
 
-    def _charge(self, ids: Collection[str], rejected: Mapping[str, ItemStatus], report: Report) -> None:
-        """Count rejections as attempts, in the store, and give up the items that have none left."""
+    def _charge(self, ids: Collection[str], rejected: Mapping[str, ItemStatus], report: Report) -> list[str]:
+        """Count rejections as attempts, in the store, and give up the items that have none left: these are returned."""
         work = self.work
         with self._known_items(report):
             counts = increment(work.items, ids)
         crash_point("batch.counted")
         gone = decision.spent(counts, rejected.values(), work.terms)
         if not gone:
-            return
+            return []
         new = give_up(work.items, {item_id: redacted_text(rejected[item_id].reason) for item_id in gone})
         crash_point("batch.given_up")
-        self._course.given_up(gone)
         for item_id in gone:
             if item_id in new:
                 item = rejected[item_id]
                 told = {"item": item_id, "attempts": counts[item_id], "reason": item.reason}
                 emit("giveup", {"operation": work.operation, **told, "permanent": item.permanent or None})
+        return gone
 
     @contextmanager
     def _known_items(self, report: Report) -> Iterator[None]:
@@ -161,7 +226,8 @@ class Call:
         """What the caller gets for the report of all passes."""
         if self.work.from_report is None:
             return report
-        return self._last if not self._course.passes and report.job_id is None else self.work.from_report(report, self._last)
+        is_as_sent = not self._course.passes and not self._split_sends and report.job_id is None
+        return self._last if is_as_sent else self.work.from_report(report, self._last)
 
     def _ended(self, last: Report, left: Collection[str]) -> Report:
         total = decision.summed(self._course, last, left, self._clock.now(), self.work.terms)

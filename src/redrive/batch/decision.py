@@ -43,6 +43,8 @@ class Course:
     known: dict[str, ItemStatus] = field(default_factory=dict)
     passes: int = 0
     only_failures: bool = True
+    isolated: set[str] = field(default_factory=set)
+    """Items that were refused alone, after a batch was refused as a whole."""
     outage: str | None = None
     """The reason of an outage: from the pass that shows one until a pass in which an item is acknowledged."""
 

@@ -20,12 +20,16 @@ def plain(work: Work, ids: Ids | None, left: Leaves | None, send: Callable[..., 
         work.check()
         call = Call(work, None if ids is None else list(ids(*args, **kwargs)))
         while True:
-            report = send(*args, **kwargs)
-            if hasattr(type(report), "__await__"):
-                if hasattr(report, "close"):
-                    report.close()  # or Python warns that it was never awaited, far from here
+            result = send(*args, **kwargs)
+            if hasattr(type(result), "__await__"):
+                if hasattr(result, "close"):
+                    result.close()  # or Python warns that it was never awaited, far from here
                 raise TypeError(f"{work.operation} returns an awaitable: declare it `async def`, so that it can be awaited")
-            settled = call.settle(call.checked(report))
+            report = call.checked(result)
+            split = call.begin_split(report) if call.splits(report) else None
+            while split is not None and (group := call.next_group(split)) is not None:
+                call.settle_group(split, group, send(*args, **{**kwargs, str(work.split): group}))
+            settled = call.settle(report, split)
             if isinstance(settled, Report):
                 return call.result(settled if left is None else leave(work.operation, left, settled, args, kwargs))
             clock_around().sleep(settled)  # everything is written down: Ctrl+C here leaves nothing half-done
@@ -45,8 +49,12 @@ async def coroutine(
             await to_thread(work.check)
         call = Call(work, None if ids is None else list(ids(*args, **kwargs)))
         while True:
-            report = await send(*args, **kwargs)
-            settled = await to_thread(call.settle, call.checked(report))
+            report = call.checked(await send(*args, **kwargs))
+            split = await to_thread(call.begin_split, report) if call.splits(report) else None
+            while split is not None and (group := call.next_group(split)) is not None:
+                result = await send(*args, **{**kwargs, str(work.split): group})
+                await to_thread(call.settle_group, split, group, result)
+            settled = await to_thread(call.settle, report, split)
             if isinstance(settled, Report):
                 return call.result(settled if left is None else await aleave(work.operation, left, settled, args, kwargs))
             await clock_around().asleep(settled)

@@ -14,7 +14,7 @@ from ..journal.bus import emit, wanted
 from ..journal.log import INFO
 from .call import Work
 from .drop_in import drop_in, retries
-from .items import Items
+from .items import Items, SparingItems
 from .left import Leaves
 from .loop import coroutine, plain
 from .report import Report
@@ -28,6 +28,7 @@ def retrying(
     settings: Settings | None = None, method: str = "send_pending", ids: Callable[..., Iterable[str]] | None = None,
     spill: Leaves | None = None, enabled: bool = True, operation: str | None = None,
     to_report: Callable[[Any], Report] | None = None, from_report: Callable[[Report, Any], Any] | None = None,
+    split: str | None = None,
 ) -> S:  # fmt: skip
     """A drop-in for `sender` whose `method` sends rejected items again. All other methods are the sender's own.
 
@@ -43,6 +44,8 @@ def retrying(
     to_report: from what the sender's method returns to a Report, for a sender with a report class of its own.
     from_report: back again: from the Report of all passes, and what the last pass returned, to what the caller gets
         (default: the Report). A first pass that succeeds is passed on as it is.
+    split: the keyword argument of the method that takes the ids to send, and no others. A batch that is refused as a whole is
+        then halved until the bad items are found (default: such a refusal is charged to every item).
     """
     if settings is not None and (retry is not None or item_attempts is not None):
         raise TypeError("give settings=, or retry= and item_attempts=, not both")
@@ -54,12 +57,14 @@ def retrying(
     send = _method(sender, method)
     _check(items, ids, spill)
     _check_mapping(to_report, from_report)
+    if split is not None:
+        _check_split(split, send, items, terms)
     name = f"{type(sender).__name__}.{method}" if operation is None else operation
     if not (enabled and told.enabled):
         if wanted(INFO):
             emit("batch_disabled", {"operation": name})
         return sender
-    work = Work(name, terms, items, _shown(terms), to_report, from_report)
+    work = Work(name, terms, items, _shown(terms), to_report, from_report, split)
     return drop_in(sender, method, _body(work, ids, spill, send, method))  # type: ignore[no-any-return]  # as good as one
 
 
@@ -119,6 +124,20 @@ def _check_mapping(to_report: object, from_report: object) -> None:
     if from_report is not None and (to_report is None or not callable(from_report)):
         raise TypeError(
             f"from_report= is a function of a Report and the sender's last result; it needs to_report=: {from_report!r}"
+        )
+
+
+def _check_split(split: object, send: Callable[..., Any], items: Items, terms: Terms) -> None:
+    if not isinstance(split, str):
+        raise TypeError(f"split= is the name of a keyword argument that takes the ids to send, such as 'only', not {split!r}")
+    known = inspect.signature(send).parameters.values()
+    by_name = [each.name for each in known if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    if split not in by_name and not any(each.kind is each.VAR_KEYWORD for each in known):
+        raise TypeError(f"split={split!r}: the method has no such keyword argument (it has {', '.join(by_name) or 'none'})")
+    if not isinstance(items, SparingItems) or not getattr(items, "counts_uncharged", True) or not terms.uncharged:
+        raise TypeError(
+            "split= needs a store that counts refusals that are not charged (spare_many; TableItems: uncharged=), "
+            "and max_uncharged_passes above 0: or the good items of a refused batch would be charged for the bad ones"
         )
 
 

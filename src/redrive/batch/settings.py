@@ -17,6 +17,9 @@ OUTAGE_SHARE = 0.9
 """An outage: at least this number of items, and this share of a pass, are rejected for a transient reason."""
 
 
+LEAST = {"max_in_call_retries": 0, "max_per_item_attempts": 1, "max_uncharged_passes": 0, "max_split_sends": 0}
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The two budgets: retries within a call, and rejections of an item over all calls. Immutable: anything may share one."""
@@ -36,10 +39,12 @@ class Settings:
     """
     enabled: bool = True
     """False: the sender is used as it is."""
+    max_split_sends: int = 100
+    """With `split=`: how many groups one call may send to find the bad items of batches that are refused as a whole."""
 
     def __post_init__(self) -> None:
         keep = object.__setattr__
-        for name, least in (("max_in_call_retries", 0), ("max_per_item_attempts", 1), ("max_uncharged_passes", 0)):
+        for name, least in LEAST.items():
             keep(self, name, whole(name, getattr(self, name), least=least))
         keep(self, "backoff_base", number("backoff_base", self.backoff_base))
         keep(self, "backoff_cap", positive("backoff_cap", self.backoff_cap))
@@ -135,6 +140,7 @@ class Terms:
     cap: float
     item_attempts: int
     uncharged: int
+    split_sends: int = 0
     timeout: float | None = None
     base: float | None = None
     """The base of the waits; None: they have none."""
@@ -150,6 +156,7 @@ class Terms:
                 cap=settings.backoff_cap,
                 item_attempts=item_attempts,
                 uncharged=settings.max_uncharged_passes,
+                split_sends=settings.max_split_sends,
                 base=settings.backoff_base,
             )
         policy, backoff = _policy(retry)
@@ -159,6 +166,7 @@ class Terms:
             cap=policy.backoff_max,
             item_attempts=item_attempts,
             uncharged=settings.max_uncharged_passes,
+            split_sends=settings.max_split_sends,
             timeout=policy.timeout,
             base=policy.backoff_base if backoff == policy.wait else None,
         )

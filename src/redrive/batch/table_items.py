@@ -149,6 +149,11 @@ class TableItems:
         """Add one to each, all or none; the new counts. KeyError: not all of them are there."""
         return self._count_many(self._many, item_ids)
 
+    @property
+    def counts_uncharged(self) -> bool:
+        """Whether the table has a column for rejections that do not count as attempts."""
+        return self._uncharged is not None
+
     def spare_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
         """Count a rejection in an outage, which is not an attempt; the new counts. Empty: no column of the table keeps them."""
         return {} if self._uncharged is None else self._count_many(self._spare, item_ids)

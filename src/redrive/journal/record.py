@@ -15,7 +15,7 @@ class Record:
     Kinds of a call, one for each attempt: `retry` (failed, will be tried again), `giveup` (failed, and that was the last),
     `recovered` (succeeded after retries), `success` (at once; only for sinks that ask for every one). Of a breaker:
     `breaker_opened`, `breaker_closed`. Of a batch: `batch_started`, `batch_pass`, `batch_step`, `batch_retry`, `batch_outage`,
-    `batch_ended`, and `giveup` of an `item`.
+    `batch_split`, `batch_ended`, and `giveup` of an `item`.
     """
 
     kind: str
