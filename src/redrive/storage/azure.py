@@ -21,9 +21,9 @@ from .backend import How
 from .body import Body
 from .extra import client
 from .info import Capabilities, FileInfo
-from .path import paths_among, problem
 from .reading import reading
 from .resumed import Resumed
+from .skipped import Skipped
 
 PIECE = 8 * 1024 * 1024
 """Bytes sent at a time."""
@@ -99,11 +99,11 @@ class Azure:
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
         start = f"{folder}/" if folder else None
+        skipped = Skipped(self.name)
         with self._mapped(folder):
             found = self._client.list_blobs(start) if recursive else self._client.walk_blobs(start, delimiter="/")
             for blob in found:
-                # A prefix has no size; markers of folders, and what somebody else has made, are no paths.
-                if getattr(blob, "size", None) is not None and problem(blob.name) is None:
+                if getattr(blob, "size", None) is not None and skipped.is_path(blob.name):  # a prefix has no size
                     yield FileInfo(blob.name, blob.size, blob.last_modified, blob.etag)
 
     def paths(self, folder: str, /, *, recursive: bool) -> Iterator[str]:
@@ -111,14 +111,16 @@ class Azure:
         if not recursive:
             yield from (found.path for found in self.files(folder, recursive=False))
             return
+        skipped = Skipped(self.name)
         with self._mapped(folder):
             for page in self._client.list_blob_names(name_starts_with=f"{folder}/" if folder else None).by_page():
-                yield from paths_among(list(page))
+                yield from skipped.paths(list(page))
 
     def folders(self, folder: str, /) -> Iterator[str]:
+        skipped = Skipped(self.name)
         with self._mapped(folder):
             for found in self._client.walk_blobs(f"{folder}/" if folder else None, delimiter="/"):
-                if found.name.endswith("/") and problem(found.name[:-1]) is None:
+                if found.name.endswith("/") and skipped.is_path(found.name[:-1]):
                     yield found.name[:-1]
 
     def info(self, path: str, /) -> FileInfo:

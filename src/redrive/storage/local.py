@@ -21,7 +21,8 @@ from .backend import How
 from .body import CHUNK, Body
 from .info import Capabilities, FileInfo
 from .mapped import from_os
-from .path import RESERVED, all_listable, listable
+from .path import RESERVED, all_listable
+from .skipped import Skipped
 
 UTC, fromtimestamp = timezone.utc, datetime.fromtimestamp
 NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK))
@@ -178,7 +179,8 @@ class Local:
                     entries = list(found)
                 if all_listable([entry.name for entry in entries]):
                     return entries
-                return [entry for entry in entries if listable(entry.name)]
+                skipped = Skipped(self.name)
+                return [entry for entry in entries if skipped.is_name(entry.name)]
             except (FileNotFoundError, NotADirectoryError):
                 self._root()
                 return []

@@ -61,7 +61,7 @@ def joined(root: str, path: str, /) -> str:
 
 def listable(name: str, /) -> bool:
     """Can this name of a file be part of a path? Others are files being written, and what somebody else has made."""
-    return _NO_NAME.search(name) is None
+    return _NO_NAME.search(name) is None and name not in ("", ".", "..") and "/" not in name
 
 
 def all_listable(names: list[str], /) -> bool:
@@ -74,7 +74,7 @@ def all_listable(names: list[str], /) -> bool:
 def paths_among(names: list[str], /) -> list[str]:
     """Those that are paths: markers of folders, and what somebody else has made, are none. Mostly all are, told at once."""
     fine = all_listable(names) and "//" not in f"/{'/'.join(names)}/"
-    if fine and max(map(len, names)) <= LONGEST // 4:  # bytes of a character, at the most
+    if fine and max(map(len, names), default=0) <= LONGEST // 4:  # bytes of a character, at the most
         return names
     return [name for name in names if problem(name) is None]
 

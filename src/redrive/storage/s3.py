@@ -13,12 +13,12 @@ from .backend import How
 from .body import Body
 from .extra import client
 from .info import Capabilities, FileInfo
-from .path import problem
 from .reading import reading
 from .resumed import Resumed
 from .s3_client import S3Client
 from .s3_mapped import from_s3
 from .s3_upload import TOKEN, Upload
+from .skipped import Skipped
 
 PIECE = 2 * 1024 * 1024
 """Bytes read at a time."""
@@ -107,16 +107,18 @@ class S3:
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
         start = f"{folder}/" if folder else ""
+        skipped = Skipped(self.name)
         for page in self._pages(folder, Prefix=start, **({} if recursive else {"Delimiter": "/"})):
             for found in page.get("Contents", ()):
-                if problem(found["Key"]) is None:  # markers of folders, and what somebody else has made, are no paths
+                if skipped.is_path(found["Key"]):
                     yield FileInfo(found["Key"], found["Size"], found["LastModified"], found["ETag"].strip('"'))
 
     def folders(self, folder: str, /) -> Iterator[str]:
         start = f"{folder}/" if folder else ""
+        skipped = Skipped(self.name)
         for page in self._pages(folder, Prefix=start, Delimiter="/"):
             for found in page.get("CommonPrefixes", ()):
-                if problem(found["Prefix"][:-1]) is None:
+                if skipped.is_path(found["Prefix"][:-1]):
                     yield found["Prefix"][:-1]
 
     def info(self, path: str, /) -> FileInfo:

@@ -16,10 +16,10 @@ from .backend import How
 from .body import Body
 from .extra import client
 from .info import FileInfo
-from .path import paths_among, problem
 from .reading import reading
 from .s3 import S3
 from .s3_mapped import from_s3
+from .skipped import Skipped
 
 PIECE = 4 * 1024 * 1024
 """Bytes read at a time, each in one request."""
@@ -91,7 +91,8 @@ class S3Arrow:
         if found is None:
             yield from self._s3.files(folder, recursive=recursive)
         else:
-            yield from (FileInfo(path, each.size, each.mtime) for path, each in found if problem(path) is None)
+            skipped = Skipped(self.name)
+            yield from (FileInfo(path, each.size, each.mtime) for path, each in found if skipped.is_path(path))
 
     def paths(self, folder: str, /, *, recursive: bool) -> Iterator[str]:
         """The same without sizes and times."""
@@ -99,7 +100,7 @@ class S3Arrow:
         if found is None:
             yield from (info.path for info in self._s3.files(folder, recursive=recursive))
         else:
-            yield from paths_among([path for path, _ in found])
+            yield from Skipped(self.name).paths([path for path, _ in found])
 
     def folders(self, folder: str, /) -> Iterator[str]:
         return self._s3.folders(folder)

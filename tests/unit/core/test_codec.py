@@ -261,3 +261,40 @@ def test_what_is_stored_and_does_not_fit_is_a_type_error(annotation: Any, stored
     """Somebody else wrote it: whoever reads knows by this that it can never be read."""
     with pytest.raises(TypeError, match=said):
         codec(annotation).load(stored)
+
+
+@pytest.mark.parametrize("stored", [b"NaN", b"Infinity", b'{"a": -Infinity}', b"[1e999]", '{"a": NaN}', "[-1e400]"])
+def test_numbers_that_json_does_not_have_are_refused_on_decode(stored: bytes | str) -> None:
+    with pytest.raises(ValueError, match="number"):
+        from_bytes(stored)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "stored"),
+    [
+        (int | str, {"$type": -1, "value": "x"}),
+        (int | str, {"$type": 2, "value": "x"}),
+        (int | str, {"$type": True, "value": "x"}),
+        (int | str, {"$type": 0.0, "value": 1}),
+        (int | str, {"$type": 0, "value": 1, "more": 1}),
+        (int | str, [1]),
+        (bytes, "QQ"),
+        (bytes, "Q!Q=="),
+        (bytes, "QR=="),
+        (bytes, "QQ==\n"),
+        (bytes, "_-8="),
+        (dict[float, int], {"nan": 1}),
+        (dict[float, int], {"inf": 1}),
+        (dict[int, int], {"1_000": 1}),
+        (dict[int, int], {" 1": 1}),
+    ],
+)
+def test_lax_forms_are_refused_on_decode(annotation: Any, stored: Any) -> None:
+    with pytest.raises(TypeError):
+        codec(annotation).load(stored)
+
+
+def test_keys_that_are_not_numbers_are_refused_on_encode() -> None:
+    with pytest.raises(TypeError, match="JSON has no such number"):
+        codec(dict[float, int]).dump({float("nan"): 1})
+    assert codec(dict[float, int]).load(codec(dict[float, int]).dump({1.5: 1, 1e300: 2})) == {1.5: 1, 1e300: 2}

@@ -110,7 +110,12 @@ class Either:
 
     def load(self, data: Any, /) -> Any:
         """The value that the tag says."""
-        return self._members[data[TAG]].load(data["value"])
+        if not isinstance(data, dict) or data.keys() != {TAG, "value"}:
+            raise unfit(f"an object of {TAG} and value", data)
+        number = data[TAG]
+        if type(number) is not int or not 0 <= number < len(self._members):
+            raise Misfit(f"expected {TAG} from 0 to {len(self._members) - 1}")
+        return self._members[number].load(data["value"])
 
 
 class Optional:

@@ -114,11 +114,31 @@ class AnyJson:
         return data
 
 
+def _bytes_of(text: str) -> bytes:
+    """Strict: one text for each value, without foreign characters, missing padding or stray bits."""
+    found = base64.b64decode(text, validate=True)
+    if base64.b64encode(found).decode() != text:
+        raise ValueError("not canonical base64")
+    return found
+
+
+def _whole_key(text: str) -> int:
+    if str(number := int(text)) != text:
+        raise ValueError("not a canonical whole number")
+    return number
+
+
+def _float_key(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError("not a finite number")
+    return number
+
+
 ANY = AnyJson()
 _SCALARS: dict[Any, Codec] = {
     None: Same(type(None)),
     **{kind: Same(kind) for kind in (type(None), bool, int, float, str)},
-    bytes: AsText(bytes, lambda value: base64.b64encode(value).decode(), base64.b64decode),
+    bytes: AsText(bytes, lambda value: base64.b64encode(value).decode(), _bytes_of),
     datetime: AsText(datetime, datetime.isoformat, datetime.fromisoformat),
     date: AsText(date, date.isoformat, date.fromisoformat),
     time: AsText(time, time.isoformat, time.fromisoformat),
@@ -127,7 +147,7 @@ _SCALARS: dict[Any, Codec] = {
     UUID: AsText(UUID, str, UUID),
     Path: AsText(PurePath, str, Path),
 }
-_KEYS: dict[Any, Callable[[str], Any]] = {int: int, float: float, date: date.fromisoformat, UUID: UUID}
+_KEYS: dict[Any, Callable[[str], Any]] = {int: _whole_key, float: _float_key, date: date.fromisoformat, UUID: UUID}
 
 
 def codec_of(annotation: Any) -> Codec | None:
@@ -149,6 +169,8 @@ def key_codec(annotation: Any) -> Codec | None:
 
 
 def _key_text(key: Any) -> str:
+    if isinstance(key, float) and not math.isfinite(key):
+        raise Misfit(f"{key!r} cannot be stored: JSON has no such number")
     return key.isoformat() if isinstance(key, date) else str(key)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from .misfit import shown_name
@@ -57,13 +58,24 @@ def _kind(data: Any) -> str:
     return "null" if data is None else type(data).__name__
 
 
-_SCAN = json.JSONDecoder().raw_decode
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a number that JSON has")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large for a float")
+    return number
+
+
+_SCAN = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).raw_decode
 
 
 def from_bytes(stored: bytes | str, /) -> Any:
-    """What was stored."""
+    """What was stored. NaN, infinities and numbers beyond a float are refused, as `to_bytes` refuses them."""
     if isinstance(stored, str) and stored[:1] in "{[":  # what `loads` asks first takes as long as the reading
         value, end = _SCAN(stored)
         if end == len(stored):
             return value
-    return json.loads(stored)
+    return json.loads(stored, parse_constant=_refuse, parse_float=_finite)

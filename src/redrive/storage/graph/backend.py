@@ -16,6 +16,7 @@ from ..body import Body
 from ..info import Capabilities, FileInfo
 from ..reading import reading
 from ..resumed import Resumed
+from ..skipped import Skipped
 from .address import Address, problem
 from .download import download
 from .failure import code, failed, fields, meaning, unreachable
@@ -154,6 +155,7 @@ class Graph:
     def _children(self, folder: str) -> Iterator[dict[str, Any]]:
         if folder and problem(folder):
             return
+        skipped = Skipped(self.name)
         url: str | None = self._address.item(folder, "children") + PAGE
         while url is not None:
             response = self._sender.send("GET", url, folder)
@@ -162,7 +164,7 @@ class Graph:
             if response.status_code != 200:
                 raise self._failed(response, folder)
             page = fields(response)
-            yield from page.get("value", ())
+            yield from (item for item in page.get("value", ()) if skipped.is_name(item.get("name")))
             url = page.get(LINK)
 
     def _destination(self, target: str) -> dict[str, Any]:

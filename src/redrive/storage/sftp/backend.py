@@ -174,7 +174,7 @@ class Sftp:
 
     def _entries(self, folder: str, *, recursive: bool) -> Iterator[tuple[str, asyncssh.SFTPAttrs]]:
         self._whole(folder)
-        walk = self._run(folder, partial(_walk, self.root, folder, recursive))
+        walk = self._run(folder, partial(_walk, self.root, folder, self.name, recursive))
         while page := self._run(folder, lambda _session: walk.page(PAGE), connect="never"):
             yield from page
 
@@ -219,8 +219,8 @@ class _Remote:
         return self._last
 
 
-async def _walk(root: str, folder: str, recursive: bool, session: asyncssh.SFTPClient) -> Walk:
-    return Walk(session, root, folder, recursive=recursive)
+async def _walk(root: str, folder: str, name: str, recursive: bool, session: asyncssh.SFTPClient) -> Walk:
+    return Walk(session, root, folder, name, recursive=recursive)
 
 
 def _info(path: str, attrs: asyncssh.SFTPAttrs) -> FileInfo:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..extra import client
-from ..path import listable
+from ..skipped import Skipped
 from .act import check_root
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ STEP = 500
 class Walk:
     """The entries of a folder, or of all beneath it, page by page. For one listing, and not shared."""
 
-    def __init__(self, session: asyncssh.SFTPClient, root: str, folder: str, *, recursive: bool) -> None:
+    def __init__(self, session: asyncssh.SFTPClient, root: str, folder: str, name: str, *, recursive: bool) -> None:
+        self._skipped = Skipped(name)
         self._session = session
         self._root = root
         self._recursive = recursive
@@ -67,7 +68,7 @@ class Walk:
         kept = []
         for entry in entries:
             name = str(entry.filename)
-            if name in (".", "..") or not listable(name):
+            if name in (".", "..") or not self._skipped.is_name(name):
                 continue
             kept.append((start + name, entry.attrs))
             if self._recursive and stat.S_ISDIR(entry.attrs.permissions or 0):
