@@ -130,6 +130,27 @@ def test_units_are_as_systemd_wants_them(unit: str, tmp_path: Path) -> None:
     assert not said
 
 
+HARDENED = {
+    "CapabilityBoundingSet": "", "NoNewPrivileges": "yes", "PrivateDevices": "yes", "PrivateTmp": "yes", "ProtectHome": "yes",
+    "ProtectKernelModules": "yes", "ProtectSystem": "strict", "RestrictNamespaces": "yes", "RestrictSUIDSGID": "yes",
+    "SystemCallArchitectures": "native", "UMask": "0077",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", sorted(path.name for path in (DEPLOY / "systemd").iterdir()))
+def test_units_are_hardened(unit: str) -> None:
+    path = DEPLOY / "systemd" / unit
+    lines = dict(line.partition("=")[::2] for line in path.read_text().splitlines() if "=" in line and line[0] not in "#[")
+    assert lines | HARDENED == lines
+    if shutil.which("systemd-analyze") is None:
+        return
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    exposure = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert exposure is not None
+    assert float(exposure[1]) <= 4
+
+
 # ---- images ----
 
 
@@ -189,6 +210,11 @@ def test_the_compose_file_fits_together() -> None:
             assert port.startswith("127.0.0.1:"), f"{name} is open to everybody"
         mine = {variable for variable in service.get("environment", {}) if variable.startswith("REDRIVE_")}
         assert mine <= {key.variable for key in KEYS}
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["read_only"] is True, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        for variable, value in service.get("environment", {}).items():
+            assert "PASSWORD" not in variable or variable.endswith("_FILE"), f"{name}: {variable}={value}"
         if image == "redrive":
             assert service["command"][0] in COMMANDS | {"serve": None}, name
             dockerfile = (DEPLOY / "docker" / service["build"]["context"] / service["build"]["dockerfile"]).resolve()
