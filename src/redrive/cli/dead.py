@@ -15,9 +15,9 @@ from rich.text import Text
 
 from ..core.amount import amount
 from ..ops.dead import Drive, Letter, LetterReport
+from ..ops.defaults import MAX_REPLAYS
 from ..ops.document import document
 from ..ops.operator import Operator
-from ..ops.sweep import MAX_REPLAYS
 from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act, bound, counted, many
 from .fit import Column, fitted
 from .followup import spelled, then

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..errors import LedgerError
-from ..ops.doctor import QUIET, examined
+from ..ops.defaults import QUIET
+from ..ops.doctor import examined
 from ..ops.document import document
 from ..ops.finding import Health
 from ..ops.imported import Unreadable

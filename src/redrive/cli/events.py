@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..core.amount import amount
+from ..ops.defaults import MAX_REPLAYS
 from ..ops.document import document
 from ..ops.events import EventReport
-from ..ops.sweep import MAX_REPLAYS
 from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act
 from .fit import Column, fitted
 from .moments import ago, both

@@ -12,10 +12,11 @@ from rich.text import Text
 
 from ..core.amount import amount
 from ..core.span import span
+from ..ops.defaults import QUIET
 from ..ops.document import document
 from ..ops.finding import Finding
 from ..ops.moments import ago, utc
-from ..ops.overview import QUIET, Overview, SourceLine
+from ..ops.overview import Overview, SourceLine
 from ..ops.partition_standing import DatasetLine
 from ..ops.standing import KindLine
 from .fit import Column, fitted

@@ -9,9 +9,9 @@ from rich.console import Group
 from rich.text import Text
 
 from ..core.span import span
+from ..ops.defaults import QUIET
 from ..ops.document import document
 from ..ops.moments import ago
-from ..ops.overview import QUIET
 from ..ops.workers import WorkerLine, Workers
 from .fit import Column, fitted
 from .followup import spelled

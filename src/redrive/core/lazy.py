@@ -38,3 +38,22 @@ def lazily(package: str, homes: Mapping[str, str], /) -> Callable[[str], Any]:
         return value
 
     return found
+
+
+class Deferred:
+    """A module that is imported at the first use of one of its names. Threads may share it."""
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: str, /) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        from importlib import import_module  # noqa: PLC0415
+
+        return getattr(import_module(self._module), name)
+
+
+def deferred(package: str, /, *names: str) -> list[Any]:
+    """Modules of a package that are imported at their first use, for programs that need few of them."""
+    return [Deferred(f"{package}.{name}") for name in names]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any, Protocol, TypeAlias
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import sqlalchemy
-import sqlalchemy.orm
 
 from .address import Address
 from .statement import Cursor, Many
+
+if TYPE_CHECKING:
+    import sqlalchemy.orm
 
 POSTGRES_DRIVERS = frozenset(("psycopg", "psycopg_async", "psycopg2"))
 BYTEA = 17
@@ -87,10 +90,11 @@ class LentPsycopg2(Lent):
 
 def runner(tx: Any, dialect: str, /) -> Many:
     """What runs our statements in this transaction; TypeError or ValueError where it cannot be ours."""
-    if isinstance(tx, sqlalchemy.orm.scoped_session):
-        tx = tx()  # the session of this thread or request: Flask-SQLAlchemy's `db.session` is one
-    if isinstance(tx, sqlalchemy.orm.Session):
-        tx = tx.connection()
+    if "sqlalchemy.orm" in sys.modules:  # else tx cannot be of it, and nothing needs to load it
+        if isinstance(tx, sqlalchemy.orm.scoped_session):
+            tx = tx()  # the session of this thread or request: Flask-SQLAlchemy's `db.session` is one
+        if isinstance(tx, sqlalchemy.orm.Session):
+            tx = tx.connection()
     if isinstance(tx, sqlalchemy.Connection):
         drivers = SQLITE_DRIVERS if dialect == "sqlite" else POSTGRES_DRIVERS
         if tx.dialect.name != dialect or tx.dialect.driver not in drivers:

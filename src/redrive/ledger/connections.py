@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
@@ -13,11 +14,9 @@ from . import hidden, schema
 from .address import Address
 from .hot import Hot
 from .postgres import connect as postgres
-from .postgres.hot import OnPostgres
 from .postgres.watch import Watch
 from .session import Pool, Session
 from .sqlite import connect as sqlite
-from .sqlite.hot import OnSQLite
 from .wake import Bell, Listening, Looking, Told, Wake
 
 MOST = 8
@@ -31,16 +30,14 @@ class Connections:
     """
 
     def __init__(self, address: Address, *, migrate: bool) -> None:
-        self.hot: Hot
         self._engine: Engine
         self._watch: Watch | None = None
         on_sqlite = address.dialect == "sqlite"
         if on_sqlite:
-            self._engine, self.hot = sqlite.engine(address.target, create=migrate), OnSQLite()
+            self._engine = sqlite.engine(address.target, create=migrate)
         else:
             self._watch = Watch()
             self._engine = postgres.engine(address.target, pooled=address.pooled, watch=self._watch)
-            self.hot = OnPostgres()
         # SQLite has one writer at a time: let them queue here, where they wake each other, and not in the file.
         self.write = Pool(
             self.session, 1 if on_sqlite else MOST, forks=not address.in_memory, check=self._still_there if on_sqlite else None
@@ -66,6 +63,17 @@ class Connections:
         except BaseException:
             self.close()
             raise
+
+    @cached_property
+    def hot(self) -> Hot:
+        """The statements of workers and submitters. Compiled at first use: a program that only looks needs none of them."""
+        if self.on_sqlite:
+            from .sqlite.hot import OnSQLite  # noqa: PLC0415
+
+            return OnSQLite()
+        from .postgres.hot import OnPostgres  # noqa: PLC0415
+
+        return OnPostgres()
 
     @property
     def on_sqlite(self) -> bool:

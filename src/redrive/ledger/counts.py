@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, delete, func, select, union_all
-from sqlalchemy.dialects.postgresql import insert
 
 from ..core.amount import amount
-from .postgres import tally as on_postgres
+from ..core.lazy import deferred
 from .record import Tally
 from .session import Session
-from .sqlite import tally as on_sqlite
 from .statement import number
 from .tables import BUCKETS, dead, job, tally, tally_delta
+
+if TYPE_CHECKING:
+    from .postgres import tally as on_postgres
+    from .sqlite import tally as on_sqlite
+else:
+    on_postgres, on_sqlite = deferred(__package__, "postgres.tally", "sqlite.tally")
 
 FOLD = 10_000
 
@@ -48,6 +53,8 @@ def fold(session: Session, /) -> int:
             kept = summed.setdefault(row["kind"], dict.fromkeys(BUCKETS, 0))
             for name in BUCKETS:
                 kept[name] += row[name]
+        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415  # all drivers come with it
+
         new = insert(tally)
         new = new.on_conflict_do_update(
             index_elements=[tally.c.kind], set_={name: tally.c[name] + new.excluded[name] for name in BUCKETS}

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, Text, bindparam, column, func, select, true
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ARRAY, Connection, Select, Text, bindparam, column, func, select, true
 
 from . import find, queue
 from .counts import counts

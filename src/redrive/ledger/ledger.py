@@ -6,28 +6,37 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection
 
+from ..core.lazy import deferred
 from ..core.seconds import Seconds, lasting, seconds
 from ..errors import LeaseLost, LedgerUnavailable
-from . import audit, counts, failures, find, hidden, letters, limits, prune, reap, recount, schema, workers
+from . import counts, find, hidden, limits
 from .address import Address, parse
 from .caller import Driven, Transaction, runner, same_database
 from .connections import Connections
 from .crashpoint import crash_point
 from .gathering import Gathering, distinct
-from .hot import Demand
-from .letters import Sorted
+from .hot import Demand, Hot
 from .now import now_on
 from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, Submitted, Tally, Turn, new_token
 from .state import PRIORITIES, QUARANTINE, State, Status
 from .statement import Many
 from .sweeps import Sweeps
 from .wake import Bell, Wake
-from .workers import Worker
+
+if TYPE_CHECKING:
+    from . import audit, failures, letters, prune, reap, recount, schema, workers
+    from .letters import Sorted
+    from .workers import Worker
+else:  # most programs need few of them, and each builds its statements when it is imported
+    audit, failures, letters, prune, reap, recount, schema, workers = deferred(
+        __package__, "audit", "failures", "letters", "prune", "reap", "recount", "schema", "workers"
+    )
 
 LEASE = 60.0
 DAY = 86_400.0
@@ -47,7 +56,7 @@ class Ledger:
         self.connections = Connections(address, migrate=migrate)
         """What it keeps open. For parts of redrive with tables beside the ledger's, not for users."""
         self._address = self.connections.address
-        self._hot, self._write, self._read = self.connections.hot, self.connections.write, self.connections.read
+        self._write, self._read = self.connections.write, self.connections.read
         self._bell = Bell()
         self.sweeps = Sweeps(self._write, self._read, self._bell.ring)
         self._lent: set[int] = set()
@@ -61,6 +70,10 @@ class Ledger:
     def beside(self) -> Ledger:
         """The same ledger with connections of its own, for who must never wait for others'; on SQLite there is one writer."""
         return self if self.connections.on_sqlite else Ledger(self._address, migrate=False, max_payload=self.max_payload)
+
+    @cached_property
+    def _hot(self) -> Hot:
+        return self.connections.hot
 
     def _gather(self) -> None:
         self._pid = os.getpid()

@@ -7,18 +7,28 @@ each time, which is a third of a whole claim.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, bindparam, column, func, literal_column
-from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy import ARRAY, ColumnElement, Dialect, bindparam, column, func, literal_column
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import TableValuedAlias
 from sqlalchemy.types import TypeEngine
 
-POSTGRES = PGDialect_psycopg()  # type: ignore[no-untyped-call]
-SQLITE = SQLiteDialect_pysqlite()
+
+@cache
+def _psycopg() -> Dialect:
+    # All of Postgres' drivers come with it: not for a ledger on SQLite.
+    from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg  # noqa: PLC0415
+
+    return PGDialect_psycopg()  # type: ignore[no-untyped-call, no-any-return, unused-ignore]
+
+
+@cache
+def _pysqlite() -> Dialect:
+    from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite  # noqa: PLC0415
+
+    return SQLiteDialect_pysqlite()
 
 
 class Cursor(Protocol):
@@ -62,13 +72,13 @@ class Statement(NamedTuple):
 
 def postgres(built: ClauseElement, /) -> Statement:
     """For psycopg: parameters by name."""
-    compiled = built.compile(dialect=POSTGRES)
+    compiled = built.compile(dialect=_psycopg())
     return Statement(str(compiled), tuple(sorted(_named(compiled))))
 
 
 def sqlite(built: ClauseElement, /, *names: str) -> Statement:
     """For sqlite3: parameters by place; where names are given, they are the order that the caller counts on."""
-    compiled = built.compile(dialect=SQLITE)
+    compiled = built.compile(dialect=_pysqlite())
     _named(compiled)
     order = tuple(getattr(compiled, "positiontup", None) or ())
     if names and names != order:

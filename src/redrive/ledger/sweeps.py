@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import sweep
+from ..core.lazy import deferred
 from .session import Pool
-from .sweep import Act, Canary, Item, Standing, Step, Sweep
+
+if TYPE_CHECKING:
+    from . import sweep
+    from .sweep import Act, Canary, Item, Standing, Step, Sweep
+else:
+    (sweep,) = deferred(__package__, "sweep")
 
 
 class Sweeps:

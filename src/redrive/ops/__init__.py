@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from .operator import Operator
-from .plan import Plan
-from .sweep import Sweep
+from typing import TYPE_CHECKING
 
+from ..core.lazy import lazily
+
+if TYPE_CHECKING:
+    from .operator import Operator as Operator
+    from .plan import Plan as Plan
+    from .sweep import Sweep as Sweep
+
+_HOMES = {"Operator": "operator", "Plan": "plan", "Sweep": "sweep"}
 __all__ = ["Operator", "Plan", "Sweep"]
+
+if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
+    __getattr__ = lazily(__name__, _HOMES)

@@ -13,6 +13,7 @@ from ..errors import SchemaMismatch
 from ..journal.redaction import redacted_text
 from . import audit, partition_health, raw_health
 from .datasets import extractions
+from .defaults import QUIET
 from .finding import Finding, Health
 from .ledger import status
 from .source import Operated, ledger_of, operated, source_of
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 GRACE = 60.0
 """Seconds for which what is overdue may be so: workers look now and then."""
-QUIET = 60.0
-"""Seconds without a sign of life from any worker, while work waits."""
 SKEW = 2.0
 GROSS_SKEW = 60.0
 """Seconds that two clocks may be apart."""

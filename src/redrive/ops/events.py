@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..app import App
 from ..core.key import Key
 from ..errors import NotAllowed
 from ..journal.redaction import redacted
@@ -123,6 +122,8 @@ def replayed(
 
 def _check_handler(app: Operated, one: Found, name: str, had: list[str]) -> None:
     """Raise ValueError unless events of this type have a handler of this name: in the app, or by the ledger's history."""
+    from ..app import App  # noqa: PLC0415  # only here: what it registers is asked for
+
     ledger = ledger_of(app)
     registered = _registered(app, one.type)
     if name in registered or _has_handled(ledger, one.type, name):
@@ -145,6 +146,8 @@ def _check_handler(app: Operated, one: Found, name: str, had: list[str]) -> None
 
 def _registered(app: Operated, type_: str) -> list[str]:
     """Names of the app's handlers of this type of event; of a bare ledger none are known."""
+    from ..app import App  # noqa: PLC0415  # the same
+
     if not isinstance(app, App):
         return []
     app.load()

@@ -6,26 +6,11 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..core.lazy import deferred
 from ..errors import Drift
-from . import audit, dead, doctor, edit, erase, events, export, jobs, keys, ledger, own_items, plan, reveal, stacks, sweep
-from . import batch as items_of
-from . import pulse as changes
 from .actor import checked
-from .audit import Chain, Decision
-from .backfill import PARTITIONED
-from .batch import Batch, GivenUp, Reopened, Reopening
-from .dead import Group, Letter, LetterReport, Selection
-from .erase import Erasure
-from .events import EventReport, ReceivedEvent
-from .finding import Health
-from .jobs import JobLine, JobReport
-from .keys import HeldKey, KeyReport
-from .ledger import Status
+from .defaults import MAX_REPLAYS, QUIET
 from .partitioning import Partitioning
-from .plan import Plan
-from .reveal import Of, Revealed
-from .stacks import Stack
-from .sweep import MAX_REPLAYS, Applied, Sweep, SweepReport
 from .watching import Watching
 
 if TYPE_CHECKING:
@@ -34,6 +19,46 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.state import Shown
     from ..ledger.state import Status as LetterStatus
+    from . import (
+        audit,
+        backfill,
+        dead,
+        doctor,
+        edit,
+        erase,
+        events,
+        export,
+        jobs,
+        keys,
+        ledger,
+        own_items,
+        plan,
+        reveal,
+        stacks,
+        sweep,
+    )
+    from . import batch as items_of
+    from . import pulse as changes
+    from .audit import Chain, Decision
+    from .batch import Batch, GivenUp, Reopened, Reopening
+    from .dead import Group, Letter, LetterReport, Selection
+    from .erase import Erasure
+    from .events import EventReport, ReceivedEvent
+    from .finding import Health
+    from .jobs import JobLine, JobReport
+    from .keys import HeldKey, KeyReport
+    from .ledger import Status
+    from .plan import Plan
+    from .reveal import Of, Revealed
+    from .stacks import Stack
+    from .sweep import Applied, Sweep, SweepReport
+else:  # a command of the CLI needs one or two of them
+    audit, backfill, dead, doctor, edit, erase, events, export, jobs, keys, ledger = deferred(
+        __package__, "audit", "backfill", "dead", "doctor", "edit", "erase", "events", "export", "jobs", "keys", "ledger"
+    )
+    own_items, plan, reveal, stacks, sweep, items_of, changes = deferred(
+        __package__, "own_items", "plan", "reveal", "stacks", "sweep", "batch", "pulse"
+    )
 
 
 class Operator(Watching, Partitioning):
@@ -51,7 +76,7 @@ class Operator(Watching, Partitioning):
         status: LetterStatus | None = "pending", since: datetime | None = None, limit: int = 100, before: int | None = None,
     ) -> list[Letter]:  # fmt: skip
         """Dead letters, the newest first. status: None for those that were dealt with too. before: older ones than this."""
-        some = Selection.of(kind=kind, error=error, reason=reason, since=since, limit=limit)
+        some = dead.Selection.of(kind=kind, error=error, reason=reason, since=since, limit=limit)
         return dead.listed(self._ledger, some, status, before=before)
 
     def dead_groups(
@@ -59,7 +84,7 @@ class Operator(Watching, Partitioning):
         status: LetterStatus | None = "pending", since: datetime | None = None,
     ) -> list[Group]:  # fmt: skip
         """The newest thousand of them, put together by kind and cause; the largest group first."""
-        return dead.grouped(self._ledger, Selection.of(kind=kind, error=error, reason=reason, since=since), status)
+        return dead.grouped(self._ledger, dead.Selection.of(kind=kind, error=error, reason=reason, since=since), status)
 
     def letter(self, letter_id: int, /) -> LetterReport | None:
         """All that is known of one; None: there is none of that number."""
@@ -122,13 +147,13 @@ class Operator(Watching, Partitioning):
             done |= step.done
             skipped |= step.skipped
             begun = step.sweep
-        return self.applied(Applied(done, skipped, begun))
+        return self.applied(sweep.Applied(done, skipped, begun))
 
     def applied(self, here: Applied, /) -> Applied:
         """What a sweep has done in all, here and by workers at the same time. here: the steps that were taken here."""
-        if here.sweep.act in PARTITIONED:
+        if here.sweep.act in backfill.PARTITIONED:
             return here
-        return Applied(*sweep.acted(self._ledger, here.sweep.id), here.sweep)
+        return sweep.Applied(*sweep.acted(self._ledger, here.sweep.id), here.sweep)
 
     def replay_edited(self, letter_id: int, payload: bytes, /, *, because: str, max_replays: int | None = MAX_REPLAYS) -> int:
         """Give a dead letter a new job with another payload; the job's id. The letter keeps its own."""
@@ -143,7 +168,7 @@ class Operator(Watching, Partitioning):
         """Dead letters with headers and payloads, the oldest first. because: with the secrets in them, in the audit."""
         if because is not None:
             self._say(because)
-        some = Selection.of(ids=ids, kind=kind, error=error, reason=reason, since=since, limit=limit)
+        some = dead.Selection.of(ids=ids, kind=kind, error=error, reason=reason, since=since, limit=limit)
         return export.exported(self._ledger, some, status, actor=self.actor, because=because)
 
     # ---- sweeps ----
@@ -151,7 +176,7 @@ class Operator(Watching, Partitioning):
     def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
         """Do the rest of a sweep here, step by step, beside any worker that does: for those who show how far it is."""
         found = self._ledger.sweeps.get(sweep_id)
-        if found is not None and found.act in PARTITIONED:
+        if found is not None and found.act in backfill.PARTITIONED:
             return self._requeued(sweep_id)
         return sweep.carried_out(self._ledger, sweep_id)
 
@@ -189,7 +214,7 @@ class Operator(Watching, Partitioning):
         ids: Collection[int | str], kind: str | None, error: str | None, reason: str | None, since: datetime | None,
         source: str | None, limit: int | None, upto: int | None,
     ) -> Selection:  # fmt: skip
-        selection = Selection.of(
+        selection = dead.Selection.of(
             ids=ids, kind=kind, error=error, reason=reason, since=since, source=source, limit=limit, upto=upto
         )
         if selection.everything:
@@ -312,7 +337,7 @@ class Operator(Watching, Partitioning):
         """How the ledger stands."""
         return ledger.status(self._ledger)
 
-    def doctor(self, *, quiet: float = doctor.QUIET) -> Health:
+    def doctor(self, *, quiet: float = QUIET) -> Health:
         """What is wrong with it."""
         return doctor.diagnosed(self._app, quiet=quiet)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..core.amount import amount
 from ..journal.redaction import redacted_text
 from . import trouble
+from .defaults import QUIET
 from .doctor import GRACE
 from .finding import Severity
 from .moments import ago
@@ -21,9 +22,6 @@ from .trouble import Trouble
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.record import Tally
-
-QUIET = 60.0
-"""Seconds after which a worker that gives no sign of life is taken for gone: several of its beats."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..app import DEFAULT, VARIABLE, App
+from ..app.ledgered import DEFAULT, VARIABLE
 from ..errors import LedgerError
 from ..journal.redaction import redacted_text
 from ..ledger.open import open_ledger
@@ -15,6 +15,7 @@ from .imported import Unreadable, imported
 from .settings import known
 
 if TYPE_CHECKING:
+    from ..app import App
     from ..ledger.ledger import Ledger
 
 Operated: TypeAlias = "App | Ledger"
@@ -80,6 +81,8 @@ def _found(source: str, migrate: bool) -> Iterator[Operated]:
         return
     if not colon or not module or not name:
         raise Unreadable(f"{source!r} is no ledger: give its address ({DEFAULT}, postgresql://user@host/database), or module:app")
+    from ..app import App  # noqa: PLC0415  # only where an app is named
+
     found = imported(module, name)
     if not isinstance(found, App) and not hasattr(found, "dead_letters"):
         raise Unreadable(f"{source} is neither an App nor a Ledger, but {type(found).__name__}")
@@ -92,4 +95,6 @@ def _found(source: str, migrate: bool) -> Iterator[Operated]:
 
 def ledger_of(app: App | Ledger, /) -> Ledger:
     """The ledger of an app, or the ledger that it is."""
-    return app.ledger if isinstance(app, App) else app
+    from ..ledger.ledger import Ledger  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    return app if isinstance(app, Ledger) else app.ledger

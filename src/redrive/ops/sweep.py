@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 """Items of a sweep that are read at once."""
-MAX_REPLAYS = 10
-"""What was replayed so often will not get better by another time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,25 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from . import failures, journal, overview, rejections, schedules, workers
-from .failures import Failure, FailureReport
-from .journal import Happening, Tail
-from .overview import QUIET, Overview
-from .rejections import Rejection
-from .schedules import Schedule
+from ..core.lazy import deferred
+from .defaults import QUIET
 from .source import ledger_of
-from .workers import Workers
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.record import Tally
+    from . import failures, journal, overview, rejections, schedules, workers
+    from .failures import Failure, FailureReport
+    from .journal import Happening, Tail
+    from .overview import Overview
+    from .rejections import Rejection
+    from .schedules import Schedule
     from .source import Operated
+    from .workers import Workers
+else:  # as operator.py has it
+    failures, journal, overview, rejections, schedules, workers = deferred(
+        __package__, "failures", "journal", "overview", "rejections", "schedules", "workers"
+    )
 
 
 class Watching:
@@ -80,4 +86,4 @@ class Watching:
 
     def tail(self, *, kind: str | None = None, events: Collection[str] = (), limit: int = 20) -> Tail:
         """The same, and on from there: each look at it gives what is new."""
-        return Tail(self._ledger, kind=kind, events=events, limit=limit)
+        return journal.Tail(self._ledger, kind=kind, events=events, limit=limit)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from .overview import QUIET, nobody
+from .defaults import QUIET
+from .overview import nobody
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger

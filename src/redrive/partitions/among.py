@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, Text, bindparam, cast, func
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ARRAY, BigInteger, Column, Connection, Text, bindparam, cast, func
 
 from ..ledger.postgres.literal import plain, texts
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Date, Text, bindparam, cast, func, select, text
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ARRAY, Connection, Date, Text, bindparam, cast, func, select, text
 
 from ..ledger.partition_tables import partition
 from .partition import Partition

@@ -15,8 +15,7 @@ from datetime import date
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, LargeBinary, bindparam, func, literal, select, tuple_
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ARRAY, Connection, LargeBinary, bindparam, func, literal, select, tuple_
 
 from ..ledger.partition_tables import partition, rollup, work
 from ..ledger.postgres.literal import plain

@@ -11,9 +11,10 @@ from pydantic import AwareDatetime, Field
 
 from ...errors import NotAllowed
 from ...ops.dead import Group, Letter, LetterReport
+from ...ops.defaults import MAX_REPLAYS
 from ...ops.plan import Plan
 from ...ops.reveal import Revealed
-from ...ops.sweep import MAX_REPLAYS, Sweep
+from ...ops.sweep import Sweep
 from ..problem import missing
 from .word import Because, Body, Here, Letters, Limit, Number, Said, Since, Text, problems
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 from fastapi import APIRouter, Response
 
 from ...ops.dead import GROUPED
+from ...ops.defaults import MAX_REPLAYS
 from ...ops.plan import Plan, agreed
-from ...ops.sweep import MAX_REPLAYS
 from ..command import command
 from ..problem import missing
 from ..view import Here, Id, View
