@@ -72,7 +72,8 @@ def test_an_old_sqlite_file_is_brought_up_unless_told_not_to(tmp_path: Path) -> 
 
 @pytest.mark.req("L-1")
 def test_postgres_is_not_migrated_by_the_way(postgres_db: str) -> None:
-    with App(postgres_db) as app, pytest.raises(SchemaMismatch, match="redrive ledger migrate"):
+    advice = r"redrive ledger migrate --ledger \S*postgresql://"
+    with App(postgres_db) as app, pytest.raises(SchemaMismatch, match=advice):
         _ = app.ledger
     with App(postgres_db, migrate=True) as app:
         assert app.keys().page() == []

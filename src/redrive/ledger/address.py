@@ -76,3 +76,11 @@ def _sqlite(url: str, shown: str) -> Address:
     if "?" in path or "#" in path:
         raise LedgerError(f"{shown!r}: a SQLite ledger takes no options in its address")
     return Address("sqlite", str(Path(path[3:]).absolute()), shown)
+
+
+def migration(shown: str, /) -> str:
+    """How to create or upgrade the tables at this address, for messages. The command runs as it is printed."""
+    import shlex  # noqa: PLC0415  # only where something is wrong
+
+    address = shlex.quote(shown.replace(":***@", "@"))  # the password comes from PGPASSWORD or ~/.pgpass
+    return f"`redrive ledger migrate --ledger {address}`, or open_ledger(..., migrate=True)"

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ..errors import LedgerError, SchemaMismatch
 from . import partition_tables as _partitions  # noqa: F401  # so that METADATA has all tables
+from .address import migration
 from .crashpoint import crash_point
 from .session import Session
 from .tables import HEAD, METADATA, VERSION_TABLE
@@ -70,10 +71,10 @@ def check(connection: Connection, shown: str, /) -> None:
     """Refuse whatever is not exactly the schema that this code is written for."""
     found = revision(connection)
     if found is None:
-        raise SchemaMismatch(f"there is no ledger at {shown} yet: make one by {HOW}", wanted=HEAD)
+        raise SchemaMismatch(f"there is no ledger at {shown} yet: make one by {migration(shown)}", wanted=HEAD)
     if found < HEAD:
         raise SchemaMismatch(
-            f"the ledger at {shown} is older (revision {found}) than this code ({HEAD}): bring it up by {HOW}",
+            f"the ledger at {shown} is older (revision {found}) than this code ({HEAD}): bring it up by {migration(shown)}",
             found=found,
             wanted=HEAD,
         )

@@ -109,7 +109,7 @@ def test_a_foreign_or_newer_schema_is_refused_and_left_alone(
 def test_an_empty_database_wants_a_migration(postgres_db: str, tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     for url in (postgres_db, f"sqlite:///{tmp_path / 'empty.db'}"):
-        with pytest.raises(SchemaMismatch, match="there is no ledger at .* yet: make one by `redrive ledger migrate`"):
+        with pytest.raises(SchemaMismatch, match="there is no ledger at .* yet: make one by `redrive ledger migrate --ledger"):
             open_ledger(url)
         with open_ledger(url, migrate=True) as ledger:
             ledger.submit(NewJob("k", "a"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Engine, NullPool, create_engine
 
 from ...errors import LedgerError, LedgerUnavailable
+from ..address import migration
 from ..session import Session
 
 BUSY_SECONDS = 30.0
@@ -70,7 +71,7 @@ def _why(file: str, create: bool, error: sqlite3.OperationalError) -> str:
     if not there.parent.is_dir():
         return f"{file} cannot be opened: there is no folder {there.parent}"
     if not create and not there.exists():
-        return f"there is no ledger at {file}: make one by `redrive ledger migrate`, or open_ledger(..., migrate=True)"
+        return f"there is no ledger at {file}: make one by {migration(f'sqlite:///{file}')}"
     if there.is_dir():
         return f"{file} cannot be opened: it is a folder; the address names a file in one"
     if not all(os.access(path, os.W_OK, effective_ids=EFFECTIVE) for path in (there.parent, there) if path.exists()):
