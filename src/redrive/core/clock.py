@@ -42,5 +42,8 @@ class SystemClock:
 
         await asyncio.sleep(seconds)
 
+    def __reduce__(self) -> str:
+        return "SYSTEM"
+
 
 SYSTEM: Clock = SystemClock()

@@ -8,6 +8,7 @@ context) is read only as it was made.
 
 from __future__ import annotations
 
+import copyreg
 import math
 from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping
@@ -76,9 +77,24 @@ class Stage:
 
 
 STAGE: ContextVar[Stage | None] = ContextVar("redrive_stage", default=None)
-WATCH: list[object] = []
+
+
+class Listeners(list[object]):
+    """A list that a process has one of. Pickled by name: a function that was pickled by value finds the one of its process."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+WATCH = Listeners("WATCH")
 """Not empty while anybody anywhere in the process needs calls to take the long way: a stage, or a sink for successes."""
-TIMED: list[object] = []
+TIMED = Listeners("TIMED")
 """Not empty while calls without a time limit have to read the clock: all that is in WATCH, and every sink, for `latency_ms`."""
 
 
@@ -182,3 +198,20 @@ def staged(stage: Stage) -> Iterator[None]:
         STAGE.reset(token)
         WATCH.remove(stage)
         TIMED.remove(stage)
+
+
+def _variable(name: str) -> ContextVar[Any]:
+    """The variable of this name in this process."""
+    return _VARIABLES[name]
+
+
+def _reduced(variable: ContextVar[Any]) -> tuple[Any, ...]:
+    """How a variable of ours is pickled: by its name. cloudpickle takes a decorated function of `__main__` by value, with all
+    that its code refers to."""
+    if _VARIABLES.get(variable.name) is not variable:
+        raise TypeError(f"cannot pickle {type(variable).__name__!r} object")  # as ever, of anybody else's
+    return _variable, (variable.name,)
+
+
+_VARIABLES: dict[str, ContextVar[Any]] = {variable.name: variable for variable in (CELL, IDS, STAGE)}
+copyreg.pickle(ContextVar, _reduced)

@@ -42,9 +42,7 @@ def _by_type(types: tuple[Any, ...]) -> Judgement:
     known: dict[type[Exception], Fault] = {}
 
     def by_type(error: Exception) -> Fault:
-        if not isinstance(error, types) and not isinstance(error, Rejected):
-            return _group(error, by_type)
-        fault = _told(classify(error))
+        fault = _typed(error, types)
         if fault is TRANSIENT and meaning(type(error)) is not None and len(known) < REMEMBERED:
             known[type(error)] = fault
         return fault
@@ -53,25 +51,35 @@ def _by_type(types: tuple[Any, ...]) -> Judgement:
 
 
 def _by_rules(rules: tuple[Rule, ...]) -> Judge:
-    def by_rules(error: Exception) -> Fault:
-        for rule in rules:
-            if isinstance(rule, type):
-                said: Fault | bool | None = isinstance(error, rule) or None
-            else:
-                said = rule(error)
-            if said is None:
-                continue
-            if isinstance(said, Fault):
-                return said
-            if not isinstance(said, bool):
-                raise TypeError(f"a rule gives a Fault, True, False or None, not {type(said).__name__}: {said!r}")
-            return _told(classify(error)) if said else PERMANENT
-        return classify(error) if isinstance(error, Rejected) else _group(error, by_rules)
-
-    return by_rules
+    return lambda error: _ruled(error, rules)
 
 
-def _group(error: Exception, judge: Judge) -> Fault:
+# Functions of the module, not closures: one that called itself for the members of a group would be a reference cycle.
+
+
+def _typed(error: Exception, types: tuple[Any, ...]) -> Fault:
+    if isinstance(error, (*types, Rejected)):
+        return _told(classify(error))
+    return _group(error, _typed, types)
+
+
+def _ruled(error: Exception, rules: tuple[Rule, ...]) -> Fault:
+    for rule in rules:
+        if isinstance(rule, type):
+            said: Fault | bool | None = isinstance(error, rule) or None
+        else:
+            said = rule(error)
+        if said is None:
+            continue
+        if isinstance(said, Fault):
+            return said
+        if not isinstance(said, bool):
+            raise TypeError(f"a rule gives a Fault, True, False or None, not {type(said).__name__}: {said!r}")
+        return _told(classify(error)) if said else PERMANENT
+    return classify(error) if isinstance(error, Rejected) else _group(error, _ruled, rules)
+
+
+def _group(error: Exception, judge: Callable[[Exception, tuple[Any, ...]], Fault], rules: tuple[Any, ...]) -> Fault:
     """What a group means that no rule knows as a whole: retried only if each of its members would be."""
     if not isinstance(error, ExceptionGroup):
         return UNKNOWN
@@ -79,7 +87,7 @@ def _group(error: Exception, judge: Judge) -> Fault:
 
     if len(error.exceptions) > MOST_ERRORS:
         return UNKNOWN
-    return worst([judge(member) for member in error.exceptions])
+    return worst([judge(member, rules) for member in error.exceptions])
 
 
 def _told(known: Fault) -> Fault:

@@ -66,6 +66,9 @@ class Row:
         self.handle: TimerHandle | None = None
         self._over = 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Row, (None,)  # in another process there is another loop
+
     def watch_from(self, end: float) -> None:
         """Look at the head of the row when this moment has come."""
         assert self.loop is not None
@@ -96,6 +99,9 @@ class Rows:
 
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rows, ()
 
     def of(self, loop: AbstractEventLoop) -> Row:
         """The row of this loop, made when first asked for; those of closed loops are forgotten then."""
