@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from ..ops.secret import without_secrets
 from .followup import spelled, then
 
 BAD_INPUT = 2
@@ -92,6 +93,6 @@ def print_line(data: Any) -> None:
 
 def complain(message: str, *hints: str) -> None:
     """One line on standard error, and a line for each hint, which may be a command."""
-    print(f"redrive: {COMMANDS.sub('', spelled(message))}", file=sys.stderr)
+    print(f"redrive: {COMMANDS.sub('', without_secrets(spelled(message)))}", file=sys.stderr)
     for hint in hints:
-        print(f"  {COMMANDS.sub('', then(spelled(hint)))}", file=sys.stderr)
+        print(f"  {COMMANDS.sub('', without_secrets(then(spelled(hint))))}", file=sys.stderr)

@@ -6,6 +6,9 @@ import re
 
 import httpx2
 
+from ..journal.secret_address import shown_address
+from ..journal.secret_values import keep_address_secret
+
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|//|\\\\")
 
 
@@ -17,18 +20,20 @@ class Address:
     def __init__(self, base_url: str) -> None:
         if not isinstance(base_url, str):
             raise TypeError(f"base_url is text such as 'https://crm.example.com/v1', not {type(base_url).__name__}")
+        keep_address_secret(base_url)
+        shown = shown_address(base_url)
         try:
             url = httpx2.URL(base_url)
-        except httpx2.InvalidURL as wrong:
-            raise ValueError(f"base_url={base_url!r} is no URL: {wrong}") from None
+        except httpx2.InvalidURL:  # its text may quote a password
+            raise ValueError(f"base_url={shown!r} is no URL such as 'https://crm.example.com/v1'") from None
         if url.userinfo:
             raise ValueError("base_url has a user or a password in it, which would reach logs: give auth=")
         if url.scheme not in ("http", "https") or not url.host:
-            raise ValueError(f"base_url={base_url!r} must begin with http:// or https:// and a host")
+            raise ValueError(f"base_url={shown!r} must begin with http:// or https:// and a host")
         if url.port is not None and not 0 < url.port < 65536:
-            raise ValueError(f"base_url={base_url!r} is no URL: there is no port {url.port}")
+            raise ValueError(f"base_url={shown!r} is no URL: there is no port {url.port}")
         if url.query or url.fragment or "?" in base_url or "#" in base_url:
-            raise ValueError(f"base_url={base_url!r} must end before ? and #: give params= with each call")
+            raise ValueError(f"base_url={shown!r} must end before ? and #: give params= with each call")
         self._base = str(url).rstrip("/")
         self._origin = _origin(url)
         self.netloc = url.netloc.decode("ascii")
@@ -42,11 +47,12 @@ class Address:
             return self._base + path if path[:1] in ("/", "?", "") else f"{self._base}/{path}"
         try:
             url = httpx2.URL(path)
-        except httpx2.InvalidURL as wrong:
-            raise ValueError(f"path={path!r} is no URL: {wrong}") from None
+        except httpx2.InvalidURL:
+            raise ValueError(f"path={shown_address(path)!r} is no URL") from None
         if _origin(url) != self._origin or url.userinfo:
             raise ValueError(
-                f"{path!r} is not at {self._base}: a client sends its token and its headers to no other server; make one for that"
+                f"{shown_address(path)!r} is not at {self._base}: "
+                "a client sends its token and its headers to no other server; make one for that"
             )
         return path
 

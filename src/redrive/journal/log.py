@@ -59,7 +59,11 @@ enabled: Callable[[int], bool] = _find
 
 
 def line(record: Record, /) -> str:
-    """One line for a person."""
+    """One line for a person, without characters that are commands to a terminal."""
+    return _on_one_line(_told(record))
+
+
+def _told(record: Record) -> str:
     fields = record.fields
     if record.kind == "giveup" and "item" in fields:
         said = _on_one_line(fields.get("reason") or "no reason given")
@@ -84,14 +88,25 @@ def _short(fields: Mapping[str, object]) -> str:
 
 def _on_one_line(value: object) -> str:
     """Whatever an error says, it cannot pose as a line of its own."""
-    return " ".join(str(value).split())
+    return printable(" ".join(str(value).split()))
+
+
+def printable(text: str, /) -> str:
+    """The text with control characters as `repr` writes them: ESC is a command to the terminal that shows a log."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
 
 
 def complain(sink: object, error: Exception, /) -> None:
     """Say once that a sink raised: what it goes on to lose is only counted."""
     if enabled(WARNING):
-        words = "a journal sink raised, and its record is lost; further ones are only counted by journal.dropped(): %r: %s: %s"
-        sys.modules["logging"].getLogger("redrive").warning(words, sink, type(error).__name__, error)
+        from .redaction import redacted_text  # noqa: PLC0415  # rare
+
+        words = "a journal sink raised, and its record is lost; further ones are only counted by journal.dropped(): %s: %s: %s"
+        sys.modules["logging"].getLogger("redrive").warning(
+            words, _on_one_line(sink), type(error).__name__, _on_one_line(redacted_text(str(error)))
+        )
 
 
 def level_of(kind: str, reason: object = None, item: object = None, /) -> int:

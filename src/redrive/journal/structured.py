@@ -9,7 +9,7 @@ try:
 except ModuleNotFoundError as missing:
     raise ImportError('journal.structlog() needs structlog: pip install "redrive[structlog]"') from missing
 
-from .log import level_of
+from .log import level_of, printable
 from .record import Record
 
 TAKEN = frozenset(("event", "level", "timestamp", "logger", "exc_info", "stack_info"))
@@ -24,7 +24,9 @@ class Structured:
 
     def __call__(self, record: Record, /) -> None:
         logger = library.get_logger("redrive") if self._logger is None else self._logger
-        fields = {f"{name}_" if name in TAKEN else name: value for name, value in record.fields.items()}
+        # A renderer for the terminal would pass ESC on.
+        shown = {name: printable(value) if isinstance(value, str) else value for name, value in record.fields.items()}
+        fields = {f"{name}_" if name in TAKEN else name: value for name, value in shown.items()}
         level = level_of(record.kind, record.fields.get("reason"), record.fields.get("item"))
         logger.log(level, record.kind, at=record.at.isoformat(), **fields)
 

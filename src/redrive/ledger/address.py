@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import LedgerError
-from ..journal.secret_address import shown_address
+from ..journal.secret_address import is_ambiguous, shown_address
 from ..journal.secret_values import keep_address_secret
 
 FORMS = "sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
@@ -41,11 +41,14 @@ def parse(url: str, /) -> Address:
         raise TypeError(f"a ledger's address is text, {FORMS}; not {type(url).__name__}")
     keep_address_secret(url)
     shown = shown_address(url)
+    unreadable = LedgerError(f"a ledger's address is {FORMS}; {shown!r} cannot be read: {UNREADABLE}")
     try:
         parts = urlsplit(url)
-        port = parts.port
+        port = None if "," in parts.netloc else parts.port  # of several hosts, the driver looks at each
     except ValueError:  # its text may quote a part of the password
-        raise LedgerError(f"a ledger's address is {FORMS}; {shown!r} cannot be read: {UNREADABLE}") from None
+        raise unreadable from None
+    if is_ambiguous(url):
+        raise unreadable
     if parts.scheme == "sqlite":
         return _sqlite(url, shown)
     if parts.scheme in POSTGRES:

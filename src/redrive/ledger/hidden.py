@@ -30,9 +30,9 @@ def remember(session: Session, names: Collection[str], /) -> None:
         return
     word = "INSERT OR IGNORE INTO" if session.sqlite else "INSERT INTO"
     end = "" if session.sqlite else " ON CONFLICT DO NOTHING"
+    patience = session.raw.execute("PRAGMA busy_timeout").fetchone()[0] if session.sqlite else 0
     try:
         if session.sqlite:  # a transaction of the caller's own may hold the one write lock
-            patience = session.raw.execute("PRAGMA busy_timeout").fetchone()[0]
             session.raw.execute("PRAGMA busy_timeout = 0")
         for name in missing:
             session.core.exec_driver_sql(

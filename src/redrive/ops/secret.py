@@ -14,7 +14,9 @@ import secrets
 from dataclasses import dataclass
 
 from ..journal.secret_values import keep_secret as keep_secret  # noqa: PLC0414  # the console has it from here
+from ..journal.secret_values import without_values
 
+HIDDEN = "***"
 SHORTEST_PASSWORD, SHORTEST_TOKEN = 8, 16
 SCHEMES = ("scrypt:", "sha256:")
 COST = (2**14, 8, 5)
@@ -86,3 +88,8 @@ def _text(some: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def without_secrets(text: str, /) -> str:
+    """A message for a terminal, without the secrets that this program was given."""
+    return without_values(text, HIDDEN)

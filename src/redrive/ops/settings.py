@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..journal.redaction import redacted_text
+from ..journal.secret_address import shown_address
 from ..settings import KEYS, SECRET, Settings, settings
 from .imported import Unreadable
 from .secret import is_hashed
@@ -62,4 +63,4 @@ def _mend(name: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    return redacted_text(value) if isinstance(value, str) else value
+    return redacted_text(shown_address(value)) if isinstance(value, str) else value

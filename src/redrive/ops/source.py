@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from ..app.ledgered import DEFAULT, VARIABLE
 from ..errors import LedgerError
 from ..journal.redaction import redacted_text
+from ..journal.secret_address import shown_address
+from ..journal.secret_values import keep_address_secret
 from ..ledger.open import open_ledger
 from .imported import Unreadable, imported
 from .settings import known
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 Operated: TypeAlias = "App | Ledger"
 """What an operator looks after."""
 
+_IMPORTABLE = re.compile(r"[\w.]+:[\w.]+")
 DATABASES = frozenset(("sqlalchemy", "sqlite3", "psycopg", "alembic"))
 """Packages whose errors are about the database, not about our code."""
 
@@ -35,7 +39,7 @@ def source_of(given: str | None, /) -> str:
 
 def printable(address: str, /) -> str:
     """An address, or `module:app`, without the password that may be in it."""
-    return redacted_text(address)
+    return shown_address(address)
 
 
 @contextmanager
@@ -74,13 +78,15 @@ def operated(given: str | None = None, /, *, migrate: bool = False, app_first: b
 
 @contextmanager
 def _found(source: str, migrate: bool) -> Iterator[Operated]:
+    keep_address_secret(source)
     module, colon, name = source.partition(":")
     if "://" in source or module == "sqlite":
         with open_ledger(source, migrate=migrate) as ledger:
             yield ledger
         return
-    if not colon or not module or not name:
-        raise Unreadable(f"{source!r} is no ledger: give its address ({DEFAULT}, postgresql://user@host/database), or module:app")
+    if not colon or not module or not name or not _IMPORTABLE.fullmatch(source):
+        shown = printable(source)
+        raise Unreadable(f"{shown!r} is no ledger: give its address ({DEFAULT}, postgresql://user@host/database), or module:app")
     from ..app import App  # noqa: PLC0415  # only where an app is named
 
     found = imported(module, name)

@@ -153,3 +153,22 @@ def test_an_item_that_is_given_up_is_seen_where_logging_is_not_configured(first:
     program = GIVES_UP.replace("{first}", first)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == said
+
+
+@pytest.mark.req("J-4")
+def test_control_characters_never_reach_a_log_line() -> None:
+    hostile = "\x1b[2J\x1b]0;owned\x07 \x9b31m \u202e \r\n fake line"
+    fields = {
+        "operation": hostile,
+        "attempt": 1,
+        "max_attempts": 2,
+        "error": hostile,
+        "error_class": "E",
+        "reason": hostile,
+        "wait": 1.0,
+    }
+    for kind in ("retry", "giveup", "recovered", "parked"):
+        for shown in (fields, {**fields, "item": hostile}, {**fields, "attempt": None}):
+            text = log.line(Record(kind, datetime(2026, 1, 2, tzinfo=timezone.utc), shown))
+            assert text.isprintable()
+            assert "\\x1b" in text
