@@ -17,10 +17,13 @@ from .postgres import connect as postgres
 from .postgres.watch import Watch
 from .session import Pool, Session
 from .sqlite import connect as sqlite
+from .sqlite.fork import close_before_fork
 from .wake import Bell, Listening, Looking, Told, Wake
 
 MOST = 8
 """To Postgres, for one ledger."""
+OWN = 8
+"""Sessions to a SQLite file for what must not wait for others, such as the renewal of leases."""
 
 
 class Connections:
@@ -49,6 +52,11 @@ class Connections:
         if not on_sqlite:
             self.write.beside, self.gathered.beside = (self.gathered,), (self.write,)
         self.address = address
+        # What needs a session of its own waits for none of those above.
+        self._own = Pool(self.session, OWN) if on_sqlite and not address.in_memory else None
+        if self._own is not None:
+            for pool in (self.write, self.read, self._own):
+                close_before_fork(pool)
         try:
             with self.write.use() as session:
                 if migrate or address.in_memory:
@@ -106,7 +114,11 @@ class Connections:
         """What tells a worker that something was submitted."""
         if self.address.in_memory or self.address.pooled:  # LISTEN would be somebody else's: what others submit is polled for
             return Told(bell)
-        return Looking(self.session(), bell) if self.on_sqlite else Listening(self.session())
+        if self.on_sqlite:
+            own = Pool(self.session, 1)
+            close_before_fork(own)
+            return Looking(own, bell)
+        return Listening(self.session())
 
     def own_sessions(self, what: str, /) -> None:
         """LedgerError where a pooler gives our sessions to others: what needs one of its own is not to be had."""
@@ -120,6 +132,11 @@ class Connections:
             with self.write.use() as session:
                 yield session
             return
+        if self._own is not None:
+            with self._own.use() as session:
+                yield session
+            self._own.forget()
+            return
         session = self.session()
         try:
             yield session
@@ -131,3 +148,5 @@ class Connections:
         self.write.close()
         self.read.close()
         self.gathered.close()
+        if self._own is not None:
+            self._own.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from _thread import LockType, allocate_lock, get_ident
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -193,6 +194,7 @@ class Pool:
         self._taken: dict[Session, int] = {}
         self._count = 0
         self._waiting: list[Place] = []
+        self._paused = False
         self.closed = False
 
     def take(self, *, checked: bool = True) -> Session:
@@ -209,12 +211,12 @@ class Pool:
         with self._lock:
             if self.closed:
                 raise LedgerUnavailable("this ledger is closed")
-            if self._free:
+            if self._free and not self._paused:
                 session = self._free.pop()
                 self._taken[session] = me
                 session.expect_answer()
                 return session
-            if self._count < self._size or self._has_one(me):
+            if (self._count < self._size and not self._paused) or self._has_one(me):
                 self._count += 1
             else:
                 place = (allocate_lock(), [], me)
@@ -276,12 +278,49 @@ class Pool:
         for idle in free:
             idle.close()
 
+    # Whoever forks calls these. It must not wait for a lock without a limit: a thread may hold it for as long as it likes.
+
+    def pause(self) -> None:
+        """Hand out nothing until `resume`, except to threads that have a session already; who asks waits."""
+        self._paused = True
+
+    def is_used_by_others(self) -> bool:
+        """Whether another thread than this one has a session, or is opening one."""
+        mine = sum(thread == get_ident() for thread in list(self._taken.values()))
+        return self._lock.locked() or self._count - len(self._free) > mine
+
+    def close_idle(self, seconds: float, /) -> None:
+        """Close the idle sessions, if the lock is to be had within this time."""
+        if self._lock.acquire(timeout=seconds):
+            free, self._free = self._free, []
+            self._count -= len(free)
+            self._lock.release()
+            for idle in free:
+                idle.close()
+
+    def resume(self) -> None:
+        """Hand out again."""
+        self._paused = False
+        if not self._lock.acquire(timeout=1):
+            threading.Thread(target=self.resume, daemon=True).start()
+            return
+        while self._waiting and (self._free or self._count < self._size):
+            lock, handed, thread = self._waiting.pop(0)
+            session = self._free.pop() if self._free else None
+            handed.append(session)
+            if session is None:
+                self._count += 1
+            else:
+                self._taken[session] = thread
+            lock.release()
+        self._lock.release()
+
     def _leave(self, session: Session | None, taken: Session | None) -> None:
         """Hand the session (or, with None, the right to open one) to who waits longest."""
         with self._lock:
             if taken is not None:
                 del self._taken[taken]
-            if self._waiting:
+            if self._waiting and not self._paused:
                 lock, handed, thread = self._waiting.pop(0)
                 handed.append(session)
                 if session is not None:
@@ -323,4 +362,10 @@ class Pool:
         _INHERITED.extend((self._free, self._taken))
         if not self._forks:
             raise LedgerError("a ledger in memory belongs to the process that opened it; a forked child has none")
+        if any(session.sqlite for session in self._taken):
+            # SQLite's memory of the locks of this file is the parent's, and stays so: see sqlite/fork.py.
+            raise LedgerError(
+                "this process was forked while a transaction was open on its SQLite ledger, and cannot use it; "
+                "fork outside of `ledger.begin()` and of functions with in_transaction=True"
+            )
         self._start()

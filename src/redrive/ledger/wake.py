@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Protocol
 
-from .session import Session
+from .session import Pool, Session
 from .tables import CHANNEL
 
 LOOK = 0.02
@@ -84,15 +84,21 @@ class Listening:
 class Looking:
     """By the number that a SQLite file changes with each commit of anybody else. Belongs to one thread."""
 
-    def __init__(self, session: Session, bell: Bell) -> None:
-        self._session = session
+    def __init__(self, own: Pool, bell: Bell) -> None:
+        """own: one session, for this alone."""
+        self._own = own
         self._bell = bell
         self._rung = bell.count
         self._seen = self._version()
         self._pause = LOOK
 
-    def _version(self) -> Any:
-        return self._session.raw.execute("PRAGMA data_version").fetchone()
+    def _version(self) -> tuple[int, Any]:
+        """The file's number; another session has numbers of its own."""
+        session = self._own.take()
+        try:
+            return id(session), session.raw.execute("PRAGMA data_version").fetchone()
+        finally:
+            self._own.give(session)
 
     def wait(self, seconds: float, /) -> bool:
         """Until something was written or `seconds` have passed."""
@@ -114,7 +120,7 @@ class Looking:
 
     def close(self) -> None:
         """Stop looking."""
-        self._session.close()
+        self._own.close()
 
 
 class Told:
