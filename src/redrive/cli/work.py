@@ -66,6 +66,7 @@ def work(
 
     The first signal drains: nothing more is taken, what runs may end; what has not ended in time goes back, uncharged. The second
     one stops at once. On a terminal a line shows how it goes; elsewhere there is one every ten seconds, if something happened.
+    Failed attempts are printed, at most 20 lines in ten seconds, unless the app has set up logging.
     What no option says is as the environment or redrive.toml has it.
 
     Exit status: 0, drained; 2, a wrong option, no such app, or nothing is registered; 3, the ledger cannot be reached, has
@@ -80,8 +81,17 @@ def work(
         complain(str(wrong))
         raise typer.Exit(BAD_INPUT) from None
     out = console()
+
+    def failed(line: str, kind: str, fields: Mapping[str, Any]) -> None:
+        if as_json:
+            print(json.dumps({"event": "failure", "kind": kind, **document(fields)}, default=str), flush=True)
+        elif out.is_terminal:
+            out.print(Text(_clean(line), style="yellow"))
+        else:
+            print(_clean(line), flush=True)
+
     with _json(hand) if as_json else _live(hand, out) if out.is_terminal else _lines(hand):
-        number = hand.run()
+        number = hand.run(failed)
     if number is not None:
         raise typer.Exit(128 + number)
     if hand.problem is not None:

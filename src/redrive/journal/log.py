@@ -75,7 +75,8 @@ def _told(record: Record) -> str:
     if record.kind == "retry":
         return f"{tried} failed ({_short(fields)}), again in {fields['wait']:.3g} s"
     if record.kind == "giveup":
-        return f"{tried} failed ({_short(fields)}), giving up: {fields.get('reason')}"
+        letter = f" (dead letter {fields['dlq_id']})" if "dlq_id" in fields else ""
+        return f"{tried} failed ({_short(fields)}), giving up: {fields.get('reason')}{letter}"
     if record.kind in ("recovered", "success"):
         return f"{tried} succeeded"
     return record.kind.replace("_", " ") + "".join(f" {name}={_on_one_line(value)}" for name, value in fields.items())

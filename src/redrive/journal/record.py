@@ -22,7 +22,8 @@ class Record:
     at: datetime
     fields: Mapping[str, Any]
     """What is known of: operation, attempt, max_attempts, error, error_class, retryable, http_status, latency_ms, wait, reason,
-    retry_at, idempotency_key, request_id, trace_id, user_id and all other ids given to `correlate` or as `fields=`."""
+    retry_at, idempotency_key, dlq_id (of a dead letter), request_id, trace_id, user_id and all other ids given to
+    `correlate` or as `fields=`."""
 
 
 Sink: TypeAlias = Callable[[Record], object]

@@ -63,6 +63,12 @@ def letters(
     return [DeadLetter._make(row) for row in connection.execute(query)]
 
 
+def numbers(connection: Connection, jobs: Sequence[int], /) -> dict[int, int]:
+    """The dead letters of these jobs: job to letter."""
+    query = select(dead.c.job_id, dead.c.id).where(dead.c.job_id.in_(list(jobs)))
+    return {row.job_id: row.id for row in connection.execute(query)}
+
+
 def replay(
     session: Session, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None,
     edits: Mapping[int, bytes] | None = None,

@@ -13,6 +13,8 @@ from ..app import App
 from ..errors import LedgerError
 from ..journal.redaction import redacted_text
 from ..worker.status import Status
+from . import failure_lines
+from .failure_lines import Show
 from .imported import Unreadable, imported
 from .settings import known
 from .source import DATABASES
@@ -69,11 +71,15 @@ class Work:
         """How it is now."""
         return self._worker.status
 
-    def run(self) -> int | None:
-        """Until a signal comes, then drain. The second signal's number, where there was one: then nothing was waited for."""
+    def run(self, show: Show | None = None, /) -> int | None:
+        """Until a signal comes, then drain. The second signal's number, where there was one: then nothing was waited for.
+
+        show: is called for every failure, unless the program has set up logging.
+        """
         from ..worker.signals import until_told  # noqa: PLC0415  # SQLAlchemy: not before a ledger is wanted
 
-        with nullcontext() if self._exposure is None else self._exposure:
+        failures = nullcontext() if show is None else failure_lines.shown(show)
+        with nullcontext() if self._exposure is None else self._exposure, failures:
             return until_told(self._worker)
 
     @property

@@ -313,6 +313,7 @@ class Clerk:
         if late:
             self.ends.late(late)
             self.upkeep.alive(list(late))
+        self.ends.tell_deaths()
 
     def _until_due(self) -> float | None:
         due = self._ledger.next_due(self._open())

@@ -14,7 +14,7 @@ from ..core.outage import End, Outage, Parking, Recent, Verdict, is_charged
 from ..core.signature import said
 from ..journal.bus import emit, wanted, wanted_success
 from ..journal.log import level_of
-from ..ledger import kinds, pardon
+from ..ledger import kinds, letters, pardon
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
 from ..ledger.limits import settlements
@@ -24,6 +24,9 @@ from .kind import Kind
 from .outcome import Outcome, expired, failed, forgiven, given_back, succeeded, unreadable
 
 BUCKETS = {"success": "done", "recovered": "done", "retry": "again", "again": "again", "giveup": "dead", "blocked": "dead"}
+
+DEATHS = ("giveup", "blocked")
+"""Records of attempts that made a dead letter."""
 
 
 class Ends:
@@ -39,6 +42,8 @@ class Ends:
         self._recent = {name: Recent(parking) for name, kind in known.items() if kind.parks and parking.enabled}
         self.counts: Counter[str] = Counter()
         self.parked: dict[str, Parked] = {}
+        self._deaths: list[tuple[Lease, str, dict[str, Any]]] = []
+        """Records of deaths that the ledger has not got yet."""
 
     def settled(self, finished: Iterable[Finished], probes: set[int], /, *, draining: bool) -> list[Settlement]:
         """What to tell the ledger of these. probes: jobs that are tried to see whether an outage is over."""
@@ -196,7 +201,25 @@ class Ends:
             fault = outcome.fault
             fields |= {"error": said(error), "error_class": type(error).__name__, "http_status": fault.status}
             fields |= {"retryable": fault.retryable}
-        emit("late" if one.late else outcome.record, fields)
+        if outcome.record in DEATHS and not one.late and not one.settled:
+            self._deaths.append((lease, outcome.record, fields))
+        else:
+            emit("late" if one.late else outcome.record, fields)
+
+    def tell_deaths(self) -> None:
+        """Emit the records of deaths, each with the number of its dead letter: the ledger has them by now."""
+        if not self._deaths:
+            return
+        deaths, self._deaths = self._deaths, []
+        ids = {lease.job_id: lease.dead_id for lease, _, _ in deaths if lease.dead_id is not None}
+        new = [lease.job_id for lease, _, _ in deaths if lease.job_id not in ids]
+        with suppress(Exception):  # without the number rather than not at all
+            if new:
+                with self._ledger.reading() as connection:
+                    ids |= letters.numbers(connection, new)
+        for lease, record, fields in deaths:
+            number = ids.get(lease.job_id)
+            emit(record, fields | {"dlq_id": None if number is None else str(number)})
 
 
 def _end_of(lease: Lease, verdict: Verdict, signature: str | None, now: float) -> End:

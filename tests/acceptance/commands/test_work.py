@@ -131,6 +131,25 @@ def test_the_second_signal_stops_at_once_and_what_ran_goes_back(folder: Path, le
     assert (row.state, row.shown, row.attempts, row.crashes) == ("ready", "retry_wait", 0, 0), "uncharged"
 
 
+def test_failures_are_printed_where_logging_is_not_set_up(folder: Path, ledger: Ledger) -> None:
+    (folder / "shop_mail.py").write_text(MAIL.replace('return f"mail-{n}"', 'raise Stop(f"no address {n}")'))
+    (folder / "shop_mail.py").write_text("from redrive import Stop\n" + (folder / "shop_mail.py").read_text())
+    submit(ledger, "mail.send", '{"n":1,"user":"ann"}', '{"n":2,"user":"ann"}')
+    for options in ((), ("--json",)):
+        with working(folder, *options) as process:
+            until(lambda: len(ledger.dead_letters(status="pending")) == 2)
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        failed = [line for line in out.splitlines() if "no address" in line]
+        assert len(failed) == 2, out
+        if options:
+            assert {json.loads(line)["event"] for line in failed} == {"failure"}
+        else:
+            assert failed[0].startswith("mail.send: attempt 1 of 5 failed (Stop: no address"), failed
+        ledger.replay([letter.id for letter in ledger.dead_letters()], actor="ann", because="once more")
+
+
 def test_json_lines(folder: Path, ledger: Ledger) -> None:
     submit(ledger, "mail.send", '{"n":1,"user":"ann"}')
     with working(folder, "--json", "--only", "mail.send", "--name", "w2") as process:

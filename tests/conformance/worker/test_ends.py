@@ -32,6 +32,24 @@ def test_past_its_budget_a_job_ends_as_its_kind_says(ledger: Ledger, spent: str,
     assert [record.kind for record in records] == ["retry", "retry", "giveup" if spent == "dead" else "blocked"]
 
 
+@pytest.mark.req("J-1")
+def test_the_log_record_of_a_death_has_the_id_of_its_dead_letter(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    def work(lease: Lease) -> None:
+        raise Stop("no such order")
+
+    caplog.set_level("INFO", "redrive")
+    with heard() as records, Worker(ledger, [kind("mail", work)]) as worker:
+        ended(ledger, *submit(ledger, "mail"))
+        until(lambda: worker.status.dead == 1 and bool(records))
+        (letter,) = ledger.dead_letters()
+        ledger.replay([letter.id], actor="ann", because="again")
+        until(lambda: len(records) == 2)
+    assert [record.fields["dlq_id"] for record in records] == [str(letter.id)] * 2, "a replay has the same"
+    extras = [entry.redrive["dlq_id"] for entry in caplog.records if hasattr(entry, "redrive")]
+    assert extras == [str(letter.id)] * 2
+    assert f"giving up: stopped (dead letter {letter.id})" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("error", "state", "reason"),
     [
