@@ -50,7 +50,7 @@ DONE = Metric("redrive_jobs_done_total", "counter", "Jobs that were ever done.",
 DISCARDED = Metric("redrive_jobs_discarded_total", "counter", "Dead jobs discarded, or replaced by a replay.", ("kind",))
 LATE = Metric("redrive_jobs_late_total", "counter", "Ends of attempts that came after their lease was lost: refused.", ("kind",))
 OLDEST = Metric("redrive_oldest_due_seconds", "gauge", "How long the oldest job that is due has waited.", ("kind",))
-PARKED = Metric("redrive_kind_parked", "gauge", "1: this kind is not handed out, since all of it failed alike.", ("kind",))
+PARKED = Metric("redrive_kind_parked", "gauge", "1: this job type is paused after an outage.", ("kind",))
 PARTITIONS = Metric("redrive_partitions", "gauge", "Partitions, by how they stand.", ("dataset", "shade"))
 WORKERS = Metric("redrive_workers", "gauge", "Workers that have not ended, by whether they were seen lately.", ("state",))
 

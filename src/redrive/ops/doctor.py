@@ -164,9 +164,9 @@ def _parked(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         since = span(round((now - one.since).total_seconds()))
         says = (
             f"{name} is parked since {since}, with {amount(jobs, 'job')} due: {one.reason}; "
-            f"probed {amount(one.probes, 'time')}, and unparked by itself when a probe goes well"
+            f"probed {amount(one.probes, 'time')}; the first success releases it"
         )
-        yield Finding("parked", "warning", says, jobs, one.since, "mend what the jobs of this kind call", False)
+        yield Finding("parked", "warning", says, jobs, one.since, "fix the service that these jobs call", False)
 
 
 def _growth(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:

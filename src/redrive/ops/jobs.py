@@ -106,7 +106,7 @@ def _line(row: Job, dead_id: int | None = None) -> JobLine:
 
 def _sentence(row: Job, line: JobLine, now: datetime, parked: str | None, until: datetime | None) -> str:
     if row.state == "ready" and parked is not None:
-        return f"waits: {row.kind} is parked, since all of it fails alike ({parked})"
+        return f"queued: {row.kind} is parked after an outage ({parked})"
     match row.shown:
         case "queued" | "retry_wait" | "replaying" if row.state == "leased":
             return f"about to begin, in the hands of {row.worker}"

@@ -95,10 +95,10 @@ def _parked(line: KindLine) -> Iterator[Trouble]:
     if line.parked is None:
         return
     says = (
-        f"work on {line.name} is parked, with {line.waiting:,} waiting: all of it fails alike ({line.parked}); one is tried now "
-        "and then, until one goes well"
+        f"{line.name} is parked after an outage, with {line.waiting:,} queued: {line.parked}; one job probes it now and then, "
+        "and the first success releases it"
     )
-    mend = "mend what the jobs of this kind call"
+    mend = "fix the service that these jobs call"
     yield Trouble("parked", "critical", says, line.waiting, line.parked_since, mend, False, kind=line.name)
 
 
