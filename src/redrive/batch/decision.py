@@ -51,7 +51,7 @@ class Course:
     def hear(self, report: Report, /) -> None:
         """One more pass. What was acknowledged stays so; what was given up too, unless it arrives after all."""
         self.passes += 1
-        self._recognise([item for item in report.items if not self._arrived(item.id)])
+        self._recognise([item for item in report.items if not self._arrived(item.id)] if self.known else report.items)
         self.only_failures = self.only_failures and report.outcome == "failure"
         if not self.known:
             self.known = {item.id: item for item in report.items}

@@ -100,7 +100,9 @@ def _sound(items: Sequence[ItemStatus]) -> bool:
     """Whether all items are as they should be. A glance at all of them together: one by one, ten thousand take 4 ms."""
     if not set(map(type, items)) <= {ItemStatus}:
         return False
-    if any(item.permanent is not False or item.transient is not None for item in items):
+    if [item.permanent for item in items].count(False) < len(items) or [item.transient for item in items].count(None) < len(
+        items
+    ):
         return False
     texts = [item.id for item in items]
     blank = "" in texts

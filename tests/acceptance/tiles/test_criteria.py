@@ -255,3 +255,28 @@ def test_an_outage_of_the_provider_gives_up_nobody_but_the_damaged_tile(
     provider.refuse = lambda *_: ""
     assert uploader.upload_pending_tiles(FLIGHT).outcome == "success"
     assert len(provider.accepted) == 39
+
+
+@pytest.mark.req("B-15")
+def test_damaged_tiles_are_sent_five_times_however_often_the_command_runs(
+    store: TileStore, provider: Provider, redrive_clock: FakeClock
+) -> None:
+    built(store, provider, 50)
+    damage(store, *(f"t{n:02}" for n in range(20)))
+    for _ in range(10):  # nothing is kept in the process: each run is built anew
+        fresh = TileStore(store.engine)
+        build_tile_uploader(Config(provider.url, Settings()), fresh).upload_pending_tiles(FLIGHT)
+    assert provider.received == {f"t{n:02}": 5 if n < 20 else 1 for n in range(50)}
+    assert {row for tile, row in store.statuses().items() if tile < "t20"} == {("upload_giveup", 5)}
+    assert store.items().reasons(["t00", "t30"]) == {"t00": "422 checksum mismatch"}
+
+
+@pytest.mark.req("B-15")
+def test_an_outage_is_counted_in_the_table_and_ends(store: TileStore, provider: Provider, redrive_clock: FakeClock) -> None:
+    built(store, provider, 12)
+    provider.refuse = lambda *_: "overloaded"
+    for _ in range(4):
+        settings = Settings(max_uncharged_passes=8)
+        build_tile_uploader(Config(provider.url, settings), TileStore(store.engine)).upload_pending_tiles(FLIGHT)
+    assert set(provider.received.values()) == {8 + 5}
+    assert set(store.statuses().values()) == {("upload_giveup", 5)}
