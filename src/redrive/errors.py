@@ -12,6 +12,7 @@ RedriveError
 ├── Dead                                 the job waited for became a dead letter; carries its id and its error
 ├── Refused                              the receiver of a batch said no to it, or to one item
 ├── BufferClosed                         a send buffer is closed; says whether the item may have been sent
+├── PollerClosed                         a shared poller is closed; no signal had arrived
 ├── NotReady                             wait_until_ready: unavailable in time, or failed (`.unavailable`)
 ├── Incomplete                           data of some days is not there; carries what is missing
 ├── LeaseLost                            somebody else owns this job now
@@ -134,6 +135,10 @@ class BufferClosed(RedriveError):
     def __init__(self, message: str, /, *, sent: bool) -> None:
         super().__init__(message)
         self.sent = sent
+
+
+class PollerClosed(RedriveError):
+    """A shared poller is closed, or was before a signal arrived for this waiter."""
 
 
 class NotReady(RedriveError):

@@ -29,6 +29,7 @@ EVERY: list[Exception] = [
     errors.Dead("dead", dead_id="d-1", reason="attempts"),
     errors.Refused("no"),
     errors.BufferClosed("closed", sent=True),
+    errors.PollerClosed("closed"),
     errors.NotReady("starting", unavailable=True),
     errors.Incomplete("two days", gaps=[1, 2]),
     errors.LeaseLost("gone"),

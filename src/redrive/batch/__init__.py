@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .items import Items as Items
     from .items import ManyItems as ManyItems
     from .items import SparingItems as SparingItems
+    from .poller.shared_poller import SharedPoller as SharedPoller
     from .report import ItemStatus as ItemStatus
     from .report import Report as Report
     from .sender import retrying as retrying
@@ -27,6 +28,7 @@ _HOMES = {
     "Report": "report",
     "SendBuffer": "buffer.send_buffer",
     "Settings": "settings",
+    "SharedPoller": "poller.shared_poller",
     "SparingItems": "items",
     "TableItems": "table_items",
     "bar": "bars",

@@ -50,7 +50,15 @@ KNOWN: dict[str, Entry] = {
         PERMANENT,
     ),
     **dict.fromkeys(
-        ("redrive.LedgerError", "redrive.Final", "redrive.Refused", "redrive.BufferClosed", "redrive.BadReport"), PERMANENT
+        (
+            "redrive.LedgerError",
+            "redrive.Final",
+            "redrive.Refused",
+            "redrive.BufferClosed",
+            "redrive.BadReport",
+            "redrive.PollerClosed",
+        ),
+        PERMANENT,
     ),
     # Of a storage backend: what its client's own error means, which is its cause.
     "redrive.Unavailable": wrapping(TRANSIENT, "__cause__"),

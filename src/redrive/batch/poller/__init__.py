@@ -1,0 +1,1 @@
+"""The shared poller: one loop that asks for what many waiters wait for."""

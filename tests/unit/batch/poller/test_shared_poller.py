@@ -1,0 +1,262 @@
+"""A shared poller: every waiter gets its signal or an error, whatever happens to the others and to the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from redrive import RetryPolicy
+from redrive.batch import SharedPoller
+from redrive.errors import PollerClosed
+
+pytestmark = pytest.mark.req("G-10")
+QUICK: dict[str, Any] = {"min_interval": 0.001, "max_interval": 0.01, "retry": RetryPolicy(3, 0, 0, 0)}
+
+
+class Server:
+    """Hands each signal out once; fails as told; keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.signals: defaultdict[str, list[str]] = defaultdict(list)
+        self.failures: list[Exception] = []
+        self.asked: list[list[str]] = []
+        self.gate: asyncio.Event | None = None
+
+    async def fetch(self, ids: list[str]) -> dict[str, list[str]]:
+        self.asked.append(ids)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        return {id_: self.signals.pop(id_) for id_ in ids if self.signals.get(id_)}
+
+
+def run(work: Callable[[Server], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await work(Server())
+        assert {task for task in asyncio.all_tasks() if task is not asyncio.current_task()} == set(), "no task is left behind"
+
+    asyncio.run(bounded())
+
+
+async def started(*works: Awaitable[Any]) -> list[asyncio.Task[Any]]:
+    tasks = [asyncio.ensure_future(work) for work in works]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def until(met: Callable[[], bool]) -> None:
+    while not met():  # noqa: ASYNC110  # of a server's list, which tells nobody
+        await asyncio.sleep(0)
+
+
+def test_all_ids_are_asked_for_at_once() -> None:
+    async def work(server: Server) -> None:
+        async with SharedPoller(server.fetch, **QUICK) as poller:
+            waits = await started(*(poller.wait(f"t-{number}") for number in range(100)))
+            await until(lambda: bool(server.asked))
+            assert sorted(server.asked[0]) == sorted(f"t-{number}" for number in range(100))
+            for number in range(100):
+                server.signals[f"t-{number}"].append(f"s-{number}")
+            assert await asyncio.gather(*waits) == [f"s-{number}" for number in range(100)]
+
+    run(work)
+
+
+def test_many_ids_are_asked_for_in_parts() -> None:
+    async def work(server: Server) -> None:
+        async with SharedPoller(server.fetch, max_ids=30, **QUICK) as poller:
+            for number in range(100):
+                server.signals[str(number)].append("s")
+            await asyncio.gather(*(poller.wait(str(number)) for number in range(100)))
+        assert max(len(ids) for ids in server.asked) == 30
+
+    run(work)
+
+
+def test_each_signal_is_delivered_once_and_in_order() -> None:
+    async def work(server: Server) -> None:
+        async with SharedPoller(server.fetch, **QUICK) as poller:
+            server.signals["t"] += ["1", "2", "3"]
+            first = await poller.wait("t")
+            assert [first, await poller.wait("t"), await poller.wait("t")] == ["1", "2", "3"]
+            assert len(server.asked) == 1, "what came along is kept for those who ask next"
+            server.signals["t"] += ["4", "5"]
+            assert sorted(await asyncio.gather(poller.wait("t"), poller.wait("t"))) == ["4", "5"]
+
+    run(work)
+
+
+def test_a_signal_that_is_fetched_twice_is_delivered_once() -> None:
+    async def work(server: Server) -> None:
+        async def fetch(ids: list[str]) -> dict[str, list[str]]:
+            server.asked.append(ids)
+            return {"t": ["1", "2"] if len(server.asked) > 1 else ["1"]}
+
+        async with SharedPoller(fetch, identity=lambda signal: signal, **QUICK) as poller:
+            assert [await poller.wait("t"), await poller.wait("t")] == ["1", "2"]
+
+    run(work)
+
+
+@pytest.mark.req("C-3")
+def test_a_failed_poll_is_retried_and_survived() -> None:
+    async def work(server: Server) -> None:
+        server.failures = [ConnectionError("down") for _ in range(20)]  # more than the attempts of several polls
+        server.signals["t"].append("s")
+        async with SharedPoller(server.fetch, **QUICK) as poller:
+            assert await poller.wait("t") == "s"
+        assert len(server.asked) == 21
+
+    run(work)
+
+
+def test_an_error_that_is_not_worth_a_retry_is_every_waiters() -> None:
+    async def work(server: Server) -> None:
+        server.failures = [PermissionError("no")]
+        async with SharedPoller(server.fetch, **QUICK) as poller:
+            found = await asyncio.gather(*(poller.wait(str(number)) for number in range(5)), return_exceptions=True)
+            assert [type(error) for error in found] == [PermissionError] * 5
+            assert len({id(error) for error in found}) == 5
+            server.signals["t"].append("s")
+            assert await poller.wait("t") == "s", "the poller goes on"
+
+    run(work)
+
+
+def test_patience_ends() -> None:
+    async def work(server: Server) -> None:
+        server.failures = [ConnectionError("down") for _ in range(10_000)]
+        async with SharedPoller(server.fetch, patience=0.02, **QUICK) as poller:
+            with pytest.raises(ConnectionError, match="down"):
+                await poller.wait("t")
+
+    run(work)
+
+
+def test_a_cancelled_waiter_takes_nobody_and_no_signal_with_it() -> None:
+    async def work(server: Server) -> None:
+        server.gate = asyncio.Event()
+        async with SharedPoller(server.fetch, **QUICK) as poller:
+            gone, stays, other = await started(poller.wait("t"), poller.wait("t"), poller.wait("u"))
+            await until(lambda: bool(server.asked))
+            server.signals["t"].append("s")
+            server.signals["u"].append("v")
+            server.gate.set()
+            gone.cancel()
+            assert [await stays, await other] == ["s", "v"]
+            assert gone.cancelled()
+
+    run(work)
+
+
+def test_a_waiter_that_is_cancelled_with_its_answer_gives_it_to_the_next() -> None:
+    async def work(server: Server) -> None:
+        async with SharedPoller(server.fetch, **QUICK) as poller:
+            for _ in range(50):
+                (first,) = await started(poller.wait("t"))
+                server.signals["t"].append("s")
+                await until(lambda: not server.signals["t"])  # fetched; whether delivered, who knows
+                first.cancel()
+                found = await asyncio.gather(first, return_exceptions=True)
+                if isinstance(found[0], BaseException):
+                    assert await poller.wait("t", timeout=20) == "s"
+
+    run(work)
+
+
+def test_closing_answers_everybody() -> None:
+    async def work(server: Server) -> None:
+        server.gate = asyncio.Event()  # a fetch that hangs
+        async with SharedPoller(server.fetch, **QUICK) as poller:
+            waits = await started(*(poller.wait(str(number)) for number in range(10)))
+            await until(lambda: bool(server.asked))
+        found = await asyncio.gather(*waits, return_exceptions=True)
+        assert [type(error) for error in found] == [PollerClosed] * 10
+        with pytest.raises(PollerClosed):
+            await poller.wait("t")
+        await poller.aclose()
+
+    run(work)
+
+
+def test_a_poll_task_that_is_cancelled_from_outside_answers_everybody() -> None:
+    async def work(server: Server) -> None:
+        poller: SharedPoller[str, str] = SharedPoller(server.fetch, **QUICK)
+        (wait,) = await started(poller.wait("t"))
+        for task in asyncio.all_tasks():
+            if task.get_name().startswith("redrive poll of"):
+                task.cancel()
+        with pytest.raises(PollerClosed):
+            await wait
+
+    run(work)
+
+
+def test_signals_of_one_id_until_it_is_closed() -> None:
+    async def work(server: Server) -> None:
+        found: list[str] = []
+
+        async def read() -> None:
+            async for signal in poller.signals("t"):
+                found.append(signal)  # noqa: PERF401  # one at a time, as they come
+
+        poller: SharedPoller[str, str] = SharedPoller(server.fetch, **QUICK)
+        (reading,) = await started(read())
+        server.signals["t"] += ["1", "2"]
+        await until(lambda: len(found) == 2)
+        server.signals["t"].append("3")
+        await until(lambda: len(found) == 3)
+        await poller.aclose()
+        await reading
+        assert found == ["1", "2", "3"]
+
+    run(work)
+
+
+def test_an_idle_poller_is_woken_by_a_signal() -> None:
+    async def work(server: Server) -> None:
+        slow = {"min_interval": 0.001, "max_interval": 3600.0}
+        async with SharedPoller(server.fetch, **slow) as poller:  # type: ignore[arg-type]  # numbers
+            poller._pace = poller._pace._replace(interval=3600.0)
+            (wait,) = await started(poller.wait("t"))
+            await until(lambda: len(server.asked) >= 1)
+            poller._pace = poller._pace._replace(interval=3600.0)
+            server.signals["t"].append("s")
+            poller.wake()
+            assert await wait == "s"
+
+    run(work)
+
+
+def test_bounds_and_misuse() -> None:
+    async def work(server: Server) -> None:
+        async with SharedPoller(server.fetch, max_waiting=2, **QUICK) as poller:
+            waits = await started(poller.wait("a"), poller.wait("b"))
+            with pytest.raises(RuntimeError, match="2 waiters at once; raise max_waiting="):
+                await poller.wait("c")
+            async with SharedPoller(server.fetch, **QUICK) as other:
+                with pytest.raises(TimeoutError):
+                    await other.wait("a", timeout=0.001)
+            for wait in waits:
+                wait.cancel()
+            await asyncio.wait(waits)
+            assert poller.waiting == 0
+
+        async def no_mapping(ids: list[str]) -> Any:
+            return ids
+
+        async with SharedPoller(no_mapping, **QUICK) as wrong:
+            with pytest.raises(TypeError, match="returns signals by id, a mapping, not list"):
+                await wrong.wait("t")
+
+    run(work)
+    with pytest.raises(TypeError, match="an async function of a list of ids"):
+        SharedPoller("fetch")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_interval=0.1 is shorter than min_interval=1"):
+        SharedPoller(Server().fetch, min_interval=1, max_interval=0.1)
