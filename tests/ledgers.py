@@ -49,6 +49,7 @@ def _tables() -> bytes:
 def sqlite_ledger(folder: Path) -> str:
     """The URL of an empty ledger in this folder, with its tables, that other processes reach too."""
     file = folder / "ledger.db"
+    file.touch(0o600)  # as a new ledger's is
     file.write_bytes(_tables())
     return f"sqlite:///{file}"
 

@@ -30,7 +30,9 @@ def erase(
     """Erase what the ledger knows of one user: payloads, results, errors, headers and keys of theirs.
 
     Whatever has them in its key (domain:USER:...) or as the correlation id `user_id`: jobs that have ended, dead letters (pending
-    ones are discarded), events, idempotency keys. What waits or runs is left, and listed: run it again later. Asks for
+    ones are discarded), events, idempotency keys; and their name in partitions, errors, reasons, selections of sweeps and the
+    audit log, where a pseudonym takes its place. Prints the places that are not covered, such as backups.
+    What waits or runs is left, and listed: run it again later. Asks for
     confirmation: type the number of rows, or say --yes --max N. The audit says that it was done, and not whose data it was.
 
     Exit status: 0, nothing of theirs is left; 1, some is left, or not confirmed; 2, a wrong option, or no reason; 3, the ledger
@@ -38,22 +40,24 @@ def erase(
     """
     with operator(where, actor) as ops:
         plan = ops.erasing(user)
+        stays = plan.stays
         if not as_json:
             show(console(), _plan(plan))
         if plan.count and not dry_run:
             confirmed(plan, yes=yes, most=most)
-            ops.erase(plan, because=because)
+            stays = ops.erase(plan, because=because)
     done = bool(plan.count) and not dry_run
     if as_json:
         told = {name: value for name, value in document(plan).items() if name != "found"}
-        print_json({"plan": told, "erased": done})
+        print_json({"plan": told, "erased": done, "stays": list(stays)})
     elif done:
         show(console(), Text(f"Erased: {amount(plan.count, 'row')}"))
+        show(console(), Text("Not covered: " + "; ".join(stays)))
     raise typer.Exit(NOT_DONE if plan.busy or plan.held else 0)
 
 
 def _plan(plan: Erasure) -> RenderableType:
-    parts = {"job": plan.jobs, "dead letter": plan.letters, "event": plan.events, "key": plan.keys}
+    parts = {"job": plan.jobs, "dead letter": plan.letters, "event": plan.events, "key": plan.keys, "mention": plan.mentions}
     said = ", ".join(amount(many, name) for name, many in parts.items() if many)
     lines: list[RenderableType] = [Text(f"To erase: {said}" if said else "nothing of theirs that could be erased")]
     if plan.busy:

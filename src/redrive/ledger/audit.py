@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from .tables import audit
 FIRST = "0" * 64
 LOCK = 0x7265647269766532
 """Of Postgres: entries are written one after the other."""
+ERASED = "user.erase"
+"""The action of an erasure, which may take a user's name out of earlier entries."""
 OURSELVES = "redrive"
 """The actor of what no person decided: retries when their time has come, kinds that are parked, sweeps that are halted."""
 LOOKED_THROUGH = 20_000
@@ -67,6 +69,21 @@ def _digest(*said_here: object) -> str:
     return hashlib.sha256(json.dumps(said_here, ensure_ascii=True).encode()).hexdigest()
 
 
+def content_digest(row: Any, /) -> str:
+    """The digest of an entry's texts as they stand: what an erasure vouches for after it changed them."""
+    return _digest(row.number, row.at, row.actor, row.action, row.because, row.what)
+
+
+def _rewritten(connection: Connection) -> dict[int, set[str]]:
+    """Digests of entries from which a user's name was taken, as the entries about the erasures say."""
+    found: dict[int, set[str]] = {}
+    for (what,) in connection.execute(select(audit.c.what).where(audit.c.action == ERASED)):
+        digests = _read(what).get("rewritten")
+        for number, digest_ in (digests if isinstance(digests, dict) else {}).items():
+            found.setdefault(int(number), set()).add(str(digest_))
+    return found
+
+
 def entries(
     connection: Connection, /, *, after: int = 0, limit: int = 100, actor: str | None = None, action: str | None = None,
     since: str | None = None, newest: bool = False, people: bool = False,
@@ -101,9 +118,10 @@ class Verified(NamedTuple):
 def verified(connection: Connection, anchor: tuple[int, str] | None = None, /) -> Verified:
     """Follow the chain from its beginning. anchor: the number and hash of an entry, as they were noted before."""
     number, head, last = 0, FIRST, -(2**62)
+    rewritten = _rewritten(connection)
     while page := connection.execute(select(audit).where(audit.c.number > last).order_by(audit.c.number).limit(1000)).all():
         for row in page:
-            wrong = _wrong(row, number + 1, head)
+            wrong = _wrong(row, number + 1, head, rewritten.get(row.number, ()))
             if wrong is not None:
                 return Verified(number, head, number + 1, wrong)
             number, head = row.number, row.hash
@@ -115,10 +133,11 @@ def verified(connection: Connection, anchor: tuple[int, str] | None = None, /) -
     return Verified(number, head)
 
 
-def _wrong(row: Any, number: int, previous: str) -> str | None:
+def _wrong(row: Any, number: int, previous: str, vouched: Collection[str]) -> str | None:
     if row.number != number:
         return "it was removed" if row.number > number else "it was put in before the first"
-    if row.hash != _digest(row.number, row.at, row.actor, row.action, row.because, row.what, row.previous):
+    written = _digest(row.number, row.at, row.actor, row.action, row.because, row.what, row.previous)
+    if row.hash != written and content_digest(row) not in vouched:
         return "it was changed"
     return None if row.previous == previous else "it does not follow from the one before, which was changed or replaced"
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, delete, null, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, null, or_, select, update
 
 from . import audit, letters
 from .counts import add
 from .failure_tables import failure, failure_delta
+from .mentions import audited, mentions, name_of, queued_partitions, replace, rewrite
 from .now import now_on
 from .session import Session
 from .state import DEAD, DONE, LEASED, PRUNED, READY
@@ -34,6 +35,10 @@ class Known(NamedTuple):
     """Jobs that wait or run: what they need cannot be taken from them."""
     held: int = 0
     """Idempotency keys that somebody is at right now."""
+    mentions: int = 0
+    """Other rows with the name in a text: errors, reasons, selections, partitions, the audit log."""
+    partitions: int = 0
+    """Partitions of theirs that are queued or running, and left."""
 
 
 def known(connection: Connection, session: Session, user: str, /) -> Known:
@@ -49,27 +54,64 @@ def known(connection: Connection, session: Session, user: str, /) -> Known:
     at_it = (key.c.user_id == user) & (key.c.status == "processing") & (key.c.lease_until >= now_on(session))
     keys = connection.execute(select(key.c.key).where(key.c.user_id == user)).all()
     held = connection.execute(select(key.c.key).where(at_it)).all()
-    return Known(tuple(jobs), tuple(free), tuple(events), len(keys) - len(held), tuple(busy), len(held))
+    rows = {attempt: jobs, job: jobs, dead: free, event: events}
+    theirs = {(table.name, one) for table, ids in rows.items() for one in ids}
+    name = name_of(user)
+    others = sum((table.name, row.get("id", row.get("job_id"))) not in theirs for table, row, _ in mentions(connection, name))
+    others += sum(1 for _ in audited(connection, name))
+    queued = queued_partitions(connection, name)
+    return Known(tuple(jobs), tuple(free), tuple(events), len(keys) - len(held), tuple(busy), len(held), others, queued)
 
 
 def erase(session: Session, found: Known, user: str, /, *, actor: str, because: str) -> None:
     """Take it out, some at a time, each in one transaction with its entry in the audit. Pending dead letters are discarded."""
     audit.said(actor, because)
-    name = hashlib.sha256(user.encode()).hexdigest()[:16]  # the audit cannot forget: it gets no name
+    whole = name_of(user)
+    name, actor, because = whole.pseudonym, whole.replaced(actor), whole.replaced(because)
+    if session.sqlite:
+        session.raw.execute("PRAGMA secure_delete = ON")  # what is taken out is overwritten
     for letter_ids, job_ids in _steps(found):
         with session.transaction("discard") as connection:
             letters.discarded(session, connection, letter_ids, actor=actor, because=because, audited=False)
             _jobs(session, connection, job_ids)
             emptied = {"payload": b"", "headers": null(), "ids": null(), "error": null(), "signature": null()}
-            _rows(connection, dead, letter_ids, {**emptied, "updated_at": now_on(session)}, named=True)
+            _rows(connection, dead, letter_ids, {**emptied, "updated_at": now_on(session)}, "key")
             what = {"user_hash": name, "jobs": len(job_ids), "letters": len(letter_ids)}
-            audit.write(session, actor=actor, action="user.erase", because=because, what=what)
+            audit.write(session, actor=actor, action=audit.ERASED, because=because, what=what)
     with session.transaction("discard") as connection:
-        _rows(connection, event, found.events, {"payload": b"", "headers": null(), "ids": null()}, named=False)
+        _rows(
+            connection, event, found.events, {"payload": b"", "headers": null(), "ids": null(), "source_id": null()}, "event_id"
+        )
         over = (key.c.status != "processing") | (key.c.lease_until < now_on(session))
         gone = connection.execute(delete(key).where(key.c.user_id == user, over)).rowcount
         what = {"user_hash": name, "events": len(found.events), "keys": gone}
-        audit.write(session, actor=actor, action="user.erase", because=because, what=what)
+        audit.write(session, actor=actor, action=audit.ERASED, because=because, what=what)
+    with session.transaction("discard") as connection:
+        if not session.sqlite:
+            connection.execute(select(func.pg_advisory_xact_lock(audit.LOCK)))
+        others = list(mentions(connection, whole))
+        for table, row, changed in others:
+            replace(connection, table, row, changed)
+        digests = rewrite(connection, whole)
+        if others or digests:
+            what = {"user_hash": name, "mentions": len(others), "rewritten": digests}
+            audit.write(session, actor=actor, action=audit.ERASED, because=because, what=what)
+
+
+def compact(session: Session, /) -> str | None:
+    """Leave nothing of what was erased in free pages and the write-ahead log of a SQLite file; what could not be done, if any."""
+    if not session.sqlite:
+        return None
+    try:
+        session.raw.execute("VACUUM")
+        blocked = session.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except sqlite3.OperationalError:
+        blocked = 1
+    if blocked:
+        return (
+            "free pages and the write-ahead log of the SQLite file: another program has it open; erase again after it has ended"
+        )
+    return None
 
 
 def _jobs(session: Session, connection: Connection, ids: Sequence[int]) -> None:
@@ -88,10 +130,9 @@ def _jobs(session: Session, connection: Connection, ids: Sequence[int]) -> None:
     add(session, {kind: {"done": -many, "pruned": many} for kind, many in done.items()})
 
 
-def _rows(connection: Connection, table: Any, ids: Sequence[int], values: dict[str, Any], *, named: bool) -> None:
+def _rows(connection: Connection, table: Any, ids: Sequence[int], values: dict[str, Any], name: str) -> None:
     for one in ids:
-        more = {"key": f"erased:{one}"} if named else {}
-        connection.execute(update(table).where(table.c.id == one).values(**values, **more))
+        connection.execute(update(table).where(table.c.id == one).values(**values, **{name: f"erased:{one}"}))
 
 
 def _steps(found: Known) -> Iterator[tuple[Sequence[int], Sequence[int]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -74,6 +76,17 @@ def _leases(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     if expired.many:
         says = f"{_many(expired.many, 'lease')} ran out and nobody took {_them(expired.many)} back: no worker looks here"
         yield Finding("dangling leases", "critical", says, expired.many, expired.since, "redrive ledger reap")
+
+
+def _mode(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+    file = ledger.connections.address.target
+    if not ledger.connections.on_sqlite or not file:
+        return
+    wide = [name for end in ("", "-wal", "-shm") if os.path.exists(name := file + end) and os.stat(name).st_mode & 0o077]  # noqa: PTH110, PTH116
+    if wide and os.name == "posix":
+        says = f"other accounts of this machine may read the ledger's file, with all payloads: {', '.join(wide)}"
+        mend = " ".join(["chmod 600", *map(shlex.quote, wide)])
+        yield Finding("file mode", "warning", says, len(wide), None, mend, False)
 
 
 def _keys(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
@@ -220,6 +233,7 @@ CHECKS: dict[str, Callable[[Ledger, float, Clock], Iterator[Finding]]] = {
     "items": _giveups,
     "partitions": _partitions,
     "audit": _audit,
+    "file mode": _mode,
 }
 
 

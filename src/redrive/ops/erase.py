@@ -10,6 +10,19 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
 
 
+ELSEWHERE = (
+    "files in stores, such as raw data of partitions",
+    "entries of Redis streams, and the streams of dead letters",
+    "logs, traces and journal files",
+    "keys, headers and payloads of other users' work that mention the name",
+)
+ON_SQLITE = ("copies and backups of the SQLite file",)
+ON_POSTGRES = (
+    "old row versions until VACUUM of the tables redrive_*",
+    "WAL archives, replicas and backups of Postgres, and its own log",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """A plan to erase what is known of one user. Making it changes nothing."""
@@ -24,6 +37,10 @@ class Erasure:
     held: int
     """Idempotency keys that somebody is at right now: left as well."""
     found: Known
+    mentions: int = 0
+    """Other rows with the name in a text: errors, reasons, selections, partitions, the audit log."""
+    stays: tuple[str, ...] = ()
+    """Places that Redrive does not erase: look there yourself."""
 
     @property
     def act(self) -> str:
@@ -33,7 +50,7 @@ class Erasure:
     @property
     def count(self) -> int:
         """Rows."""
-        return self.jobs + self.letters + self.events + self.keys
+        return self.jobs + self.letters + self.events + self.keys + self.mentions
 
 
 def planned(ledger: Ledger, user: str, /) -> Erasure:
@@ -44,12 +61,20 @@ def planned(ledger: Ledger, user: str, /) -> Erasure:
         raise ValueError("whose data? --user is empty")
     with ledger.connections.read.use() as session:
         found = known(session.core, session, user)
-    return Erasure(user, len(found.jobs), len(found.letters), len(found.events), found.keys, found.busy, found.held, found)
+    stays = ELSEWHERE + (ON_SQLITE if ledger.connections.on_sqlite else ON_POSTGRES)
+    if found.partitions:
+        stays = (f"{found.partitions} of their partitions, queued or running: erase again when they have ended", *stays)
+    return Erasure(
+        user, len(found.jobs), len(found.letters), len(found.events), found.keys, found.busy, found.held, found, found.mentions,
+        stays,
+    )  # fmt: skip
 
 
-def erased(ledger: Ledger, plan: Erasure, /, *, actor: str, because: str) -> None:
-    """Carry it out. Recorded in the audit, without the user's name."""
-    from ..ledger.erase import erase  # noqa: PLC0415  # likewise
+def erased(ledger: Ledger, plan: Erasure, /, *, actor: str, because: str) -> tuple[str, ...]:
+    """Carry it out; places where something stays. Recorded in the audit log, without the user's name."""
+    from ..ledger.erase import compact, erase  # noqa: PLC0415  # likewise
 
     with ledger.connections.write.use() as session:
         erase(session, plan.found, plan.user, actor=actor, because=because)
+        left = compact(session)
+    return plan.stays if left is None else (left, *plan.stays)

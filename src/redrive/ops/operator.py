@@ -316,9 +316,9 @@ class Operator(Watching, Partitioning):
         """Plan to erase what the ledger knows of a user. Nothing is changed and nothing is recorded before `erase`."""
         return erase.planned(self._ledger, user)
 
-    def erase(self, what: Erasure, /, *, because: str) -> None:
+    def erase(self, what: Erasure, /, *, because: str) -> tuple[str, ...]:
         """Carry it out. The audit says that it was done, and not whose data it was."""
-        erase.erased(self._ledger, what, actor=self.actor, because=because)
+        return erase.erased(self._ledger, what, actor=self.actor, because=because)
 
     # ---- the ledger ----
 

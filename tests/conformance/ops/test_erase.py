@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text
@@ -95,3 +97,71 @@ def test_another_user_with_a_name_alike_is_not_meant(app: App) -> None:
     assert planned(app.ledger, "%").count == 0
     with pytest.raises(ValueError, match="whose data"):
         planned(app.ledger, " ")
+
+
+def mention(app: App, user: str) -> None:
+    """The name in every other place of the ledger that takes a text."""
+    ledger = app.ledger
+    (letter,) = [one for one in ledger.dead_letters() if user in one.key]
+    ledger.replay([letter.id], actor=user, because=f"asked by {user}")
+    ended(app, 1)
+    ledger.record(actor="ben", action="keys.release", because="why", what={"key": f"shop:{user}:o-1:charge:v1"})
+    ledger.record(actor="ben", action="dead.export", because=f"for {user}", what={})
+    again = [one.id for one in ledger.dead_letters() if one.status == "pending"]
+    ledger.sweeps.begin("discard", again, actor=user, because=f"of {user}", selection={"error": f"no such address: {user}"})
+    with correlate(user_id=user):
+        app.receive(Event("order.placed", {"user": user}, id=f"order-of:{user}"))
+    ended(app, 1)
+    with ledger.begin() as connection:
+        day = "'2026-01-31'"
+        now = "0" if ledger.connections.on_sqlite else "now()"
+        connection.exec_driver_sql(
+            "INSERT INTO redrive_partition (source, query_name, logical_date, customer_id, error, updated_at) "
+            f"VALUES ('crm', 'orders', {day}, '{user}', '{user} has no rows', {now})"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO redrive_item (batch, item, reason, created_at, updated_at) "
+            f"VALUES ('mails', 'to:{user}', 'refused by {user}', {now}, {now})"
+        )
+
+
+def test_no_mention_is_left_in_rows_or_files(app: App) -> None:
+    mention(app, ANN)
+    operator = Operator(app, actor="dpo")
+    anchor = operator.verify().anchor
+    erased(app.ledger, planned(app.ledger, ANN), actor="dpo", because=f"request of {ANN}")
+    left = everything(app)
+    assert ANN not in left, [line for line in left.splitlines() if ANN in line]
+    assert "bob" in left
+    assert planned(app.ledger, ANN).count == 0
+    assert app.ledger.imbalance() == []
+    assert operator.verify(anchor).holds, "anchors that were noted before still hold"
+    if app.ledger.connections.on_sqlite:
+        file = Path(app.ledger.connections.address.target)
+        for path in file.parent.glob(f"{file.name}*"):
+            assert ANN.encode() not in path.read_bytes(), path
+
+
+def test_an_entry_that_was_changed_after_an_erasure_is_noticed(app: App) -> None:
+    mention(app, ANN)
+    erased(app.ledger, planned(app.ledger, ANN), actor="dpo", because="request 1")
+    operator = Operator(app, actor="dpo")
+    assert operator.verify().holds
+    with app.ledger.begin() as connection:
+        connection.exec_driver_sql("UPDATE redrive_audit SET actor = 'eve' WHERE actor LIKE 'erased-%%'")
+    assert not operator.verify().holds
+
+
+def test_a_pseudonym_cannot_be_guessed_from_the_name(app: App) -> None:
+    erased(app.ledger, planned(app.ledger, ANN), actor="dpo", because="request 1")
+    erased(app.ledger, planned(app.ledger, "bob"), actor="dpo", because="request 2")
+    names = {one.what["user_hash"] for one in Operator(app, actor="dpo").audit()}
+    assert len(names) == 2
+    assert not any(hashlib.sha256(user.encode()).hexdigest()[:16] in name for user in (ANN, "bob") for name in names)
+
+
+def test_a_plan_lists_what_stays(app: App) -> None:
+    stays = " ".join(planned(app.ledger, ANN).stays)
+    assert "backups" in stays
+    assert "raw data" in stays
+    assert ("VACUUM" in stays) is not app.ledger.connections.on_sqlite

@@ -42,11 +42,17 @@ class Rows:
     """Jobs that wait or run: left."""
     held: int
     """Keys that somebody is at: left."""
+    mentions: int
+    """Other rows with the name in a text."""
+    stays: tuple[str, ...]
+    """Places that are not covered."""
 
     @classmethod
     def of(cls, found: Erasure) -> Rows:
         """Without the numbers of them all."""
-        return cls(found.count, found.jobs, found.letters, found.events, found.keys, found.busy, found.held)
+        return cls(
+            found.count, found.jobs, found.letters, found.events, found.keys, found.busy, found.held, found.mentions, found.stays
+        )
 
 
 @router.post("/plan", responses=problems(422))

@@ -16,6 +16,8 @@ BUSY_SECONDS = 30.0
 """How long to wait for another writer."""
 OLDEST = (3, 35, 0)
 """The first with RETURNING."""
+PRIVATE = 0o600
+"""Mode of a new ledger file: payloads are in it."""
 EFFECTIVE = os.access in os.supports_effective_ids
 
 
@@ -29,6 +31,8 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
             f"{file} is not there, but {file}-wal is: the ledger was removed or moved while programs worked on it. End them, "
             f"then put the file back, or remove {file}-wal and {file}-shm too"
         )
+    if create and file:
+        _make_private(file)
     target = f"{Path(file).as_uri()}?mode={'rwc' if create else 'rw'}" if file else ":memory:"
     try:
         # Threads take turns at it, see Pool; sqlite3 itself cannot know that.
@@ -47,6 +51,14 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         raise LedgerError(f"{file} is no SQLite database: {error}") from error
     return connection
+
+
+def _make_private(file: str) -> None:
+    """Make a new file for its owner alone; SQLite gives its write-ahead log the same mode. Others keep theirs."""
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
+    except OSError:
+        pass  # it is there already; or it cannot be made, which SQLite says next
 
 
 def _left_alone(file: str) -> bool:
