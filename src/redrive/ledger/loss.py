@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from .state import DEAD, QUARANTINE, READY
 
+ALONE_CRASHES = 2
+"""Crashes from which on a job runs alone: one may be an operator's kill, or the fault of a job beside it."""
 MAX_CRASHES = 3
 
 
@@ -36,4 +38,4 @@ def after_loss(*, started: bool, alive: bool, attempts: int, max_attempts: int |
         return Loss(DEAD, crashes, priority, True, "attempts")
     if alive:
         return Loss(READY, crashes, priority, True, "lost_lease")
-    return Loss(READY, crashes, QUARANTINE, True, "lost_worker")
+    return Loss(READY, crashes, QUARANTINE if crashes >= ALONE_CRASHES else priority, True, "lost_worker")

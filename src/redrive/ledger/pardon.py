@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from sqlalchemy import bindparam, case, func, null, select, update
 
 from . import counts
+from .loss import ALONE_CRASHES
 from .record import Lease, Settlement
 from .session import Session
 from .state import FAILED, LEASED, LOST, QUARANTINE, READY
@@ -29,7 +30,8 @@ _ALIVE = (
     .values(reason="lost_lease", error="the worker did not renew its lease; it was slow, or stopped for a while")
 )  # fmt: skip
 # What it was before it was set apart is not remembered: the middle.
-_back = case(((job.c.priority == number(QUARANTINE)) & (job.c.crashes == number(1)), number(0)), else_=job.c.priority)
+_is_alone = (job.c.priority == number(QUARANTINE)) & (job.c.crashes <= number(ALONE_CRASHES))
+_back = case((_is_alone, number(0)), else_=job.c.priority)
 _NO_CRASH = (
     update(job)
     .where(job.c.id == bindparam("of_id"), job.c.crashes > number(0))

@@ -17,6 +17,12 @@ from .now import now_on
 from .session import Session
 from .tables import worker
 
+LEASE = 7.0
+"""Seconds, of a worker that does not say how long its own last."""
+BEATS = 4
+"""Heartbeats in the time of one lease."""
+MISSED = 1.5
+"""Heartbeats after which a worker is not fresh any more."""
 REMEMBERED = timedelta(days=7)
 """How long a worker is remembered after it was last seen."""
 
@@ -36,6 +42,13 @@ class Worker(NamedTuple):
     def lost(self) -> bool:
         """It did not end in order: others found that its process was gone."""
         return self.ended_at is not None and self.seen_at < self.ended_at  # who leaves is seen leaving; see bury
+
+
+def is_fresh(one: Worker, now: datetime, /) -> bool:
+    """Whether this worker was heard of so recently that it must be alive. now: by the ledger's clock."""
+    lease = one.info.get("lease")
+    beat = (lease if isinstance(lease, (int, float)) and lease > 0 else LEASE) / BEATS
+    return now - one.seen_at < timedelta(seconds=beat * MISSED)
 
 
 def beat(session: Session, name: str, info: Mapping[str, Any] | None, /) -> None:

@@ -21,6 +21,8 @@ class Alone:
         self._visiting: float | None = None
         self._holding: float | None = None
         self._patience = PATIENCE
+        self._paused = False
+        """A visit was left for the sake of others."""
 
     @property
     def holds(self) -> bool:
@@ -38,13 +40,16 @@ class Alone:
         """There may be some now."""
         self._at = 0.0
 
-    def visits(self, now: float, /, *, idle: bool, waits: Callable[[], bool]) -> bool:
-        """Whether to claim one of them now. waits: looks whether there is any."""
+    def visits(self, now: float, /, *, idle: bool, waits: Callable[[], bool], others: Callable[[], bool] = lambda: True) -> bool:
+        """Whether to claim one of them now. waits: looks whether there is any. others: whether other jobs are due."""
         if idle:
             if self._visiting is not None and now - self._visiting >= VISIT:
-                self._leave(now, 4 * (now - self._visiting))
-                return False
-            return self.holds or now >= self._at
+                if others():
+                    self._leave(now, 4 * (now - self._visiting))
+                    self._paused = True
+                    return False
+                self._visiting = now  # there is nothing else to do
+            return self.holds or now >= self._at or (self._paused and not others())
         if self._visiting is not None:
             return False
         if self._holding is not None:
@@ -61,12 +66,14 @@ class Alone:
 
     def began(self, now: float, /) -> None:
         """One was claimed."""
+        self._paused = False
         self._holding, self._patience = None, PATIENCE
         if self._visiting is None:
             self._visiting = now
 
     def nothing(self, now: float, /) -> None:
         """There is none."""
+        self._paused = False
         self._leave(now, LOOK)
 
     def _leave(self, now: float, pause: float) -> None:

@@ -195,7 +195,7 @@ class Clerk:
                         if want.total > 0:
                             self._claim(want, apart=apart)
                 self._probe()
-            if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart):
+            if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart, others=self._has_others):
                 self._claim_alone()
         if behind:
             self._lingers = self._take_in()
@@ -350,6 +350,11 @@ class Clerk:
         """Whether something waits that was running when its worker died."""
         due = self._ledger.next_due(self._open(), alone=True)
         return due is not None and due <= self.now()
+
+    def _has_others(self) -> bool:
+        """Whether jobs are due that run beside others."""
+        left = self._until_due()
+        return left is not None and left <= 0
 
     def _claim_alone(self) -> None:
         names = self._open() if self._set_apart() else []

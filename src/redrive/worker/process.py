@@ -1,17 +1,20 @@
 """Process: who a worker's process is, so that another on the same machine can tell that it is gone.
 
-A process is named by the boot of its machine, its process namespace, its number and the moment it began: nothing of that is
-true of another one, in a container or after a restart. Where a system does not say all of this (Linux does), nobody is ever
-said to be gone: then leases run out by time.
+A process is named by its machine's boot, name and id, its process namespace, its number and the moment it began: nothing of
+that is true of another one, in a container or after a restart. Where a system does not say all of this (Linux does), nobody is
+ever said to be gone: then leases run out by time. Cloned machines may have all of it in common: a worker that was heard of
+recently is not gone, whatever is found here (`workers.is_fresh`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from pathlib import Path
 
 PROC = Path("/proc")
+MACHINE = Path("/etc/machine-id")
 
 
 def identity() -> str | None:
@@ -61,9 +64,18 @@ def _here() -> str | None:
     """The machine since its boot, and the namespace in which process numbers count."""
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{(PROC / 'self/ns/pid').readlink()}"
+        space = (PROC / "self/ns/pid").readlink()
     except OSError:
         return None
+    return f"{boot}/{space}@{socket.gethostname()}+{_machine()}".replace("/", "|").replace("|", "/", 1)
+
+
+def _machine() -> str:
+    """The start of the machine's id; empty where it has none."""
+    try:
+        return MACHINE.read_text().strip()[:8]
+    except OSError:
+        return ""
 
 
 def _began(pid: int) -> str | None:

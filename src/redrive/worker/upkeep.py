@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any
 
 from ..core.clock import SYSTEM
@@ -20,6 +21,7 @@ from .timers import Timer, Timers
 REAP = 1.0
 LOOK = 1.0
 BURY = 5.0
+BURY_SOON = 0.5
 UNBLOCK = 5.0
 FOLD = 5.0
 PRUNE = 60.0
@@ -43,10 +45,11 @@ class Upkeep:
         """How far the ledger's clock is ahead of this machine's."""
         # In this order: a worker that was stopped for a while says so first, and holds what it has, before it takes back
         # leases that ran out, which may be its own.
+        self._buries = Timer(BURY, self._bury)
         self.timers = Timers(
             Timer(lease / 4, self._beat),
             Timer(lease / 4, self._renew),
-            Timer(BURY, self._bury),
+            self._buries,
             Timer(REAP, self._reap),
             Timer(LOOK, self._look),
             Timer(UNBLOCK, self._unblock),
@@ -81,7 +84,10 @@ class Upkeep:
         """Workers of this machine whose process is gone don't keep others waiting for their leases."""
         with self._ledger.connections.read.use() as session:
             others = [one for one in workers.present(session.core) if one.name != self._name]
-        names = [one.name for one in others if gone(one.info.get("process"))]
+        silent = [one for one in others if gone(one.info.get("process"))]
+        names = [one.name for one in silent if not workers.is_fresh(one, self.now())]
+        if len(names) < len(silent):  # killed a moment ago; or alive, on a clone of this machine
+            self._buries.due = monotonic() + BURY_SOON
         if names:
             with self._ledger.connections.write.use() as session:
                 held = bury(session, names)

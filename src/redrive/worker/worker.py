@@ -123,7 +123,13 @@ class Worker:
         """Work in the background; returns when it is ready to take jobs."""
         if self._thread is not None:
             raise RuntimeError("this worker has been started already: make another")
-        info = {"process": identity(), "kinds": sorted(self._kinds), "threads": self._threads, "tasks": self._tasks}
+        info = {
+            "process": identity(),
+            "kinds": sorted(self._kinds),
+            "threads": self._threads,
+            "tasks": self._tasks,
+            "lease": self._lease,
+        }
         self._since = SYSTEM.now()
         self._own = self._ledger.beside()
         self._clerk = Clerk(

@@ -35,7 +35,7 @@ def test_forward_it_ends_leases_early_and_the_late_settle_is_refused(step: Step)
         (first,) = ledger.claim({"plain": 1}, worker="a", lease=60)
         step(HOUR)
         assert ledger.reap() == [first.job_id]
-        (second,) = ledger.claim({"plain": 1}, worker="b", lease=60, alone=True)
+        (second,) = ledger.claim({"plain": 1}, worker="b", lease=60)
         assert second.fence == first.fence + 1
         ledger.settle(second.done())
         with pytest.raises(LeaseLost):

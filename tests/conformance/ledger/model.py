@@ -91,7 +91,7 @@ class Model:
             job.state, job.due = "ready", self.now
             if job.started:
                 job.crashes += 1
-                job.alone = True
+                job.alone = job.crashes >= 2
                 if job.crashes >= MAX_CRASHES or (job.max_attempts is not None and job.attempts >= job.max_attempts):
                     job.state, job.letter = "dead", "pending"
             job.started = False

@@ -82,7 +82,7 @@ def test_they_outlive_a_crash_a_dead_letter_and_its_replay(ledger: Ledger) -> No
     claim(ledger)
     pass_time(ledger, 3600)
     ledger.reap()
-    ledger.settle(claim(ledger, alone=True)[0].dead("attempts"))
+    ledger.settle(claim(ledger)[0].dead("attempts"))
     (letter,) = ledger.dead_letters()
     assert letter.ids == IDS_OF_ANN
     with correlate(request_id="the operator's"):

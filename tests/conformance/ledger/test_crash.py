@@ -32,27 +32,35 @@ def test_a_crash_counts_for_what_had_begun_only(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-3")
-def test_what_ran_when_its_worker_died_runs_alone_and_last(ledger: Ledger) -> None:
-    ledger.submit_many([NewJob(KIND, "poison", priority=-2), *new("x", "y")])
+def test_a_job_whose_worker_was_killed_once_is_retried_like_any_other(ledger: Ledger) -> None:
+    ledger.submit_many([NewJob(KIND, "long", priority=-2), *new("x", "y")])
     claim(ledger, 1)
     crash(ledger)
+    assert claim(ledger, alone=True) == []
+    assert keys(claim(ledger, 1)) == {"long"}, "with the priority that it had"
+
+
+@pytest.mark.req("L-3")
+def test_what_ran_when_two_workers_died_runs_alone_and_last(ledger: Ledger) -> None:
+    ledger.submit_many([NewJob(KIND, "poison", priority=-2), *new("x", "y")])
+    for _ in range(2):
+        assert keys(claim(ledger, 1)) == {"poison"}
+        crash(ledger)
     assert keys(claim(ledger)) == {"x", "y"}
     assert claim(ledger) == []
     ledger.submit_many(new("z"))
     ledger.submit(NewJob("other", "p"))
     alone = ledger.claim({KIND: 5, "other": 5}, worker="w2", alone=True)
     assert keys(alone) == {"poison"}
-    assert alone[0].crashes == 1
+    assert alone[0].crashes == 2
     assert ledger.claim({KIND: 5, "other": 5}, worker="w2", alone=True) == []
 
 
 @pytest.mark.req("L-3")
 def test_after_three_crashes_it_is_a_dead_letter(ledger: Ledger) -> None:
     ledger.submit(*new("poison"))
-    claim(ledger)
-    crash(ledger)
-    for _ in range(2):
-        assert keys(claim(ledger, alone=True)) == {"poison"}
+    for alone in (False, False, True):
+        assert keys(claim(ledger, alone=alone)) == {"poison"}
         crash(ledger)
     (letter,) = ledger.dead_letters()
     assert (letter.reason, letter.attempts, letter.status) == ("crashed_worker", 3, "pending")

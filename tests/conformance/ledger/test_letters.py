@@ -58,10 +58,10 @@ def test_a_replay_whose_worker_dies_is_the_same_letter_again(ledger: Ledger) -> 
     (letter,) = die(ledger, "a")
     ledger.replay([letter.id], actor="ann", because="again")
     claim(ledger)
-    for _ in range(3):
+    for alone in (False, True, True):
         pass_time(ledger, 3600)
         ledger.reap()
-        claim(ledger, alone=True)
+        claim(ledger, alone=alone)
     (same,) = ledger.dead_letters()
     assert (same.id, same.status, same.reason) == (letter.id, "pending", "crashed_worker")
 

@@ -123,7 +123,7 @@ def test_a_late_settle_changes_nothing_and_is_counted(ledger: Ledger) -> None:
     for late in (old.done(b"late"), old.again(error="late"), old.dead("late"), old.blocked("late")):  # nobody has it
         with pytest.raises(LeaseLost, match="settled too late"):
             ledger.settle(late)
-    newer = claim(ledger, worker="w2", alone=True)[0]
+    newer = claim(ledger, worker="w2")[0]
     assert newer.fence == 2
     turn = ledger.turn([old.done(b"late")], {KIND: 1}, worker="w1")  # somebody else has it
     assert turn.late == [old.done(b"late")]
@@ -170,7 +170,7 @@ def test_a_worker_that_lost_a_job_and_got_it_again_settles_the_newer_lease(ledge
     old = claim(ledger, lease=10)[0]
     pass_time(ledger, 11)
     ledger.reap()
-    newer = claim(ledger, alone=True)[0]
+    newer = claim(ledger)[0]
     turn = ledger.turn([old.done(b"old"), newer.done(b"new")], {}, worker="w1")
     assert [one.fence for one in turn.late] == [1]
     job = ledger.get(old.job_id)

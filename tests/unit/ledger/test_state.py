@@ -50,6 +50,6 @@ def test_a_lost_lease(started: bool, alive: bool, attempts: int, most: int | Non
     assert (loss.state == DEAD) is dead
     if not dead:
         assert loss.state == READY
-        assert (loss.priority == QUARANTINE) is (started and not alive)
+        assert (loss.priority == QUARANTINE) is (started and not alive and loss.crashes >= 2)
     if loss.crashes >= 3:
         assert loss.reason == "crashed_worker"

@@ -34,6 +34,25 @@ def test_others_have_their_turn_after_a_visit() -> None:
     assert alone.visits(1.0 + VISIT + 4 * VISIT, idle=True, waits=lambda: True)
 
 
+def test_with_nothing_else_to_do_one_follows_the_other() -> None:
+    """Four jobs of 5 s: with others due they would wait 20 s each."""
+    alone, now = Alone(), 1.0
+    for _ in range(4):
+        assert alone.visits(now, idle=True, waits=lambda: True, others=lambda: False)
+        alone.began(now)
+        assert not alone.visits(now + 1, idle=False, waits=lambda: True, others=lambda: False)
+        now += 5.0
+
+
+def test_a_pause_for_others_ends_with_them() -> None:
+    alone = Alone()
+    alone.visits(1.0, idle=True, waits=lambda: True)
+    alone.began(1.0)
+    assert not alone.visits(6.0, idle=True, waits=lambda: True, others=lambda: True)
+    assert not alone.visits(7.0, idle=True, waits=lambda: True, others=lambda: True)
+    assert alone.visits(8.0, idle=True, waits=lambda: True, others=lambda: False)
+
+
 def test_a_busy_worker_waits_for_what_runs_and_not_for_ever() -> None:
     alone = Alone()
     assert not alone.visits(1.0, idle=False, waits=lambda: True)

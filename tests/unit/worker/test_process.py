@@ -55,6 +55,21 @@ def test_of_another_machine_or_container_nothing_is_said(part: int) -> None:
     assert not gone(f"{elsewhere}/999999999/{began}")
 
 
+@linux
+@pytest.mark.parametrize("clone", ["host", "machine"])
+def test_of_a_cloned_machine_nothing_is_said(clone: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mine = identity()
+    assert mine is not None
+    dead = mine.rpartition("/")[0] + "/1"
+    assert gone(dead)
+    if clone == "host":
+        monkeypatch.setattr("socket.gethostname", lambda: "another")
+    else:
+        (tmp_path / "id").write_text("0123456789abcdef")
+        monkeypatch.setattr(process, "MACHINE", tmp_path / "id")
+    assert not gone(dead)
+
+
 @pytest.mark.parametrize("nonsense", [None, 7, "", "a/b", "a/b/c/d", "a/b/c/d/e"])
 def test_what_cannot_be_read_is_not_gone(nonsense: object) -> None:
     assert not gone(nonsense)
