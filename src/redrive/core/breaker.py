@@ -11,6 +11,8 @@ from .seconds import Seconds, number, positive, whole
 
 State: TypeAlias = Literal["closed", "open", "probing"]
 SLOTS = 10
+FEWEST = 20
+"""Calls over which the latest failures are averaged, at least."""
 
 
 class Breaker:
@@ -20,10 +22,13 @@ class Breaker:
     Threads and event loops may share one; a forked child goes on with its own copy.
     """
 
-    __slots__ = ("_opened", "_probed", "_slots", "failure_rate", "min_calls", "open_for", "window")
+    __slots__ = ("_last", "_latest_rate", "_opened", "_probed", "_slots", "failure_rate", "min_calls", "open_for", "window")
 
     def __init__(self, *, failure_rate: float = 0.5, window: Seconds = 30, min_calls: int = 20, open_for: Seconds = 10) -> None:
         """failure_rate: the share of failures at which it opens, once `min_calls` were made within `window` seconds.
+
+        It also opens where the latest calls fail far more often than that, however many succeeded earlier in the window:
+        by default, an outage of all calls opens it within 28 calls.
 
         open_for: how long nobody is let through; then one probe decides.
         """
@@ -34,6 +39,8 @@ class Breaker:
         self.min_calls = whole("min_calls", min_calls)
         self.open_for = positive("open_for", open_for)
         self._slots: deque[list[int]] = deque()  # [slot, calls, failures]: a slot is a tenth of the window
+        self._latest_rate = 0.0  # exponential moving average over the latest calls
+        self._last = 0.0  # when it was changed
         self._opened: float | None = None
         self._probed: float | None = None
 
@@ -77,10 +84,12 @@ class Breaker:
             latest = self._latest(int(now // (self.window / SLOTS)))
             latest[1] += 1
             latest[2] += failed
-            if not failed or not self._too_many():
+            self._average(failed, now)
+            if not failed or not (self._too_many() or self._latest_rate >= self._far_more):
                 return False
             self._opened = now
             self._slots = deque()
+            self._latest_rate = 0.0
             return True
 
     def abandon(self) -> None:
@@ -100,6 +109,18 @@ class Breaker:
         while slots[0][0] <= slot - SLOTS:
             slots.popleft()
         return slots[-1]
+
+    @property
+    def _far_more(self) -> float:
+        """Halfway from the failure rate to all calls."""
+        return min((1 + self.failure_rate) / 2, 0.95)
+
+    def _average(self, failed: bool, now: float) -> None:
+        """Weigh the latest call in. After a pause as long as the window, earlier calls say nothing."""
+        if abs(now - self._last) > self.window:
+            self._latest_rate = 0.0
+        self._last = now
+        self._latest_rate += (failed - self._latest_rate) / max(self.min_calls, FEWEST)
 
     def _too_many(self) -> bool:
         calls = sum(slot[1] for slot in self._slots)

@@ -54,7 +54,7 @@ def test_it_opens_at_the_failure_rate_and_not_below() -> None:
     ("rate", "failed", "of"), [(0.55, 11, 20), (0.07, 7, 100), (0.1, 3, 30), (0.29, 29, 100), (0.57, 57, 100), (1, 20, 20)]
 )
 def test_the_rate_is_met_exactly_where_decimals_are_not_exact(rate: float, failed: int, of: int) -> None:
-    assert calls(Breaker(failure_rate=rate, min_calls=20), failed, of - failed)
+    assert calls(Breaker(failure_rate=rate, min_calls=of), failed, of - failed)
 
 
 @pytest.mark.req("C-12")
