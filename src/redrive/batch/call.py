@@ -135,6 +135,12 @@ class Call:
         if overdue:
             split.gone.update(self._charge(overdue, rejected, report))
 
+    def _with_verdicts(self, report: Report) -> Report:
+        """A sender's own `giveup` of an item that is still pending: a rejection for good. Or nothing would ever give it up."""
+        named = [item.id for item in report.items if item.status == "giveup"] if report.outcome != "success" else []
+        pending = self.work.items.pending(named) if named else ()
+        return decision.rejected_for_good(report, pending) if pending else report
+
     def _acknowledge(self, report: Report) -> None:
         if isinstance(self.work.items, ToldItems):
             whole = report.outcome == "success"
@@ -153,6 +159,7 @@ class Call:
             report = split.merged()
             self._course.isolated |= split.isolated
         course, items = self._course, self.work.items
+        report = self._with_verdicts(report)
         self._acknowledge(report)
         concerns = decision.concerns(report)
         if not concerns and not course.passes:

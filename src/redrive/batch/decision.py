@@ -87,6 +87,14 @@ def concerns(report: Report, /) -> bool:
     return report.outcome == "partial"
 
 
+def rejected_for_good(report: Report, ids: Collection[str], /) -> Report:
+    """The report, with a permanent rejection of these items."""
+    items = [
+        replace(item, status="rejected", permanent=True, transient=None) if item.id in ids else item for item in report.items
+    ]
+    return replace(report, items=items)
+
+
 def fault_of(item: ItemStatus, /) -> Fault:
     """What a rejection means: as the sender declares it, or by the HTTP status that its reason begins with."""
     if item.permanent:

@@ -24,7 +24,7 @@ class ItemStatus:
     """What became of one item. Immutable.
 
     A sender says `acknowledged`, `rejected` (and why), or `pending`: not sent this time. `giveup` is said of items whose
-    rejections are spent.
+    rejections are spent; a sender that says so of a pending item means the same as by `permanent=True`.
     """
 
     id: str

@@ -6,6 +6,7 @@ import logging
 import zlib
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -163,6 +164,19 @@ def test_an_item_that_is_rejected_for_good_is_given_up_at_once(
     (record,) = [record for record in redrive_journal.records if record.kind == "giveup"]
     assert record.fields.items() >= {"item": "bad", "attempts": 1, "reason": "410 gone", "permanent": True}.items()
     assert caplog.messages == ["Script.send_pending: item bad rejected for good: 410 gone"]
+
+
+@pytest.mark.req("B-15")
+@pytest.mark.parametrize("outcome", ["partial", "failure"])
+def test_a_senders_own_give_up_is_kept_in_the_store(outcome: Any, redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+    """A sender that gives an item up and sends it again in each call would go on for ever."""
+    store = Store()
+    report = Report(outcome, [ItemStatus("bad", "giveup", "410 gone"), ItemStatus("old", "giveup", "404")])
+    store.gone["old"] = "before"
+    result = retrying(Script(report), items=store).send_pending()
+    assert (store.gone, store.counts) == ({"bad": "410 gone", "old": "before"}, {"bad": 1})
+    assert (result.count("giveup"), result.next_retry_at, redrive_clock.slept) == (2, None, [])
+    assert [record.fields["item"] for record in redrive_journal.records if record.kind == "giveup"] == ["bad"]
 
 
 @pytest.mark.req("B-15")
