@@ -94,7 +94,10 @@ class TableItems:
         ended: dict[Any, Any] = {self._status: self._given_up}
         if self._reason is not None:
             ended[self._reason] = bindparam("why", type_=self._reason.type)
-        self._end_many = update(rows).where(many, may_be_sent).values(ended).returning(self._id)
+        # Where all other states are known, an item that was rejected ends in whatever state its sender left it.
+        settled = [self._given_up, *self._done]
+        may_end = or_(self._status.not_in(settled), self._status.is_(None)) if self._done else may_be_sent
+        self._end_many = update(rows).where(many, may_end).values(ended).returning(self._id)
         self._look = select(self._id).where(among, may_be_sent)
         gone = self._status == self._given_up
         self._gone = select(self._id, self._attempts).where(gone).order_by(self._id).limit(bindparam("most"))

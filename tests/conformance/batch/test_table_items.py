@@ -96,6 +96,17 @@ def test_every_state_is_named_where_done_is_passed(words: Engine) -> None:
         queue(words, done="pending")
 
 
+@pytest.mark.req("B-4", "B-17")
+def test_an_item_in_a_state_of_its_senders_own_is_given_up_all_the_same(words: Engine) -> None:
+    fill(words, "pending", "uploaded", "pending")
+    items = queue(words, done="uploaded")
+    items.check()
+    with words.begin() as tx:
+        tx.execute(update(QUEUE).where(QUEUE.c.id == 0).values(state="uploading"))
+    assert items.give_up_many({"0": "x", "1": "x", "2": "x"}) == {"0", "2"}
+    assert items.given_up() == {"0": 0, "2": 0}
+
+
 @pytest.mark.req("B-17")
 def test_a_table_in_which_all_have_arrived(words: Engine) -> None:
     fill(words, "uploaded", "uploaded")
