@@ -15,10 +15,12 @@ from ..core.policy import RetryPolicy
 from ..engine.retry import retry
 from ..errors import AlreadyExists, NotFound, StorageError
 from ..native.azure_storage import azure
+from .azure_call import call, listed, pages
 from .azure_mapped import from_azure
 from .azure_reading import MOST, Broken, Pieces
 from .backend import How
 from .body import Body
+from .deadline import DeadlinePassed, time_left
 from .extra import client
 from .info import Capabilities, FileInfo
 from .reading import reading
@@ -93,7 +95,7 @@ class Azure:
             except Exception as error:
                 if how != "create" or not isinstance(from_azure(error, path=path, backend="", container=""), AlreadyExists):
                     raise
-                if blob.get_blob_properties().metadata.get(TOKEN) != token:
+                if call(blob.get_blob_properties).metadata.get(TOKEN) != token:
                     raise
                 # Ours: it was there at the second attempt because of the first, whose answer was lost.
 
@@ -101,8 +103,8 @@ class Azure:
         start = f"{folder}/" if folder else None
         skipped = Skipped(self.name)
         with self._mapped(folder):
-            found = self._client.list_blobs(start) if recursive else self._client.walk_blobs(start, delimiter="/")
-            for blob in found:
+            many = self._client.list_blobs if recursive else partial(self._client.walk_blobs, delimiter="/")
+            for blob in listed(partial(many, start)):
                 if getattr(blob, "size", None) is not None and skipped.is_path(blob.name):  # a prefix has no size
                     yield FileInfo(blob.name, blob.size, blob.last_modified, blob.etag)
 
@@ -113,25 +115,25 @@ class Azure:
             return
         skipped = Skipped(self.name)
         with self._mapped(folder):
-            for page in self._client.list_blob_names(name_starts_with=f"{folder}/" if folder else None).by_page():
-                yield from skipped.paths(list(page))
+            for page in pages(partial(self._client.list_blob_names, name_starts_with=f"{folder}/" if folder else None)):
+                yield from skipped.paths(page)
 
     def folders(self, folder: str, /) -> Iterator[str]:
         skipped = Skipped(self.name)
         with self._mapped(folder):
-            for found in self._client.walk_blobs(f"{folder}/" if folder else None, delimiter="/"):
+            for found in listed(partial(self._client.walk_blobs, f"{folder}/" if folder else None, delimiter="/")):
                 if found.name.endswith("/") and skipped.is_path(found.name[:-1]):
                     yield found.name[:-1]
 
     def info(self, path: str, /) -> FileInfo:
         with self._mapped(path):
-            found = self._client.get_blob_client(path).get_blob_properties()
+            found = call(self._client.get_blob_client(path).get_blob_properties)
         return FileInfo(path, found.size, found.last_modified, found.etag.strip('"'))
 
     def delete(self, path: str, /) -> None:
         try:
             with self._mapped(path):
-                self._client.delete_blob(path, delete_snapshots="include")
+                call(self._client.delete_blob, path, delete_snapshots="include")
         except NotFound as missing:
             if path not in str(missing):  # it is the container that is missing
                 raise
@@ -143,12 +145,12 @@ class Azure:
     def copy(self, source: str, target: str, /) -> None:
         with self._mapped(source):
             blob = self._client.get_blob_client(target)
-            begun = blob.start_copy_from_url(self._client.get_blob_client(source).url)
+            begun = call(blob.start_copy_from_url, self._client.get_blob_client(source).url)
             self._finished(blob, target, begun["copy_status"])
 
     def check(self) -> None:
         with self._mapped(""):
-            self._client.get_container_properties()
+            call(self._client.get_container_properties)
 
     def close(self) -> None:
         with self._lock:
@@ -177,22 +179,23 @@ class Azure:
         last = {"match_condition": MatchConditions.IfMissing} if only_if_absent else {}
         piece = body.read(PIECE)
         if len(piece) < PIECE:
-            blob.upload_blob(piece, overwrite=not only_if_absent, **told)
+            call(blob.upload_blob, piece, overwrite=not only_if_absent, **told)
             return
         blocks: list[BlobBlock] = []
         while piece:  # nobody sees blocks before they are committed; those that never are, azure drops after a week
             blocks.append(BlobBlock(block_id=f"{len(blocks):08d}-{secrets.token_hex(4)}"))
-            blob.stage_block(blocks[-1].id, piece)
+            call(blob.stage_block, blocks[-1].id, piece)
             piece = body.read(PIECE << len(blocks) // 5000)  # azure takes 50,000 of them
-        blob.commit_block_list(blocks, **told, **last)
+        call(blob.commit_block_list, blocks, **told, **last)
 
     def _finished(self, blob: Any, target: str, status: str) -> None:
         """Within one account a copy is done at once; a large one may take a while."""
         began, wait = time.monotonic(), 0.1
         while status == "pending" and time.monotonic() - began < COPY_SECONDS:
-            time.sleep(wait)
+            left = time_left()
+            time.sleep(wait if left is None else min(wait, left))
             wait = min(2 * wait, 5.0)
-            status = blob.get_blob_properties().copy.status
+            status = call(blob.get_blob_properties).copy.status
         if status != "success":
             raise StorageError(f"{self.name}: the copy to {target!r} is {status}", path=target, backend=self.name)
 
@@ -208,5 +211,5 @@ class Azure:
         azure_error = client("azure.core.exceptions", "azure").AzureError
         try:
             yield
-        except (azure_error, Broken) as error:
+        except (azure_error, Broken, DeadlinePassed) as error:
             raise from_azure(error, path=path, backend=self.name, container=self.container) from error

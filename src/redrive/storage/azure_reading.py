@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from .azure_call import call
 from .extra import client
 
 EMPTY = 416
@@ -58,12 +59,16 @@ class Pieces:
             raise
 
     def _fetched(self, start: int, length: int, **same: Any) -> bytes:
-        found = self._blob.download_blob(start, length, raw_response_hook=_breaks, **same)
+        found, content = call(self._downloaded, start, length, **same)
         if self._etag is None:
             self._etag = found.properties.etag
             # Not its size: that is of the range. "bytes 0-4194303/20971520"
             self.length = int(found.properties.content_range.rpartition("/")[2])
-        return b"".join(found.chunks())  # one of them, as it came; readall() would copy it twice
+        return content
+
+    def _downloaded(self, start: int, length: int, **options: Any) -> tuple[Any, bytes]:
+        found = self._blob.download_blob(start, length, raw_response_hook=_breaks, **options)
+        return found, b"".join(found.chunks())  # one of them, as it came; readall() would copy it twice
 
 
 def _breaks(response: Any) -> None:

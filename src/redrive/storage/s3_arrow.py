@@ -14,6 +14,7 @@ from ..core.policy import RetryPolicy
 from ..native.arrow import pyarrow_s3
 from .backend import How
 from .body import Body
+from .deadline import DeadlinePassed, bounded
 from .extra import client
 from .info import FileInfo
 from .reading import reading
@@ -75,11 +76,15 @@ class S3Arrow:
     def read(self, path: str, /) -> BinaryIO:
         with self._mapped(path):
             # With its size known, Arrow asks for no more than there is, and says at once that a file is missing.
-            stream = self._arrow.open_input_file(f"{self.bucket}/{path}")
+            stream = bounded(lambda: self._arrow.open_input_file(f"{self.bucket}/{path}"))
         return reading(_Stream(stream), partial(self._error, path), window=PIECE)
 
     def read_bytes(self, path: str, /) -> bytes:
-        with self._mapped(path), self._arrow.open_input_file(f"{self.bucket}/{path}") as stream:
+        with self._mapped(path):
+            return bounded(lambda: self._read_whole(path))
+
+    def _read_whole(self, path: str) -> bytes:
+        with self._arrow.open_input_file(f"{self.bucket}/{path}") as stream:
             found: bytes = stream.readall()
             return found
 
@@ -131,7 +136,7 @@ class S3Arrow:
         where = fs.FileSelector(f"{self.bucket}/{folder}" if folder else self.bucket, recursive=True, allow_not_found=True)
         with self._mapped(folder):
             try:
-                found = self._arrow.get_file_info(where)
+                found = bounded(lambda: self._arrow.get_file_info(where))
             except arrow.ArrowInvalid:
                 return None
         if not found:
@@ -163,8 +168,19 @@ class _Stream:
     """Arrow's stream, read without a copy."""
 
     def __init__(self, stream: Any) -> None:
-        self.read = stream.read_buffer
-        self.close = stream.close
+        self._stream = stream
+        self._is_abandoned = False
+
+    def read(self, size: int, /) -> Any:
+        try:
+            return bounded(lambda: self._stream.read_buffer(size))
+        except DeadlinePassed:
+            self._is_abandoned = True
+            raise
+
+    def close(self) -> None:
+        if not self._is_abandoned:  # else a thread may still read from it
+            self._stream.close()
 
 
 def _arrow(access: Mapping[str, str | None], anonymous: bool) -> dict[str, Any]:

@@ -6,12 +6,13 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.policy import RetryPolicy
 from ..native.aws import BOTOCORE, retries
+from .deadline import DeadlinePassed, time_left
 from .extra import client
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class S3Client:
 
     def call(self, method: str, /, **arguments: Any) -> Any:
         """One call of S3's own API, by botocore's names; errors are those of botocore."""
-        return awaited(self.start(method, **arguments))
+        return within_deadline(lambda: self.start(method, **arguments))
 
     def start(self, method: str, /, **arguments: Any) -> Future[Any]:
         """The same, begun and not waited for. Cancelled, it ends at once."""
@@ -56,7 +57,7 @@ class S3Client:
 
     def read(self, body: Any, size: int) -> bytes:
         """So many bytes of an answer's body, fewer only at the end."""
-        return awaited(asyncio.run_coroutine_threadsafe(_read(body, size), self.files.loop))
+        return within_deadline(lambda: asyncio.run_coroutine_threadsafe(_read(body, size), self.files.loop))
 
     def close(self) -> None:
         """Let go of connections; the next call opens them again."""
@@ -113,6 +114,22 @@ def awaited(future: Future[T], /, timeout: float | None = None) -> T:
         return future.result(timeout)
     except BaseException:
         future.cancel()
+        raise
+
+
+def within_deadline(start: Callable[[], Future[T]], /) -> T:
+    """Start it, and wait until the deadline around at most. DeadlinePassed: it was cancelled, or never started."""
+    time_left()
+    return ended(start())
+
+
+def ended(future: Future[T], /) -> T:
+    """What it gives. DeadlinePassed: it was cancelled."""
+    try:
+        return awaited(future, time_left())
+    except TimeoutError:
+        if future.cancelled() or not future.done():
+            raise DeadlinePassed from None
         raise
 
 

@@ -7,8 +7,9 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any
 
+from ..engine.attempt import current
 from .body import Body
-from .s3_client import S3Client, awaited
+from .s3_client import S3Client, awaited, ended
 
 PART = 5 * 1024 * 1024
 """Bytes in a part: the least that S3 takes."""
@@ -19,6 +20,8 @@ MEMORY = 64 * 1024 * 1024
 """Bytes on their way at a time, where parts are so large that fewer than four fit; one always does."""
 CLEARING = 5.0
 """Seconds for taking back what was begun: after an error, the caller is waiting to hear of it."""
+HASTY = 0.5
+"""Seconds for the same after the deadline has passed."""
 COPY_PART = 1024**3
 TOKEN = "redrive-write"  # noqa: S105  # a name
 """In the metadata of what was created only if absent: whose it is, should the answer be lost."""
@@ -63,7 +66,9 @@ class Upload:
             self._client.call("complete_multipart_upload", **upload, **self._last, MultipartUpload={"Parts": listed})
         except BaseException:
             try:
-                awaited(self._client.start("abort_multipart_upload", **upload), CLEARING)
+                left = current().remaining
+                clearing = CLEARING if left is None else min(CLEARING, max(left, HASTY))
+                awaited(self._client.start("abort_multipart_upload", **upload), clearing)
             except Exception:  # the first error is the one to tell; the bucket's own rules clear up what is left
                 pass
             raise
@@ -78,10 +83,10 @@ class Upload:
                 number += 1
                 size = part_size(body.size, number)
                 while len(sent) >= min(AT_ONCE, max(1, MEMORY // size)):
-                    etags.append(sent[0].result()["ETag"])  # no more than so many parts are in memory
+                    etags.append(ended(sent[0])["ETag"])  # no more than so many parts are in memory
                     sent.popleft()
                 part = body.read(size)
-            etags.extend(future.result()["ETag"] for future in sent)
+            etags.extend(ended(future)["ETag"] for future in sent)
         except BaseException:
             for future in sent:
                 future.cancel()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...core.context import clock_around
 from ...core.retry_after import retry_after
+from ...engine.attempt import current
 from ...errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
-from .failure import AGAIN, failed, fields, meaning
+from .failure import failed, fields
 from .sender import Sender
 
 FIRST, LONGEST = 1.0, 30.0
@@ -19,12 +20,14 @@ KINDS: dict[str, type[StorageError]] = {
 
 
 def watch(sender: Sender, url: str, path: str, timeout: float) -> None:
-    """Wait until the operation has ended. Bounded by its own time-out: it may take minutes where a request takes seconds.
+    """Wait until the operation has ended. Bounded by its own timeout and by the deadline around: it may take minutes where a
+    request takes seconds. Each look is one request, with the attempts of the policy.
 
-    Its address is a key of its own: no token goes there. A look that fails is no news of the operation: the next one may work.
+    Its address is a key of its own: no token goes there.
     """
     clock = clock_around()
-    end = clock.monotonic() + timeout
+    left = current().remaining
+    end = clock.monotonic() + (timeout if left is None else min(timeout, left))
     wait = FIRST
     while True:
         done, asked = _look(sender, url, path)
@@ -32,7 +35,10 @@ def watch(sender: Sender, url: str, path: str, timeout: float) -> None:
             return
         pause = max(wait, asked)
         if clock.monotonic() + pause > end:
-            message = f"{sender.name}: {path!r}: it goes on after {timeout:g} s, and was not waited for (copy_timeout)"
+            over = f"after {timeout:g} s, and was not waited for (copy_timeout)"
+            if left is not None and left < timeout:
+                over = "after the deadline around the call, and was not waited for"
+            message = f"{sender.name}: {path!r}: it goes on {over}"
             raise Unavailable(message, path=path, backend=sender.name)
         clock.sleep(pause)
         wait = min(LONGEST, wait * 2)
@@ -40,15 +46,8 @@ def watch(sender: Sender, url: str, path: str, timeout: float) -> None:
 
 def _look(sender: Sender, url: str, path: str) -> tuple[bool, float]:
     """Has it ended, and how long does the service want to be left alone?"""
-    try:
-        response = sender.once("GET", url)
-    except Exception as error:
-        if meaning(error) is False:
-            raise
-        return False, 0.0
+    response = sender.send("GET", url, path, authorized=False)
     asked = retry_after(response.headers) or 0.0
-    if response.status_code in AGAIN:
-        return False, asked
     if 300 <= response.status_code < 400:
         return True, 0.0  # to the item that was made
     if response.status_code >= 400:

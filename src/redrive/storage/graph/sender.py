@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.policy import RetryPolicy
 from ...engine.attempt import current
 from ...engine.retry import retry
 from ...errors import Denied, StorageError
+from ..deadline import DeadlinePassed, time_left
 from ..extra import client
 from .address import Address, without_query
 from .failure import AGAIN, answered, meaning, unreachable
@@ -103,6 +104,7 @@ class Sender:
         if token is not None:
             request.headers["authorization"] = f"Bearer {token}"
         response: httpx2.Response = self._opened(module).handle_request(request)
+        response.stream = _bounded(module, response.stream)
         return response
 
     def _opened(self, module: Any) -> Any:
@@ -112,6 +114,24 @@ class Sender:
             if self._transport is None:
                 self._transport = module.HTTPTransport(proxy=self._proxy)
             return self._transport
+
+
+def _bounded(module: Any, stream: Any) -> Any:
+    """The same body. A server that sends a little at a time does not outlast the deadline around."""
+
+    class Bounded(module.SyncByteStream):  # type: ignore[misc]  # the module is loaded when it is first needed
+        def __iter__(self) -> Iterator[bytes]:
+            for piece in stream:
+                yield piece
+                try:
+                    time_left()
+                except DeadlinePassed as passed:
+                    raise module.ReadTimeout(str(passed)) from passed
+
+        def close(self) -> None:
+            stream.close()
+
+    return Bounded()
 
 
 def _read(response: httpx2.Response) -> httpx2.Response:

@@ -141,7 +141,11 @@ class Connection:
     def _session(self, connect: Connect) -> tuple[Loop, asyncssh.SFTPClient]:
         if self._pid != os.getpid():
             self._forget()
-        with self._lock:
+        # Another thread may be connecting, for longer than the deadline around this call lasts.
+        left = current().remaining
+        if not self._lock.acquire(timeout=-1 if left is None else left):
+            raise TimeoutError("no connection in time")
+        try:
             if self._loop is None:
                 self._loop = Loop(f"redrive-{self._name}")
             if self._sftp is None or self._ssh is None or self._ssh.is_closed():
@@ -152,6 +156,8 @@ class Connection:
                 else:
                     self._ssh, self._sftp = self._retry.call(self._connect, self._loop, self._timeout)
             return self._loop, self._sftp
+        finally:
+            self._lock.release()
 
     def _connect(self, loop: Loop, most: float) -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
         module = client("asyncssh", "sftp")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from redrive import RetryPolicy, classify
+from redrive import RetryPolicy, classify, deadline
 from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
 from redrive.storage.graph.upload import CHUNK
 from redrive.testing import instant
 from redrive.testing.storage.sample import body
-from tests.acceptance.storage.graph.conftest import AGAIN, LARGE
+from tests.acceptance.storage.graph.conftest import AGAIN, LARGE, QUICK
 from tests.servers.graph import Fault, GraphServer
 
 # ---- uploads ----
@@ -163,10 +163,10 @@ def test_a_file_that_changed_in_between_is_not_mixed(server: GraphServer, store:
 def test_a_copy_is_watched_until_it_ends(server: GraphServer, store: Store) -> None:
     store.write("file", b"x")
     server.drive.looks = 4
-    server.fail("GET monitor", 503, "reset", (429, "busy", {"Retry-After": "0"}))
+    server.fail("GET monitor", 503, "reset")
     store.copy("file", "a/b/copied")
     assert store.read_bytes("a/b/copied") == b"x"
-    assert server.count("GET monitor") == 3 + 5
+    assert server.count("GET monitor") == 2 + 5
     assert server.count("POST copy") == 1
 
 
@@ -204,3 +204,26 @@ def test_a_copy_that_fails_there(server: GraphServer, store: Store) -> None:
     with pytest.raises(AlreadyExists, match="nameAlreadyExists"):
         store.copy("file", "folder")  # the service will not put a file in a folder's place
     assert store.read_bytes("folder/file") == b"x"
+
+
+@pytest.mark.req("S-10")
+@pytest.mark.parametrize(("policy", "looks"), [(QUICK, 3), (RetryPolicy.disabled(), 1)])
+def test_a_look_at_a_monitor_has_the_attempts_of_the_policy(
+    server: GraphServer, made: Callable[..., Store], policy: RetryPolicy, looks: int
+) -> None:
+    store = made(policy)
+    store.write("file", b"x")
+    server.drive.looks = 5
+    server.fail("GET monitor", *[503] * 20)
+    with pytest.raises(Unavailable):
+        store.copy("file", "copied")
+    assert server.count("GET monitor") == looks
+
+
+@pytest.mark.req("S-10")
+def test_a_monitor_does_not_outlast_the_deadline(server: GraphServer, made: Callable[..., Store]) -> None:
+    store = made(QUICK, copy_timeout=600.0)
+    store.write("file", b"x")
+    server.drive.looks = 10**9
+    with pytest.raises(Unavailable, match="after the deadline around the call"), deadline(2):
+        store.copy("file", "copied")
