@@ -95,8 +95,8 @@ bench-messages: ## Measure messages against raw loops and other libraries (in .v
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-arq --requirements benchmarks/requirements-arq.txt
 	@.venv-bench-messages/bin/python benchmarks/messages.py
 
-constraints: environment ## Resolve every version anew into constraints.txt, for 3.11 and up
-	@$(RUN) scripts/constraints.py
+constraints: environment ## Pin what pyproject.toml needs in constraints.txt and hashes.txt, for 3.11 and up (UPGRADE=1: newest versions)
+	@$(RUN) scripts/constraints.py $(if $(UPGRADE),--upgrade)
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .venv-* .cache .hypothesis .pytest_cache .ruff_cache .mypy_cache site build dist

@@ -1,4 +1,5 @@
-"""Writes constraints.txt: every version that all extras and tools resolve to, for every interpreter from 3.11 up.
+"""Writes constraints.txt, every version that all extras and tools resolve to, for every interpreter from 3.11 up; the same
+with the hashes of its files to hashes.txt; and what the image needs to deploy/docker/requirements.txt, with hashes too.
 
 The resolver is uv, from PyPI, in an environment that is thrown away: it resolves for all interpreters at once and
 marks the pins that differ. What comes out names no registry and no path.
@@ -17,7 +18,13 @@ HEADER = """\
 # Every version the tools and tests are run with, on CPython 3.11, 3.12 and 3.13.
 # Made by `make constraints`; users of the package are not bound by it.
 """
-RESOLVE = "pip compile --universal --python-version 3.11 --all-extras --group dev --no-annotate --no-header --quiet"
+RESOLVE = "pip compile --universal --python-version 3.11 --no-annotate --no-header --quiet"
+EVERYTHING = "--all-extras --group dev"
+IMAGE = ("cli", "console", "postgres", "redis", "otel", "prometheus")
+"""The extras of the image in deploy/docker."""
+HASHED = """\
+# The versions of constraints.txt with the hashes of their files. Made by `make constraints`.
+"""
 
 
 def main() -> int:
@@ -25,15 +32,20 @@ def main() -> int:
         venv.create(folder, with_pip=True)
         python = f"{folder}/bin/python"
         subprocess.run([python, "-m", "pip", "install", "-qq", "uv"], check=True)
-        resolved = subprocess.run(
-            [python, "-m", "uv", *RESOLVE.split(), "pyproject.toml"],
-            cwd=ROOT,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    (ROOT / "constraints.txt").write_text(HEADER + resolved.stdout)
+        keep = "" if "--upgrade" in sys.argv else "--constraint constraints.txt"
+        pins = resolve(python, f"{EVERYTHING} {keep}")
+        (ROOT / "constraints.txt").write_text(HEADER + pins)
+        pinned = "--generate-hashes --constraint constraints.txt"
+        (ROOT / "hashes.txt").write_text(HASHED + resolve(python, f"{EVERYTHING} {pinned}"))
+        extras = " ".join(f"--extra {name}" for name in IMAGE)
+        (ROOT / "deploy" / "docker" / "requirements.txt").write_text(HASHED + resolve(python, f"{extras} {pinned}"))
     return 0
+
+
+def resolve(python: str, options: str) -> str:
+    """What uv resolves to, as lines of a requirements file."""
+    command = [python, "-m", "uv", *RESOLVE.split(), *options.split(), "pyproject.toml"]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 if __name__ == "__main__":

@@ -184,8 +184,23 @@ def test_the_image_is_put_together_with_care() -> None:
     for word, rest in found:
         if word == "ENV":
             assert set(re.findall(r"(REDRIVE_\w+)=", rest)) <= {key.variable for key in KEYS}
-    extras = re.search(r"\$\{wheel\}\[([\w,]+)\]", str(found))
-    assert extras is not None
+    assert "--require-hashes" in str(found)
+
+
+PIN = re.compile(r"^([\w.-]+)==(\S+)(?: ; ([^\\\n]+?))?(?: \\)?$", re.MULTILINE)
+
+
+def pins(name: str) -> set[tuple[str, ...]]:
+    return {tuple(part.strip() for part in pin) for pin in PIN.findall((DEPLOY.parent / name).read_text())}
+
+
+@pytest.mark.parametrize("name", ["hashes.txt", "deploy/docker/requirements.txt"])
+def test_every_pinned_version_has_hashes(name: str) -> None:
+    pinned, text = pins("constraints.txt"), (DEPLOY.parent / name).read_text()
+    assert pins(name) == pinned if name == "hashes.txt" else {pin[:2] for pin in pins(name)} < {pin[:2] for pin in pinned}
+    entries = re.split(r"\n(?=[^\s#])", text.partition("\n")[2].strip())
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+    assert "http" not in re.sub(r"^[\w.-]+==", "", text, flags=re.MULTILINE)
 
 
 def test_hadolint_has_nothing_to_say() -> None:
