@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from _thread import get_ident
 from collections.abc import Callable, Coroutine
+from functools import partial
 from time import monotonic, sleep
 from types import NoneType
 from typing import Any
@@ -29,6 +30,8 @@ cell_around, set_cell, reset_cell, inf = CELL.get, CELL.set, CELL.reset, math.in
 
 def plain(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
     """The wrapper of a plain function."""
+    if settings.hedge is not None:
+        raise TypeError(f"{settings.operation} is sync: hedge= needs async code, in which the slower call can be cancelled")
     bounds = limits(settings, fn)
     if bounds.special:
         return _whole(settings, fn, bounds)
@@ -290,6 +293,8 @@ def _coroutine_again(
     from .timer import LoneTimer, cancellations, cancelled_inside  # noqa: PLC0415  # the same
 
     reject, breaker, timed = settings.reject, settings.breaker, settings.attempt_timeout is not None
+    if settings.hedge is not None:
+        from .hedge import race  # noqa: PLC0415  # only for those who have one
 
     async def again(run: Run | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call, clock = _on_stage(settings, fn)
@@ -302,10 +307,14 @@ def _coroutine_again(
             end = min(started + bounds.attempt, run.end)
             seen = GIVEUPS.count
             timer = LoneTimer(end - started) if timed else None
-            token = set_cell(Cell((end, run.attempt, settings, key, outer), get_ident()))
+            cell = Cell((end, run.attempt, settings, key, outer), get_ident())
+            token = set_cell(cell)
             try:
                 try:
-                    result = await call(*args, **kwargs)
+                    if settings.hedge is None:
+                        result = await call(*args, **kwargs)
+                    else:
+                        result = await race(run, partial(call, *args, **kwargs), cell)
                 except CancelledError:
                     if timer is not None and timer.stop(True):
                         raise settings.overdue(late(settings, run.attempt, end - started)) from None

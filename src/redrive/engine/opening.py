@@ -82,5 +82,7 @@ def async_generator(settings: Settings, fn: Callable[..., Any]) -> Callable[...,
 def _check(settings: Settings) -> None:
     if settings.reject is not None:
         raise TypeError(f"{settings.operation} is a generator, which has no result for reject= to look at: raise an error in it")
+    if settings.hedge is not None:
+        raise TypeError(f"{settings.operation} is a generator, which cannot run twice at once: hedge= is for async functions")
     if settings.spill is not None:
         raise TypeError(f"{settings.operation} is a generator: nobody would take the items of a job that spill= leaves behind")

@@ -132,6 +132,7 @@ def retry(
     key: Key | KeyOf | None = None,
     fields: Mapping[str, Any] | None = None,
     spill: Spill | None = None,
+    hedge: Seconds | None = None,
     operation: str | None = None,
 ) -> Retry: ...
 @overload
@@ -153,6 +154,7 @@ def retry(
     key: Key | KeyOf | None = None,
     fields: Mapping[str, Any] | None = None,
     spill: Spill | None = None,
+    hedge: Seconds | None = None,
     operation: str | None = None,
 ) -> Retry: ...
 def retry(given: Any = None, /, **options: Any) -> Any:
@@ -169,6 +171,8 @@ def retry(given: Any = None, /, **options: Any) -> Any:
     fields: copied into every record of the journal.
     spill: a function that takes over what was given up because retries were spent or a wait did not fit: `app.spill(...)` makes
     one that leaves a durable job behind. The caller gets its error all the same; `outcome(error).job_id` says which job.
+    hedge: seconds after which a second call is started beside a slow one; the first to succeed wins, the other is cancelled. For
+    async functions that are declared `idempotent=True`. It counts as an attempt, and is paid from the budget.
     operation: the name in journal, budget and tests (default: the function's qualified name).
     """
     if given is None or isinstance(given, RetryPolicy):

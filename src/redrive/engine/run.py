@@ -104,6 +104,23 @@ class Run:
         """The longest Retry-After to wait for: short where a job can take over what this call would hold up."""
         return HANDOVER if self.settings.spill is not None or job_around(self.around) is not None else PATIENCE
 
+    def may_hedge(self, end: float) -> bool:
+        """Whether a second call may start beside this attempt: one is left, there is time, and the budget pays for it."""
+        settings, now = self.settings, self.clock.monotonic()
+        if self.attempt >= settings.max_attempts or now >= end:
+            return False
+        if settings.breaker is not None and settings.breaker.closed_for(now):
+            return False
+        # Not given back by a success, unlike the price of a retry: a service that is slow for all must not get twice the load.
+        return settings.budget.take("transient") is not None
+
+    def is_retryable(self, error: Exception) -> bool:
+        """Whether an error is worth another attempt; not where a rule of the user's raises."""
+        try:
+            return self.settings.judge(error).retryable
+        except Exception:  # its bug must not hide this error
+            return False
+
     def goes_on(self, error: Exception) -> bool:
         """After the wait: whether the next attempt may start now. If not, the last error says why, and is raised after all."""
         self.started = now = self.clock.monotonic()

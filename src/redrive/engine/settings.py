@@ -14,7 +14,7 @@ from ..core.decision import LONGEST
 from ..core.fault import Fault, Rules
 from ..core.key import Key, KeyOf
 from ..core.policy import SERVICE, RetryPolicy
-from ..core.seconds import Seconds, positive
+from ..core.seconds import Seconds, positive, seconds
 from ..errors import AttemptTimeout
 from .rules import Judge, Judgement, judgement
 
@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     key: Key | KeyOf | None
     fields: Mapping[str, Any] | None
     spill: Spill | None
+    hedge: Seconds | None
     operation: str | None
 
 
@@ -69,6 +70,8 @@ class Settings:
     key: Key | KeyOf | None = None
     fields: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     spill: Spill | None = None
+    hedge: float | None = None
+    """Seconds after which a second call is started beside one that is slow."""
     operation: str | None = None
     overdue: Callable[[str], Exception] = AttemptTimeout
     """What an async attempt raises when its time is over: of a client of ours, the library's own time-out."""
@@ -100,7 +103,7 @@ class Settings:
     @property
     def shows(self) -> bool:
         """Whether its attempts can be seen from inside: those without a limit or a key are not published at first."""
-        special = self.key is not None or self.reject is not None or self.breaker is not None
+        special = any(each is not None for each in (self.key, self.reject, self.breaker, self.hedge))
         return special or self.attempt_timeout is not None or self.policy.timeout is not None
 
     @property
@@ -140,7 +143,10 @@ class Settings:
                 changes["timed"] = True
             elif name == "idempotent":
                 changes["declared"] = True
-        return replace(self, **changes)
+        made = replace(self, **changes)
+        if made.hedge is not None and not (made.declared and made.idempotent):
+            raise TypeError("hedge= makes a call twice at once: only for calls declared safe to repeat, idempotent=True")
+        return made
 
 
 def _policy(before: RetryPolicy, policy: object, given: Mapping[str, Any]) -> RetryPolicy:
@@ -203,6 +209,10 @@ def _limit(value: object) -> float | None:
     return None if value is None else positive("attempt_timeout", value)
 
 
+def _hedge(value: object) -> float | None:
+    return None if value is None else seconds("hedge", value)
+
+
 def _yes_or_no(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"idempotent= is True or False, not {value!r}")
@@ -255,6 +265,7 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "key": ("key", _key),
     "fields": ("fields", _fields),
     "spill": ("spill", _spill),
+    "hedge": ("hedge", _hedge),
     "operation": ("operation", _operation),
 }
 _FIELDS = tuple(each.name for each in fields(Settings))

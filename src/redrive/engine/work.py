@@ -18,7 +18,7 @@ class Limits:
     __slots__ = ("attempt", "key", "shortest", "special", "timeout")
 
     def __init__(self, attempt: float, timeout: float, key: KeyMaker, special: bool) -> None:
-        """special: whether every attempt needs the whole loop: it has a key, a breaker, or results to look at."""
+        """special: whether every attempt needs the whole loop: it has a key, a breaker, a hedge, or results to look at."""
         self.attempt = attempt
         self.timeout = timeout
         self.shortest = min(attempt, timeout)
@@ -30,7 +30,9 @@ def limits(settings: Settings, fn: Callable[..., Any]) -> Limits:
     """The bounds of calling `fn` with these settings."""
     attempt = math.inf if settings.attempt_timeout is None else settings.attempt_timeout
     timeout = math.inf if settings.policy.timeout is None else settings.policy.timeout
-    special = settings.key is not None or settings.reject is not None or settings.breaker is not None
+    special = (
+        settings.key is not None or settings.reject is not None or settings.breaker is not None or settings.hedge is not None
+    )
     return Limits(attempt, timeout, _key_maker(settings.key, fn), special)
 
 

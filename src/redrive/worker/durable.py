@@ -15,7 +15,11 @@ from .kind import Colour
 PLAIN = Settings().using(None, {"attempt_timeout": None})
 DURABLE = PLAIN.using(RetryPolicy(max_attempts=5), {"backoff": steps(5, 30, 120, 600)})
 """Where `retry=` is not given: five attempts, 5 s, 30 s, 2 min and 10 min apart (± 10 %), as long as each takes."""
-OF_CALLS = {"key": "the work's own key", "spill": "nothing: the work is durable already"}
+OF_CALLS = {
+    "key": "the work's own key",
+    "spill": "nothing: the work is durable already",
+    "hedge": "nothing: a job runs once at a time",
+}
 """What `retry(...)` may be told for calls in process, and what stands for it here."""
 
 
