@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
 from ..core.key import KeyLike
 from ..core.lock import LOCK
-from ..errors import LeaseLost
+from ..errors import LeaseLost, LedgerUnavailable
 from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
 from ..ledger.limits import payload
@@ -27,6 +29,10 @@ from .sqlite import OnSQLite
 from .standing import Stored, come_back, standing
 
 On: TypeAlias = OnSQLite | OnPostgres
+Terms: TypeAlias = tuple[bytes | None, str, float, float]
+"""Of one beginning: the request's hash, the holder, seconds of its lease, seconds to keep the key."""
+UNKNOWN = 1000
+"""Beginnings with an unknown outcome that are remembered."""
 LEASE = 30.0
 """Seconds for which a holder that is not heard of any more keeps its key. Renewed at a third of it."""
 THREADS = 4
@@ -46,6 +52,8 @@ class Keys:
         self.on_sqlite = ledger.connections.on_sqlite
         self._on: On = OnSQLite() if self.on_sqlite else OnPostgres()
         self._new: dict[str, bool] = {}
+        self._unknown: dict[Ident, str] = {}
+        """Keys that may have been begun on a connection that was lost, and by which holder: no work was done under them."""
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
         self.keeper = Keeper(self.renew, self.sweep, lease)
 
@@ -57,7 +65,7 @@ class Keys:
         run: a transaction, in which it is settled too. Nothing is leased then: the transaction holds the key.
         """
         if run is not None:
-            begun = self._begin(run, ident, request_hash, keep, locked=True)
+            begun = self._begin(run, ident, (request_hash, _holder(), self.lease, keep), locked=True)
             crash_point("key.begin.in_caller")
             return begun
         if self.on_sqlite and not self.likely_new(ident):
@@ -65,18 +73,58 @@ class Keys:
             if told is not None:
                 return told
         crash_point("key.begin.before_commit")
-        session = self._write.take()
+        terms = (request_hash, _holder(), self.lease, keep)
+        if ident in self._unknown:
+            self._free_unknown(ident)
         try:
-            begun = self._begin(session.run, ident, request_hash, keep, locked=False)
-        finally:
-            self._write.give(session)
+            begun = self._begin_apart(ident, terms)
+        except LedgerUnavailable as error:
+            if not error.sent and not error.stale:
+                raise
+            begun = self._begin_again(ident, terms)
         if begun.outcome == "fresh":
             crash_point("key.begin.after_commit")
             self.keeper.hold(ident, begun.fence)
         return begun
 
-    def _begin(self, run: Runner, ident: Ident, request_hash: bytes | None, keep: float, *, locked: bool) -> Begun:
-        terms = (request_hash, _holder(), self.lease, keep)
+    def _begin_apart(self, ident: Ident, terms: Terms) -> Begun:
+        """Begin by itself, on a session of the ledger's."""
+        session = self._write.take()
+        try:
+            return self._begin(session.run, ident, terms, locked=False)
+        except Exception as error:
+            session.explain(error)
+            raise
+        finally:
+            self._write.give(session)
+
+    def _begin_again(self, ident: Ident, terms: Terms) -> Begun:
+        """Begin after the connection was lost: the key may be this caller's already, and nobody would ever use it."""
+        try:
+            begun = self._adopted(ident, terms[1]) or self._begin_apart(ident, terms)
+            if begun.outcome == "busy":  # the lost statement may have been executed in between
+                begun = self._adopted(ident, terms[1]) or begun
+        except LedgerUnavailable:
+            if len(self._unknown) < UNKNOWN:
+                self._unknown[ident] = terms[1]
+            raise
+        return begun
+
+    def _free_unknown(self, ident: Ident) -> None:
+        """Give back a key whose beginning was never answered: no work was done under it."""
+        mine = self._adopted(ident, self._unknown[ident])
+        if mine is not None:
+            self._settle_apart(ident, lambda on, run, ident: on.free(run, ident, mine.fence))
+        self._unknown.pop(ident, None)
+
+    def _adopted(self, ident: Ident, holder: str) -> Begun | None:
+        """The key, where this holder has it."""
+        with self._write.use() as session:
+            found = upkeep.find(session, ident)
+        mine = found is not None and found.holder == holder and found.status == "processing" and not found.abandoned
+        return Begun("fresh", found.fence) if found is not None and mine else None
+
+    def _begin(self, run: Runner, ident: Ident, terms: Terms, *, locked: bool) -> Begun:
         # On SQLite it was looked for already, where it is likely to be found; and in a transaction the first statement there has
         # to be a write: one that begins by reading may not be able to go on.
         first = self.on_sqlite or self.likely_new(ident)
@@ -85,7 +133,7 @@ class Keys:
         self._new[ident.domain] = begun.outcome == "fresh"
         return begun
 
-    def _looked(self, run: Runner, ident: Ident, terms: tuple[bytes | None, str, float, float], *, locked: bool) -> Begun:
+    def _looked(self, run: Runner, ident: Ident, terms: Terms, *, locked: bool) -> Begun:
         for _round in range(ROUNDS):
             row = self._on.look(run, ident)
             stored = None if row is None else Stored._make(row)
@@ -150,14 +198,31 @@ class Keys:
         else:
             self.keeper.drop(ident, fence)
             crash_point(f"key.{verb}.before_commit")
-            session = self._write.take()
             try:
-                kept = settle(self._on, session.run, ident)
-            finally:
-                self._write.give(session)
+                kept = self._settle_apart(ident, settle)
+            except LedgerUnavailable as error:
+                if not error.sent and not error.stale:
+                    raise
+                # The lost statement may have been executed: then the key is settled, or free, and that is all right.
+                kept = self._settle_apart(ident, settle) or self._was_settled(ident, fence)
             crash_point(f"key.{verb}.after_commit")
         if not kept:
             raise LeaseLost(f"{ident} is somebody else's by now: the lease of this holder ran out; nothing was changed")
+
+    def _settle_apart(self, ident: Ident, settle: Callable[[OnSQLite | OnPostgres, Runner, Ident], bool]) -> bool:
+        session = self._write.take()
+        try:
+            return settle(self._on, session.run, ident)
+        except Exception as error:
+            session.explain(error)
+            raise
+        finally:
+            self._write.give(session)
+
+    def _was_settled(self, ident: Ident, fence: int) -> bool:
+        with self._write.use() as session:
+            found = upkeep.find(session, ident)
+        return found is None or (found.fence == fence and found.status != "processing")
 
     def renew(self, held: Sequence[tuple[Ident, int]], /) -> list[tuple[Ident, int]]:
         """Hold these longer; those that are lost. (The keeper does this by itself for what `begin` handed out.)"""
@@ -232,12 +297,13 @@ class Keys:
 
 
 _HOLDER = (0, "")
+_NUMBERS = count(1)
 
 
 def _holder() -> str:
-    """This process, for people to find."""
+    """This process, for people to find, and which of its beginnings: one whose answer was lost is known by it."""
     global _HOLDER  # noqa: PLW0603  # one for the process, anew in a forked child
     pid = os.getpid()
     if _HOLDER[0] != pid:
-        _HOLDER = (pid, f"{socket.gethostname()}:{pid}")
-    return _HOLDER[1]
+        _HOLDER = (pid, f"{socket.gethostname()}:{pid}/{secrets.token_hex(4)}")
+    return f"{_HOLDER[1]}.{next(_NUMBERS)}"
