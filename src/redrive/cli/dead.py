@@ -108,8 +108,8 @@ def _letters(found: Sequence[Letter], ops: Operator, width: int, *, full: bool) 
             "status": letter.status,
             "reason": f"{letter.reason} (blocked)" if letter.blocked else letter.reason,
             "tries": str(letter.attempts),
-            "died": ago(letter.created_at, now),
-            "UTC": utc(letter.created_at),
+            "died": ago(letter.died_at, now),
+            "UTC": utc(letter.died_at),
             "error": _line(letter.error),
         }
         for letter in found
@@ -157,7 +157,9 @@ def _report(report: LetterReport) -> Group:
     first.add_row("error", letter.error or "–")
     if letter.signature:
         first.add_row("signature", letter.signature)
-    first.add_row("died", both(letter.created_at, now))
+    first.add_row("died", both(letter.died_at, now))
+    if letter.replay_count and letter.died_at > letter.created_at:
+        first.add_row("first died", both(letter.created_at, now))
     first.add_row("last tried", both(letter.last_attempt_at, now))
     if letter.source:
         first.add_row("source", f"{letter.source} {letter.source_id or ''}".rstrip())

@@ -86,6 +86,12 @@ def recent(connection: Connection, /, *, kind: str | None, limit: int) -> list[J
     return [Job._make(row) for row in connection.execute(query if kind is None else query.where(job.c.kind == kind))]
 
 
+def died_since(since: datetime, /) -> ColumnElement[bool]:
+    """Dead letters that died since then, for the first time or again, as a replay."""
+    again = and_(dead.c.status == "pending", dead.c.updated_at >= since)
+    return or_(dead.c.created_at >= since, again)
+
+
 def attempts(connection: Connection, job_id: int, /) -> list[Attempt]:
     """The attempts of a job that did not end well, in their order."""
     query = select(*(attempt.c[name] for name in Attempt._fields)).where(attempt.c.job_id == job_id).order_by(attempt.c.fence)

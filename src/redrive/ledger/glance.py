@@ -43,7 +43,7 @@ def letters(
     if signature is not None:
         query = query.where(dead.c.signature == signature if signature else dead.c.signature.is_(None))
     if since is not None:
-        query = query.where(dead.c.created_at >= since)
+        query = query.where(find.died_since(since))
     if source is not None:
         query = query.where(_of_source(source))
     kinds = [kind] if kind is not None else list(counts(connection)) if status is not None and ids is None else []

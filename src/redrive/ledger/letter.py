@@ -30,3 +30,10 @@ class Letter:
     last_attempt_at: datetime | None
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def died_at(self) -> datetime:
+        """When it died last: a replay may have died too. `created_at` is the first time."""
+        if self.status == "pending":
+            return self.updated_at
+        return max(self.created_at, self.last_attempt_at or self.created_at)

@@ -15,6 +15,7 @@ from ..core.amount import amount
 from . import audit, failures
 from .counts import add
 from .failed import Alike, Failed, dealt_with
+from .find import died_since
 from .limits import mapping
 from .now import now_on
 from .record import DeadLetter
@@ -57,7 +58,7 @@ def letters(
     if error is not None:
         query = query.where(dead.c.error.icontains(error, autoescape=True) | (dead.c.signature == error))
     if since is not None:
-        query = query.where(dead.c.created_at >= since)
+        query = query.where(died_since(since))
     if source is not None:
         query = query.where(dead.c.source.is_not(None) if source == "*" else dead.c.source == source)
     return [DeadLetter._make(row) for row in connection.execute(query)]

@@ -96,6 +96,15 @@ def died(connection: Connection, since: datetime, until: datetime, /) -> dict[st
     return {row[0]: row[1] for row in connection.execute(query.group_by(dead.c.kind).order_by(dead.c.kind))}
 
 
+def undecided(connection: Connection, /) -> dict[str, Some]:
+    """Dead letters that wait for a decision, not for a time; by kind."""
+    query = select(dead.c.kind, func.count(), func.min(dead.c.created_at)).where(
+        dead.c.status == "pending", dead.c.blocked_until.is_(None)
+    )
+    rows = connection.execute(query.group_by(dead.c.kind).order_by(dead.c.kind))
+    return {name: Some(many, since) for name, many, since in rows}
+
+
 def parked(connection: Connection, /) -> dict[str, str]:
     """Kinds that are not handed out for now, and why."""
     query = select(kind.c.kind, kind.c.reason).where(kind.c.parked_at.is_not(None)).order_by(kind.c.kind)

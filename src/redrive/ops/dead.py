@@ -145,7 +145,7 @@ def grouped(ledger: Ledger, selection: Selection, status: Status | None, /) -> l
     for one in _some(ledger, selection, status, limit=GROUPED, newest=True):
         groups.setdefault((one.kind, one.signature or one.reason), []).append(one)
     made = [
-        Group(kind, signature, of[0].error, len(of), of[-1].created_at, of[0].created_at, of[0].id)
+        Group(kind, signature, of[0].error, len(of), of[-1].created_at, max(one.died_at for one in of), of[0].id)
         for (kind, signature), of in groups.items()
     ]
     return sorted(made, key=lambda group: (-group.count, group.kind, group.signature))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ GRACE = 60.0
 SKEW = 2.0
 GROSS_SKEW = 60.0
 """Seconds that two clocks may be apart."""
+UNREAD = "check that the source's server answers, and its address and credentials in the app"
 GROWTH = 10
 """Dead letters in the last hour that are worth a word, if they also are twice as many as in an hour of the day before."""
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -189,10 +190,36 @@ def _growth(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     with ledger.reading() as connection:
         fresh = overview.died(connection, now - HOUR, now + HOUR)
         before = overview.died(connection, now - HOUR - DAY, now - HOUR)
+        undecided = overview.undecided(connection)
     last, hourly = sum(fresh.values()), sum(before.values()) / 24
+    pending = sum(each.many for each in undecided.values())
+    waits = f"{amount(pending, 'dead letter')} waiting for a decision"
     if last >= GROWTH and last > 2 * hourly:
         says = f"{_many(last, 'dead letter')} in the last hour ({_counted(fresh)}); in the day before {hourly:.3g} an hour"
+        says += f"; {waits}"
         yield Finding("dead letters growing", "warning", says, last, None, "redrive dead list --since 1h")
+    elif pending:
+        says = f"{waits} ({_counted({kind: each.many for kind, each in undecided.items()})}): replay or discard"
+        oldest = min(each.since for each in undecided.values() if each.since is not None)
+        yield Finding("dead letters pending", "warning", says, pending, oldest, "redrive dead list")
+
+
+def _sources(ledger: Ledger, quiet: float, _clock: Clock) -> Iterator[Finding]:
+    since = ledger.now() - timedelta(seconds=quiet)
+    alive = [one for one in ledger.workers() if one.ended_at is None and one.seen_at >= since]
+    for chore, (why, names) in failing(alive).items():
+        says = f"cannot {chore}, on {amount(len(names), 'worker')} ({names[0]}): {why}"
+        name = "source failing" if chore.startswith("read ") else "task failing"
+        yield Finding(name, "critical", says, len(names), None, UNREAD, False)
+
+
+def failing(alive: Iterable[Worker], /) -> dict[str, tuple[str, list[str]]]:
+    """What living workers cannot do beside jobs, such as to read a source: the error, and the workers."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for one in alive:
+        for chore, why in one.info.get("failing", {}).items():
+            found.setdefault(chore, (why, []))[1].append(one.name)
+    return found
 
 
 def _giveups(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
@@ -229,6 +256,7 @@ CHECKS: dict[str, Callable[[Ledger, float, Clock], Iterator[Finding]]] = {
     "clock": _skew,
     "workers": _workers,
     "parked": _parked,
+    "sources": _sources,
     "dead letters": _growth,
     "items": _giveups,
     "partitions": _partitions,

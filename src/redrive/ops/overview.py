@@ -11,7 +11,7 @@ from ..core.amount import amount
 from ..journal.redaction import redacted_text
 from . import trouble
 from .defaults import QUIET
-from .doctor import GRACE
+from .doctor import GRACE, failing
 from .finding import Severity
 from .moments import ago
 from .partition_standing import DatasetLine, dataset_lines, partitioned
@@ -142,6 +142,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         data.late,
         data.paused,
         datasets,
+        failing(alive),
     )
     found = tuple(trouble.found(facts))
     wrong = {one.kind for one in found if one.kind is not None}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..core.amount import amount
 from ..core.span import span
-from .doctor import GRACE
+from .doctor import GRACE, UNREAD
 from .finding import Finding
 from .partition_standing import COUNTED, DatasetLine, PausedSource
 from .standing import KindLine
@@ -37,6 +37,8 @@ class Facts:
     """Partitions that are queued, and were due a while ago."""
     paused: tuple[PausedSource, ...]
     datasets: tuple[DatasetLine, ...] = ()
+    failing: Mapping[str, tuple[str, list[str]]] = field(default_factory=dict)
+    """What living workers cannot do beside jobs, such as to read a source: the error, and the workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,10 @@ def _leases(facts: Facts) -> Iterator[Trouble]:
 
 
 def _sources(facts: Facts) -> Iterator[Trouble]:
+    for chore, (why, names) in facts.failing.items():
+        says = f"cannot {chore}, on {amount(len(names), 'worker')} ({names[0]}): {why}"
+        name = "source failing" if chore.startswith("read ") else "task failing"
+        yield Trouble(name, "critical", says, len(names), None, UNREAD, False)
     for one in facts.paused:
         mend = f'redrive state unpause {shlex.quote(one.name)} --whole-source --because "..."'
         yield Trouble("source paused", "warning", f"source {one.name} is paused {one.why}", 1, None, mend)

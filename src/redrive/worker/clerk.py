@@ -54,6 +54,8 @@ class Clerk:
         """theirs: the ledger for transactions of the work, which may have all of its connections in use for long."""
         self._ledger, self._known, self._name = ledger, known, name
         self._lease, self._drain, self._info = lease, drain, {**info, "version": version("redrive")}
+        self.failing: Mapping[str, str] = {}
+        """What the worker cannot do beside jobs, and why. For operators, with its heartbeat."""
         self._inbox: deque[Finished] = deque()
         self._poke = threading.Event()
         self._settlements: list[Settlement] = []
@@ -118,7 +120,8 @@ class Clerk:
         return self.upkeep.now()
 
     def _said(self) -> dict[str, Any]:
-        return {**self._info, "running": len(self.hand), "state": self.state}
+        said = {**self._info, "running": len(self.hand), "state": self.state}
+        return said | {"failing": dict(self.failing)} if self.failing else said
 
     # ---- the loop ----
 

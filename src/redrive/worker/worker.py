@@ -136,6 +136,7 @@ class Worker:
             self._own, self._ledger, _wrapped(self._kinds), name=self.name, threads=self._threads, tasks=self._tasks,
             lease=self._lease, drain=self._drain, parking=self._parking, keep=self._keep, info=info, context=copy_context(),
         )  # fmt: skip
+        self._clerk.failing = self._failing
         if self._told:
             self._clerk.stop()
         self._thread = threading.Thread(target=self._work, args=(self._clerk,), name=self.name, daemon=True)

@@ -213,6 +213,18 @@ def test_killed_in_between_the_rest_is_done_by_who_comes_next(
     assert ledger.imbalance() == []
 
 
+def test_a_letter_that_died_again_has_its_last_time_and_its_first(ledger: Ledger, ann: Operator) -> None:
+    (first,) = die(ledger, "a")
+    pass_time(ledger, 7200)
+    ann.apply(ann.replay(ids=[first]), because="fixed")
+    ledger.settle(ledger.claim({"crm.sync": 1}, worker="w")[0].dead("attempts", error="503"))
+    (letter,) = ann.dead(since=ledger.now() - timedelta(hours=1))
+    assert letter.id == first
+    assert ledger.now() - letter.died_at < timedelta(hours=1) < ledger.now() - letter.created_at
+    (group,) = ann.dead_groups()
+    assert group.last == letter.died_at
+
+
 @pytest.mark.req("M-4")
 def test_apply_reports_what_workers_did_at_the_same_time_too(ledger: Ledger) -> None:
     class BesideAWorker(Operator):

@@ -18,8 +18,10 @@ from redrive.ledger.tables import VERSION_TABLE, audit, dead, job, key, tally
 from redrive.ops import doctor
 from redrive.ops.finding import Finding, Health
 from redrive.ops.operator import Operator
+from redrive.worker.worker import Worker
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import die
+from tests.conformance.worker.world import until
 
 
 def change(ledger: Ledger, statement: sqlalchemy.Executable) -> None:
@@ -38,12 +40,13 @@ def test_a_ledger_in_use_is_well(ledger: Ledger, ann: Operator) -> None:
     leases = ledger.claim({"mail": 10}, worker="w1")
     ledger.settle([lease.done() for lease in leases[:5]])
     ledger.settle(leases[5].again(60, error="once more"))
-    die(ledger, "d")
+    letters = die(ledger, "d")
+    ann.apply(ann.discard(ids=letters), because="a test order")
     with App(ledger) as app, app.claim("shop:ann:o-1:charge:v1") as claim:
         claim.response = 1
         health = ann.doctor()
     assert (health.findings, health.severity) == ((), None)
-    assert health.balance == "21 submitted = 5 done + 11 waiting + 4 running + 1 dead + 0 discarded or replayed"
+    assert health.balance == "21 submitted = 5 done + 11 waiting + 4 running + 0 dead + 1 discarded or replayed"
 
 
 @pytest.mark.req("W-1")
@@ -205,9 +208,9 @@ def test_dead_letters_that_grow(ledger: Ledger, ann: Operator) -> None:
     die(ledger, *(f"slow-{each}" for each in range(30)))
     pass_time(ledger, 3 * 3600)
     ledger.beat("w1")
-    assert ann.doctor().findings == ()
+    assert only(ann.doctor()).name == "dead letters pending"
     die(ledger, *(f"fast-{each}" for each in range(9)))
-    assert ann.doctor().findings == ()
+    assert only(ann.doctor()).name == "dead letters pending"
     die(ledger, *(f"mail-{each}" for each in range(3)), kind="mail")
     found = only(ann.doctor())
     assert (found.name, found.severity, found.count) == ("dead letters growing", "warning", 12)
@@ -258,3 +261,33 @@ def test_a_parked_kind_is_named_with_its_reason(ledger: Ledger, ann: Operator) -
     found = only(ann.doctor())
     assert (found.name, found.severity, found.count) == ("parked", "warning", 3)
     assert "12 jobs failed for one reason: Timeout" in found.says
+
+
+@pytest.mark.req("O-3")
+def test_doctor_counts_dead_letters_that_wait_for_a_decision(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, "a", "b", kind="mail")
+    pass_time(ledger, 3 * 24 * 3600)
+    (found,) = ann.doctor().findings
+    assert (found.name, found.severity, found.count) == ("dead letters pending", "warning", 2)
+    assert found.says == "2 dead letters waiting for a decision (2 mail): replay or discard"
+    ann.apply(ann.discard(kind="mail"), because="test orders")
+    assert ann.doctor().findings == ()
+
+
+@pytest.mark.req("O-3")
+def test_a_source_that_cannot_be_read_is_in_doctor_and_overview(ledger: Ledger, ann: Operator) -> None:
+    class Unreadable:
+        name = "read shop.events"
+        every = 0.01
+
+        def do(self, _now: datetime, /) -> None:
+            raise ConnectionError("redis is away")
+
+    def names() -> list[str]:
+        findings = [*ann.doctor().findings, *ann.overview().findings]
+        return [one.says for one in findings if one.name == "source failing"]
+
+    with Worker(ledger, [], chores=[Unreadable()], name="w1", lease=0.4) as worker:
+        until(lambda: bool(worker.status.failing) and len(names()) == 2)
+        assert all(says.startswith("cannot read shop.events, on 1 worker (w1") and "redis is away" in says for says in names())
+    assert names() == [], "it ended in order"

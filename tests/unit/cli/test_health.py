@@ -38,6 +38,11 @@ def test_the_doctor_says_what_mends_it_and_that_mends_it(busy: Ledger) -> None:
 
     with busy.begin() as tx:  # of yesterday, or their number alone is worth a word
         tx.execute(text("UPDATE redrive_dead SET created_at = created_at - 86400000000"))
+    status, printed = call("doctor")
+    assert (status, "dead letters waiting for a decision" in printed) == (1, True)
+    assert call("dead", "discard", "--reason", "attempts", "--because", "x", "--yes", "--max", "99")[0] == 0
+    blocked = "the customer's credentials have expired"
+    assert call("dead", "discard", "--reason", blocked, "--because", "x", "--yes", "--max", "99")[0] == 0
     assert call("doctor")[0] == 0
     with busy.begin() as tx:
         tx.execute(text("UPDATE redrive_job SET lease_until = 1 WHERE state = 1"))
