@@ -42,6 +42,15 @@ class HttpTileUploader:
         return True
 
 
+class OwnUploader:
+    def upload(self, only: list[str] | None = None) -> dict[str, str]:
+        return {}
+
+
+def to_report(own: dict[str, str]) -> Report:
+    return Report("success" if not own else "failure", [ItemStatus(tile, "rejected", why) for tile, why in own.items()])
+
+
 engine = create_engine("postgresql+psycopg://localhost/tiles")
 app = App("sqlite://")
 items = TableItems(engine, id=Tile.id, attempts=Tile.upload_attempts, status=Tile.voting_status, giveup="upload_giveup")
@@ -65,6 +74,10 @@ async def main() -> None:
     assert_type(report.count("giveup"), int)
     store: Items = items
     assert_type(store.increment("t1"), int)
+    ItemStatus("t1", "rejected", "410 gone", permanent=True)
+    ItemStatus("t1", "rejected", "no route", transient=True)
+    own = retrying(OwnUploader(), items=app.items("own"), method="upload", to_report=to_report, split="only")
+    assert_type(own, OwnUploader)
     table = Table("plain", MetaData(), Column("id", Text), Column("n", Integer), Column("s", Text))
     TableItems(engine, id=table.c.id, attempts=table.c.n, status=table.c.s)
     same.send_pending("flight-7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
