@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from .record import Submitted as Submitted
     from .record import Tally as Tally
     from .record import Turn as Turn
+    from .schema import include_name as include_name
 
 _HOMES = {
     "AsyncLedger": "aio",
     "Transaction": "caller",
     "Ledger": "ledger",
+    "include_name": "schema",
     **dict.fromkeys(
         ("Attempt", "DeadLetter", "Entry", "Job", "Lease", "NewJob", "Settlement", "Submitted", "Tally", "Turn"), "record"
     ),

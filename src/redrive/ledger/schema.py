@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, literal_column, select, table
 from sqlalchemy.exc import DBAPIError
 
 from ..errors import LedgerError, SchemaMismatch
-from . import partition_tables as _partitions  # noqa: F401  # so that METADATA has all tables
+from . import failure_tables as _failures  # noqa: F401  # so that METADATA has all tables
+from . import partition_tables as _partitions  # noqa: F401  # likewise
 from .address import migration
 from .crashpoint import crash_point
 from .session import Session
@@ -33,6 +34,24 @@ _RIGHTS = {
     "mounted read-only",
 }
 """What is missing, and what to do: on SQLite, or not."""
+
+
+def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None], /) -> bool:
+    """Leave the ledger's tables out of your own Alembic autogenerate. They have a version table and migrations of their own.
+
+    Pass it in your `env.py`: `context.configure(..., include_name=redrive.ledger.include_name)`. A function of yours calls
+    it: `return include_name(name, type_, parent_names) and ...`.
+
+    Args:
+        name: Of what Alembic found in the database.
+        type_: "table", "column", "index" and others.
+        parent_names: Names of the table and schema around it.
+
+    Returns:
+        False for the ledger's tables and all that belongs to them.
+    """
+    table_name = name if type_ == "table" else parent_names.get("table_name")
+    return table_name != VERSION_TABLE and table_name not in METADATA.tables
 
 
 def revision(connection: Connection, /) -> str | None:
