@@ -151,4 +151,5 @@ def test_memory_is_bounded() -> None:
         recent.add(End(("good", number), "success", at=0.0))
     assert len(recent._failed) <= REMEMBERED * parking.least
     assert len(recent._succeeded) <= 2 * parking.least
+    assert len(recent._places) == len(recent._failed) + len(recent._succeeded)
     assert len(recent._groups) <= 2

@@ -256,6 +256,8 @@ class Recent:
         self._parking = parking
         self._succeeded: dict[Hashable, End] = {}
         self._failed: dict[Hashable, End] = {}
+        self._places: dict[Hashable, None] = {}
+        """All of these keys, in the order of their successes and of the beginnings of their runs of failures."""
         self._groups: dict[str, float] = {}
 
     def add(self, end: End, /) -> Outage | None:
@@ -267,9 +269,12 @@ class Recent:
         if end.verdict != "evidence":
             return None
         self._fail(end)
+        groups = {group for group, at in self._groups.items() if at >= end.at - WINDOW}
+        # The last keys decide. All failures that are remembered are looked at only if that is an outage.
+        if _common_signature(self._last_ends(end.at), self._parking, groups) is None:
+            return None
         # Sorted by time: a run of failures is passed as one end, whose place `since` says.
         known = sorted([*self._succeeded.values(), *self._failed.values()], key=lambda each: each.at)
-        groups = [group for group, at in self._groups.items() if at >= end.at - WINDOW]
         return find_outage(known, self._parking, now=end.at, groups=groups)
 
     def add_successes(self, ends: Sequence[End], /) -> None:
@@ -291,7 +296,19 @@ class Recent:
         """Forget everything."""
         self._succeeded.clear()
         self._failed.clear()
+        self._places.clear()
         self._groups.clear()
+
+    def _last_ends(self, now: float) -> list[End]:
+        """The ends of the last `2 * least` keys."""
+        ends: list[End] = []
+        for key in reversed(self._places):
+            end = self._failed.get(key) or self._succeeded[key]
+            if end.at >= now - WINDOW:
+                ends.append(end)
+                if len(ends) == 2 * self._parking.least:
+                    break
+        return ends[::-1]
 
     def _see(self, group: str, at: float) -> None:
         self._groups.pop(group, None)
@@ -303,8 +320,9 @@ class Recent:
         self._failed.pop(end.key, None)
         self._succeeded.pop(end.key, None)
         self._succeeded[end.key] = end
+        self._move_to_end(end.key)
         if len(self._succeeded) > 2 * self._parking.least:
-            del self._succeeded[next(iter(self._succeeded))]
+            self._forget_first(self._succeeded)
 
     def _fail(self, end: End) -> None:
         self._succeeded.pop(end.key, None)
@@ -312,6 +330,16 @@ class Recent:
         if before is not None and _is_run(before, end):
             run = (before.attempts + end.attempts)[-REMEMBERED:]
             end = end._replace(attempts=run, since=before.at if before.since is None else before.since)
+        else:
+            self._move_to_end(end.key)
         self._failed[end.key] = end
-        while len(self._failed) > REMEMBERED * self._parking.least:
-            del self._failed[next(iter(self._failed))]
+        if len(self._failed) > REMEMBERED * self._parking.least:
+            self._forget_first(self._failed)
+
+    def _move_to_end(self, key: Hashable) -> None:
+        self._places.pop(key, None)
+        self._places[key] = None
+
+    def _forget_first(self, ends: dict[Hashable, End]) -> None:
+        key = next(iter(ends))
+        del ends[key], self._places[key]
