@@ -172,7 +172,7 @@ def find_outage(
       the successes since then.
     - Of the last `2 * least` keys, at least `least` failed transiently with one signature, and they are
       `share` of all that failed transiently or succeeded. Where none succeeded, the signatures may
-      differ: an outage has many messages (other hosts, time-outs beside refused connections).
+      differ: an outage has many messages (other hosts, timeouts beside refused connections).
     - One customer's failures are not an outage where another customer was seen: without the customer
       with the most failures, there is other evidence, and it is `share` of the other customers' ends.
 
