@@ -229,3 +229,15 @@ def test_a_schema_that_is_missing_on_postgres(folder: Path, postgres_db: str) ->
     assert "yet: make one by `redrive ledger migrate --ledger" in done.stderr or "cannot" in done.stderr
     assert "s3cret" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ends_with_3_when_its_file_was_removed(folder: Path) -> None:
+    open_ledger(f"sqlite:///{folder / 'shop.db'}", migrate=True).close()
+    with working(folder, "--json") as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "started"
+        for file in folder.glob("shop.db*"):
+            file.unlink()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "was removed or replaced" in err
