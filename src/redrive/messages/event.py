@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+DEFAULT_SOURCE = "app"
 MAX_NAME = 200
 MAX_ID = 500
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -22,7 +23,7 @@ class Event(Generic[T_co]):
     type: str
     payload: T_co
     id: str = field(kw_only=True)
-    source: str = field(default="app", kw_only=True)
+    source: str = field(default=DEFAULT_SOURCE, kw_only=True)
     headers: Mapping[str, str] = field(default_factory=lambda: NOTHING, kw_only=True)
     at: datetime | None = field(default=None, kw_only=True)
     """When it happened, where its source says so."""

@@ -43,6 +43,26 @@ class Inbox:
         """As it goes into the ledger, with the jobs of its handlers."""
         return one.arriving(self.handlers.parts(one.type))
 
+    def known_before(self, events: Sequence[Stored], /) -> set[int]:
+        """The places of those that an older version stored by their id alone: they are known, under that id.
+
+        An older version kept no origin: two events of one id in one stream were one. Its row has the entry that it came
+        from, and mostly the origin as a header.
+        """
+        ids = {one.event_id for one in events if one.origin is not None}
+        if not ids:
+            return set()
+        from .rows import stored_under  # noqa: PLC0415  # SQLAlchemy
+
+        with self._ledger().reading() as connection:
+            found = stored_under(connection, events[0].source, sorted(ids))
+        places = set()
+        for at, one in enumerate(events):
+            entry, origin = found.get(one.event_id, (None, None))
+            if one.origin is not None and (origin == one.origin or (entry is not None and entry == one.source_id)):
+                places.add(at)
+        return places
+
     def store(self, events: Sequence[Arriving], /, *, unread: Sequence[NewJob] = (), tx: Any = None) -> list[bool]:
         """Store events and make the jobs of their handlers, in one transaction; which of them are new.
 

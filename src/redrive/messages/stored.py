@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -16,10 +17,12 @@ from ..ledger import limits
 from ..ledger.arrival import Arriving, Part
 from ..ledger.origin import SOURCE, SOURCE_ID
 from ..ledger.record import Lease, NewJob
+from .event import MAX_ID as MAX_EVENT_ID
 from .event import NOTHING, Event, known
 
 PREFIX = "redrive-"
 TYPE, ID, AT = f"{PREFIX}event-type", f"{PREFIX}event-id", f"{PREFIX}event-at"
+ORIGIN = f"{PREFIX}event-source"
 """Headers of a handler's job, beside those of the message itself."""
 IDS = frozenset(
     """request_id trace_id user_id org_id actor_type actor_key run_id module_id mission_id mission_instance_id stage_id
@@ -46,6 +49,13 @@ class Stored(NamedTuple):
     headers: Mapping[str, str]
     at: datetime | None = None
     source_id: str | None = None
+    origin: str | None = None
+    """Where the event came from by its own account, such as the source of a CloudEvent: ids are unique only there."""
+
+    @property
+    def identity(self) -> str:
+        """Its dedupe key in its source: the id, together with its origin where it has one."""
+        return self.event_id if self.origin is None else identity(self.origin, self.event_id)
 
     def ids(self) -> dict[str, str]:
         """Correlation ids: those around who received it, those that its headers have, and its own."""
@@ -69,14 +79,16 @@ class Stored(NamedTuple):
         Its payload is not looked at, see `limits.payload`.
         """
         # As Key has it: all parts were looked at when the event was made and the handler was decorated.
-        source, event_id, type_, payload, headers, at, source_id = self
+        source, event_id, type_, payload, headers, at, source_id, origin = self
+        if origin is not None:
+            event_id = identity(origin, event_id)
         named = _safe(event_id) if ":" in event_id or "%" in event_id else event_id
         prefix = f"event:{_source(source)}:{named}:"
         parts = tuple([Part(name, f"{prefix}{name}:v1", attempts) for name, attempts in handlers])
         for part in parts:
             if len(part.key) * 4 > limits.MAX_KEY:
                 limits.name("key", part.key, limits.MAX_KEY)
-        if headers or ids_around():
+        if headers or origin is not None or ids_around():
             limits.beside("headers", headers)
             ids, carried = self.ids(), self.carried()
             own, texts = limits.mapping("headers", headers), self._texts(ids, carried)
@@ -93,7 +105,7 @@ class Stored(NamedTuple):
     def _bare(self) -> tuple[dict[str, str], dict[str, str], Texts]:
         """Ids, carried headers, and both as JSON, where it has no headers and nobody has ids around: a third of what the general
         way takes."""
-        source, event_id, type_, _, _, at, source_id = self
+        source, event_id, type_, _, _, at, source_id, _ = self
         ids = {"event_id": event_id, "event_type": type_, "source": source}
         carried = {SOURCE: source, ID: event_id, TYPE: type_}
         said, id_, of = quoted(source), quoted(event_id), quoted(type_)
@@ -114,14 +126,30 @@ class Stored(NamedTuple):
             found[SOURCE_ID] = self.source_id
         if self.at is not None:
             found[AT] = _iso(self.at)
+        if self.origin is not None:
+            found[ORIGIN] = self.origin
         return found
 
     def job(self, handler: str, max_attempts: int | None, /) -> NewJob:
         """What one handler has to do, by itself."""
         return NewJob(
-            kind=handler, key=str(Key("event", self.source, self.event_id, handler)), payload=self.payload,
+            kind=handler, key=str(Key("event", self.source, self.identity, handler)), payload=self.payload,
             max_attempts=max_attempts, ids=self.ids(), headers=self.carried(),
         )  # fmt: skip
+
+
+def identity(origin: str, event_id: str, /) -> str:
+    """The id of an event that says where it came from. A long origin is hashed: an id has at most 500 bytes."""
+    whole = f"{event_id}@{origin}"
+    if len(whole.encode()) <= MAX_EVENT_ID:
+        return whole
+    digest = hashlib.sha256(f"{origin}@{event_id}".encode()).hexdigest()
+    return f"{event_id[:60]}@{digest}"
+
+
+def without_origin(stored_id: str, origin: str | None, /) -> str:
+    """The event's own id, from its identity."""
+    return stored_id if origin is None else stored_id.removesuffix(f"@{origin}")
 
 
 _moment = lru_cache(maxsize=100)(datetime.fromisoformat)
@@ -168,7 +196,7 @@ def event_of(lease: Lease, payload: Any, /) -> Event[Any]:
     headers = found if isinstance(found, dict) else lease.headers
     at = headers.get(AT)
     # Mostly there are none but ours.
-    ours = 3 + (at is not None) + (SOURCE_ID in headers)
+    ours = 3 + (at is not None) + (SOURCE_ID in headers) + (ORIGIN in headers)
     own = NOTHING if len(headers) == ours else {name: headers[name] for name in headers if not name.startswith(PREFIX)}
     moment = None if at is None else _moment(at)
     return known(headers[TYPE], payload, headers[ID], headers[SOURCE], own, moment)
@@ -180,7 +208,8 @@ def of_lease(lease: Lease, /) -> Stored:
     at = headers.get(AT)
     own = {name: value for name, value in headers.items() if not name.startswith(PREFIX)}
     moment = None if at is None else datetime.fromisoformat(at)
-    return Stored(headers[SOURCE], headers[ID], headers[TYPE], lease.payload, own, moment, headers.get(SOURCE_ID))
+    source_id, origin = headers.get(SOURCE_ID), headers.get(ORIGIN)
+    return Stored(headers[SOURCE], headers[ID], headers[TYPE], lease.payload, own, moment, source_id, origin)
 
 
 def loaded(payload: bytes, /) -> Any:

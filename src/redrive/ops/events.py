@@ -169,10 +169,13 @@ def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:
 
 def _begun(ledger: Ledger, one: Found, handler: str, *, actor: str, because: str) -> str:
     """For a handler that never had it."""
-    from ..messages.stored import Stored  # noqa: PLC0415
+    from ..messages.stored import Stored, without_origin  # noqa: PLC0415
 
     headers = json.loads(one.headers) if one.headers else {}
-    stored = Stored(one.source, one.event_id, one.type, one.payload, headers, one.at, one.source_id)
+    origin = headers.get("source")
+    event_id = without_origin(one.event_id, origin)
+    origin = None if event_id == one.event_id else origin
+    stored = Stored(one.source, event_id, one.type, one.payload, headers, one.at, one.source_id, origin)
     made = ledger.submit(stored.job(handler, None))
     ledger.record(actor=actor, action="event.replay", because=because, what={"jobs": {"new": made.id}, "event": one.event_id})
     return f"job {made.id}"
@@ -187,6 +190,14 @@ def _found(ledger: Ledger, **narrowed: Any) -> list[Found]:
 
 def _one(ledger: Ledger, event_id: str, source: str | None) -> Found | None:
     found = _found(ledger, event_id=event_id, source=source, limit=2)
+    if not found:
+        from ..messages.rows import with_origin  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+        with ledger.reading() as connection:
+            found = with_origin(connection, event_id, source=source, limit=2)
+        if len(found) > 1:
+            ids = ", ".join(sorted(repr(one.event_id) for one in found))
+            raise NotAllowed(f"there are several events {event_id!r}: pass the whole id ({ids})")
     if len(found) > 1:
         names = ", ".join(sorted(one.source for one in found))
         raise NotAllowed(f"there are several events {event_id!r}: say of which source ({names})")

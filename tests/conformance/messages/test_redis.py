@@ -14,8 +14,10 @@ import redis
 
 from redrive import App, Event
 from redrive.core.clock import SYSTEM
+from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
 from redrive.messages import RedisStream
+from redrive.messages.redis.entry import EntryFields
 from redrive.messages.redis.group import Group
 from redrive.messages.redis.reading import Reading
 from redrive.messages.redis.telling import Telling
@@ -308,3 +310,50 @@ def test_a_wrong_source_is_told_at_once() -> None:
     with refused("a source is a RedisStream"):
         App("sqlite://", sources=["redis://localhost"])  # type: ignore[list-item]
     assert "hunter2" not in repr(RedisStream(url, "s", group="g"))
+
+
+def cloud(client: redis.Redis, stream: str, source: str, event_id: str) -> None:
+    fields: dict[Any, Any] = {"specversion": "1.0", "type": "paid", "id": event_id, "source": source, "data": f'"{source}"'}
+    client.xadd(stream, fields)
+
+
+@pytest.mark.req("M-2")
+def test_events_of_two_origins_with_one_id_are_two(shop: Shop, client: redis.Redis, stream: str) -> None:
+    long = "/" + "x" * 600
+    for origin in ("/eu", "/us", long, "/eu", long):
+        cloud(client, stream, origin, "p-1")
+    shop.work(lambda: len(shop.seen) >= 3 and pending(client, stream) == 0)
+    assert sorted(event.payload for event in shop.seen) == sorted(["/eu", "/us", long])
+    assert {(event.id, event.source) for event in shop.seen} == {("p-1", stream)}
+    ann = Operator(shop.app, actor="ann")
+    with pytest.raises(NotAllowed, match="several events 'p-1': pass the whole id"):
+        ann.event("p-1")
+    late: list[Event[Any]] = []
+    shop.app.on("paid", name="stats")(late.append)
+    assert ann.replay_event("p-1@/eu", handlers=["stats", "book"], because="a new handler").keys() == {"stats", "book"}
+    shop.work(lambda: len(late) == 1 and len(shop.seen) == 4)
+    assert [(event.id, event.payload) for event in late] == [("p-1", "/eu")]
+
+
+@pytest.mark.req("M-2")
+def test_an_event_that_an_older_version_stored_by_its_id_alone_is_known(shop: Shop, client: redis.Redis, stream: str) -> None:
+    shop.app.receive(Event("paid", "/eu", id="p-1", source=stream, headers={"source": "/eu"}))
+    for origin in ("/eu", "/us"):
+        cloud(client, stream, origin, "p-1")
+    shop.work(lambda: len(shop.seen) >= 2 and pending(client, stream) == 0)
+    assert sorted(event.payload for event in shop.seen) == ["/eu", "/us"]
+
+
+@pytest.mark.req("M-2")
+def test_decode_sees_the_entry_id_and_sets_the_origin(ledger: Ledger, redis_url: str, client: redis.Redis, stream: str) -> None:
+    seen: list[str] = []
+
+    def decode(fields: EntryFields) -> Event[Any]:
+        seen.append(fields.entry_id)
+        return Event("paid", fields[b"shop"].decode(), id=fields[b"n"].decode(), source=fields[b"shop"].decode())
+
+    shop = Shop(ledger, redis_url, stream, decode=decode)
+    entries = [client.xadd(stream, {"n": "1", "shop": name}) for name in ("eu", "us", "eu")]
+    shop.work(lambda: len(shop.seen) >= 2 and pending(client, stream) == 0)
+    assert sorted(event.payload for event in shop.seen) == ["eu", "us"]
+    assert set(seen) == {entry.decode() for entry in entries if isinstance(entry, bytes)}

@@ -13,12 +13,25 @@ from ...core.codec import raised_by
 from ...core.key import Key
 from ...ledger.origin import SOURCE, SOURCE_ID
 from ...ledger.record import NewJob
-from ..event import MAX_ID, MAX_NAME, Event, named
+from ..event import DEFAULT_SOURCE, MAX_ID, MAX_NAME, Event, named
 from ..stored import Stored, stored
 
 Fields: TypeAlias = Mapping[bytes, bytes]
-Decode: TypeAlias = Callable[[Fields], Event[Any]]
-TYPE, ID, PAYLOADS = b"type", b"id", (b"payload", b"data", b"body")
+
+
+class EntryFields(dict[bytes, bytes]):
+    """The fields of an entry, as `decode=` gets them."""
+
+    entry_id: str
+    """The entry's own id in its stream."""
+
+    def __init__(self, fields: Fields, entry_id: str, /) -> None:
+        super().__init__(fields)
+        self.entry_id = entry_id
+
+
+Decode: TypeAlias = Callable[[EntryFields], Event[Any]]
+TYPE, ID, ORIGIN, PAYLOADS = b"type", b"id", b"source", (b"payload", b"data", b"body")
 """Fields of an entry as it comes without `decode=`: its type, its id (the entry's own where there is none), its payload in JSON
 or any bytes; all others are headers."""
 LOST = f"{SOURCE}-lost"
@@ -50,7 +63,9 @@ def event_in(entry: Entry, source: str, decode: Decode | None, most: int, /) -> 
 
 def _decoded(entry: Entry, fields: Fields, source: str, decode: Decode) -> Stored:
     try:
-        return stored(decode(fields))._replace(source=source, source_id=entry.id)
+        found = stored(decode(EntryFields(fields, entry.id)))
+        origin = None if found.source in (DEFAULT_SOURCE, source) else found.source
+        return found._replace(source=source, source_id=entry.id, origin=origin)
     except BaseException as wrong:  # the user's function: whatever it raises, SystemExit too, the message is kept
         raise Unread(f"decode= raised {raised_by(wrong)}") from None
 
@@ -59,10 +74,12 @@ def _plain(entry: Entry, fields: Fields, source: str) -> Stored:
     name = next((one for one in PAYLOADS if one in fields), None) if PAYLOADS[0] not in fields else PAYLOADS[0]
     try:
         type_ = _type(fields[TYPE])
-        id_ = entry.id
+        id_, origin = entry.id, None
         if ID in fields:
             id_ = fields[ID].decode()
             named("id", id_, MAX_ID)
+            if ORIGIN in fields:  # as CloudEvents have it: an id is unique in its source
+                origin = fields[ORIGIN].decode() or None
         more = len(fields) - 1 - (ID in fields) - (name is not None)
         headers = {key.decode(): value.decode() for key, value in fields.items() if key not in (TYPE, ID, name)} if more else {}
     except KeyError:
@@ -72,7 +89,8 @@ def _plain(entry: Entry, fields: Fields, source: str) -> Stored:
         raise Unread(f"its field {_not_text(fields, name)} is no UTF-8: {wrong}") from None
     except (ValueError, TypeError) as wrong:
         raise Unread(str(wrong)) from None
-    return Stored(source, id_, type_, fields[name] if name else b"null", headers, _moment(entry.id.partition("-")[0]), entry.id)
+    payload, at = fields[name] if name else b"null", _moment(entry.id.partition("-")[0])
+    return Stored(source, id_, type_, payload, headers, at, entry.id, None if origin == source else origin)
 
 
 def _not_text(fields: Fields, payload: bytes | None) -> str:

@@ -17,6 +17,7 @@ from ...ledger.record import NewJob
 from ...worker.intake import Arrival, Intake
 from ...worker.process import left
 from ..inbox import Inbox
+from ..stored import Stored
 from .entry import Decode, Entry, Unread, event_in, unread
 from .group import Group
 
@@ -138,6 +139,7 @@ class Reading:
             return backlog.due(session, names, ENOUGH) >= ENOUGH
 
     def _bring(self, entries: Sequence[Entry]) -> None:
+        read: list[Stored] = []
         events: list[Arriving] = []
         others: list[NewJob] = []
         most, parts = self._inbox.ledger.max_payload, self._inbox.handlers.parts
@@ -148,9 +150,13 @@ class Reading:
             try:
                 one = event_in(entry, self._source, self._decode, most)
                 events.append(one.arriving(parts(one.type)))
+                read.append(one)
             except (Unread, ValueError) as wrong:
                 emit("unread", {"operation": self.name, "source": self._source, "source_id": entry.id, "error": str(wrong)})
                 others.append(unread(self._kind, self._source, entry))
+        if any(one.origin is not None for one in read):
+            known = self._inbox.known_before(read)
+            events = [one for at, one in enumerate(events) if at not in known]
         self._unseen += len(entries)
         if self._intake is None:
             arrival = Arrival(events)
