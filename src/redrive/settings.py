@@ -37,6 +37,7 @@ class Worker:
     only: tuple[str, ...] = _key("Only these commands and handlers; none: all.", ())
     drain: float = _key("Seconds that what runs may take to end, when told to stop.", 30.0)
     name: str | None = _key("What its name begins with, as others see it; without: the host's.")
+    anchors: str | None = _key("File that gets the head of the audit log every 5 minutes; `redrive doctor` compares it.")
 
 
 @dataclass(frozen=True, slots=True)

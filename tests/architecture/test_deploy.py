@@ -234,6 +234,9 @@ def test_the_compose_file_fits_together() -> None:
             assert service["command"][0] in COMMANDS | {"serve": None}, name
             dockerfile = (DEPLOY / "docker" / service["build"]["context"] / service["build"]["dockerfile"]).resolve()
             assert dockerfile == (DEPLOY / "docker" / "Dockerfile")
+    superuser = services["ledger"]["environment"]["POSTGRES_USER"]
+    addresses = [one.get("environment", {}).get("REDRIVE_LEDGER", "") for one in services.values()]
+    assert not any(f"//{superuser}@" in address for address in addresses), "no program logs in as the superuser"
     scraped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     assert all((DEPLOY / "prometheus" / name).exists() for name in scraped["rule_files"])
 

@@ -117,11 +117,14 @@ class App(Listening, Idempotent, Extracting):
     def chores(self, kinds: Sequence[Kind], /) -> list[Chore]:
         """What its workers do beside jobs: schedules of these kinds, sources, and what operators have begun."""
         from ..commands.schedule import Schedule  # noqa: PLC0415  # brings SQLAlchemy
+        from ..settings import settings  # noqa: PLC0415
+        from ..worker.anchoring import Anchoring  # noqa: PLC0415
         from ..worker.sweeping import Sweeping  # noqa: PLC0415
         from ..worker.upkeep import FOREVER  # noqa: PLC0415
         from ..worker.worker import kept  # noqa: PLC0415
 
-        found: list[Chore] = [*Schedule.of(self.ledger, self.commands.scheduled, kinds), Sweeping(self.ledger)]
+        anchors = Anchoring(self.ledger, settings().worker.anchors)
+        found: list[Chore] = [*Schedule.of(self.ledger, self.commands.scheduled, kinds), Sweeping(self.ledger), anchors]
         names = {kind.name for kind in kinds}
         for source in self._sources:
             if {kind.name for kind in source.kinds(self.inbox)} <= names:  # `only=` may have left it out

@@ -54,7 +54,9 @@ PARKED = Metric("redrive_kind_parked", "gauge", "1: this job type is paused afte
 PARTITIONS = Metric("redrive_partitions", "gauge", "Partitions, by how they stand.", ("dataset", "shade"))
 WORKERS = Metric("redrive_workers", "gauge", "Workers that have not ended, by whether they were seen lately.", ("state",))
 
-STANDING = (UP, JOBS, SUBMITTED, DONE, DISCARDED, LATE, OLDEST, PARKED, PARTITIONS, WORKERS)
+AUDIT = Metric("redrive_audit_entries", "gauge", "Entries of the audit log. It never shrinks unless somebody cuts it.")
+
+STANDING = (UP, JOBS, SUBMITTED, DONE, DISCARDED, LATE, OLDEST, PARKED, PARTITIONS, WORKERS, AUDIT)
 """What is read from the ledger when somebody asks."""
 
 CATALOGUE = (*HEARD, DROPPED, *STANDING)

@@ -115,22 +115,31 @@ class Verified(NamedTuple):
     problem: str | None = None
 
 
-def verified(connection: Connection, anchor: tuple[int, str] | None = None, /) -> Verified:
-    """Follow the chain from its beginning. anchor: the number and hash of an entry, as they were noted before."""
-    number, head, last = 0, FIRST, -(2**62)
+def head(connection: Connection, /) -> tuple[int, str]:
+    """The number and hash of the last entry; of none, 0 and the hash that a chain begins with."""
+    last = connection.execute(select(audit.c.number, audit.c.hash).order_by(audit.c.number.desc()).limit(1)).first()
+    return (0, FIRST) if last is None else (last.number, last.hash)
+
+
+def verified(connection: Connection, /, *anchors: tuple[int, str]) -> Verified:
+    """Follow the chain from its beginning. anchors: numbers and hashes of entries, as they were noted before."""
+    noted: dict[int, set[str]] = {}
+    for place, hash_ in anchors:
+        noted.setdefault(place, set()).add(hash_)
+    number, last_hash, last = 0, FIRST, -(2**62)
     rewritten = _rewritten(connection)
     while page := connection.execute(select(audit).where(audit.c.number > last).order_by(audit.c.number).limit(1000)).all():
         for row in page:
-            wrong = _wrong(row, number + 1, head, rewritten.get(row.number, ()))
+            wrong = _wrong(row, number + 1, last_hash, rewritten.get(row.number, ()))
             if wrong is not None:
-                return Verified(number, head, number + 1, wrong)
-            number, head = row.number, row.hash
-            if anchor is not None and number == anchor[0] and head != anchor[1]:
-                return Verified(number, head, number, "it is not the entry that was noted: the chain was written anew")
+                return Verified(number, last_hash, number + 1, wrong)
+            number, last_hash = row.number, row.hash
+            if noted.get(number, {last_hash}) != {last_hash}:
+                return Verified(number, last_hash, number, "it is not the entry that was noted: the chain was written anew")
         last = number
-    if anchor is not None and number < anchor[0]:
-        return Verified(number, head, number + 1, f"it was removed: entry {anchor[0]} was noted, and is not there")
-    return Verified(number, head)
+    if noted and number < max(noted):
+        return Verified(number, last_hash, number + 1, f"it was removed: entry {max(noted)} was noted, and is not there")
+    return Verified(number, last_hash)
 
 
 def _wrong(row: Any, number: int, previous: str, vouched: Collection[str]) -> str | None:

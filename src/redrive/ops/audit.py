@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..journal.redaction import redacted
@@ -13,6 +14,7 @@ from ..journal.redaction import redacted
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
 
+MOST_ANCHORS = 100_000
 ANCHOR = re.compile(r"(\d+):([0-9a-f]{64})")
 
 
@@ -62,19 +64,29 @@ def decisions(
     ]
 
 
-def verified(ledger: Ledger, anchor: str | None = None, /) -> Chain:
-    """Follow the whole chain. anchor: what an earlier verification said the last entry was."""
+def verified(ledger: Ledger, anchor: str | None = None, /, *more: str) -> Chain:
+    """Follow the whole chain. anchor: what an earlier verification said the last entry was; more: others, from a file."""
     from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
-    noted = None
-    if anchor is not None:
-        read = ANCHOR.fullmatch(anchor.strip())
+    noted = []
+    for given in (*more, *(() if anchor is None else (anchor,))):
+        read = ANCHOR.fullmatch(given.strip())
         if read is None:
-            raise ValueError(f"an anchor is a number and a hash, as `redrive audit verify` prints it, not {anchor!r}")
-        noted = (int(read[1]), read[2])
+            raise ValueError(f"an anchor is a number and a hash, as `redrive audit verify` prints it, not {given!r}")
+        noted.append((int(read[1]), read[2]))
     with ledger.reading() as connection:
-        found = audit.verified(connection, noted)
+        found = audit.verified(connection, *noted)
     return Chain(found.entries, f"{found.entries}:{found.head}", found.broken, found.problem)
+
+
+def anchors_in(file: str, /) -> list[str]:
+    """The anchors that workers wrote into a file; none where there is no file. The newest ones, where there are very many."""
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    words = (line.split() for line in lines[-MOST_ANCHORS:])
+    return [found[0] for found in words if found and ANCHOR.fullmatch(found[0])]
 
 
 def _moment(text: str) -> datetime:

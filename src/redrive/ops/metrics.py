@@ -49,7 +49,7 @@ class Standing:
 
 def readings(ledger: Ledger, /) -> Iterator[Measure]:
     """What the counts say, kind by kind, and who works. Reads a few rows for each kind, however many jobs there are."""
-    from ..ledger import counts, find, overview, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger import audit, counts, find, overview, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger.state import PRIORITIES, QUARANTINE  # noqa: PLC0415  # likewise
     from ..partitions.register import Register  # noqa: PLC0415  # likewise
 
@@ -71,6 +71,7 @@ def readings(ledger: Ledger, /) -> Iterator[Measure]:
             waited = 0.0 if due is None else max(0.0, (now - due).total_seconds())
             yield Measure(named.OLDEST, waited, (kind,))
         yield from _workers(workers.present(connection), now)
+        yield Measure(named.AUDIT, audit.head(connection)[0])
     for (source, query), shades in Register(ledger).counts().items():
         for shade, many in shades.items():
             yield Measure(named.PARTITIONS, many, (f"{source}/{query}", shade))

@@ -32,6 +32,7 @@ from tests.unit.cli.command import call
 
 SECRET = "S3cretV4lue-of-ann"
 SOON = 60
+TOKEN = "0123456789abcdef-token"
 PAYLOADS = ("payload", "response", "result", "edits")
 """Columns that hold what was submitted, and have to."""
 
@@ -196,7 +197,9 @@ def test_an_undecodable_payload_leaks_into_no_error(
         errors = [one["error"] for one in export.exported(ledger, Selection(), None, actor="ann", because=None)]
         assert SECRET not in repr(errors)
         for page in ("/dead", "/failures", "/journal", "/api/dead", *(f"/dead/{letter.id}" for letter in letters[:3])):
-            assert SECRET not in console.get(page).text, page
+            shown = console.get(page)
+            assert shown.status_code == 200, page
+            assert SECRET not in shown.text, page
     for words in (["dead", "list"], ["dead", "show", str(letters[0].id)], ["failures", "list"], ["dead", "list", "--json"]):
         assert SECRET not in call(*words, "--ledger", url)[1]
 

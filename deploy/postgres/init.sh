@@ -1,0 +1,24 @@
+#!/bin/sh
+# Run once by the Postgres image when its folder is empty, as the superuser, which no program of ours logs in as.
+# Makes the owner of the ledger and the accounts of workers and console; roles.sql gives them their rights after the migration.
+set -eu
+
+password_of() { # the fifth field of a line host:port:database:user:password
+    cut -d: -f5- "/run/secrets/pgpass_$1"
+}
+
+psql --set=ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname postgres \
+    --set=o="$(password_of owner)" --set=w="$(password_of worker)" --set=c="$(password_of console)" <<'SQL'
+CREATE ROLE redrive_worker NOLOGIN;
+CREATE ROLE redrive_console NOLOGIN;
+CREATE ROLE redrive_submitter NOLOGIN;
+CREATE ROLE redrive_owner LOGIN PASSWORD :'o';
+CREATE ROLE worker LOGIN IN ROLE redrive_worker PASSWORD :'w';
+CREATE ROLE console LOGIN IN ROLE redrive_console PASSWORD :'c';
+CREATE DATABASE redrive OWNER redrive_owner;
+REVOKE ALL ON DATABASE redrive FROM PUBLIC;
+GRANT CONNECT ON DATABASE redrive TO redrive_worker, redrive_console, redrive_submitter;
+\connect redrive
+ALTER SCHEMA public OWNER TO redrive_owner;
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+SQL
