@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...core.policy import RetryPolicy
@@ -104,7 +105,7 @@ class Sender:
         if token is not None:
             request.headers["authorization"] = f"Bearer {token}"
         response: httpx2.Response = self._opened(module).handle_request(request)
-        response.stream = _bounded(module, response.stream)
+        response.stream = _bounded(module)(response.stream)
         return response
 
     def _opened(self, module: Any) -> Any:
@@ -116,12 +117,19 @@ class Sender:
             return self._transport
 
 
-def _bounded(module: Any, stream: Any) -> Any:
-    """The same body. A server that sends a little at a time does not outlast the deadline around."""
+@cache
+def _bounded(module: Any) -> Any:
+    """A kind of body: a server that sends a little at a time does not outlast the deadline around.
+
+    Made once: a class of its own for each response would keep the response in memory until the garbage collector runs.
+    """
 
     class Bounded(module.SyncByteStream):  # type: ignore[misc]  # the module is loaded when it is first needed
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
         def __iter__(self) -> Iterator[bytes]:
-            for piece in stream:
+            for piece in self._stream:
                 yield piece
                 try:
                     time_left()
@@ -129,9 +137,9 @@ def _bounded(module: Any, stream: Any) -> Any:
                     raise module.ReadTimeout(str(passed)) from passed
 
         def close(self) -> None:
-            stream.close()
+            self._stream.close()
 
-    return Bounded()
+    return Bounded
 
 
 def _read(response: httpx2.Response) -> httpx2.Response:
