@@ -41,19 +41,32 @@ class Resumed:
         policy: RetryPolicy,
         breaks: tuple[Rule, ...],
         name: str,
+        sought: Callable[[int], Stream] | None = None,
     ) -> None:
-        """first: open at 0. opened: the same version, from a byte on. breaks: errors of a body that breaks."""
+        """first: open at 0. opened: the same version, from a byte on. breaks: errors of a body that breaks.
+
+        sought: as opened, for whoever seeks and reads little (default: opened).
+        """
         self._stream: Stream | None = first
-        self._length = length
+        self.length = length
+        """Bytes in all."""
         self._opened = opened
         self._at = 0
         self._read = retry(policy, on=(Cut, *breaks), attempt_timeout=None, operation=f"{name}.read")(self._piece)
 
+        self._sought = opened if sought is None else sought
+
+    def seek(self, at: int, /) -> None:
+        """Go on from this byte, of the same version."""
+        self.close()
+        self._at = at
+        self._opened = self._sought
+
     def read(self, size: int, /) -> bytes:
         """So many bytes, fewer only at the end."""
-        if self._at >= self._length:
+        if self._at >= self.length:
             return b""
-        piece = self._read(min(size, self._length - self._at))
+        piece = self._read(min(size, self.length - self._at))
         self._at += len(piece)
         return piece
 
@@ -69,7 +82,7 @@ class Resumed:
         try:
             piece = self._stream.read(size)
             if not piece:
-                raise Cut(f"the body ended at byte {self._at:,} of {self._length:,}")
+                raise Cut(f"the body ended at byte {self._at:,} of {self.length:,}")
         except BaseException:
             self.close()
             raise

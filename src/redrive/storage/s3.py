@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, BinaryIO
@@ -83,8 +83,11 @@ class S3:
         def again(at: int) -> _Stream:
             return _Stream(self._client, self._call("get_object", Key=path, Range=f"bytes={at}-", IfMatch=answer["ETag"]))
 
+        def ranges(at: int) -> _Ranges:
+            return _Ranges(self._client, self._call, path, answer, at)
+
         first = _Stream(self._client, answer)
-        resumed = Resumed(first, answer["ContentLength"], again, self._policy, (_broken,), self.name)
+        resumed = Resumed(first, answer["ContentLength"], again, self._policy, (_broken,), self.name, ranges)
         return reading(resumed, partial(from_s3, path=path, backend=self.name, bucket=self.bucket), window=PIECE)
 
     def read_bytes(self, path: str, /) -> bytes:
@@ -191,6 +194,28 @@ class _Stream:
 
     def close(self) -> None:
         self._body.close()
+
+
+class _Ranges:
+    """An object from a byte on, range by range, each in one request: its connection is used again."""
+
+    def __init__(self, client: S3Client, call: Callable[..., Any], path: str, first: Any, at: int) -> None:
+        self._client, self._call, self._path = client, call, path
+        self._first = first
+        """The response whose version this is."""
+        self._at = at
+
+    def read(self, size: int, /) -> bytes:
+        last = min(self._at + size, self._first["ContentLength"]) - 1
+        reach = f"bytes={self._at}-{last}"
+        answer = self._call("get_object", Key=self._path, Range=reach, IfMatch=self._first["ETag"])
+        piece = self._client.read(answer["Body"], last + 1 - self._at)
+        answer["Body"].close()
+        self._at += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """Nothing is open between requests."""
 
 
 def _broken(error: Exception) -> bool | None:

@@ -170,6 +170,10 @@ class _Stream:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._is_abandoned = False
+        self.length: int = stream.size()  # known since it was opened
+
+    def seek(self, at: int, /) -> None:
+        self._stream.seek(min(at, self.length))
 
     def read(self, size: int, /) -> Any:
         try:

@@ -12,6 +12,7 @@ from redrive import RetryPolicy
 from redrive.storage import Store
 from redrive.storage.azure import Azure
 from redrive.testing.storage import StorageConformance
+from tests.conformance.storage.seeking import SeekableReads
 from tests.servers.fixtures import SERVERS
 
 
@@ -29,7 +30,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Azure]:
 
 
 @pytest.mark.req("S-12")
-class TestAzure(StorageConformance):
+class TestAzure(StorageConformance, SeekableReads):
     @pytest.fixture
     def store(self, backend: Azure) -> Store:
         return Store(backend, root_path=uuid.uuid4().hex[:8])

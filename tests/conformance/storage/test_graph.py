@@ -10,6 +10,7 @@ import pytest
 from redrive.storage import Store
 from redrive.storage.graph import Graph, monitor
 from redrive.testing.storage import StorageConformance
+from tests.conformance.storage.seeking import SeekableReads
 from tests.servers.graph import graph_server
 
 
@@ -23,7 +24,7 @@ def backend() -> Iterator[Graph]:
 
 
 @pytest.mark.req("S-12")
-class TestGraph(StorageConformance):
+class TestGraph(StorageConformance, SeekableReads):
     unsupported_names = (
         "percent%20/plus+and&=?#hash",
         "quote'\"and;semicolon",

@@ -9,17 +9,18 @@ import pytest
 from redrive.storage import Store
 from redrive.storage.local import Local
 from redrive.testing.storage import StorageConformance
+from tests.conformance.storage.seeking import SeekableReads
 
 
 @pytest.mark.req("S-12")
-class TestLocal(StorageConformance):
+class TestLocal(StorageConformance, SeekableReads):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return Store(Local("disk", root=str(tmp_path)))
 
 
 @pytest.mark.req("S-12")
-class TestLocalUnderARoot(StorageConformance):
+class TestLocalUnderARoot(StorageConformance, SeekableReads):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return Store(Local("disk", root=str(tmp_path)), root_path="deep/inside")

@@ -13,6 +13,7 @@ from redrive import RetryPolicy
 from redrive.storage import Store
 from redrive.storage.s3 import S3
 from redrive.testing.storage import StorageConformance
+from tests.conformance.storage.seeking import SeekableReads
 from tests.servers.buckets import options
 
 
@@ -26,7 +27,7 @@ def backends() -> Iterator[dict[str, S3]]:
 
 
 @pytest.mark.req("S-12")
-class TestS3(StorageConformance):
+class TestS3(StorageConformance, SeekableReads):
     @pytest.fixture
     def store(self, s3_url: str, s3_bucket: str, backends: dict[str, S3]) -> Store:
         if not backends:

@@ -11,6 +11,7 @@ from redrive import RetryPolicy
 from redrive.storage import Store
 from redrive.storage.s3_arrow import S3Arrow
 from redrive.testing.storage import StorageConformance
+from tests.conformance.storage.seeking import SeekableReads
 from tests.servers.buckets import options
 
 
@@ -24,7 +25,7 @@ def backends() -> Iterator[dict[str, S3Arrow]]:
 
 
 @pytest.mark.req("S-12")
-class TestS3Arrow(StorageConformance):
+class TestS3Arrow(StorageConformance, SeekableReads):
     @pytest.fixture
     def store(self, s3_url: str, s3_bucket: str, backends: dict[str, S3Arrow]) -> Store:
         if not backends:

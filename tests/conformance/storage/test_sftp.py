@@ -11,6 +11,7 @@ import pytest
 from redrive.storage import Store
 from redrive.storage.sftp import Sftp
 from redrive.testing.storage import StorageConformance
+from tests.conformance.storage.seeking import SeekableReads
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +31,14 @@ def store_of(server: str, options: dict[str, Any], backends: dict[str, Sftp]) ->
 
 
 @pytest.mark.req("S-12")
-class TestAsyncssh(StorageConformance):
+class TestAsyncssh(StorageConformance, SeekableReads):
     @pytest.fixture
     def store(self, sftp_options: dict[str, Any], backends: dict[str, Sftp]) -> Store:
         return store_of("asyncssh", sftp_options, backends)
 
 
 @pytest.mark.req("S-12")
-class TestOpenSSH(StorageConformance):
+class TestOpenSSH(StorageConformance, SeekableReads):
     @pytest.fixture
     def store(self, openssh_options: dict[str, Any], backends: dict[str, Sftp]) -> Store:
         return store_of("OpenSSH", openssh_options, backends)

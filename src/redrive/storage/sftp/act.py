@@ -29,10 +29,10 @@ async def regular(session: asyncssh.SFTPClient, path: str) -> asyncssh.SFTPAttrs
     return attrs
 
 
-async def open_to_read(session: asyncssh.SFTPClient, path: str) -> asyncssh.SFTPClientFile:
-    """The file; some servers open folders too, and fail later."""
-    await regular(session, path)
-    return await session.open(path, "rb", encoding=None)
+async def open_to_read(session: asyncssh.SFTPClient, path: str) -> tuple[asyncssh.SFTPClientFile, int]:
+    """The file and its size; some servers open folders too, and fail later."""
+    attrs = await regular(session, path)
+    return await session.open(path, "rb", encoding=None), attrs.size or 0
 
 
 async def read(file: asyncssh.SFTPClientFile, size: int, at: int) -> bytes:

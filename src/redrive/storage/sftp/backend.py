@@ -62,8 +62,10 @@ class Sftp:
         self._connection = Connection(address, retry, timeout, name)
 
     def read(self, path: str, /) -> BinaryIO:
-        file = self._run(path, lambda session: act.open_to_read(session, self._whole(path)))
-        return reading(_Remote(file, self._connection), lambda error: from_ssh(error, path=path, backend=self.name), window=PIECE)
+        file, size = self._run(path, lambda session: act.open_to_read(session, self._whole(path)))
+        return reading(
+            _Remote(file, size, self._connection), lambda error: from_ssh(error, path=path, backend=self.name), window=PIECE
+        )
 
     def read_bytes(self, path: str, /) -> bytes:
         with self.read(path) as file:
@@ -189,23 +191,32 @@ class Sftp:
 class _Remote:
     """A file on the server, read by plain code. Not shared between threads, as files are not."""
 
-    def __init__(self, file: asyncssh.SFTPClientFile, connection: Connection) -> None:
+    def __init__(self, file: asyncssh.SFTPClientFile, size: int, connection: Connection) -> None:
         self._file = file
+        self.length = size
+        """Bytes in all, when it was opened."""
         self._connection = connection
         self._at = 0
         self._next: Begun[bytes] | None = None
         self._last: Begun[bytes] | None = None
         """What was begun last, wanted or not."""
+        self._is_sequential = False
 
     def read(self, size: int, /) -> bytes:
         """So many bytes; whoever asks for a second time will read on, and the next ones are sent for."""
-        begun = self._next or self._begin(size, self._at)
-        self._next = self._begin(size, self._at + size) if self._at else None
+        begun, self._next = self._next or self._begin(size, self._at), None
+        if self._is_sequential and size >= PIECE:
+            self._next = self._begin(size, self._at + size)
         piece = self._connection.end(begun)
         self._at += len(piece)
+        self._is_sequential = True
         if len(piece) < size:
             self._next = None  # the end; should the file grow, it goes on from there
         return piece
+
+    def seek(self, at: int, /) -> None:
+        """Go on from this byte; what was sent for ahead is not wanted any more."""
+        self._at, self._next, self._is_sequential = at, None, False
 
     def close(self) -> None:
         """Let go of it. Nobody waits for what was sent for and is not wanted any more."""
