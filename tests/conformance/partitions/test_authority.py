@@ -304,6 +304,20 @@ def test_catch_up_work_of_a_schedule_keeps_all_its_attempts(ledger: Ledger) -> N
     assert world.register.imbalance() == []
 
 
+@pytest.mark.req("P-9")
+def test_a_partition_that_is_never_ready_ends_at_its_age(ledger: Ledger) -> None:
+    world = World(ledger, policy=Policy(max_age=timedelta(microseconds=1)))
+    now = ledger.now()
+    assert world.control.fire("crm", "orders", now, ["acme"], [now.date() - timedelta(days=1)], cron="x")
+    (lease,) = world.claim()
+    world.give_back(lease, "not_ready", error="no export yet")
+    world.pass_time(1000)
+    assert world.claim() == []
+    known = world.facts(lease.partition)
+    assert known.terminal is not None
+    assert known.terminal.startswith("age")
+
+
 @pytest.mark.req("P-4")
 def test_a_schema_error_is_terminal_at_once(world: World) -> None:
     lease = world.one()
