@@ -3,12 +3,12 @@
 # Makes the owner of the ledger and the accounts of workers and console; roles.sql gives them their rights after the migration.
 set -eu
 
-password_of() { # the fifth field of a line host:port:database:user:password
-    cut -d: -f5- "/run/secrets/pgpass_$1"
+password_of() { # of a line account:password
+    sed -n "s/^$1://p" "${ACCOUNTS:-/run/secrets/ledger_accounts}"
 }
 
 psql --set=ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname postgres \
-    --set=o="$(password_of owner)" --set=w="$(password_of worker)" --set=c="$(password_of console)" <<'SQL'
+    --set=o="$(password_of redrive_owner)" --set=w="$(password_of worker)" --set=c="$(password_of console)" <<'SQL'
 CREATE ROLE redrive_worker NOLOGIN;
 CREATE ROLE redrive_console NOLOGIN;
 CREATE ROLE redrive_submitter NOLOGIN;
