@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import Connection, case, delete, func, null, select, tuple_, union_all
+from sqlalchemy import Connection, case, delete, exists, func, null, select, tuple_, union_all
 from sqlalchemy.dialects.postgresql import insert
 
 from .failed import WHOLE, Alike, Failed, slot_of
@@ -138,7 +138,7 @@ _WAITING = union_all(_parked, _summed)  # one question for both: a page asks few
 
 def fold(session: Session, /) -> int:
     """Sum up the rows that changes left on Postgres; how many they were."""
-    if session.sqlite:
+    if session.sqlite or not session.core.execute(_ANY).scalar():
         return 0
     with session.transaction("fold") as connection:
         some = select(failure_delta.c.id).order_by(failure_delta.c.id).limit(FOLD).with_for_update(skip_locked=True)
@@ -166,6 +166,8 @@ def fold(session: Session, /) -> int:
     return len(found)
 
 
+_ANY = select(exists().select_from(failure_delta))
+"""One round trip, where most of the time there is nothing."""
 _add = insert(failure)
 _failed_too = _add.excluded.job_id.is_not(None)
 _ADD = _add.on_conflict_do_update(

@@ -233,10 +233,10 @@ class Ledger:
         with self._write.use() as session:
             return reap.reap(session, limit)
 
-    def beat(self, worker: str, info: Mapping[str, Any] | None = None, /) -> None:
+    def beat(self, worker: str, info: Mapping[str, Any] | None = None, /) -> datetime:
         """The worker is alive: leases that it loses from now on are lost, but it did not crash."""
         with self._write.use() as session:
-            workers.beat(session, worker, info)
+            return workers.beat(session, worker, info)
 
     def leave(self, worker: str, /) -> None:
         """The worker ends, in order, and holds nothing any more."""

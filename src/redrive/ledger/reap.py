@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, null, select, update
+from sqlalchemy import Connection, bindparam, exists, func, insert, null, select, update
 
 from . import failures
 from .counts import add
+from .crashpoint import crash_point
 from .failed import Alike, Failed, gathered
 from .loss import Loss, after_loss
 from .now import now_on
@@ -38,6 +39,7 @@ _BACK = (
         ended_at=bindparam("ended"),
     )
 )
+_EXPIRED = select(exists().where(job.c.state == number(LEASED), job.c.lease_until < func.clock_timestamp()))
 _RETURNED = (
     update(dead)
     .where(dead.c.id == bindparam("of_id"))
@@ -51,6 +53,8 @@ _RETURNED = (
 
 def reap(session: Session, limit: int, /) -> list[int]:
     """Take back leases that ran out, the oldest first; the ids of their jobs."""
+    if not session.sqlite and not _any_expired(session):
+        return []
     with session.transaction("reap") as connection:
         now = now_on(session)
         expired = (
@@ -65,6 +69,14 @@ def reap(session: Session, limit: int, /) -> list[int]:
         if lost:
             _record(session, connection, lost, now)
     return [row.id for row in lost]
+
+
+def _any_expired(session: Session) -> bool:
+    """Most of the time there are none. On Postgres a look is one round trip, a transaction four."""
+    crash_point("reap.before_commit")
+    found = session.core.execute(_EXPIRED).scalar()
+    crash_point("reap.after_commit")
+    return bool(found)
 
 
 def _record(session: Session, connection: Connection, lost: Any, now: Any) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
+from .crashpoint import crash_point
 from .now import now_on
 from .session import Session
 from .tables import worker
@@ -51,17 +52,29 @@ def is_fresh(one: Worker, now: datetime, /) -> bool:
     return now - one.seen_at < timedelta(seconds=beat * MISSED)
 
 
-def beat(session: Session, name: str, info: Mapping[str, Any] | None, /) -> None:
-    """The worker is alive."""
-    with session.transaction("beat") as connection:
-        now = now_on(session)
-        new = (insert_sqlite if session.sqlite else insert_postgres)(worker).values(
-            name=name, host=socket.gethostname(), pid=os.getpid(), info=json.dumps(dict(info or {})), started_at=now, seen_at=now
-        )
-        seen: dict[str, Any] = {"seen_at": now, "ended_at": None}
-        if info is not None:
-            seen["info"] = new.excluded.info
-        connection.execute(new.on_conflict_do_update(index_elements=[worker.c.name], set_=seen))
+def beat(session: Session, name: str, info: Mapping[str, Any] | None, /) -> datetime:
+    """The worker is alive. Returns the time by the ledger's clock, so that nobody has to ask for it."""
+    if session.sqlite:
+        with session.transaction("beat") as connection:
+            now = now_on(session)
+            connection.execute(_seen_at(insert_sqlite(worker), name, info, now))
+        return now
+    crash_point("beat.before_commit")  # one statement, in autocommit: one round trip
+    clock = func.clock_timestamp(type_=worker.c.seen_at.type)
+    beaten = _seen_at(insert_postgres(worker), name, info, clock).returning(worker.c.seen_at)
+    found: datetime = session.core.execute(beaten).scalar_one()
+    crash_point("beat.after_commit")
+    return found
+
+
+def _seen_at(new: Any, name: str, info: Mapping[str, Any] | None, now: Any) -> Any:
+    new = new.values(
+        name=name, host=socket.gethostname(), pid=os.getpid(), info=json.dumps(dict(info or {})), started_at=now, seen_at=now
+    )
+    seen: dict[str, Any] = {"seen_at": new.excluded.seen_at, "ended_at": None}
+    if info is not None:
+        seen["info"] = new.excluded.info
+    return new.on_conflict_do_update(index_elements=[worker.c.name], set_=seen)
 
 
 def leave(session: Session, name: str, /) -> None:

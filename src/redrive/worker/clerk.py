@@ -127,13 +127,13 @@ class Clerk:
 
     def run(self) -> None:
         """Until it is told to stop, and has given everything back."""
-        self._try(self.upkeep.timers.run)
+        self._try(self._keep_up)
         self.state = "working"
         while self._stopping is None or (len(self.hand) and monotonic() < self._stopping):
             if self._stopping is not None:
                 self.state = "draining"
             self._try(self._turn)
-            self._try(self.upkeep.timers.run)
+            self._try(self._keep_up)
             self._rest()
         self._end()
 
@@ -152,6 +152,10 @@ class Clerk:
             if act == self._turn:
                 self.turned = monotonic()
                 self.trouble.over()
+
+    def _keep_up(self) -> None:
+        self.upkeep.run()
+        self._room.trip = self.upkeep.trip
 
     def _rest(self) -> None:
         """Until there is something to do."""

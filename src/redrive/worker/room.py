@@ -2,11 +2,13 @@
 
 Whatever is claimed is begun: a crash counts for all that was. So of a kind whose jobs take their time no more is claimed than
 there are idle threads. Jobs of less than a millisecond would wait for the ledger most of the time: of those, one thread gets
-as many as it does in a few milliseconds.
+as many as it does in a few milliseconds. Where the ledger is far away, threads would wait for it likewise: of jobs that are not
+much longer than a round trip, each thread has as many in hand as it does in two round trips.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
@@ -21,6 +23,14 @@ HANDFUL = 0.005
 """Seconds of work in a handful, by what the last ones took."""
 MOST = 100
 """In a handful; twice as many of all short ones are in hand at most: some run while others are fetched."""
+MOST_FAR = 400
+"""The same where the ledger is far away: a turn is a round trip, whatever it carries."""
+FAR = 0.005
+"""Seconds of a round trip; where it takes less, the ledger is near."""
+LONG = 10
+"""Round trips; jobs that take longer gain little by being fetched ahead."""
+KNOWN = 0.1
+"""The weight of the next one, where enough of a kind were seen to know what its jobs take."""
 WEIGHT = 0.05
 """Of the last one in the mean of what jobs of a kind take; of the first ones more: nobody knows anything yet."""
 
@@ -44,13 +54,33 @@ class Room:
         self._means = dict.fromkeys(self._kinds, SHORT * 20)
         self._weights = dict.fromkeys(self._kinds, 0.5)
         self._groups: dict[tuple[int, ...], str] = {}
-        self._used = {"plain": 0, "async": 0, "transaction": 0, "short": 0}
+        self._used = {"plain": 0, "async": 0, "transaction": 0, "short": 0, "far": 0}
         self._turn = 0
+        self.trip = 0.0
+        """Seconds of a round trip to the ledger."""
 
     def handful(self, name: str, /) -> int:
         """How many of this kind one thread is given at once."""
         mean = self._means[name]
-        return 1 if mean >= SHORT else max(1, min(MOST, int(HANDFUL / max(mean, 1e-6))))
+        return 1 if mean >= SHORT else max(1, min(self._most, int(max(HANDFUL, self._distance) / max(mean, 1e-6))))
+
+    @property
+    def _most(self) -> int:
+        """In a handful, at this distance."""
+        return MOST if self.trip < FAR else min(MOST_FAR, int(MOST * self.trip / FAR))
+
+    @property
+    def _distance(self) -> float:
+        return self.trip if self.trip >= FAR else 0.0
+
+    def _ahead(self, name: str) -> int:
+        """How many of this kind are fetched ahead for one thread: what it does in two round trips."""
+        mean = self._means[name]
+        if not SHORT <= mean < LONG * self._distance or self._weights[name] > KNOWN:
+            return 0
+        if self._kinds[name].colour != "plain" or name in self._limits:
+            return 0
+        return min(MOST // self._threads or 1, math.ceil(2 * self._distance / mean))
 
     def took(self, jobs: Iterable[tuple[str, float]], /) -> None:
         """Jobs of these kinds took so long."""
@@ -70,7 +100,8 @@ class Room:
             known = of.get(kind.name)
             if known is None:
                 handful = self.handful(kind.name) if kind.colour == "plain" else 1
-                known = of[kind.name] = (kind.colour if handful == 1 else "short", kind.colour != "async" and 1 / handful)
+                shared = "far" if self._ahead(kind.name) else kind.colour if handful == 1 else "short"
+                known = of[kind.name] = (shared, kind.colour != "async" and 1 / handful)
             group, part = known
             self._groups[lease_name(lease)] = group
             self._used[group] += 1
@@ -99,6 +130,8 @@ class Room:
         """What this kind shares with others."""
         if name in self._limits:
             return f"limited:{self._kinds[name].colour}"
+        if self._ahead(name):
+            return "far"
         return "short" if self._kinds[name].colour == "plain" and self.handful(name) > 1 else self._kinds[name].colour
 
     def free(self, group: str, /) -> int:
@@ -108,16 +141,22 @@ class Room:
             return self._tasks - self._used["async"]
         threads = self._threads - self._used["plain"] - self._used["transaction"]
         if colour == "short":
-            left = 2 * MOST - self._used["short"]
-            return min(MOST, left) if threads > 0 and left >= MOST // 2 else 0
-        if self._used["short"]:
-            threads -= 1  # what is short has at least one
+            most = self._most
+            left = 2 * most - self._used["short"]
+            return min(most, left) if threads > 0 and left >= most // 2 else 0
+        if colour == "far":
+            ahead = max(map(self._ahead, self._kinds))
+            return max(0, threads * (1 + ahead) - self._used["far"])
+        if self._used["short"] or self._used["far"]:
+            threads -= 1  # what is short, or fetched ahead, has at least one
         return min(threads, self._transactions - self._used["transaction"]) if colour == "transaction" else threads
 
     def want(self, group: str, members: list[str], /) -> Want:
         """What to ask for now."""
         free = max(0, self.free(group))
-        if group == "short":
+        if group == "far":
+            most = {name: min(free, self._threads * (1 + self._ahead(name))) for name in members}
+        elif group == "short":
             most = {name: min(free, self.handful(name) * max(1, self._threads // 2)) for name in members}
         else:
             most = dict.fromkeys(members, free)
@@ -140,7 +179,7 @@ class Room:
             group = self.group(name)
             most = min(came, left.get(group, max(0, self.free(group))))
             if group == "short":
-                whole = min(came, MOST, self.handful(name) * max(1, self._threads // 2))
+                whole = min(came, self._most, self.handful(name) * max(1, self._threads // 2))
                 most = min(most, whole)
                 soon = soon or most < whole
             granted[name] = most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from time import monotonic
@@ -43,12 +44,15 @@ class Upkeep:
         self._info, self._lost, self._reaped, self._seen = info, lost, reaped, seen
         self._ahead = timedelta(0)
         """How far the ledger's clock is ahead of this machine's."""
+        self._trips: deque[float] = deque(maxlen=4)
+        self.trip = 0.0
+        """Seconds of a round trip to the ledger."""
         # In this order: a worker that was stopped for a while says so first, and holds what it has, before it takes back
         # leases that ran out, which may be its own.
         self._buries = Timer(BURY, self._bury)
         self.timers = Timers(
-            Timer(lease / 4, self._beat),
-            Timer(lease / 4, self._renew),
+            Timer(lease / 4, self._beat, patient=False),
+            Timer(lease / 4, self._renew, patient=False),
             self._buries,
             Timer(REAP, self._reap),
             Timer(LOOK, self._look),
@@ -58,15 +62,22 @@ class Upkeep:
             Timer(FORGET, self._forget, first=PRUNE),
         )
 
+    def run(self) -> None:
+        """Do what is due."""
+        self.timers.run(trip=self.trip)
+
     def now(self) -> datetime:
         """The moment by the ledger's clock."""
         return SYSTEM.now() + self._ahead
 
     def _beat(self) -> None:
-        self._ledger.beat(self._name, self._info())
-        before = SYSTEM.now()
-        theirs = self._ledger.now()
-        self._ahead = theirs - before
+        before, began = SYSTEM.now(), monotonic()
+        theirs = self._ledger.beat(self._name, self._info())
+        took = monotonic() - began
+        self._ahead = theirs - before - timedelta(seconds=took / 2)
+        # The shortest of the last ones: a slow one was waiting for something else.
+        self._trips.append(took)
+        self.trip = min(self._trips)
 
     def _renew(self) -> None:
         leases = self._hand.older(self._lease / 8)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from redrive.engine.settings import Settings
 from redrive.worker.kind import Kind
-from redrive.worker.room import MOST, Room
+from redrive.worker.room import MOST, MOST_FAR, Room
 
 from .test_outcome import lease
 
@@ -123,3 +123,42 @@ def test_short_ones_wait_a_moment_for_room() -> None:
     for number in range(2 * MOST):
         room.takes([(short, lease(job_id=number))])
     assert room.grant({"mail": 5}, ("mail",)) == ({"mail": 0}, True)
+
+
+def test_of_jobs_that_a_round_trip_outlasts_some_are_fetched_ahead() -> None:
+    room = Room([mail := kind("mail")], 8, 100)
+    room.trip = 0.1
+    assert wants(room, "mail") == {"plain": ({"mail": 8}, 8)}, "what they take is not known yet"
+    for _ in range(20):
+        room.took([("mail", 0.06)])
+    assert wants(room, "mail") == {"far": ({"mail": 40}, 40)}, "each thread does four in two round trips"
+    room.takes([(mail, lease(job_id=number)) for number in range(30)])
+    assert wants(room, "mail") == {"far": ({"mail": 10}, 10)}
+    room.gives([lease(job_id=number) for number in range(30)])
+    assert room.free("far") == 40
+
+
+def test_near_ledgers_and_long_jobs_have_nothing_fetched_ahead() -> None:
+    room = Room([kind("mail"), kind("report")], 8, 100)
+    for _ in range(20):
+        room.took([("mail", 0.05), ("report", 5.0)])
+    room.trip = 0.001
+    assert set(wants(room, "mail", "report")) == {"plain"}
+    room.trip = 0.1
+    assert set(wants(room, "mail", "report")) == {"far", "plain"}
+    assert room.group("report") == "plain"
+
+
+@given(st.floats(0, 10), st.floats(1e-6, 10), st.integers(1, 64))
+def test_however_far_the_ledger_is_what_is_fetched_ahead_is_bounded(trip: float, took: float, threads: int) -> None:
+    room = Room([mail := kind("mail")], threads, 100)
+    room.trip = trip
+    for _ in range(100):
+        room.took([("mail", took)])
+    held = 0
+    for _ in range(20):
+        for group, members in room.groups(["mail"]):
+            total = room.want(group, members).total
+            room.takes([(mail, lease(job_id=held + number)) for number in range(total)])
+            held += total
+    assert held <= max(2 * MOST_FAR, threads + MOST + threads)
