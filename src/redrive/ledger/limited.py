@@ -21,6 +21,8 @@ BURST = 0.1
 """Seconds' worth of starts that may come at once after a pause; one start at least."""
 
 
+SET_BACK = 1.0
+"""Seconds. What is stored this far in the future was written by another clock."""
 BUSY = 0.02
 """Seconds until a row that another holds may be free."""
 
@@ -42,9 +44,12 @@ class Limited(NamedTuple):
 
 
 def filled(tokens: float | None, seconds: float, rate: float, /) -> float:
-    """What a rate allows now, so long after it allowed `tokens`."""
+    """What a rate allows now, so long after it allowed `tokens`.
+
+    Where that is yet to come, the clock was set back: the bucket is as full as after a pause, and is written anew.
+    """
     most = max(1.0, rate * BURST)
-    return most if tokens is None else min(most, tokens + max(0.0, seconds) * rate)
+    return most if tokens is None or seconds < -SET_BACK else min(most, tokens + max(0.0, seconds) * rate)
 
 
 def claim(session: Session, hot: Hot, demand: Demand, limits: Mapping[str, Limit], /) -> Limited:

@@ -12,7 +12,7 @@ from random import random
 from time import monotonic
 from typing import Any
 
-from ..errors import LedgerRemoved
+from ..errors import LedgerError, LedgerRemoved
 from ..journal.bus import emit
 from ..ledger import kinds, limited
 from ..ledger.arrival import Arriving, Grant, Received
@@ -192,7 +192,7 @@ class Clerk:
         self._lingers = not behind and self._take_in()
         # What has ended is written with what comes next, unless so much waits that a claim is sure to find something.
         apart = self.intake.comes and not behind
-        if self._stopping is None:
+        if self._stopping is None and self.upkeep.clocks.problem is None:
             self._wake()
             if not self._alone.holds:
                 self._room.next()
@@ -210,6 +210,8 @@ class Clerk:
             self._settle()
         if self.state == "alone" and not self._alone.holds:
             self.state = "working"
+        if self.upkeep.clocks.problem is not None:
+            raise LedgerError(self.upkeep.clocks.problem)
 
     def _settle(self) -> None:
         if self._settlements:

@@ -25,7 +25,7 @@ MOST = 100
 """In a handful; twice as many of all short ones are in hand at most: some run while others are fetched."""
 MOST_FAR = 400
 """The same where the ledger is far away: a turn is a round trip, whatever it carries."""
-FAR = 0.005
+FAR = 0.01
 """Seconds of a round trip; where it takes less, the ledger is near."""
 LONG = 10
 """Round trips; jobs that take longer gain little by being fetched ahead."""
@@ -67,7 +67,7 @@ class Room:
     @property
     def _most(self) -> int:
         """In a handful, at this distance."""
-        return MOST if self.trip < FAR else min(MOST_FAR, int(MOST * self.trip / FAR))
+        return MOST if self.trip < FAR else min(MOST_FAR, int(2 * MOST * self.trip / FAR))
 
     @property
     def _distance(self) -> float:

@@ -15,6 +15,9 @@ from ..ledger import failures, kinds, pardon, workers
 from ..ledger.bury import bury
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
+from ..ledger.now import now_on
+from ..ledger.setback import LEAST, set_back
+from .clocks import TOLERANCE, Clocks
 from .hand import Hand
 from .process import gone
 from .timers import Timer, Timers
@@ -44,9 +47,14 @@ class Upkeep:
         self._info, self._lost, self._reaped, self._seen = info, lost, reaped, seen
         self._ahead = timedelta(0)
         """How far the ledger's clock is ahead of this machine's."""
+        self.clocks = Clocks(enabled=ledger.connections.on_sqlite and not ledger.connections.address.in_memory)
+        self._clock: tuple[datetime, float] | None = None
+        """The ledger's clock at the last heartbeat, and the monotonic one."""
+        self._back: float | None = 0.0
+        """Seconds by which the ledger's clock was set back; 0: perhaps, before this worker began. None: it was not."""
         self._trips: deque[float] = deque(maxlen=4)
         self.trip = 0.0
-        """Seconds of a round trip to the ledger."""
+        """Seconds of a round trip to the ledger; 0 for a file."""
         # In this order: a worker that was stopped for a while says so first, and holds what it has, before it takes back
         # leases that ran out, which may be its own.
         self._buries = Timer(BURY, self._bury)
@@ -71,13 +79,38 @@ class Upkeep:
         return SYSTEM.now() + self._ahead
 
     def _beat(self) -> None:
+        if not self.clocks.checked:
+            self._compare_clocks()
+        if self.clocks.problem is not None:
+            return
         before, began = SYSTEM.now(), monotonic()
         theirs = self._ledger.beat(self._name, self._info())
         took = monotonic() - began
+        self._step(theirs, began + took / 2)
         self._ahead = theirs - before - timedelta(seconds=took / 2)
-        # The shortest of the last ones: a slow one was waiting for something else.
-        self._trips.append(took)
-        self.trip = min(self._trips)
+
+    def _compare_clocks(self) -> None:
+        with self._ledger.connections.read.use() as session:
+            others = {one.name: one.seen_at for one in workers.present(session.core) if one.name != self._name}
+            now = now_on(session)
+        self.clocks.look(others, now, monotonic())
+
+    def _step(self, theirs: datetime, at: float) -> None:
+        """Notice a clock that was set: by its own pace it would show another time."""
+        before, self._clock = self._clock, (theirs, at)
+        stepped = 0.0 if before is None else (theirs - before[0]).total_seconds() - (at - before[1])
+        if stepped < -LEAST:
+            self._back = max(0.0, -stepped)
+        if abs(stepped) > TOLERANCE:
+            self.clocks.doubt()
+        if self._back is None or not self.clocks.checked:
+            return
+        with self._ledger.connections.write.use() as session:
+            by = set_back(session, self._back)
+        self._back = None
+        if by >= LEAST:
+            emit("clock_set_back", {"worker": self._name, "seconds": round(by, 3)})
+            self._reaped()
 
     def _renew(self) -> None:
         leases = self._hand.older(self._lease / 8)
@@ -106,12 +139,20 @@ class Upkeep:
                 emit("worker_gone", {"worker": name, "leases": held if len(names) == 1 else None})
 
     def _reap(self) -> None:
-        if self._ledger.reap():
+        # By a clock that is ahead, leases of live workers would seem to have run out.
+        if self.clocks.checked and self._ledger.reap():
             self._reaped()
 
     def _look(self) -> None:
         with self._ledger.connections.read.use() as session:
-            self._seen(kinds.parked(session))
+            began = monotonic()
+            parked = kinds.parked(session)
+            took = monotonic() - began
+        self._seen(parked)
+        if not self._ledger.connections.on_sqlite:
+            # A read, which waits for no disk; the shortest of the last ones, since a slow one waited for something else.
+            self._trips.append(took)
+            self.trip = min(self._trips) if len(self._trips) > 1 else 0.0
 
     def _unblock(self) -> None:
         self._ledger.unblock()

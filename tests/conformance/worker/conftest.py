@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.conformance.ledger.conftest import ledger, postgres_ledger, postgres_made, shared, url
+from tests.conformance.ledger.conftest import ledger, on_sqlite, postgres_ledger, postgres_made, shared, url
 
-__all__ = ["ledger", "postgres_ledger", "postgres_made", "shared", "url"]
+__all__ = ["ledger", "on_sqlite", "postgres_ledger", "postgres_made", "shared", "url"]

@@ -1,0 +1,63 @@
+"""Clocks: on SQLite leases go by each machine's own clock. A worker whose clock differs from the others' does not take jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+TOLERANCE = 10.0
+"""Seconds by which two machines' clocks may differ: leases are renewed well before that."""
+PATIENCE = 4.0
+"""Seconds in which a worker that is alive is seen again: twice its heartbeat."""
+
+
+class Clocks:
+    """Compares this machine's clock with the heartbeats of other workers. Belongs to the ledger thread. Pure.
+
+    A heartbeat that is an hour old may be a dead worker's. One that is an hour old and was not there a moment ago is a live
+    worker's on a machine with another clock.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._before: dict[str, datetime] = {}
+        self._until: float | None = None
+        self.checked = not enabled
+        """The clock is known to be the others' clock."""
+        self.problem: str | None = None
+        """Why this worker takes no jobs."""
+
+    def doubt(self) -> None:
+        """This machine's clock was set: compare again."""
+        if self._enabled:
+            self._before, self._until, self.checked = {}, None, False
+
+    def look(self, others: Mapping[str, datetime], now: datetime, monotonic: float, /) -> None:
+        """Compare with the last heartbeats of workers that have not ended.
+
+        Args:
+            others: The heartbeats by worker.
+            now: By this machine's clock.
+            monotonic: Seconds on the monotonic clock.
+        """
+        if self.checked:
+            return
+        if self._until is None:
+            self._until = monotonic + PATIENCE
+        off = {name: (now - seen).total_seconds() for name, seen in others.items()}
+        suspects = {name: by for name, by in off.items() if abs(by) > TOLERANCE}
+        alive = [by for name, by in suspects.items() if others[name] != self._before.get(name, others[name])]
+        self._before = dict(others)
+        if alive:
+            self.problem = _says(max(alive, key=abs))
+            self._until = monotonic + PATIENCE
+        elif not suspects or monotonic >= self._until:
+            self.checked, self.problem = True, None
+
+
+def _says(by: float) -> str:
+    where = f"{by:.0f} s ahead of" if by > 0 else f"{-by:.0f} s behind"
+    return (
+        f"clock: this machine's clock is {where} the ledger's last write by another worker, which is alive; leases on SQLite go "
+        f"by it, so this worker takes no jobs: set the clock (NTP), or use Postgres for workers on several machines"
+    )
