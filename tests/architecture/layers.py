@@ -53,7 +53,9 @@ def may_import(importer: str, imported: str) -> bool:
 FOREIGN: dict[str, frozenset[str]] = {
     "ledger": frozenset(("sqlalchemy", "alembic", "psycopg")),
     "ledger.caller": frozenset(("sqlalchemy", "psycopg", "psycopg2")),
-    "native": frozenset(("azure", "boto3", "botocore", "grpc", "httpx", "httpx2", "pyarrow", "requests", "tenacity", "urllib3")),
+    "native": frozenset(
+        ("azure", "boto3", "botocore", "google", "grpc", "httpx", "httpx2", "pyarrow", "requests", "tenacity", "urllib3")
+    ),
     "http": frozenset(("httpx", "httpx2")),
     "grpc": frozenset(("grpc",)),
     "messages": frozenset(("redis", "sqlalchemy")),
