@@ -84,7 +84,7 @@ ACTS: dict[str, Callable[[Store], object]] = {
 @pytest.mark.req("S-12")
 @pytest.mark.parametrize("kind", ["s3", "s3-pyarrow", "azure", "graph", "sftp"])
 def test_every_call_ends_near_the_deadline(kind: str, silent: int) -> None:
-    """Without deadlines these calls take 5 s and more: the client's timeouts, and its retries."""
+    """Without deadlines these calls take 9 s and more: the client's timeouts, and its retries."""
     backend = _backend(kind, silent)
     store = Store(backend)
     with pytest.raises(Unavailable), deadline(0.2):
@@ -93,7 +93,7 @@ def test_every_call_ends_near_the_deadline(kind: str, silent: int) -> None:
         ends = list(threads.map(lambda act: _ended(store, act), ACTS.values()))
     backend.close()
     assert {name: error for name, (error, _) in zip(ACTS, ends, strict=True) if error is not Unavailable} == {}
-    assert max(took for _, took in ends) < 4 * SECONDS
+    assert max(took for _, took in ends) < 8 * SECONDS
 
 
 def _ended(store: Store, act: Callable[[Store], object]) -> tuple[type[Exception] | None, float]:
