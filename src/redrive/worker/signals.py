@@ -29,6 +29,7 @@ def until_told(worker: Worker, /) -> int | None:
     try:
         worker.run()
     finally:
+        worker.hurry()  # the process ends: a thread that waits for a silent database must not hold it
         for number, handler in before.items():
             signal.signal(number, handler)
     return came[1] if len(came) > 1 else None

@@ -176,6 +176,10 @@ class Worker:
             if isinstance(chore, Drains):
                 chore.wake()
 
+    def hurry(self) -> None:
+        """Give up on every statement of this ledger that was not answered for 2 s: the process is about to end."""
+        self._ledger.connections.hurry(SILENT)
+
     def close(self) -> None:
         """`stop`, and wait until it has ended, at most 3 s longer than `drain`."""
         self.stop()

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
 from redrive.ledger import Ledger, NewJob, open_ledger
+from tests.servers.relay import Relay
 from tests.unit.cli.command import LEFT_OUT, PROGRAM, run
 
 APP = """
@@ -41,6 +42,23 @@ from shop import app
 @app.command("mail.send", key="shop:{user}:{n}:mail:v1")
 def send(n: int, user: str) -> str:
     return f"mail-{n}"
+"""
+ASYNC = """
+import asyncio
+from pathlib import Path
+from shop import app
+
+@app.command("mail.send", key="shop::{n}:mail:v1")
+def send(n: int) -> str:
+    return f"mail-{n}"
+
+@app.command("chain")
+async def chain() -> None:
+    await send.asubmit(1)
+    Path("chaining").touch()
+    while not Path("silent").exists():
+        await asyncio.sleep(0.01)
+    await send.asubmit(2)
 """
 
 
@@ -241,3 +259,23 @@ def test_ends_with_3_when_its_file_was_removed(folder: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert "was removed or replaced" in err
+
+
+@pytest.mark.req("W-6")
+def test_sigterm_ends_it_while_the_database_is_silent(folder: Path, postgres_db: str) -> None:
+    (folder / "shop_mail.py").write_text(ASYNC)
+    open_ledger(postgres_db, migrate=True).close()
+    parts = urlsplit(postgres_db)
+    assert parts.port is not None
+    with Relay(parts.port) as relay, open_ledger(postgres_db) as ledger:
+        through = parts._replace(netloc=f"{parts.username}@127.0.0.1:{relay.port}").geturl()
+        with working(folder, "--drain", "1", SHOP_LEDGER=through) as process:
+            submit(ledger, "chain", "{}")
+            until((folder / "chaining").exists)
+            relay.hold()
+            (folder / "silent").touch()
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=30)  # a statement alone has 35 s
+        relay.go_on()
+    assert process.returncode == 3
+    assert "without telling the ledger" in err
