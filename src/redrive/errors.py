@@ -33,7 +33,8 @@ RedriveError
 Raised by your own handlers, to say what they mean (not under RedriveError, so that `except RedriveError` never eats one):
 Again(after=...)   Stop("because")   Blocked("because", until=...)
 
-Misuse is a plain TypeError or ValueError, at decoration where possible.
+Misuse is a plain TypeError or ValueError, at decoration where possible. What works, but is probably not meant, is a warning:
+DirectCall and BlockingCall, both under RedriveWarning.
 """
 
 from __future__ import annotations
@@ -42,6 +43,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
+
+
+class RedriveWarning(UserWarning):
+    """Something works, but is probably not meant. Each is issued once."""
+
+
+class DirectCall(RedriveWarning):
+    """A command was called, not submitted: it ran without key, ledger or deduplication. `.run(...)` is the same on purpose."""
+
+
+class BlockingCall(RedriveWarning):
+    """A sync method was called inside of an event loop, which it blocks; it has an async twin."""
 
 
 class RedriveError(Exception):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import timedelta
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from ..core.fault import Rules
@@ -20,6 +22,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 DAY = timedelta(days=1)
 
 ASGI: TypeAlias = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
+
+
+BARE = 'once needs a key: @app.once("billing:{order.user}:{order.id}:charge:v1")'
+
+
+def _is_decorated(key: object, caller: FrameType) -> bool:
+    """Whether a key is the function that a bare `@app.once` stands on, and not one that makes keys.
+
+    A decorator is called on a line of the function that it decorates; a function that makes keys was defined before.
+    """
+    code = getattr(key, "__code__", None)
+    if code is None or code.co_name == "<lambda>" or code.co_filename != caller.f_code.co_filename:
+        return False
+    last = max(line for _, _, line in code.co_lines() if line is not None)
+    return bool(code.co_firstlineno <= caller.f_lineno <= last)
 
 
 class Idempotent(Ledgered):
@@ -51,7 +68,12 @@ class Idempotent(Ledgered):
         """
         from ..idempotency.once import Terms, once  # noqa: PLC0415
 
+        if _is_decorated(key, sys._getframe(1)):
+            raise TypeError(f"{BARE}, not a bare @app.once on {getattr(key, '__qualname__', key)}")
+
         def decorated(fn: Callable[..., Any]) -> Callable[..., Any]:
+            if not callable(fn):
+                raise TypeError(f"{BARE}; this decorates {type(fn).__name__}, not a function")
             terms = Terms(self.keys, key, fn, skip=int(in_transaction), wait=wait, keep=keep, request=request, free_on=free_on)
             return once(fn, terms, in_transaction=in_transaction)
 

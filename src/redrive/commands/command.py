@@ -1,15 +1,20 @@
-"""Command: a registered function. Called, it runs here and now; submitted, a worker runs it, surely."""
+"""Command: a registered function. Submitted, a worker runs it, surely; `run` runs it here and now."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import sys
+import warnings
+from asyncio import _get_running_loop  # 30 ns; the public one raises where there is none
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar
 
+from ..core.context import job_around, scope_around
 from ..core.key import KeyLike
 from ..core.seconds import Seconds
+from ..errors import BlockingCall, DirectCall
 from .job import Desk, Job
 from .options import NONE
 
@@ -53,7 +58,7 @@ class Work(Generic[R_co]):
 
 
 class Command(Generic[P, R_co]):
-    """A registered function. Call it: it runs here, now, as it always did. Submit it: a worker runs it, surely.
+    """A registered function. Submit it: a worker runs it, surely. `run` it: it runs here, now, as it always did.
 
     Immutable: threads, event loops and forked children may share one.
     """
@@ -65,11 +70,15 @@ class Command(Generic[P, R_co]):
         self._fn = fn
         self._terms = terms
         self._options = NONE
+        self._warned: set[type[Warning]] = set()
+        """Warnings that were issued. Copies by `using` share it."""
 
     # ---- submit ----
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Write it in the ledger, once for its key. Arguments are checked like those of the function itself."""
+        if _get_running_loop() is not None and not hasattr(sys, "ps1"):  # a notebook's loop runs around every cell
+            self._warn(BlockingCall, f"{self.name}.submit() blocks the event loop: use `await ....asubmit()` in async code")
         work = self._work(args, kwargs)
         return work.held(self._post.ledger.submit(work.job, tx=self._options.tx))
 
@@ -111,6 +120,17 @@ class Command(Generic[P, R_co]):
         held = Submitted(found.id, found.kind, found.key, found.state, created=False, request_hash=found.request_hash)
         return Job(self._post, self._terms.envelope, held, found.due_at)
 
+    def _called(self) -> None:
+        """Warn once that a call is not a submission; inside of a job it is one of its steps."""
+        if DirectCall not in self._warned and job_around(scope_around()) is None:
+            way = "submit it with `.submit(...)`, or say `.run(...)` to run it here"
+            self._warn(DirectCall, f"{self.name} was called directly, without key, ledger or deduplication: {way}")
+
+    def _warn(self, category: type[Warning], says: str) -> None:
+        if category not in self._warned:
+            self._warned.add(category)
+            warnings.warn(f"redrive: {says}", category, stacklevel=4 if category is DirectCall else 3)
+
     def _work(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work[R_co]:
         return Work(self._post, self._terms, self._terms.new_job(self._options, args, kwargs))
 
@@ -122,7 +142,12 @@ class PlainCommand(Command[P, R_co]):
     """A command of a plain function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run it here, now."""
+        """Run it here, now; warns once outside of a job. `run` is the same without the warning."""
+        self._called()
+        return self._fn(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run it here, now, without key, ledger or deduplication."""
         return self._fn(*args, **kwargs)  # type: ignore[no-any-return]
 
 
@@ -130,7 +155,12 @@ class AsyncCommand(Command[P, R_co]):
     """A command of an async function."""
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run it here, now."""
+        """Run it here, now; warns once outside of a job. `run` is the same without the warning."""
+        self._called()
+        return await self._fn(*args, **kwargs)  # type: ignore[no-any-return]
+
+    async def run(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run it here, now, without key, ledger or deduplication."""
         return await self._fn(*args, **kwargs)  # type: ignore[no-any-return]
 
 
@@ -138,7 +168,12 @@ class TxCommand(Command[P, R_co]):
     """Runs inside the transaction that settles it: its writes and its end commit together."""
 
     def __call__(self, tx: sqlalchemy.Connection, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run it here, now, in your transaction."""
+        """Run it here, now, in your transaction; warns once outside of a job. `run` is the same without the warning."""
+        self._called()
+        return self._fn(tx, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def run(self, tx: sqlalchemy.Connection, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run it here, now, in your transaction, without key, ledger or deduplication."""
         return self._fn(tx, *args, **kwargs)  # type: ignore[no-any-return]
 
 

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("redrive.testing.storage")  # a suite that fails in a user's run shows what it compared
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests call commands, and submit them in async tests, where warnings are errors: both are fine there."""
+    config.addinivalue_line("filterwarnings", "ignore:redrive. .* was called directly")
+    config.addinivalue_line("filterwarnings", "ignore:redrive. .*submit.. blocks the event loop")
+
+
 @pytest.fixture
 def redrive_clock() -> Iterator[FakeClock]:
     """No waiting in this test: a FakeClock that has every wait in `slept`."""

@@ -1,0 +1,94 @@
+"""What works, but is probably not meant: a command called instead of submitted, a blocking submit in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+
+import pytest
+
+from redrive import App
+from redrive.errors import BlockingCall, DirectCall
+from redrive.testing import sandbox
+
+
+@pytest.fixture(autouse=True)
+def strict() -> None:
+    warnings.simplefilter("error")  # as a program that has warnings as errors; the plugin spares tests
+
+
+def test_a_direct_call_is_warned_of_once_and_run_says_that_it_is_meant() -> None:
+    app = App("sqlite://")
+    double = app.command("double")(_double)
+    assert double.run(2) == 4
+    with pytest.warns(DirectCall, match=r"double was called directly.*`\.submit\(\.\.\.\)`.*`\.run\(\.\.\.\)`") as told:
+        assert double(2) == 4
+    assert told[0].filename == __file__
+    assert double(3) == double.using(priority=1)(3) == 6
+
+
+def _double(n: int) -> int:
+    return n * 2
+
+
+def test_an_async_command_is_run_too() -> None:
+    app = App("sqlite://")
+
+    @app.command("triple")
+    async def triple(n: int) -> int:
+        return n * 3
+
+    assert asyncio.run(triple.run(2)) == 6
+    with pytest.warns(DirectCall):
+        assert asyncio.run(triple(2)) == 6
+
+
+def test_a_call_inside_of_a_job_is_a_step_of_it() -> None:
+    app = App("sqlite://")
+    double = app.command("double")(_double)
+
+    @app.command("outer")
+    def outer(n: int) -> int:
+        return double(n)
+
+    with sandbox(app) as box:
+        job = outer.submit(4)
+        box.drain()
+        assert job.result() == 8
+
+
+def test_a_blocking_submit_in_an_event_loop_is_warned_of_once() -> None:
+    with App("sqlite://") as app:
+        double = app.command("double")(_double)
+
+        async def handler() -> None:
+            double.submit(1)
+
+        double.submit(0)
+        with pytest.warns(BlockingCall, match=r"double\.submit\(\) blocks the event loop.*asubmit") as told:
+            asyncio.run(handler())
+        assert told[0].filename == __file__
+        asyncio.run(handler())
+
+
+def test_a_bare_once_is_refused() -> None:
+    app = App("sqlite://")
+    with pytest.raises(TypeError, match=r'once needs a key: @app\.once\("billing'):
+
+        @app.once  # type: ignore[arg-type]
+        def charge(order: int) -> int:
+            return order
+
+    def key_of(order: int) -> str:
+        return f"billing:ann:{order}:charge:v1"
+
+    @app.once(key_of)
+    def pay(order: int) -> int:
+        return order
+
+    @app.once(lambda order: f"billing:ann:{order}:refund:v1")
+    def refund(order: int) -> int:
+        return order
+
+    assert (pay(1), refund(1)) == (1, 1)
+    app.close()
