@@ -130,6 +130,15 @@ def test_an_entry_that_is_too_large_is_not_let_in_by_a_replay(shop: Shop, client
     assert shop.seen == []
 
 
+def test_an_entry_with_too_large_headers_is_a_dead_letter(shop: Shop, client: redis.Redis, stream: str) -> None:
+    ledger = shop.app.ledger
+    client.xadd(stream, {"type": "paid", "id": "large", "payload": "{}", "x-note": "n" * 70_000})
+    client.xadd(stream, {"type": "paid", "id": "p-1", "payload": "{}", "x-note": "n" * 1_000})
+    shop.work(lambda: len(ledger.dead_letters()) == 1 and len(shop.seen) == 1)
+    (letter,) = ledger.dead_letters()
+    assert (letter.kind, "headers have" in (letter.error or "")) == (f"read:{stream}", True)
+
+
 def test_what_cannot_be_stored_for_the_moment_is_kept_for_the_next_round(
     shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
