@@ -63,7 +63,7 @@ class Connections:
                     schema.migrate(session)
                 else:
                     schema.check(session.core, address.shown)
-                hidden.learn(session)
+                hidden.learn(session.core)
                 if on_sqlite:
                     sqlite.durable(session)
                     self.address = address._replace(target=sqlite.file_of(session))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
 from ..journal.redaction import hide
@@ -16,9 +16,9 @@ MOST = 1000
 """Names that are read: a ledger that others write to must not fill this process."""
 
 
-def learn(session: Session, /) -> None:
+def learn(connection: Connection, /) -> None:
     """Hide the names that the ledger knows, in this process."""
-    found = session.core.execute(select(hidden_name.c.name).limit(MOST)).scalars().all()
+    found = connection.execute(select(hidden_name.c.name).limit(MOST)).scalars().all()
     hide(*(name for name in found if name.strip("_-. :")))
 
 

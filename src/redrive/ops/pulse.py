@@ -20,11 +20,12 @@ def pulse(ledger: Ledger, /) -> str:
     """
     from sqlalchemy import func, select  # noqa: PLC0415  # not before a ledger is open
 
-    from ..ledger import counts, overview  # noqa: PLC0415  # likewise
+    from ..ledger import counts, hidden, overview  # noqa: PLC0415  # likewise
     from ..ledger.partition_tables import work  # noqa: PLC0415  # likewise
     from ..ledger.tables import audit, sweep, worker  # noqa: PLC0415  # likewise
 
     with ledger.reading() as connection:
+        hidden.learn(connection)  # a worker may have brought names of secret fields since the console started
         found = [
             sorted(counts.counts(connection).items()),
             sorted(overview.parked(connection).items()),

@@ -11,6 +11,7 @@ from redrive import App
 from redrive.journal import secret_names
 from redrive.journal.redaction import is_secret
 from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ops.pulse import pulse
 from tests.unit.cli.command import run
 
 
@@ -50,3 +51,13 @@ def test_a_writer_in_the_way_does_not_hold_up_the_app(url: str, ledger: Ledger) 
         connection.exec_driver_sql("DELETE FROM redrive_worker")
         with App(url, secrets=["iban"], migrate=False) as app:
             assert app.ledger.dead_letters() == []
+
+
+def test_a_running_console_learns_new_names(url: str, ledger: Ledger) -> None:
+    with App(url, secrets=["iban"]) as app:
+        assert app.ledger.counts() == {}
+    secret_names._extra = frozenset()
+    is_secret.cache_clear()
+    assert not is_secret("iban")
+    pulse(ledger)
+    assert is_secret("iban")
