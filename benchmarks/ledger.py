@@ -35,6 +35,6 @@ if __name__ == "__main__":
             __doc__,
             measure,
             quick="a few short rounds and small piles",
-            only="drains, submits, once, peers, idle, piles; with commas between",
+            only="drains, submits, once, peers, idle, piles, distance; with commas between",
         )
     )

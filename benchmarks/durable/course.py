@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from benchmarks.durable import pile
+from benchmarks.durable import distance, pile
 from benchmarks.durable.drain import OfTheLedger, RawPostgres, RawSQLite
 from benchmarks.durable.idle import idle
 from benchmarks.durable.once import BareStatements, Clocked, Once
@@ -58,6 +58,7 @@ FULL = Effort(rounds=15, every=2, seconds=0.5, big=1_000_000, small=10_000, clai
 QUICK = Effort(
     rounds=1, every=1, seconds=0.01, big=400, small=200, claims=3, measurements=1, polls=1, poll=0.05, settings=SETTINGS
 )
+FAR_ROUNDS = 3
 JOBS = {("postgres", 100): 5000, ("postgres", 1): 300, ("sqlite", 100): 10_000, ("sqlite", 1): 300}
 
 
@@ -130,6 +131,7 @@ def run(places: Databases, effort: Effort, only: list[str], progress: Progress) 
         "rounds": lambda: _rounds(places, effort, only, results, progress),
         "idle": lambda: _idle(places, effort, results, progress),
         "piles": lambda: _piles(places, effort, results, progress),
+        "distance": lambda: _distance(places, effort, results, progress),
     }
     for name, part in parts.items():
         if not only or name in only or (name == "rounds" and set(only) - set(parts)):
@@ -232,6 +234,22 @@ def _idle(places: Databases, effort: Effort, results: Results, progress: Progres
     for database in ("postgres", "sqlite"):
         progress(f"nothing to do, {database}")
         results.idle[database] = idle(places.new(database), effort.polls, effort.poll)
+
+
+def _distance(places: Databases, effort: Effort, results: Results, progress: Progress) -> None:
+    for _ in range(1 if effort is QUICK else FAR_ROUNDS):
+        for subject in distance.SUBJECTS:
+            if find_spec(subject.library) is None and subject.name != distance.OWN:
+                results.absent[subject.name] = "not installed"
+                continue
+            for trip in distance.TRIPS:
+                progress(f"{subject.name}, {trip} ms away")
+                try:
+                    with distance.away(places.new("postgres"), trip) as url:
+                        rate = subject.rate(url, 0.005 if effort is QUICK else 1.0)
+                    results.distance.setdefault((subject.name, trip), []).append(rate)
+                except RuntimeError as error:
+                    results.absent[f"{subject.name}, {trip} ms away"] = str(error)
 
 
 def _piles(places: Databases, effort: Effort, results: Results, progress: Progress) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from benchmarks.candidate import release
+from benchmarks.durable.distance import TRIPS
 from benchmarks.durable.peers import PEERS
 from benchmarks.durable.results import Pair, Results
 from benchmarks.durable.submitters import JUDGED
@@ -21,6 +22,7 @@ def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
     found = [table(judgements), *(_drain(results, database, batch) for database, batch in sorted(results.drains))]
     found += [_pairs(*head, pairs) for head, pairs in _series(results) if pairs]
     found += [_idle(results)] if results.idle else []
+    found += [_far(results)] if results.distance else []
     if results.absent:
         found.append(Table("Not measured", ("what", "why"), list(results.absent.items())))
     return found
@@ -113,6 +115,13 @@ def _idle(results: Results) -> Table:
         "transactions: there it sees by the file's version number, every 20 to 50 ms, whether anybody has written."
     )
     return Table("Nothing to do", ("what", "polls", "queries", "processor, %"), rows, note)
+
+
+def _far(results: Results) -> Table:
+    names = dict.fromkeys(name for name, _ in results.distance)
+    rows = [(name, *(_rate(rates) if (rates := results.distance.get((name, trip))) else "-" for trip in TRIPS)) for name in names]
+    note = "Jobs that do nothing, through a relay that delays each way by half of the round trip."
+    return Table("Far from Postgres, jobs/s", ("what", *(f"{trip} ms" for trip in TRIPS)), rows, note)
 
 
 def picture(results: Results) -> str:

@@ -44,6 +44,8 @@ class Results:
     idle: dict[str, Idle] = field(default_factory=dict)
     peers: dict[str, Pair] = field(default_factory=dict)
     """Jobs in a second: the peer's, and the ledger's run as the peer is."""
+    distance: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    """Jobs in a second, by subject and milliseconds of a round trip."""
     absent: dict[str, str] = field(default_factory=dict)
     fsync: Interval | None = None
     """Milliseconds that the disk takes to make 4 KiB durable: what one commit costs at least."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from benchmarks.durable.distance import OWN
 from benchmarks.durable.results import Results
 from benchmarks.durable.submitters import JUDGED
 from benchmarks.interval import Interval
@@ -72,6 +73,14 @@ def _pile(database: str, pile: str) -> Promise[Results]:
     return Promise(f"{NAMES[database]}, a claim of 100 beside 1,000,000 {said}, to 10,000", "≤", 1.5, "×", read)
 
 
+def _far(trip: int, least: float) -> Promise[Results]:
+    def read(results: Results) -> Interval | None:
+        near, far = results.distance.get((OWN, 0)), results.distance.get((OWN, trip))
+        return Interval.of([there / here for here, there in zip(near, far, strict=True)]) if near and far else None
+
+    return Promise(f"Postgres, a worker {trip} ms away, to 0 ms", "≥", least, "×", read)
+
+
 NAMES = {"postgres": "Postgres", "sqlite": "SQLite"}
 TARGETS = (
     Promise("Postgres, batches of 100, to the raw loop", "≥", 0.6, "×", _drain("postgres", 100)),
@@ -92,5 +101,7 @@ TARGETS = (
     Promise("SQLite, `once`, repeated call", "≤", 50, " µs", _repeated),
     *_idle("postgres"),
     *_idle("sqlite"),
+    _far(20, 0.5),
+    _far(100, 0.2),
     *(_pile(database, pile) for database in NAMES for pile in ("ended", "due", "future")),
 )

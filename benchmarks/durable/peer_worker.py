@@ -1,0 +1,31 @@
+"""Redrive's own worker with short jobs, at any distance: python -m benchmarks.durable.peer_worker URL BATCH JOBS"""
+
+import time
+
+from benchmarks.apart import tell
+from benchmarks.durable.peers import asked
+
+
+def main() -> None:
+    from redrive.core.policy import RetryPolicy
+    from redrive.engine.settings import Settings
+    from redrive.ledger import NewJob, open_ledger
+    from redrive.worker.kind import Kind
+    from redrive.worker.worker import Worker
+
+    url, _, jobs = asked()
+    ran: list[float] = []
+    settings = Settings().using(RetryPolicy(max_attempts=5), {"attempt_timeout": None})
+    with open_ledger(url, migrate=True) as ledger:
+        for first in range(0, jobs, 1000):
+            ledger.submit_many([NewJob("work", f"k{at}") for at in range(first, min(first + 1000, jobs))])
+        with Worker(ledger, [Kind("work", lambda _lease: ran.append(time.perf_counter()), "plain", settings)]):
+            while len(ran) < jobs:
+                time.sleep(0.01)
+    # The first quarter shows the worker how long its jobs take, and how far away the ledger is.
+    skipped = jobs // 4
+    tell((jobs - skipped) / (ran[-1] - ran[skipped - 1]))
+
+
+if __name__ == "__main__":
+    main()
