@@ -230,7 +230,7 @@ def coroutine(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Corou
 def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -> Callable[..., Coroutine[Any, Any, Any]]:
     from asyncio import CancelledError, current_task  # noqa: PLC0415  # 45 ms that plain programs must not pay
 
-    from .timer import Row, Rows, Timer, cancelled_inside  # noqa: PLC0415  # the same
+    from .timer import Row, Rows, Timer, cancelled_inside, running_task  # noqa: PLC0415  # the same
 
     again, budget = _coroutine_again(settings, fn, bounds), settings.budget
     timeout, limit = bounds.timeout, bounds.attempt
@@ -239,7 +239,10 @@ def _coroutine_timed(settings: Settings, fn: Callable[..., Any], bounds: Limits)
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         nonlocal latest
         cell = cell_around()
-        task = current_task()
+        try:
+            task = current_task()
+        except RuntimeError:
+            task = running_task()  # raises, and says what is missing
         if WATCH or task is None or (cell is not None and cell.scope is not None):
             return await again(None, args, kwargs)
         loop = task.get_loop()

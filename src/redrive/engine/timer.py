@@ -121,7 +121,7 @@ class LoneTimer:
     __slots__ = ("_fired", "_handle", "_task", "before")
 
     def __init__(self, seconds: float) -> None:
-        task = current_task()
+        task = running_task()
         if task is None:
             raise RuntimeError("an async attempt with a time-out must run in an asyncio task")
         self.before = task.cancelling()
@@ -143,9 +143,19 @@ class LoneTimer:
         return self._fired and task is not None and task.uncancel() <= self.before and cancelled
 
 
+def running_task() -> Task[Any] | None:
+    """The asyncio task around. RuntimeError: there is no asyncio event loop, as under trio."""
+    try:
+        return current_task()
+    except RuntimeError:
+        raise RuntimeError(
+            "retry: async functions are retried on asyncio, and no asyncio event loop is running; trio is not supported"
+        ) from None
+
+
 def cancellations() -> int:
     """How often the task around has been asked to stop; 0 outside of one."""
-    task = current_task()
+    task = running_task()
     return 0 if task is None else task.cancelling()
 
 

@@ -164,3 +164,16 @@ def test_what_a_function_says_of_itself_is_kept() -> None:
     async def later() -> None: ...
 
     assert inspect.iscoroutinefunction(later)
+
+
+@pytest.mark.req("C-1")
+@pytest.mark.parametrize("options", [{}, {"attempt_timeout": None}, {"timeout": 5.0}])
+def test_an_async_call_without_asyncio_is_refused_by_name(options: dict[str, Any]) -> None:
+    """Under trio, say: a coroutine that another loop drives."""
+
+    @retry(max_attempts=3, **options)
+    async def refused() -> None:
+        raise ConnectionRefusedError
+
+    with pytest.raises(RuntimeError, match="retried on asyncio, and no asyncio event loop is running"):
+        refused().send(None)
