@@ -78,8 +78,9 @@ class Room:
         mean = self._means[name]
         if not SHORT <= mean < LONG * self._distance or self._weights[name] > KNOWN:
             return 0
-        if self._kinds[name].colour != "plain" or name in self._limits:
-            return 0
+        kind = self._kinds[name]
+        if kind.colour != "plain" or name in self._limits or kind.settings.max_attempts == 1:
+            return 0  # an only attempt is not used up by waiting here
         return min(MOST // self._threads or 1, math.ceil(2 * self._distance / mean))
 
     def took(self, jobs: Iterable[tuple[str, float]], /) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redrive.core.policy import RetryPolicy
 from redrive.engine.settings import Settings
 from redrive.worker.kind import Kind
 from redrive.worker.room import MOST, MOST_FAR, Room
@@ -136,6 +137,15 @@ def test_of_jobs_that_a_round_trip_outlasts_some_are_fetched_ahead() -> None:
     assert wants(room, "mail") == {"far": ({"mail": 10}, 10)}
     room.gives([lease(job_id=number) for number in range(30)])
     assert room.free("far") == 40
+
+
+def test_jobs_with_one_attempt_are_not_fetched_ahead() -> None:
+    once = Kind("mail", lambda lease: None, "plain", Settings(policy=RetryPolicy(max_attempts=1)))
+    room = Room([once], 8, 100)
+    room.trip = 0.1
+    for _ in range(20):
+        room.took([("mail", 0.06)])
+    assert wants(room, "mail") == {"plain": ({"mail": 8}, 8)}
 
 
 def test_near_ledgers_and_long_jobs_have_nothing_fetched_ahead() -> None:
