@@ -57,6 +57,7 @@ FIRING: dict[str, list[tuple[dict[str, str], str, dict[str, str]]]] = {
         ),
     ],
     "RedriveJournalDrops": [({"redrive_journal_dropped_total": "0x5 3x10"}, "8m", {})],
+    "RedriveAuditCut": [({"redrive_audit_entries": "0+1x20 5x10"}, "25m", {})],
 }
 QUIET: dict[str, tuple[dict[str, str], str]] = {
     "RedriveDeadLetters": ({f"redrive_giveups_total{{{JOB}}}": "_x5 1x60"}, "50m"),
@@ -66,6 +67,7 @@ QUIET: dict[str, tuple[dict[str, str], str]] = {
         {'redrive_workers{state="alive"}': "1x10", 'redrive_jobs{kind="mail",state="waiting"}': "3x10"}, "5m",
     ),
     "RedriveJournalDrops": ({"redrive_journal_dropped_total": "0x20"}, "10m"),
+    "RedriveAuditCut": ({"redrive_audit_entries": "_x5 0+1x20"}, "20m"),
 }  # fmt: skip
 
 
