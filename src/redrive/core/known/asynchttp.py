@@ -1,4 +1,4 @@
-""""""
+"""aiohttp, and aiohttp-retry on top of it: by status where the server sent one, else by the kind of connection failure."""
 
 from __future__ import annotations
 
