@@ -8,6 +8,7 @@ import math
 import re
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from functools import partial
@@ -37,6 +38,8 @@ UserOf: TypeAlias = Callable[[Mapping[str, Any]], "str | int"]
 RequestOf: TypeAlias = Callable[[Mapping[str, Any], bytes], object]
 
 HEADER = b"idempotency-key"
+DISCONNECTED_SECONDS = 300.0
+"""Seconds that an application has to finish its response after the client has disconnected. Then it is told."""
 
 _IDENTIFYING = re.compile(rb"host|cookie|auth|token|key|secret|session|user|tenant|account|client.?id|customer|org|team|actor")
 _ANONYMOUS = frozenset((HEADER, b"user-agent", b"x-csrf-token", b"x-csrftoken", b"x-xsrf-token", b"origin"))
@@ -268,7 +271,8 @@ def _report(task: asyncio.Task[None]) -> None:
 
 
 class _Connection:
-    """The client's side of one request. Its end is withheld from the application until the response is complete."""
+    """The client's side of one request. Its end is withheld from the application until the response is complete, or
+    `DISCONNECTED_SECONDS` have passed."""
 
     def __init__(self, body: bytes, receive: Receive, send: Send) -> None:
         self._body: bytes | None = body
@@ -290,8 +294,13 @@ class _Connection:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self._finished.wait()
-        return await self._receive() if self._open else {"type": "http.disconnect"}
+        message: Message = await self._receive() if self._open else {"type": "http.disconnect"}
+        if message["type"] == "http.disconnect":
+            # An application that ends with its client, such as an endless stream, ends a while later.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DISCONNECTED_SECONDS):
+                    await self._finished.wait()
+        return message
 
     async def send(self, message: Message) -> None:
         """Send to the client, while there is one: servers raise OSError after a disconnect."""

@@ -99,7 +99,12 @@ def _also(key: Key) -> str:
 def _example(key: Key) -> str:
     if key.default is not None:
         return {True: "true", False: "false"}[key.default] if isinstance(key.default, bool) else _toml(key.default)
-    return {"metrics.port": "9464", "storage": '"storage.toml"', "worker.name": '"mill-1"'}.get(key.name, '"..."')
+    return {
+        "metrics.port": "9464",
+        "storage": '"storage.toml"',
+        "worker.name": '"mill-1"',
+        "worker.anchors": '"anchors.jsonl"',
+    }.get(key.name, '"..."')
 
 
 def _toml(value: object) -> str:

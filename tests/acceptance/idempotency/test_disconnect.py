@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from redrive import App
+from redrive.idempotency import asgi
 from tests.acceptance.idempotency.served import Client, served
 
 KEY = '"8e03978e"'
@@ -196,3 +197,26 @@ def test_disconnect_is_delivered_after_the_response(app: App) -> None:
 
     asyncio.run(serve(app, work, receive, ignored))
     assert seen == [{"type": "http.disconnect"}]
+
+
+def test_an_endless_response_ends_a_while_after_its_client(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asgi, "DISCONNECTED_SECONDS", 0.05)
+    told = []
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        gone = asyncio.ensure_future(receive())
+        while not gone.done():
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+            await asyncio.sleep(0)
+        told.append(gone.result())
+
+    messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    asyncio.run(serve(app, endless, receive, ignored))
+    assert told == [{"type": "http.disconnect"}]
+    assert app.keys().page() == []

@@ -50,7 +50,9 @@ def test_what_it_writes_is_what_holds_by_default(here: Path) -> None:
     Path("redrive.toml").write_text(text)
     assert settings({}).said_by.keys() == {"app", "ledger"}
     Path("redrive.toml").write_text(every)
-    assert settings({}).worker == settings({"REDRIVE_CONFIG": "new/shop/redrive.toml"}).worker.__class__(name="mill-1")
+    assert settings({}).worker == settings({"REDRIVE_CONFIG": "new/shop/redrive.toml"}).worker.__class__(
+        name="mill-1", anchors="anchors.jsonl"
+    )
 
 
 @pytest.mark.req("O-3")

@@ -110,7 +110,10 @@ class Waiters(Generic[Ticket, Id, Signal]):
 
     def _drop(self) -> None:
         oldest = next(iter(self._kept))
-        self._kept[oldest].popleft()
+        signal = self._kept[oldest].popleft()
+        if self._identity is not None:
+            # It was not delivered: when the server sends it again, it is new.
+            self._seen.pop((oldest, self._identity(signal)), None)
         if not self._kept[oldest]:
             del self._kept[oldest]
         self.kept -= 1

@@ -11,6 +11,7 @@ import pytest
 
 from redrive import RetryPolicy
 from redrive.batch import SharedPoller
+from redrive.batch.poller.waiters import Waiters
 from redrive.errors import PollerClosed
 
 pytestmark = pytest.mark.req("G-10")
@@ -260,3 +261,13 @@ def test_bounds_and_misuse() -> None:
         SharedPoller("fetch")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_interval=0.1 is shorter than min_interval=1"):
         SharedPoller(Server().fetch, min_interval=1, max_interval=0.1)
+
+
+def test_a_dropped_signal_is_new_when_the_server_sends_it_again() -> None:
+    waiters: Waiters[str, str, str] = Waiters(max_kept=1, identity=lambda signal: signal)
+    assert waiters.arrived("a", ["first", "second"]) == []
+    assert waiters.dropped == 1
+    assert waiters.enter("ticket", "a") is not None
+    assert waiters.enter("another", "a") is None
+    (delivery,) = waiters.arrived("a", ["first"])
+    assert delivery.signal == "first"
