@@ -15,6 +15,7 @@ from ..errors import NotAllowed
 from . import audit
 from .letters import Sorted, discarded, replayed
 from .now import now_on
+from .pardon import OF_LEDGER, UNCHARGED
 from .partition_tables import range_
 from .session import Session
 from .state import DEAD, DONE, DROPPED, FAILED, LEASED, PRUNED, READY
@@ -32,8 +33,9 @@ LOOK = 1.0
 """Seconds between two looks at the canary's jobs."""
 CATCH_UP = 0.25
 """Seconds of the rate that a late step may make up for. More would be a burst after every pause."""
-CAME_BACK = ("again", "released")
-"""Reasons of attempts that did not fail: the job asked to be run later, or its worker stopped."""
+CAME_BACK = ("again", "released", UNCHARGED, OF_LEDGER)
+"""Reasons of attempts that say nothing about the job: it asked to run later, its worker stopped, or an outage (of its
+service or of the ledger) ended an attempt that was not charged."""
 SHOWN = 200
 """Characters of an error in the reason of a halt."""
 MOVES: Mapping[str, tuple[frozenset[Standing], Standing]] = {

@@ -118,6 +118,19 @@ def test_a_canary_fails_at_its_first_failed_attempt(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("M-4")
+@pytest.mark.parametrize("reason", ["ledger", "parked"])
+def test_an_attempt_that_an_outage_ended_uncharged_does_not_fail_the_canary(ledger: Ledger, reason: str) -> None:
+    begun = ledger.sweeps.begin("replay", ids(ledger, 3), canary=1, **ANN)
+    ledger.sweeps.step(begun.id)
+    ledger.settle(claim(ledger)[0].again(0, error="no connection", reason=reason, free=True))
+    waiting = ledger.sweeps.step(begun.id)
+    assert (waiting.sweep.state, waiting.done, waiting.wait) == ("running", {}, 1.0)
+    assert ledger.sweeps.canary(waiting.sweep) == (1, 0, 0, 0, None)
+    ledger.settle(claim(ledger)[0].done())
+    assert len(ledger.sweeps.step(begun.id).done) == 2
+
+
+@pytest.mark.req("M-4")
 def test_a_canary_that_fails_stops_the_rest_of_the_canaries(ledger: Ledger) -> None:
     begun = ledger.sweeps.begin("replay", ids(ledger, 9), canary=5, rate=2, **ANN)
     ledger.sweeps.step(begun.id)
