@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from ..journal.redaction import hide
@@ -17,13 +17,41 @@ MOST = 1000
 
 
 def learn(connection: Connection, /) -> None:
-    """Hide the names that the ledger knows, in this process."""
+    """Hide the names that the ledger knows, in this process. Where this user may not read them, log that at debug level."""
+    if not is_readable(connection):
+        _log_denied()
+        return
     found = connection.execute(select(hidden_name.c.name).limit(MOST)).scalars().all()
     hide(*(name for name in found if name.strip("_-. :")))
 
 
+def is_readable(connection: Connection, /) -> bool:
+    """Whether this user may read the names.
+
+    A role with grants on each table, made before this table existed, may not: it must still open the ledger.
+    """
+    # Asked first: a denied statement would abort the transaction that the caller may be in.
+    if connection.dialect.name == "sqlite":
+        return True
+    allowed = func.has_column_privilege(hidden_name.name, hidden_name.c.name.name, "SELECT")
+    return bool(connection.execute(select(allowed)).scalar())
+
+
+def _log_denied() -> None:
+    import logging  # noqa: PLC0415  # 14 ms that a program without logging does not need
+
+    logging.getLogger("redrive").debug(
+        "%s: this user may not read it, so names of secret fields from other programs are not hidden here; "
+        "GRANT SELECT, INSERT ON %s to it",
+        hidden_name.name,
+        hidden_name.name,
+    )
+
+
 def remember(session: Session, names: Collection[str], /) -> None:
     """Keep names in the ledger. Where it cannot be written to now, the next program that opens it does."""
+    if not is_readable(session.core):
+        return
     known = set(session.core.execute(select(hidden_name.c.name)).scalars())
     missing = sorted(set(names) - known)
     if not missing:

@@ -20,6 +20,7 @@ from redrive.errors import LedgerError, LedgerUnavailable, SchemaMismatch
 from redrive.ledger import NewJob, open_ledger
 from redrive.ledger.sqlite import connect as sqlite
 from redrive.ledger.tables import HEAD
+from redrive.ops.pulse import pulse
 
 
 @pytest.mark.req("L-1")
@@ -193,6 +194,30 @@ def test_a_user_without_rights_is_told_which(postgres_ledger: str) -> None:
                 ledger.submit(NewJob("k", "a"))
                 ledger.settle(ledger.claim({"k": 1}, worker="w")[0].dead("no", error="no"))
                 assert ledger.counts()["k"].dead == 1
+        finally:
+            owner.execute(f"DROP OWNED BY {user}")
+            owner.execute(f"DROP ROLE {user}")
+
+
+@pytest.mark.req("L-1")
+def test_a_role_that_may_not_read_the_hidden_names_opens_and_uses_the_ledger(
+    postgres_ledger: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Grants that were made for each table before this table existed do not cover it."""
+    user = f"older{os.getpid()}"
+    older = postgres_ledger.replace("postgres@", f"{user}@")
+    with open_ledger(postgres_ledger, migrate=True), psycopg.connect(postgres_ledger, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {user} LOGIN")
+        owner.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {user}")
+        owner.execute(f"REVOKE ALL ON redrive_hidden_name FROM {user}")
+        try:
+            with caplog.at_level("DEBUG", "redrive"), open_ledger(older) as ledger:
+                assert "GRANT SELECT, INSERT ON redrive_hidden_name" in caplog.text
+                ledger.submit(NewJob("k", "a"))
+                assert pulse(ledger)
+                assert ledger.counts()["k"].ready == 1
+            with App(older, secrets=["badge_no"]) as app:
+                assert app.ledger.counts()["k"].ready == 1
         finally:
             owner.execute(f"DROP OWNED BY {user}")
             owner.execute(f"DROP ROLE {user}")
