@@ -232,7 +232,7 @@ class Clerk:
         with self._undelivered.claim() as token:
             grant = Grant(self._name, self._lease, granted, token)
             found = self.intake.stored(arrivals, lambda events: self._received(events, grant))
-        self._ended(found.late)
+            self._ended(found.late)
         self._crew.give(found.leases)
         for name in came:
             if name in self._known and came[name] > granted.get(name, 0):

@@ -7,9 +7,16 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy import update
 
 from redrive import RetryPolicy
+from redrive.errors import LedgerUnavailable
 from redrive.ledger import Lease, Ledger, NewJob, open_ledger
+from redrive.ledger.arrival import Arriving, Part
+from redrive.ledger.tables import job as job_table
+from redrive.worker.clerk import Clerk
+from redrive.worker.intake import Arrival
+from redrive.worker.upkeep import Upkeep
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
 
@@ -122,3 +129,46 @@ def test_a_last_attempt_that_was_only_claimed_survives_its_worker(shared: Ledger
     (lease,) = shared.start(shared.turn((), {"mail": 1}, worker="next", start_last=False).leases)
     assert (lease.started, lease.attempt) == (True, 1)
     shared.settle(lease.done())
+
+
+@pytest.mark.req("L-3")
+def test_events_that_were_stored_run_although_a_late_settlement_cannot_be_recorded(
+    shared: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs of events are leased in the turn that stores them. What else that turn writes may fail."""
+    ran: Counter[str] = Counter()
+    failed: list[str] = []
+    part = Part("book", "event:shop:e1:book:v1", 3)
+    event = Arriving("shop", "e1", "paid", b"{}", None, None, None, None, None, None, 1, (part,), ({}, {}))
+
+    def lose_the_lease(lease: Lease) -> None:
+        ran[lease.key] += 1
+        if ran[lease.key] > 1:
+            return
+        with shared.begin() as connection:
+            taken = update(job_table).where(job_table.c.id == lease.job_id)
+            connection.execute(taken.values(lease_until=job_table.c.created_at))
+        shared.reap()
+
+    def bring_event(clerk: Clerk) -> None:
+        collect(clerk)
+        if clerk._settlements and not brought:
+            brought.append(clerk.intake.put([event]))
+
+    def fail_once(leases: list[Lease]) -> None:
+        if not failed:
+            failed.append("alive")
+            raise LedgerUnavailable("the ledger is away")
+
+    brought: list[Arrival] = []
+    collect = Clerk._collect
+    monkeypatch.setattr(Clerk, "_collect", bring_event)
+    monkeypatch.setattr(Upkeep, "alive", lambda upkeep, leases: fail_once(leases))
+    kinds = [kind("mail", lose_the_lease), kind("book", lambda lease: ran.update([lease.key]))]
+    (mail,) = submit(shared, "mail", 1, max_attempts=3)
+    with Worker(shared, kinds, threads=2):
+        until(lambda: ran[part.key] == 1, ran)
+        until(lambda: shared.counts()["book"].done == 1, shared.counts)
+        ended(shared, mail)
+    assert failed == ["alive"]
+    assert [(job.attempts, job.crashes) for job in shared.jobs("done") if job.kind == "book"] == [(1, 0)]
