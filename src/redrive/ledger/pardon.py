@@ -20,6 +20,9 @@ UNCHARGED = "parked"
 OF_LEDGER = "ledger"
 """The reason of an attempt that could not use the ledger, and was not charged."""
 
+CHUNK = 500
+"""Jobs in one transaction that gives attempts back: SQLite takes 32,766 parameters in a statement."""
+
 _ALIVE = (
     update(attempt)
     .where(
@@ -97,25 +100,29 @@ def uncharged(session: Session, ids: Collection[int], /) -> dict[int, int]:
     return {row[0]: row[1] for row in session.core.execute(spared)}
 
 
-def give_back(session: Session, runs: Mapping[int, Sequence[int]], /, *, most: int) -> int:
-    """Give failed attempts back to their jobs: an outage caused them. The number of attempts given back.
+def give_back(session: Session, runs: Mapping[int, Sequence[int]], /, *, most: int) -> dict[int, Sequence[int]]:
+    """Give failed attempts back to their jobs: an outage caused them.
 
     Args:
         session: With no transaction open.
-        runs: The fences of each job's failed attempts, by the job's id. A job that has ended gets nothing back.
-            An attempt that is not settled yet is left for its settlement.
+        runs: The fences of each job's failed attempts, by the job's id, up to `CHUNK` jobs. A job that has
+            ended gets nothing back.
         most: Attempts of one job that are not charged, in all.
+
+    Returns:
+        The attempts to pass again later: their job is locked, or they are not settled yet. To pass an attempt
+        twice changes nothing.
     """
     if not runs:
-        return 0
+        return {}
     with session.transaction("pardon") as connection:
-        held = (
-            select(job.c.id, job.c.attempts)
+        query = (
+            select(job.c.id, job.c.attempts, job.c.fence, job.c.state)
             .where(job.c.id.in_(runs), job.c.state.in_((READY, LEASED)))
             .order_by(job.c.id)
-            .with_for_update(skip_locked=True)
         )
-        jobs = {row.id: row.attempts for row in connection.execute(held)}
+        jobs = {row.id: row for row in connection.execute(query.with_for_update(skip_locked=True))}
+        left = {row.id: runs[row.id] for row in connection.execute(query) if row.id not in jobs}
         made = select(attempt.c.job_id, attempt.c.fence, attempt.c.reason, attempt.c.outcome)
         rows = connection.execute(made.where(attempt.c.job_id.in_(jobs)).order_by(attempt.c.job_id, attempt.c.fence)).all()
         spared: Counter[int] = Counter(row.job_id for row in rows if row.reason in (UNCHARGED, OF_LEDGER))
@@ -123,11 +130,14 @@ def give_back(session: Session, runs: Mapping[int, Sequence[int]], /, *, most: i
         attempts = []
         for row in rows:
             of_run = row.fence in runs[row.job_id] and row.outcome == FAILED and row.reason not in (UNCHARGED, OF_LEDGER)
-            left = min(most - spared[row.job_id], jobs[row.job_id]) - returned[row.job_id]
-            if of_run and left > 0:
+            room = min(most - spared[row.job_id], jobs[row.job_id].attempts) - returned[row.job_id]
+            if of_run and room > 0:
                 returned[row.job_id] += 1
                 attempts.append({"of_id": row.job_id, "of_fence": row.fence})
         if attempts:
             connection.execute(_SPARED, attempts)
             connection.execute(_UNCHARGED, [{"of_id": id_, "returned": count} for id_, count in returned.items()])
-    return returned.total()
+    for id_, row in jobs.items():
+        if row.state == LEASED and row.fence in runs[id_]:
+            left[id_] = (row.fence,)  # its settlement is on the way
+    return left

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, cast
 
-from ..core.outage import End, Outage, Parking, Recent, Verdict, is_charged
+from ..core.outage import WINDOW, End, Outage, Parking, Recent, Verdict, is_charged
 from ..core.signature import said
 from ..journal.bus import emit, wanted, wanted_success
 from ..journal.log import level_of
@@ -42,6 +42,8 @@ class Ends:
         self._recent = {name: Recent(parking) for name, kind in known.items() if kind.parks and parking.enabled}
         self.counts: Counter[str] = Counter()
         self.parked: dict[str, Parked] = {}
+        self._owed: dict[int, tuple[tuple[int, ...], float]] = {}
+        """Fences of attempts to give back, by job, and until when on the monotonic clock."""
         self._deaths: list[tuple[Lease, str, dict[str, Any]]] = []
         """Records of deaths that the ledger has not got yet."""
 
@@ -133,9 +135,27 @@ class Ends:
         new = [name for name in parked if name not in self.parked and name in self._recent]
         self.parked = parked
         for name in new:
-            runs = {cast(int, end.key): end.attempts for end in self._recent[name].take_failures(monotonic())}
-            with suppress(Exception), self._ledger.connections.write.use() as session:
-                pardon.give_back(session, runs, most=self._parking.uncharged)
+            for end in self._recent[name].take_failures(monotonic()):
+                job_id = cast(int, end.key)
+                fences, _ = self._owed.get(job_id, ((), 0.0))
+                self._owed[job_id] = (*fences, *end.attempts), monotonic() + WINDOW
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Give attempts back that failed in an outage. The rest is kept for the next look, for 600 s."""
+        owed = list(self._owed.items())
+        for first in range(0, len(owed), pardon.CHUNK):
+            runs = {job_id: fences for job_id, (fences, _) in owed[first : first + pardon.CHUNK]}
+            # If the database is away, the next look repeats this.
+            with suppress(Exception):
+                with self._ledger.connections.write.use() as session:
+                    left = pardon.give_back(session, runs, most=self._parking.uncharged)
+                for job_id in runs:
+                    _, until = self._owed.pop(job_id)
+                    if job_id in left:
+                        self._owed[job_id] = tuple(left[job_id]), until
+        now = monotonic()
+        self._owed = {job_id: (fences, until) for job_id, (fences, until) in self._owed.items() if until > now}
 
     def _probe_again(self, name: str, parked: Parked) -> None:
         """The probe failed for a reason of its own: another job probes after the same wait."""

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Hashable
 from functools import partial
+from time import monotonic
+from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 
 from redrive import RetryPolicy
-from redrive.ledger import Lease, Ledger, NewJob, kinds
+from redrive.core.clock import SYSTEM
+from redrive.core.outage import End
+from redrive.errors import LedgerUnavailable
+from redrive.ledger import Lease, Ledger, NewJob, kinds, open_ledger, pardon
+from redrive.ledger.tables import job as job_table
+from redrive.worker.ends import Ends
 from redrive.worker.parking import Parking
 from redrive.worker.worker import Worker
 
@@ -18,6 +27,7 @@ from .world import FAST, ended, heard, kind, submit, until
 
 QUICK = Parking(first=0.2, longest=0.4)
 EAGER = Parking(first=0.01, longest=0.02, uncharged=3)
+SLOW = RetryPolicy(max_attempts=3, backoff_base=60.0, backoff_max=60.0, jitter=0.0)
 STATUSES = (404, 401, 422, 410, 403)
 BOUND = FAST.max_attempts + EAGER.uncharged
 
@@ -95,7 +105,6 @@ def test_an_outage_as_long_as_an_hour_of_probes_costs_no_job_an_attempt(ledger: 
 
 @pytest.mark.req("L-7")
 def test_all_workers_and_the_operator_see_it(shared: Ledger, url: str) -> None:
-    from redrive.ledger import open_ledger
     from redrive.ops.ledger import status
 
     service = Service()
@@ -111,14 +120,67 @@ def test_all_workers_and_the_operator_see_it(shared: Ledger, url: str) -> None:
 def test_a_worker_gives_back_what_it_charged_before_another_recognised_the_outage(ledger: Ledger) -> None:
     """Five failures are too few for this worker; then the job type is parked by another."""
     ids = submit(ledger, "mail", 6)
-    slow = RetryPolicy(max_attempts=3, backoff_base=60.0, backoff_max=60.0, jitter=0.0)
-    with Worker(ledger, [kind("mail", Service(), policy=slow)], parking=Parking(first=60)) as worker:
+    with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)) as worker:
         until(lambda: all(ledger.attempts(one) for one in ids))
         with ledger.connections.write.use() as session:
             kinds.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
         until(lambda: "mail" in worker.status.parked)
         until(lambda: [job.attempts for one in ids if (job := ledger.get(one))] == [1, 0, 0, 0, 0, 0])
     assert [attempt.reason for one in ids for attempt in ledger.attempts(one)] == ["failed"] + ["parked"] * 5
+
+
+@pytest.mark.req("L-7")
+def test_attempts_are_given_back_at_a_later_look_if_the_first_write_fails(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = submit(ledger, "mail", 6)
+    give_back, failures = pardon.give_back, ["database is locked"]
+
+    def fail_once(*arguments: Any, **options: Any) -> Any:
+        if failures:
+            raise LedgerUnavailable(failures.pop())
+        return give_back(*arguments, **options)
+
+    monkeypatch.setattr(pardon, "give_back", fail_once)
+    with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)):
+        until(lambda: all(ledger.attempts(one) for one in ids))
+        with ledger.connections.write.use() as session:
+            kinds.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
+        until(lambda: [job.attempts for one in ids if (job := ledger.get(one))] == [1, 0, 0, 0, 0, 0])
+    assert failures == []
+
+
+@pytest.mark.req("L-7")
+def test_attempts_of_locked_jobs_are_given_back_when_they_are_unlocked(postgres_ledger: str) -> None:
+    with open_ledger(postgres_ledger) as ledger, open_ledger(postgres_ledger) as other:
+        ids = submit(ledger, "mail", 6)
+        with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)):
+            until(lambda: all(ledger.attempts(one) for one in ids))
+            with other.begin() as connection:
+                connection.execute(select(job_table.c.id).where(job_table.c.id == ids[1]).with_for_update())
+                with ledger.connections.write.use() as session:
+                    kinds.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
+                until(lambda: [job.attempts for one in ids if (job := ledger.get(one))] == [1, 1, 0, 0, 0, 0])
+            until(lambda: [job.attempts for one in ids if (job := ledger.get(one))] == [1, 0, 0, 0, 0, 0])
+
+
+@pytest.mark.req("L-7")
+def test_attempts_of_more_jobs_than_a_statement_has_parameters_are_given_back(ledger: Ledger) -> None:
+    (job_id,) = submit(ledger, "mail", 1)
+    (lease,) = ledger.claim({"mail": 1}, worker="one")
+    ledger.settle(lease.again(60.0, error="no response", reason="failed"))
+    work = kind("mail", Service())
+    ends = Ends(ledger, {"mail": work}, Parking(least=700), now=SYSTEM.now, draw=lambda: 0.5)
+    now = monotonic()
+    ended_jobs: dict[Hashable, End] = {n: End(n, "evidence", "503", None, now, (1,)) for n in range(job_id, job_id + 33_000)}
+    ends._recent["mail"]._failed.update(ended_jobs)
+    with ledger.connections.write.use() as session:
+        kinds.park(session, "mail", signature="503", reason="of another worker", seconds=60)
+        parked = kinds.parked(session)
+    ends.see_parked(parked)
+    found = ledger.get(job_id)
+    assert found is not None
+    assert found.attempts == 0
 
 
 @pytest.mark.req("L-7")
