@@ -11,7 +11,7 @@ from ..core.outage import Parking, is_charged
 from ..core.signature import said, signature
 from ..errors import Damaged, LeaseLost
 from ..journal.redaction import redacted_text
-from ..worker.outcome import told
+from ..worker.outcome import is_of_ledger, ledger_wait, told
 from .extracting import Done
 from .extraction import Extraction
 from .pace import Meaning, meaning
@@ -29,7 +29,8 @@ these: what came may have been cut off.)"""
 def ended(done: Done, now: datetime, parking: Parking, /, *, stopping: bool) -> Verdict | Return | None:
     """A verdict on the run; or its lease, given back uncharged; or nothing, where somebody else has the partition now.
 
-    Rate limits and declared outages count as attempts once the partition has had `parking.uncharged` of them.
+    Rate limits, declared outages and faults of the ledger count as attempts once the partition has had `parking.uncharged` of
+    them. A fault of the ledger is never evidence against the source.
     """
     lease, error = done.held.lease, done.error
     if done.verdict is not None:
@@ -44,6 +45,8 @@ def ended(done: Done, now: datetime, parking: Parking, /, *, stopping: bool) -> 
     if found.kind == "not_ready" or (found.kind in ("rate_limited", "systemic") and not charged):
         name = signature(error) if found.kind == "systemic" else None
         return Return(lease, found.kind, error=_shown(error), after=found.after, signature=name)
+    if found.kind == "ledger" and not charged:
+        return Return(lease, "ledger", error=_shown(error), after=ledger_wait(lease.uncharged))
     is_evidence = found.kind in ("shared", "rate_limited", "systemic") or (found.kind == "ordinary" and found.passing)
     validator = done.held.extraction.validator
     return Verdict(
@@ -56,6 +59,8 @@ def ended(done: Done, now: datetime, parking: Parking, /, *, stopping: bool) -> 
 def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Meaning:
     """What an error means. The dataset's own rules (`retry(on=...)`) come first, where they have a word for it."""
     if not isinstance(error, Exception):
+        if is_of_ledger(error):
+            return Meaning("ledger", "ledger", said(error))
         return Meaning("ordinary", type(error).__name__, str(error))
     try:
         found = meaning(error, now)

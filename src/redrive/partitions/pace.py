@@ -11,10 +11,11 @@ from ..core.classify import classify
 from ..core.seconds import seconds
 from ..errors import Again, Blocked, Denied, Stop, Unavailable
 from ..journal.redaction import redacted_text
+from ..worker.outcome import is_of_ledger
 from .policy import Policy
 from .record import TerminalCause
 
-MeaningKind: TypeAlias = Literal["ordinary", "rate_limited", "shared", "systemic", "final", "not_ready"]
+MeaningKind: TypeAlias = Literal["ordinary", "rate_limited", "shared", "systemic", "final", "not_ready", "ledger"]
 REFUSED = frozenset((401, 402, 403))
 """HTTP statuses of a refused credential: the source's where several customers get them, else one customer's."""
 LONGEST_PAUSE = 3600.0
@@ -25,7 +26,8 @@ class Meaning(NamedTuple):
 
     kind: MeaningKind
     """ordinary: rejected, charged, retried. shared: the same, unless other customers of the source get it too. final: rejected,
-    and terminal at once. The others are given back and do not count as attempts. systemic: declared to be the source's."""
+    and terminal at once. The others are given back and do not count as attempts. systemic: declared to be the source's.
+    ledger: our own database could not be used, which says nothing of the source."""
     reason: str
     """In a word: equal for errors of one cause."""
     message: str
@@ -36,16 +38,22 @@ class Meaning(NamedTuple):
 
 
 def meaning(error: Exception, now: datetime, /) -> Meaning:
-    """What this error means. `Again(free=True)` is not ready, `Stop` final; `Blocked` and storage errors are shared."""
+    """What this error means. `Again(free=True)` is not ready, `Stop` final; `Blocked` and storage errors are shared.
+
+    Any other error that the ledger's database caused is the ledger's, whatever was raised from it.
+    """
     reason, message = type(error).__name__, redacted_text(f"{type(error).__name__}: {error}")
-    if isinstance(error, Again):
-        after = None if error.after is None else seconds("after", error.after)
-        return Meaning("not_ready" if error.free else "ordinary", "not_ready" if error.free else "again", message, after)
+    if isinstance(error, Again) and error.free:
+        return Meaning("not_ready", "not_ready", message, _after(error))
     if isinstance(error, Stop):
         return Meaning("final", "stopped", message)
     if isinstance(error, Blocked):
         after = None if error.until is None else max(0.0, (error.until - now).total_seconds())
         return Meaning("systemic" if error.systemic else "shared", "blocked", message, after)
+    if is_of_ledger(error):
+        return Meaning("ledger", "ledger", message)
+    if isinstance(error, Again):
+        return Meaning("ordinary", "again", message, _after(error))
     if isinstance(error, (Denied, Unavailable)):
         return Meaning("shared", reason, message)
     fault = classify(error, now=now)
@@ -54,6 +62,10 @@ def meaning(error: Exception, now: datetime, /) -> Meaning:
     if fault.status in REFUSED:
         return Meaning("shared", f"{reason} {fault.status}", message, fault.after)
     return Meaning("ordinary", reason, message, fault.after, passing=fault.retryable)
+
+
+def _after(error: Again) -> float | None:
+    return None if error.after is None else seconds("after", error.after)
 
 
 class Next(NamedTuple):
@@ -100,7 +112,10 @@ def after_return(policy: Policy, cause: str, after: float | None, seed: float, a
     wait = after if after is not None else {"not_ready": policy.poll}.get(cause, policy.pause)
     # Those that were turned away together come back spread, and never before the source said.
     wait += min(wait, 60.0) * 0.1 * draw(seed, attempt_no)
-    how = {"not_ready": "not ready yet", "rate_limited": "rate limited", "systemic": "the source is not well"}[cause]
+    how = {
+        "not_ready": "not ready yet", "rate_limited": "rate limited", "systemic": "the source is not well",
+        "ledger": "the ledger could not be used",
+    }[cause]  # fmt: skip
     return Next(now + timedelta(seconds=wait), f"{how}, not charged: {_spoken(wait)}")
 
 

@@ -20,7 +20,7 @@ from .rows import POLICY, Changes, Mark, Row, Work
 _NAMES = ("partition_id", "attempt_no", "run_id", "state", "ended_at", "note", "sweep_id", "kind")
 _RUNS = Among(run.c.partition_id, lambda these: select(*(run.c[name] for name in _NAMES)).where(these).order_by(run.c.attempt_no))
 NOTE = "not charged: "
-RETURNED = ("systemic", "rate_limited")
+RETURNED = ("systemic", "rate_limited", "ledger")
 """Causes of a return that do not count as attempts, and whose number is bounded."""
 _UNCHARGED = or_(
     and_(run.c.state == "returned", or_(*(run.c.note.like(f"{cause.replace('_', '$_')}%", escape="$") for cause in RETURNED))),

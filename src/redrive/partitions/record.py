@@ -19,8 +19,9 @@ LANES: tuple[Lane, ...] = ("fresh", "retry", "backfill")
 Kind: TypeAlias = Literal["initial", "retry", "reprocess", "revalidate", "backfill"]
 RunState: TypeAlias = Literal["leased", "accepted", "rejected", "late", "lost", "returned"]
 Decision: TypeAlias = Literal["accepted", "rejected"]
-Cause: TypeAlias = Literal["not_ready", "rate_limited", "systemic", "stopped"]
-"""Why a lease is given back without a verdict: nobody is charged. stopped: the worker is going."""
+Cause: TypeAlias = Literal["not_ready", "rate_limited", "systemic", "stopped", "ledger"]
+"""Why a lease is given back without a verdict: the attempt does not count. stopped: the worker is going. ledger: our own
+database could not be used."""
 DAMAGED = "damaged"
 """Why raw data is rejected that is gone, or is not what was written."""
 TerminalCause: TypeAlias = Literal["attempts", "age", "lost", "error", "manual"]
@@ -49,7 +50,7 @@ class Lease:
     lost: int
     until: datetime
     uncharged: int = 0
-    """Earlier runs that ended without data and do not count as attempts: outages and rate limits."""
+    """Earlier runs that ended without data and do not count as attempts: outages, rate limits and faults of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)

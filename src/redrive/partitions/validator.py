@@ -10,6 +10,7 @@ from typing import Any
 from ..core.signature import said
 from ..errors import Damaged, Stop, StorageError
 from ..journal.redaction import redacted_text
+from ..worker.outcome import is_of_ledger
 from . import checks as makers
 from .finding import Check, Finding
 from .look import Looking
@@ -29,7 +30,8 @@ class Validator:
         self.checks = tuple(_checked(name, one) for one in checks)
 
     def judge(self, raw: Raw, /, *, run_id: str | None = None) -> Verdict:
-        """The verdict on a run. A StorageError leaves, and nothing was judged, where the store cannot be read just now.
+        """The verdict on a run. A StorageError leaves, and nothing was judged, where the store cannot be read just now. So does
+        an error of a check that could not use the ledger.
 
         run_id: the run that is judged, where it looks again at what another has written.
 
@@ -105,6 +107,8 @@ def _asked(check: Check, raw: Raw) -> tuple[Finding, bool]:
     except StorageError:
         raise
     except Exception as wrong:
+        if is_of_ledger(wrong):
+            raise
         return _raised(wrong), False
 
 

@@ -28,7 +28,7 @@ CATCH_ALL = (Exception, BaseException)
 CAUSES = 10
 """Causes of an error that are looked at."""
 LEDGER_FIRST, LEDGER_LONGEST = 1.0, 60.0
-"""Seconds to the next attempt of a job that could not use the ledger: at first, and at most."""
+"""Seconds to the next attempt of a job or partition that could not use the ledger: at first, and at most."""
 UNREADABLE = 60.0
 """Seconds until the next attempt after an error that cannot be looked at."""
 OURS = str(Path(__file__).parents[1] / "_").removesuffix("_")
@@ -120,17 +120,31 @@ def given_back(lease: Lease, found: Outcome, uncharged: int, /) -> Outcome:
         found: What the failure would be if it was charged.
         uncharged: Attempts of this job that were not charged so far. Each one doubles the wait, from 1 s to 60 s.
     """
-    wait = min(LEDGER_LONGEST, LEDGER_FIRST * 2.0 ** min(uncharged, 30))
+    wait = ledger_wait(uncharged)
     free = lease.again(wait, error=found.settlement.error, reason="ledger", free=True)
     return found._replace(settlement=free, record="again", reason="ledger", wait=wait)
 
 
-def is_of_ledger(error: BaseException, /) -> bool:
-    """Whether the ledger's database is at fault, by itself or as the stated cause."""
+def ledger_wait(uncharged: int, /) -> float:
+    """Seconds to the next attempt, after this number of attempts that were not charged."""
+    return min(LEDGER_LONGEST, LEDGER_FIRST * 2.0 ** min(uncharged, 30))
+
+
+def is_of_ledger(error: BaseException, /, *, depth: int = CAUSES) -> bool:
+    """Whether the ledger's database is at fault, by itself or as the stated cause.
+
+    An exception group (from `asyncio.TaskGroup`) is the ledger's if all of its errors are.
+
+    Args:
+        error: As raised by the work.
+        depth: Number of causes and nested groups to look into.
+    """
     cause: BaseException | None = error
-    for _ in range(CAUSES):
+    for left in range(depth, 0, -1):
         if cause is None or isinstance(cause, LedgerUnavailable):
             break
+        if isinstance(cause, BaseExceptionGroup) and all(is_of_ledger(each, depth=left - 1) for each in cause.exceptions):
+            return True
         cause = cause.__cause__
     return isinstance(cause, LedgerUnavailable)
 

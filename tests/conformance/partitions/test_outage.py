@@ -256,6 +256,71 @@ def test_bugs_are_charged_however_many_there_are(ledger: Ledger, tmp_path: Path)
     assert not crm.is_paused
 
 
+@pytest.mark.req("P-10")
+def test_a_fault_of_the_ledger_is_charged_to_no_partition_and_no_source(ledger: Ledger, tmp_path: Path) -> None:
+    """Twenty partitions, of which each uses another app's ledger that is away for some time."""
+    is_away = threading.Event()
+    is_away.set()
+
+    def extract(_partition: Partition) -> None:
+        if is_away.is_set():
+            use_a_ledger_that_is_away()
+
+    crm = Extracting(ledger, tmp_path, extract)
+    crm.backfill()
+    for turn in range(1, 5):
+        crm.run(passed=100)
+        assert crm.counts == {"pending": 20}
+        assert not crm.is_paused
+        assert set(crm.asked.values()) == {turn}
+    runs = crm.world.history(crm.world.key("c00"))
+    assert {run.state for run in runs} == {"returned"}
+    assert all(run.note is not None and run.note.startswith("ledger: ") for run in runs)
+    is_away.clear()
+    crm.run(passed=100)
+    assert crm.counts == {"success": 20}
+    _uncharged(crm.world, crm.customers, crm.max_attempts, accepted=1)
+    assert crm.world.audited().count("source.pause") == 0
+    assert crm.world.wrong() == []
+
+
+@pytest.mark.req("P-10")
+def test_a_ledger_that_stays_away_ends_every_partition(ledger: Ledger, tmp_path: Path) -> None:
+    """Within max_attempts and the number of attempts that are not charged, counted from the stored runs."""
+
+    def extract(_partition: Partition) -> None:
+        use_a_ledger_that_is_away()
+
+    crm = Extracting(ledger, tmp_path, extract, customers=["a", "b", "c"], parking=Parking(least=2, uncharged=3))
+    crm.backfill()
+    for _ in range(crm.max_attempts + 3):
+        crm.run(passed=10_000)
+    assert crm.counts == {"terminal": 3}
+    assert set(crm.asked.values()) == {crm.max_attempts + 3}
+    assert not crm.is_paused, "also a charged one is not evidence"
+    assert crm.world.wrong() == []
+
+
+def test_a_probe_that_could_not_use_the_ledger_says_nothing_of_the_source(world: World) -> None:
+    world.backfill(["a", "b", "c"])
+    world.control.give_back([_systemic(world.claim(1)[0])])
+    world.pass_time(100)
+    (probe,) = world.claim()
+    world.control.give_back([Return(probe, "ledger", error="LedgerUnavailable: away", after=1.0)])
+    (source,) = world.register.sources()
+    assert source.paused, "neither that it is well"
+    (next_probe,) = world.claim()  # nor that it is not: the next probe goes at once
+    assert next_probe.partition != probe.partition
+    world.accept(next_probe)
+    assert not world.register.sources()[0].paused
+
+
+def use_a_ledger_that_is_away() -> None:
+    """Raises LedgerUnavailable: its database refuses the connection."""
+    with App("postgresql://127.0.0.1:1/none") as away:
+        away.ledger.now()
+
+
 def test_a_probe_that_fails_for_its_own_reason_is_followed_at_once(world: World) -> None:
     world.backfill(["a", "b", "c"])
     world.control.give_back([_systemic(world.claim(1)[0])])

@@ -12,7 +12,7 @@ import pytest
 from redrive import App, retry
 from redrive.core.fault import Fault
 from redrive.core.outage import Parking
-from redrive.errors import Again, Blocked, Damaged, LeaseLost, Stop, Unavailable
+from redrive.errors import Again, Blocked, Damaged, LeaseLost, LedgerRemoved, LedgerUnavailable, Stop, Unavailable
 from redrive.partitions.end import ended
 from redrive.partitions.extracting import Done, Held
 from redrive.partitions.record import Lease, Return, Verdict
@@ -117,6 +117,45 @@ def test_attempts_that_are_not_charged_are_bounded() -> None:
     assert charged(Blocked("maintenance", systemic=True), uncharged=20).charged
     assert charged(ConnectionError("no answer"), uncharged=20).charged
     assert given_back(Again("not there yet", free=True), uncharged=1000).cause == "not_ready", "asked for by the extraction"
+
+
+def caused_by_ledger(error: BaseException) -> BaseException:
+    error.__cause__ = LedgerUnavailable("too many connections")
+    return error
+
+
+@pytest.mark.req("P-10")
+@pytest.mark.parametrize(
+    "error",
+    [
+        LedgerUnavailable("away", sent=True),
+        LedgerRemoved("the file was removed"),
+        caused_by_ledger(ConnectionError("no answer")),
+        caused_by_ledger(Unavailable("the lake is away", path="x", backend="raw")),
+        caused_by_ledger(Again("later", after=60)),
+        caused_by_ledger(SystemExit(1)),
+        ExceptionGroup("tasks", [LedgerUnavailable("away")]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_fault_of_the_ledger_is_neither_the_partitions_nor_the_sources(error: BaseException) -> None:
+    permanent = retry(on=lambda _error: Fault("permanent"))
+    rules: tuple[dict[str, Any], ...] = ({}, {"retry": permanent})
+    for options in rules:
+        waits = []
+        for uncharged in (0, 1, 19):
+            found = given_back(error, uncharged=uncharged, **options)
+            assert (found.cause, found.signature) == ("ledger", None)
+            waits.append(found.after)
+        assert waits == [1.0, 2.0, 60.0]
+        bounded = charged(error, uncharged=20, **options)
+        assert (bounded.charged, bounded.signature, bounded.shared, bounded.final) == (True, None, False, False)
+
+
+def test_what_an_extraction_decides_holds_while_the_ledger_is_away() -> None:
+    assert charged(caused_by_ledger(Stop("the customer has left"))).final
+    assert charged(caused_by_ledger(Blocked("the bill is not paid"))).shared
+    assert given_back(caused_by_ledger(Again("not there yet", free=True))).cause == "not_ready"
 
 
 def test_a_rule_that_catches_all_says_nothing_of_the_source() -> None:

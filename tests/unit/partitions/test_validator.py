@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redrive.errors import Stop, Unavailable
+from redrive.errors import LedgerUnavailable, Stop, Unavailable
 from redrive.partitions import Check, Finding, Raw, not_null, row_count, schema, unique
 from redrive.partitions.place import folder_of
 from redrive.partitions.raw import File, raw
@@ -41,6 +41,14 @@ def test_accepted() -> None:
         {"name": "no_negative_ids", "ok": True, "value": None, "limit": None, "detail": ""},
     )
     assert verdict.manifest == written(ROWS).manifest.digest
+
+
+def test_a_check_that_could_not_use_the_ledger_gives_no_verdict() -> None:
+    def compare(_raw: Raw) -> bool:
+        raise LookupError("no figures") from LedgerUnavailable("away")
+
+    with pytest.raises(LookupError):
+        judged(row_count(min=1), compare)
 
 
 @pytest.mark.req("P-13")

@@ -18,7 +18,7 @@ from redrive.errors import BreakerOpen, KeyBusy, KeyFailed, LedgerError, LedgerU
 from redrive.ledger import Lease
 from redrive.ledger.limits import settlements
 from redrive.worker.kind import Kind, Undecodable, Unstorable
-from redrive.worker.outcome import Outcome, expired, failed, forgiven, given_back, succeeded, told
+from redrive.worker.outcome import CAUSES, Outcome, expired, failed, forgiven, given_back, is_of_ledger, succeeded, told
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 POLICY = RetryPolicy(max_attempts=3, backoff_base=10.0, backoff_max=100.0, jitter=0.0)
@@ -281,6 +281,17 @@ def test_a_ledger_that_cannot_be_used_is_not_the_jobs_fault(attempt: int) -> Non
             assert (spared.settlement.outcome, spared.settlement.charged, spared.reason) == ("again", False, "ledger")
             waits.append(spared.settlement.after)
         assert waits == [1.0, 2.0, 60.0]
+
+
+def test_a_group_of_errors_is_the_ledgers_if_all_of_them_are() -> None:
+    away, other = LedgerUnavailable("away"), ConnectionError("no answer")
+    assert is_of_ledger(ExceptionGroup("tasks", [away, ExceptionGroup("more", [caused_by(away)])]))
+    assert not is_of_ledger(ExceptionGroup("tasks", [away, other]))
+    assert not is_of_ledger(other)
+    nested: Exception = away
+    for _ in range(CAUSES + 1):
+        nested = ExceptionGroup("deep", [nested])
+    assert not is_of_ledger(nested), "bounded"
 
 
 def test_a_job_that_may_not_run_twice_ends_where_the_ledger_may_have_executed_its_statement() -> None:
