@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Interval, and_, literal, or_, select, type_coerce, update
+from sqlalchemy import BigInteger, ColumnElement, Interval, and_, case, literal, or_, select, type_coerce, update
 
 from .moment import MICROSECONDS
 from .now import now_on
@@ -14,58 +15,83 @@ from .session import Session
 from .state import LEASED, READY
 from .statement import number
 from .tables import job, kind, sweep, worker
+from .workers import lease_of
 
 LEAST = 1.0
-"""Seconds. A clock that is set back by less makes nobody wait for long."""
+"""Seconds. A clock that is set back by less delays no job for long."""
+TOLERANCE = 10.0
+"""Seconds by which the clocks of two machines may differ. On SQLite a smaller difference is not a clock that was set back."""
 RECENT = 10.0
 """Seconds in which workers notice that the clock was set back."""
+JOB_LEASE = 60.0
+"""Seconds. Longest lease of a job whose holder does not report its own."""
+WORK_LEASE = 300.0
+"""Seconds. Longest lease of a partition."""
 
 
-def set_back(session: Session, by: float = 0.0, /) -> float:
-    """Move what the old clock wrote to the clock as it is now. Returns the seconds by which it was set back; 0: it was not.
+def set_back(session: Session, /) -> float:
+    """Move timestamps that the old clock wrote to the clock as it is now. Returns the seconds it was set back; 0: it was not.
 
-    The last heartbeats say what the time was. Times that a caller asked for (`due=`) and that had not come stay.
+    The stored heartbeats alone show it: the newest was the time by the old clock. They are moved in the same transaction, so
+    each step is applied once, however many workers notice it. Times that a caller asked for (`due=`) and that had not come stay.
 
     Args:
         session: With no transaction open.
-        by: Seconds by which the caller has seen the clock go back, if it has.
     """
+    least = timedelta(seconds=TOLERANCE if session.sqlite else LEAST)
     with session.transaction("beat") as connection:
-        now = now_on(session)
-        late = worker.c.seen_at > now + timedelta(seconds=LEAST)
-        # Locked: of two workers that begin, the second finds nothing left to do.
-        beats = connection.execute(select(worker.c.seen_at).where(late).with_for_update()).scalars()
-        was = max([now + timedelta(seconds=by), *beats])
-        for statement in _moved(now, was, session.sqlite):
+        beats = select(worker.c.name, worker.c.info, worker.c.seen_at).order_by(worker.c.name).with_for_update()
+        rows = connection.execute(beats).all()
+        now = now_on(session)  # read under the lock: a caller that waited for another finds the heartbeats moved
+        was = max((row.seen_at for row in rows), default=now)
+        if was - now <= least:
+            connection.execute(_due(now, now))
+            return 0.0
+        for statement in _moved(now, was, {row.name: lease_of(row.info) for row in rows}, session.sqlite):
             connection.execute(statement)
     seconds: float = (was - now).total_seconds()
     return seconds
 
 
-def _moved(now: datetime, was: datetime, sqlite: bool) -> list[Any]:
-    """was: the time by the old clock."""
-    by = was - now
-    # Not what the new clock wrote since: a delay of a minute is a minute.
+def _ready(now: datetime) -> ColumnElement[bool]:
+    # Without the jobs that the new clock has written since: a delay of a minute is a minute.
     written = or_(job.c.created_at > now, job.c.created_at < now - timedelta(seconds=RECENT))
-    ready = and_(job.c.state == number(READY), job.c.due_at > now, written)
-    # A job without a delay is due when it is created: where that is to come, it was due already.
-    due = update(job).where(ready, or_(job.c.due_at <= was, job.c.due_at <= job.c.created_at))
-    moved = [due.values(due_at=now)]
-    if by.total_seconds() < LEAST:
-        return moved
-    retried = and_(ready, or_(job.c.attempts > number(0), job.c.reason.is_not(None)))
-    return [
-        *moved,
-        update(job).where(retried, job.c.due_at > was).values(due_at=_earlier(job.c.due_at, by, sqlite)),
-        update(job)
-        .where(job.c.state == number(LEASED), job.c.lease_until > was)
-        .values(lease_until=_earlier(job.c.lease_until, by, sqlite)),
-        update(work).where(work.c.lease_until.is_(None), work.c.due_at > now, work.c.due_at <= was).values(due_at=now),
-        update(work).where(work.c.lease_until > was).values(lease_until=_earlier(work.c.lease_until, by, sqlite)),
-        update(kind).where(kind.c.parked_until > now).values(parked_until=now),
-        update(sweep).where(sweep.c.state == "running", sweep.c.next_at > now).values(next_at=now),
-        update(worker).where(worker.c.seen_at > now).values(seen_at=now),
-    ]
+    return and_(job.c.state == number(READY), job.c.due_at > now, written)
+
+
+def _due(now: datetime, was: datetime) -> Any:
+    """was: the time by the old clock."""
+    # A job without a delay is due when it is created: if that is in the future, it was due already.
+    due = or_(job.c.due_at <= was, job.c.due_at <= job.c.created_at)
+    return update(job).where(_ready(now), due).values(due_at=now)
+
+
+def _moved(now: datetime, was: datetime, leases: dict[str, float | None], sqlite: bool) -> Iterable[Any]:
+    """leases: seconds of each worker's leases; None: not reported."""
+    by = was - now
+    yield _due(now, was)
+    retried = and_(_ready(now), or_(job.c.attempts > number(0), job.c.reason.is_not(None)))
+    yield update(job).where(retried, job.c.due_at > was).values(due_at=_earlier(job.c.due_at, by, sqlite))
+    held = job.c.state == number(LEASED)
+    reported = {name: seconds for name, seconds in leases.items() if seconds is not None}
+    for seconds in sorted(set(reported.values())):
+        holders = job.c.worker.in_(sorted(name for name in reported if reported[name] == seconds))
+        yield _shortened(job, and_(held, holders), now, by, seconds, sqlite)
+    others = and_(held, or_(job.c.worker.is_(None), job.c.worker.not_in(sorted(reported))))
+    yield _shortened(job, others, now, by, JOB_LEASE, sqlite)
+    yield update(work).where(work.c.lease_until.is_(None), work.c.due_at > now, work.c.due_at <= was).values(due_at=now)
+    yield _shortened(work, work.c.lease_until.is_not(None), now, by, WORK_LEASE, sqlite)
+    yield update(kind).where(kind.c.parked_until > now).values(parked_until=now)
+    yield update(sweep).where(sweep.c.state == "running", sweep.c.next_at > now).values(next_at=now)
+    yield update(worker).where(worker.c.seen_at > now).values(seen_at=now)
+
+
+def _shortened(table: Any, held: Any, now: datetime, by: timedelta, seconds: float, sqlite: bool) -> Any:
+    """End leases by the new clock. A whole lease from now stays: the holder may have renewed it by the new clock."""
+    most = now + timedelta(seconds=seconds)
+    until = table.c.lease_until
+    moved = case((until > most + by, _earlier(until, by, sqlite)), else_=literal(most, until.type))
+    return update(table).where(held, until > most).values(lease_until=moved)
 
 
 def _earlier(column: Any, by: timedelta, sqlite: bool) -> Any:

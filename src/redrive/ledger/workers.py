@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
@@ -47,31 +47,46 @@ class Worker(NamedTuple):
 
 def is_fresh(one: Worker, now: datetime, /) -> bool:
     """Whether this worker was heard of so recently that it must be alive. now: by the ledger's clock."""
-    lease = one.info.get("lease")
-    beat = (lease if isinstance(lease, (int, float)) and lease > 0 else LEASE) / BEATS
+    beat = (_lease(one.info) or LEASE) / BEATS
     return now - one.seen_at < timedelta(seconds=beat * MISSED)
 
 
+def lease_of(info: str | None, /) -> float | None:
+    """Seconds of the worker's leases, from its stored info. None: it does not report them."""
+    return _lease(json.loads(info or "{}"))
+
+
+def _lease(info: Mapping[str, Any]) -> float | None:
+    lease = info.get("lease")
+    return float(lease) if isinstance(lease, (int, float)) and lease > 0 else None
+
+
 def beat(session: Session, name: str, info: Mapping[str, Any] | None, /) -> datetime:
-    """The worker is alive. Returns the time by the ledger's clock, so that nobody has to ask for it."""
+    """Record that the worker is alive. Returns the time by the ledger's clock, which saves a query.
+
+    A stored heartbeat never moves back. After the ledger's clock was set back it shows by how much, until `set_back` moves it.
+    """
     if session.sqlite:
         with session.transaction("beat") as connection:
             now = now_on(session)
-            connection.execute(_seen_at(insert_sqlite(worker), name, info, now))
+            latest: Any = func.max(worker.c.seen_at, literal(now, worker.c.seen_at.type))
+            connection.execute(_seen_at(insert_sqlite(worker), name, info, now, latest))
         return now
     crash_point("beat.before_commit")  # one statement, in autocommit: one round trip
     clock = func.clock_timestamp(type_=worker.c.seen_at.type)
-    beaten = _seen_at(insert_postgres(worker), name, info, clock).returning(worker.c.seen_at)
+    # Read again once the row is locked: a heartbeat that waited for `set_back` must not store the clock of before.
+    latest = func.greatest(worker.c.seen_at, clock)
+    beaten = _seen_at(insert_postgres(worker), name, info, clock, latest).returning(clock)
     found: datetime = session.core.execute(beaten).scalar_one()
     crash_point("beat.after_commit")
     return found
 
 
-def _seen_at(new: Any, name: str, info: Mapping[str, Any] | None, now: Any) -> Any:
+def _seen_at(new: Any, name: str, info: Mapping[str, Any] | None, now: Any, latest: Any) -> Any:
     new = new.values(
         name=name, host=socket.gethostname(), pid=os.getpid(), info=json.dumps(dict(info or {})), started_at=now, seen_at=now
     )
-    seen: dict[str, Any] = {"seen_at": new.excluded.seen_at, "ended_at": None}
+    seen: dict[str, Any] = {"seen_at": latest, "ended_at": None}
     if info is not None:
         seen["info"] = new.excluded.info
     return new.on_conflict_do_update(index_elements=[worker.c.name], set_=seen)

@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import NamedTuple
 
-TOLERANCE = 10.0
-"""Seconds by which two machines' clocks may differ: leases are renewed well before that."""
+from ..ledger.setback import LEAST, TOLERANCE
+
 PATIENCE = 4.0
 """Seconds in which a worker that is alive is seen again: twice its heartbeat."""
+
+
+class Reading(NamedTuple):
+    """The ledger's clock, read at some time between two readings of the monotonic clock."""
+
+    theirs: datetime
+    began: float
+    ended: float
+
+    @property
+    def is_prompt(self) -> bool:
+        """A reading that waited (for a lock, a new connection, a busy file) says little about the clock."""
+        return self.ended - self.began <= LEAST
+
+
+def step(first: Reading, second: Reading, /) -> float:
+    """Seconds by which the ledger's clock was set for certain between two readings. Negative: set back; 0: perhaps not at all."""
+    passed = (second.theirs - first.theirs).total_seconds()
+    least, most = second.began - first.ended, second.ended - first.began
+    return min(0.0, passed - least) or max(0.0, passed - most)
 
 
 class Clocks:

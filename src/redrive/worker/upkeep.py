@@ -16,8 +16,8 @@ from ..ledger.bury import bury
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
 from ..ledger.now import now_on
-from ..ledger.setback import LEAST, set_back
-from .clocks import TOLERANCE, Clocks
+from ..ledger.setback import LEAST, TOLERANCE, set_back
+from .clocks import Clocks, Reading, step
 from .hand import Hand
 from .process import gone
 from .timers import Timer, Timers
@@ -48,10 +48,10 @@ class Upkeep:
         self._ahead = timedelta(0)
         """How far the ledger's clock is ahead of this machine's."""
         self.clocks = Clocks(enabled=ledger.connections.on_sqlite and not ledger.connections.address.in_memory)
-        self._clock: tuple[datetime, float] | None = None
-        """The ledger's clock at the last heartbeat, and the monotonic one."""
-        self._back: float | None = 0.0
-        """Seconds by which the ledger's clock was set back; 0: perhaps, before this worker began. None: it was not."""
+        self._clock: Reading | None = None
+        """The ledger's clock at the last prompt heartbeat."""
+        self._is_back = True
+        """The ledger's clock was set back, perhaps before this worker started; `set_back` has not run since."""
         self._trips: deque[float] = deque(maxlen=4)
         self.trip = 0.0
         """Seconds of a round trip to the ledger; 0 for a file."""
@@ -85,9 +85,12 @@ class Upkeep:
             return
         before, began = SYSTEM.now(), monotonic()
         theirs = self._ledger.beat(self._name, self._info())
-        took = monotonic() - began
-        self._step(theirs, began + took / 2)
-        self._ahead = theirs - before - timedelta(seconds=took / 2)
+        reading = Reading(theirs, began, monotonic())
+        self._ahead = theirs - before - timedelta(seconds=(reading.ended - began) / 2)
+        if reading.is_prompt:
+            self._notice_step(reading)
+        if self._is_back and self.clocks.checked:
+            self._set_back()
 
     def _compare_clocks(self) -> None:
         with self._ledger.connections.read.use() as session:
@@ -95,20 +98,19 @@ class Upkeep:
             now = now_on(session)
         self.clocks.look(others, now, monotonic())
 
-    def _step(self, theirs: datetime, at: float) -> None:
-        """Notice a clock that was set: by its own pace it would show another time."""
-        before, self._clock = self._clock, (theirs, at)
-        stepped = 0.0 if before is None else (theirs - before[0]).total_seconds() - (at - before[1])
+    def _notice_step(self, reading: Reading) -> None:
+        before, self._clock = self._clock, reading
+        stepped = 0.0 if before is None else step(before, reading)
         if stepped < -LEAST:
-            self._back = max(0.0, -stepped)
+            self._is_back = True
         if abs(stepped) > TOLERANCE:
             self.clocks.doubt()
-        if self._back is None or not self.clocks.checked:
-            return
+
+    def _set_back(self) -> None:
         with self._ledger.connections.write.use() as session:
-            by = set_back(session, self._back)
-        self._back = None
-        if by >= LEAST:
+            by = set_back(session)
+        self._is_back = False
+        if by:
             emit("clock_set_back", {"worker": self._name, "seconds": round(by, 3)})
             self._reaped()
 
