@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, null, or_, selec
 from . import audit, letters
 from .counts import add
 from .failure_tables import failure, failure_delta
-from .mentions import audited, mentions, name_of, queued_partitions, replace, rewrite
+from .mentions import audited, mentions, name_of, open_backfills, queued_partitions, replace, rewrite
 from .now import now_on
 from .session import Session
 from .state import DEAD, DONE, LEASED, PRUNED, READY
@@ -39,6 +39,8 @@ class Known(NamedTuple):
     """Other rows with the name in a text: errors, reasons, selections, partitions, the audit log."""
     partitions: int = 0
     """Partitions of theirs that are queued or running, and left."""
+    backfills: int = 0
+    """Backfills for them that have not ended, and are left."""
 
 
 def known(connection: Connection, session: Session, user: str, /) -> Known:
@@ -59,8 +61,17 @@ def known(connection: Connection, session: Session, user: str, /) -> Known:
     name = name_of(user)
     others = sum((table.name, row.get("id", row.get("job_id"))) not in theirs for table, row, _ in mentions(connection, name))
     others += sum(1 for _ in audited(connection, name))
-    queued = queued_partitions(connection, name)
-    return Known(tuple(jobs), tuple(free), tuple(events), len(keys) - len(held), tuple(busy), len(held), others, queued)
+    return Known(
+        jobs=tuple(jobs),
+        letters=tuple(free),
+        events=tuple(events),
+        keys=len(keys) - len(held),
+        busy=tuple(busy),
+        held=len(held),
+        mentions=others,
+        partitions=queued_partitions(connection, name),
+        backfills=open_backfills(connection, name),
+    )
 
 
 def erase(session: Session, found: Known, user: str, /, *, actor: str, because: str) -> None:

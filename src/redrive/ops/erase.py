@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..core.amount import amount
+
 if TYPE_CHECKING:
     from ..ledger.erase import Known
     from ..ledger.ledger import Ledger
@@ -14,7 +16,10 @@ ELSEWHERE = (
     "files in stores, such as raw data of partitions",
     "entries of Redis streams, and the streams of dead letters",
     "logs, traces and journal files",
-    "keys, headers and payloads of other users' work that mention the name",
+    "the name in keys, ids, headers and payloads of other users' jobs, dead letters, events and items",
+    "names of job types, workers, batches, sources and queries, one-word reasons, and signatures of current outages",
+    "the name as a number or a field name in JSON, and inside a longer word (kim in kim.lee)",
+    "signatures of errors, if the name is a number, a word of JSON or shorter than 3 characters",
 )
 ON_SQLITE = ("copies and backups of the SQLite file",)
 ON_POSTGRES = (
@@ -64,6 +69,8 @@ def planned(ledger: Ledger, user: str, /) -> Erasure:
     stays = ELSEWHERE + (ON_SQLITE if ledger.connections.on_sqlite else ON_POSTGRES)
     if found.partitions:
         stays = (f"{found.partitions} of their partitions, queued or running: erase again when they have ended", *stays)
+    if found.backfills:
+        stays = (f"{amount(found.backfills, 'backfill')} for them, not ended: erase again afterwards", *stays)
     return Erasure(
         user, len(found.jobs), len(found.letters), len(found.events), found.keys, found.busy, found.held, found, found.mentions,
         stays,
