@@ -108,7 +108,7 @@ class Connections:
     def hurry(self, seconds: float, /) -> None:
         """From now on, cut connections on which a statement was not answered for so long. From any thread."""
         if self._watch is not None:
-            self._watch.patience = min(seconds, self._watch.patience)
+            self._watch.hurry(seconds)
 
     def wake(self, bell: Bell, /) -> Wake:
         """What tells a worker that something was submitted."""

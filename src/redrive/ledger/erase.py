@@ -15,7 +15,7 @@ from .counts import add
 from .failure_tables import failure, failure_delta
 from .mentions import audited, mentions, name_of, open_backfills, queued_partitions, replace, rewrite
 from .now import now_on
-from .session import Session
+from .session import NO_LIMIT, Session
 from .state import DEAD, DONE, LEASED, PRUNED, READY
 from .tables import attempt, dead, event, job, key
 
@@ -82,14 +82,14 @@ def erase(session: Session, found: Known, user: str, /, *, actor: str, because: 
     if session.sqlite:
         session.raw.execute("PRAGMA secure_delete = ON")  # what is taken out is overwritten
     for letter_ids, job_ids in _steps(found):
-        with session.transaction("discard") as connection:
+        with session.transaction("discard", bound=NO_LIMIT) as connection:
             letters.discarded(session, connection, letter_ids, actor=actor, because=because, audited=False)
             _jobs(session, connection, job_ids)
             emptied = {"payload": b"", "headers": null(), "ids": null(), "error": null(), "signature": null()}
             _rows(connection, dead, letter_ids, {**emptied, "updated_at": now_on(session)}, "key")
             what = {"user_hash": name, "jobs": len(job_ids), "letters": len(letter_ids)}
             audit.write(session, actor=actor, action=audit.ERASED, because=because, what=what)
-    with session.transaction("discard") as connection:
+    with session.transaction("discard", bound=NO_LIMIT) as connection:
         _rows(
             connection, event, found.events, {"payload": b"", "headers": null(), "ids": null(), "source_id": null()}, "event_id"
         )
@@ -97,7 +97,7 @@ def erase(session: Session, found: Known, user: str, /, *, actor: str, because: 
         gone = connection.execute(delete(key).where(key.c.user_id == user, over)).rowcount
         what = {"user_hash": name, "events": len(found.events), "keys": gone}
         audit.write(session, actor=actor, action=audit.ERASED, because=because, what=what)
-    with session.transaction("discard") as connection:
+    with session.transaction("discard", bound=NO_LIMIT) as connection:
         if not session.sqlite:
             connection.execute(select(func.pg_advisory_xact_lock(audit.LOCK)))
         others = list(mentions(connection, whole))

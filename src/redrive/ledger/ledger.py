@@ -24,6 +24,7 @@ from .gathering import Gathering, distinct
 from .hot import Demand, Hot
 from .now import now_on
 from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, Submitted, Tally, Turn, new_token
+from .session import NO_LIMIT
 from .state import PRIORITIES, QUARANTINE, State, Status
 from .statement import Many
 from .sweeps import Sweeps
@@ -341,8 +342,8 @@ class Ledger:
 
     def audit_broken(self) -> int | None:
         """The first audit entry that was tampered with; None: the chain holds."""
-        with self._read.use() as session:
-            return audit.broken(session.core)
+        with self._read.use() as session, session.snapshot(bound=NO_LIMIT) as connection:
+            return audit.broken(connection)
 
     def record(self, *, actor: str, action: str, because: str, what: Mapping[str, Any]) -> Entry:
         """Add to the audit what somebody decided elsewhere."""

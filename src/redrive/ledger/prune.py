@@ -14,6 +14,8 @@ from .state import DONE, PRUNED
 from .statement import number
 from .tables import attempt, job
 
+BOUND = 300
+"""Seconds for one statement on Postgres. Not without a limit: a worker's heartbeat waits for it."""
 _EMPTIED = (
     update(job)
     .where(job.c.id == bindparam("of_id"))
@@ -26,7 +28,7 @@ _EMPTIED = (
 def prune(session: Session, older: float, limit: int, /) -> int:
     """Prune done jobs that ended more than so many seconds ago, the oldest first, and free the keys of pruned ones whose time
     has come; how many were pruned. Dead letters stay."""
-    with session.transaction("prune") as connection:
+    with session.transaction("prune", bound=BOUND) as connection:
         many = pruned(session, connection, older, limit)
     _forget(session, limit)
     return many
@@ -55,7 +57,7 @@ def pruned(session: Session, connection: Connection, older: float, limit: int, /
 
 
 def _forget(session: Session, limit: int) -> None:
-    with session.transaction("prune") as connection:
+    with session.transaction("prune", bound=BOUND) as connection:
         old = (
             select(job.c.id)
             .where(job.c.state == number(PRUNED), job.c.expires_at <= now_on(session))

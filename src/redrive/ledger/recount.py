@@ -10,7 +10,7 @@ from . import audit, failures
 from .counts import add, counts
 from .now import now_on
 from .record import Tally
-from .session import Session
+from .session import NO_LIMIT, Session
 from .state import PRUNED
 from .tables import job
 
@@ -26,13 +26,18 @@ def recount(session: Session, /, *, actor: str, because: str) -> dict[str, dict[
         with session.transaction("fold") as connection:
             return _set_right(session, connection, actor, because)
     # All rows of one moment; and the audit's turn is taken before that moment, or its last entry could be another by then.
-    session.raw.execute("SELECT pg_advisory_lock(%s)", (audit.LOCK,))
     try:
-        with session.transaction("fold") as connection:
+        session.raw.execute("BEGIN")
+        session.allow(NO_LIMIT)
+        session.raw.execute("SELECT pg_advisory_lock(%s)", (audit.LOCK,))  # of the session: kept after this transaction
+        session.raw.execute("COMMIT")
+        with session.transaction("fold", bound=NO_LIMIT) as connection:
             session.raw.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             return _set_right(session, connection, actor, because)
     finally:
+        session.expect_answer()
         if not session.raw.closed:
+            session.undo()
             session.raw.execute("SELECT pg_advisory_unlock(%s)", (audit.LOCK,))
 
 

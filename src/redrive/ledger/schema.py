@@ -15,7 +15,7 @@ from . import failure_tables as _failures  # noqa: F401  # so that METADATA has 
 from . import partition_tables as _partitions  # noqa: F401  # likewise
 from .address import migration
 from .crashpoint import crash_point
-from .session import Session
+from .session import NO_LIMIT, Session
 from .tables import HEAD, METADATA, VERSION_TABLE
 
 HOW = "`redrive ledger migrate`, or open_ledger(..., migrate=True)"
@@ -135,7 +135,9 @@ def migrate(session: Session, to: str = HEAD, /) -> None:
             session.raw.execute(f"DROP TABLE IF EXISTS {VERSION_TABLE}")
         crash_point("migrate.before_commit")
         session.raw.execute("COMMIT")
+        session.expect_answer()
     except BaseException as error:
+        session.expect_answer()
         session.undo()
         if _denied(error):
             raise LedgerError(_RIGHTS[session.sqlite]) from error
@@ -146,6 +148,7 @@ def migrate(session: Session, to: str = HEAD, /) -> None:
 def _begin(session: Session) -> None:
     if not session.sqlite:
         session.raw.execute("BEGIN")
+        session.allow(NO_LIMIT)  # another program may be migrating, and an index of a large table takes its time
         return
     patience = session.raw.execute("PRAGMA busy_timeout").fetchone()[0]
     session.raw.execute(f"PRAGMA busy_timeout = {min(patience, int(MIGRATION_SECONDS * 1000))}")

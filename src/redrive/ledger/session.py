@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from ..core.classify import classify
 from ..errors import LedgerError, LedgerUnavailable
 from .crashpoint import crash_point
-from .postgres.watch import Watch
+from .postgres.watch import LONG_PATIENCE, MARGIN, Watch
 
 _INHERITED: list[object] = []
 """Connections that a forked child must neither use nor close: they are its parent's. Kept, so that nothing closes them."""
@@ -23,6 +23,10 @@ STOPPED = 10
 """Seconds. Ours are over in milliseconds: a process that was stopped within one would keep its locks until it goes on."""
 UNBOUNDED = "SET LOCAL statement_timeout TO DEFAULT"
 """For statements that are not ours: as the server, the role or the address has it."""
+NO_LIMIT = 0
+"""As a bound for `transaction`: statements of maintenance, which may read or rewrite a whole table."""
+LONG_PAUSE = 600
+"""Seconds between two statements of maintenance: it may go through many rows meanwhile."""
 WAITS_FOR_ITSELF = (
     "this thread is in a transaction of its own on this SQLite ledger (`ledger.begin()`, or a function with "
     "in_transaction=True), and SQLite has one writer: it would wait for itself. Give the transaction as tx=, or do this after it"
@@ -59,16 +63,23 @@ class Session:
         self._lent = self._begin if self.sqlite else f"BEGIN; {UNBOUNDED}"
         self._watch = watch
         self._line = -1 if watch is None else watch.open(raw.fileno())
+        if watch is not None:
+            raw.watch, raw.line = watch, self._line
 
     @contextmanager
-    def transaction(self, verb: str, /) -> Iterator[Connection]:
-        """Everything inside becomes durable together, or nothing does."""
+    def transaction(self, verb: str, /, *, bound: int | None = None) -> Iterator[Connection]:
+        """Everything inside becomes durable together, or nothing does.
+
+        bound: seconds that one statement may take on Postgres, or NO_LIMIT; None: as for all of ours.
+        """
         # IMMEDIATE: a transaction that begins by reading fails at its first write if anybody wrote in between, and no
         # time-out helps.
         lent = verb == "caller"
         self.raw.execute(self._lent if lent else self._own)
         if lent:
             self.expect_nothing()  # a statement of the caller's may take as long as it takes
+        elif bound is not None:
+            self.allow(bound)
         try:
             yield self.core
             crash_point(f"{verb}.before_commit")
@@ -81,11 +92,16 @@ class Session:
         crash_point(f"{verb}.after_commit")
 
     @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
-        """One moment of the ledger to read, however long it takes; nobody who writes is held up."""
+    def snapshot(self, *, bound: int | None = None) -> Iterator[Connection]:
+        """One moment of the ledger to read, however long it takes; nobody who writes is held up.
+
+        bound: NO_LIMIT, where a `statement_timeout` of the server, the role or the address must not apply either.
+        """
         # Otherwise each statement sees a moment of its own, and what moved in between is counted twice, or not at all.
         self.raw.execute("BEGIN" if self.sqlite else f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {UNBOUNDED}")
         self.expect_nothing()  # it may read every row
+        if bound is not None:
+            self.allow(bound)
         try:
             yield self.core
         finally:
@@ -95,12 +111,22 @@ class Session:
     def expect_answer(self) -> None:
         """Statements from now on must be answered in time."""
         if self._watch is not None:
-            self._watch.begin(self._line)
+            self.raw.patience = self.raw.usual
 
     def expect_nothing(self) -> None:
         """No statement is running, or one that may take as long as it takes."""
         if self._watch is not None:
-            self._watch.end(self._line)
+            self.raw.patience = None
+
+    def allow(self, bound: int, /) -> None:
+        """Let each statement of the open transaction take so many seconds, or with NO_LIMIT any time, on Postgres."""
+        if self.sqlite:
+            return
+        self.raw.execute(
+            f"SET LOCAL statement_timeout = '{bound}s'; SET LOCAL idle_in_transaction_session_timeout = '{LONG_PAUSE}s'"
+        )
+        if self._watch is not None:
+            self.raw.patience = bound + MARGIN if bound else LONG_PATIENCE
 
     def explain(self, error: Exception, /, *, lent: bool = False) -> None:
         """Raise LedgerUnavailable from this error, where the database is at fault and not the statement.

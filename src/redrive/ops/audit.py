@@ -67,6 +67,7 @@ def decisions(
 def verified(ledger: Ledger, anchor: str | None = None, /, *more: str) -> Chain:
     """Follow the whole chain. anchor: what an earlier verification said the last entry was; more: others, from a file."""
     from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.session import NO_LIMIT  # noqa: PLC0415  # likewise
 
     noted = []
     for given in (*more, *(() if anchor is None else (anchor,))):
@@ -74,7 +75,7 @@ def verified(ledger: Ledger, anchor: str | None = None, /, *more: str) -> Chain:
         if read is None:
             raise ValueError(f"an anchor is a number and a hash, as `redrive audit verify` prints it, not {given!r}")
         noted.append((int(read[1]), read[2]))
-    with ledger.reading() as connection:
+    with ledger.connections.read.use() as session, session.snapshot(bound=NO_LIMIT) as connection:
         found = audit.verified(connection, *noted)
     return Chain(found.entries, f"{found.entries}:{found.head}", found.broken, found.problem)
 

@@ -61,11 +61,12 @@ class Erasure:
 def planned(ledger: Ledger, user: str, /) -> Erasure:
     """What is known of a user: whatever has them in its key, or as the correlation id `user_id`."""
     from ..ledger.erase import known  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.session import NO_LIMIT  # noqa: PLC0415  # likewise
 
     if not user.strip():
         raise ValueError("whose data? --user is empty")
-    with ledger.connections.read.use() as session:
-        found = known(session.core, session, user)
+    with ledger.connections.read.use() as session, session.snapshot(bound=NO_LIMIT) as connection:
+        found = known(connection, session, user)
     stays = ELSEWHERE + (ON_SQLITE if ledger.connections.on_sqlite else ON_POSTGRES)
     if found.partitions:
         stays = (f"{found.partitions} of their partitions, queued or running: erase again when they have ended", *stays)

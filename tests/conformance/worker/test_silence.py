@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -14,9 +15,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from redrive.errors import LedgerUnavailable
-from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger import Ledger, NewJob, open_ledger, schema
+from redrive.ledger.erase import Known
 from redrive.ledger.postgres.connect import TIMEOUTS, connect
 from redrive.ledger.postgres.watch import Watch
+from redrive.ops import audit, erase
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
 
@@ -48,6 +51,79 @@ def test_a_submit_on_a_silent_connection_fails_in_time_and_the_next_one_does_not
         assert time.monotonic() - began < SOON
         relay.go_on()
         ledger.submit(NewJob("mail", "c"))
+
+
+def test_many_statements_that_are_each_answered_in_time_are_not_cut(postgres_ledger: str) -> None:
+    """Silence is counted for each statement, not for the whole time that a session is in use."""
+    with open_ledger(postgres_ledger) as ledger:
+        ledger.connections.hurry(1.5)
+        with ledger.connections.write.use() as session, session.transaction("fold") as connection:
+            for _ in range(8):
+                connection.exec_driver_sql("SELECT pg_sleep(0.4)")
+        assert session.free
+        with pytest.raises(LedgerUnavailable), ledger.connections.write.use() as session:
+            session.raw.execute("SELECT pg_sleep(20)")
+
+
+NOTHING = erase.Erasure("ann", 0, 0, 0, 0, (), 0, Known(), 0, ())
+ACTS: dict[str, Callable[[Ledger], object]] = {
+    "recount": lambda ledger: ledger.recount(actor="ann", because="rows were removed"),
+    "erasure planned": lambda ledger: erase.planned(ledger, "ann"),
+    "erasure": lambda ledger: erase.erased(ledger, NOTHING, actor="bob", because="asked for"),
+    "audit": lambda ledger: ledger.audit_broken(),
+    "audit verified": audit.verified,
+    "prune": lambda ledger: ledger.prune(0),
+}
+
+
+@pytest.mark.req("L-1")
+@pytest.mark.parametrize("act", ACTS)
+def test_maintenance_outlasts_the_bound_of_a_statement(postgres_ledger: str, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
+    """Whole tables are read or rewritten: `statement_timeout` and the watch are for submit, claim, settle and heartbeats."""
+    monkeypatch.setattr("redrive.ledger.postgres.connect.MARGIN", 0.0, raising=False)
+    monkeypatch.setattr("redrive.ledger.postgres.watch.LOOK", 0.05)
+    bounded = f"{postgres_ledger}?options=-c%20statement_timeout%3D300ms"
+    with open_ledger(bounded) as ledger, psycopg.connect(postgres_ledger) as other, ThreadPoolExecutor(1) as threads:
+        other.execute("LOCK TABLE redrive_job, redrive_audit, redrive_key IN ACCESS EXCLUSIVE MODE")
+        running = threads.submit(ACTS[act], ledger)
+        wait({running}, timeout=1.0)
+        early = running.done()
+        other.rollback()
+        running.result(60)
+        assert not early
+        with ledger.connections.write.use() as session:
+            assert session.raw.execute("SHOW statement_timeout").fetchone()[0] == "300ms"
+            assert session.raw.patience == session.raw.usual
+
+
+@pytest.mark.req("L-1")
+def test_a_migration_outlasts_the_bound_of_a_statement(postgres_db: str) -> None:
+    bounded = f"{postgres_db}?options=-c%20statement_timeout%3D300ms"
+    with psycopg.connect(postgres_db) as other, ThreadPoolExecutor(1) as threads:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (schema.MIGRATION_LOCK,))
+        running = threads.submit(open_ledger, bounded, migrate=True)
+        wait({running}, timeout=1.0)
+        early = running.done()
+        other.rollback()
+        with running.result(60) as ledger:
+            assert not early
+            ledger.submit(NewJob("mail", "a"))
+
+
+def test_the_watch_waits_as_long_as_your_own_statement_timeout(postgres_ledger: str) -> None:
+    for own, patience in (("2min", 125.0), ("1500ms", 6.5), ("0", 35.0)):
+        url = f"{postgres_ledger}?options=-c%20statement_timeout%3D{own}"
+        with open_ledger(url) as ledger, ledger.connections.write.use() as session:
+            assert session.raw.patience == patience
+    with open_ledger(f"{postgres_ledger}?options=-c%20statement_timeout%3D2min") as ledger:
+        watch = ledger.connections._watch
+        assert watch is not None
+        with ledger.connections.write.use() as session:
+            running = threading.Thread(target=session.raw.execute, args=("SELECT pg_sleep(1)",))
+            running.start()
+            until(lambda: bool(watch._since))
+            assert watch.cut_silent(time.monotonic() + 60) == 0
+            running.join(SOON)
 
 
 def test_a_callers_own_statement_may_take_as_long_as_it_takes(postgres_ledger: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Engine, NullPool, create_engine
 
 from ...errors import LedgerError, LedgerUnavailable
-from .watch import STATEMENT_SECONDS, Watch
+from .watch import MARGIN, PATIENCE, STATEMENT_SECONDS, Watch
 
 OLDEST = 130000
 TIMEOUTS: dict[str, int] = {
@@ -28,6 +28,8 @@ SETTINGS = (
     "SET application_name = 'redrive'; SELECT set_config('statement_timeout', "
     f"'{STATEMENT_SECONDS}s', false) WHERE current_setting('statement_timeout') = '0'"
 )
+BOUND = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)"
+"""Seconds after which the server gives up a statement of this session; 0: never."""
 
 
 def connect(target: str, /, *, pooled: bool = False, watch: Watch | None = None) -> Any:
@@ -38,12 +40,14 @@ def connect(target: str, /, *, pooled: bool = False, watch: Watch | None = None)
     import psycopg  # noqa: PLC0415  # an extra of its own
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
 
+    from .watched import Watched  # noqa: PLC0415  # likewise
+
     try:
         given = conninfo_to_dict(target)
         more: dict[str, Any] = {name: value for name, value in TIMEOUTS.items() if name not in given}
         if pooled:
             more["prepare_threshold"] = None
-        connection = psycopg.connect(target, autocommit=True, **more)
+        connection = Watched.connect(target, autocommit=True, **more)
     except psycopg.OperationalError as error:
         raise LedgerUnavailable(f"Postgres cannot be reached: {' '.join(str(error).split())}") from error
     except psycopg.ProgrammingError as error:
@@ -54,8 +58,10 @@ def connect(target: str, /, *, pooled: bool = False, watch: Watch | None = None)
             watch.begin_opening(connection.fileno())
         if connection.info.server_version < OLDEST:
             raise LedgerError(f"Postgres {connection.info.server_version // 10000} is too old: a ledger needs 13 or later")
-        if not pooled:
-            connection.execute(SETTINGS)
+        answer = connection.execute(BOUND if pooled else f"{SETTINGS}; {BOUND}")
+        while answer.nextset():
+            pass
+        connection.usual = _patience(float(answer.fetchall()[0][0]))
     except psycopg.OperationalError as error:
         connection.close()
         raise LedgerUnavailable(f"Postgres does not answer: {' '.join(str(error).split())}") from error
@@ -63,6 +69,11 @@ def connect(target: str, /, *, pooled: bool = False, watch: Watch | None = None)
         connection.close()
         raise
     return connection
+
+
+def _patience(bound: float) -> float:
+    """How long to wait for an answer, by the `statement_timeout` of the session: your own one, or ours."""
+    return bound + MARGIN if bound else PATIENCE
 
 
 def engine(target: str, /, *, pooled: bool = False, watch: Watch | None = None) -> Engine:

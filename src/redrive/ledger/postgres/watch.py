@@ -11,12 +11,17 @@ import socket
 import threading
 import weakref
 from _thread import allocate_lock
+from math import inf
 from time import monotonic
 
 STATEMENT_SECONDS = 30
 """How long the server works on one statement of ours before it gives up."""
-PATIENCE = STATEMENT_SECONDS + 5.0
+MARGIN = 5.0
+"""Seconds that an answer may take on its way, after the server gave up."""
+PATIENCE = STATEMENT_SECONDS + MARGIN
 """Seconds without an answer, after which a connection is cut: a server that can be reached has answered by then."""
+LONG_PATIENCE = 86_400.0
+"""The same for a statement of maintenance, which may read or rewrite a whole table."""
 LOOK = 0.5
 """Seconds between two looks, while statements are running."""
 IDLE_LOOKS = 20
@@ -35,12 +40,14 @@ class Watch:
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self.patience = patience
-        """Seconds. It may be lowered at any time; a worker that stops does so."""
+        """Seconds, for lines that are begun without any."""
+        self._most = inf
         self._start_over()
         _WATCHES.add(self)
 
     def _start_over(self) -> None:
-        self._since: dict[int, float] = {}
+        self._since: dict[int, tuple[float, float]] = {}
+        """By line: when its statement was sent, and the seconds that the answer may take."""
         self._cut: set[int] = set()
         self._lock = allocate_lock()
         self._opening = threading.local()
@@ -50,9 +57,13 @@ class Watch:
         """A line to the connection with this descriptor."""
         return os.dup(descriptor)
 
-    def begin(self, line: int, /) -> None:
-        """An answer is due on this line from now on."""
-        self._since[line] = monotonic()
+    def hurry(self, seconds: float, /) -> None:
+        """From now on wait no longer than this for any answer; a worker that stops does so."""
+        self._most = min(self._most, seconds)
+
+    def begin(self, line: int, patience: float | None = None, /) -> None:
+        """An answer is due on this line, within so many seconds from now."""
+        self._since[line] = (monotonic(), self.patience if patience is None else patience)
         if not self._running:
             self._start()
 
@@ -82,11 +93,12 @@ class Watch:
     def cut_silent(self, now: float, /) -> int:
         """Cut the lines on which an answer is overdue; how many. Whoever waits there gets an error at once."""
         cut = 0
-        for line, since in list(self._since.items()):
-            if now - since < self.patience:
+        for line, statement in list(self._since.items()):
+            since, patience = statement
+            if now - since < min(patience, self._most):
                 continue
             with self._lock:
-                if self._since.get(line) == since:
+                if self._since.get(line) is statement:
                     del self._since[line]
                     self._cut.add(line)
                     _shut_down(line)
