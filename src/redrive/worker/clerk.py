@@ -21,7 +21,7 @@ from ..ledger.crashpoint import crash_point
 from ..ledger.hot import Demand
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, Settlement
+from ..ledger.record import Lease, Settlement, lease_name
 from .alone import Alone
 from .crew import Crew
 from .due import POLL, Due
@@ -202,8 +202,11 @@ class Clerk:
                         if want.total > 0:
                             self._claim(want, apart=apart)
                 self._probe()
+            self._start_last()
             if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart, others=self._has_others):
                 self._claim_alone()
+        if self._stopping is not None:
+            self._settlements += [lease.release() for lease in self._crew.drop_unstarted()]
         if behind:
             self._lingers = self._take_in()
         if not self._lingers and not (apart and self.intake.comes):
@@ -278,24 +281,33 @@ class Clerk:
             )  # fmt: skip
             if not apart:
                 self._ended(turn.late)
-            leases = self._started(turn.leases)
+            leases = self._ledger.start(turn.leases) if alone else turn.leases
         self._crew.give(leases)
         self._behind |= len(turn.leases) == want.total
         if not alone and len(turn.leases) < want.total:
             self._dry[want.group] = self._due.next(monotonic())
         return leases
 
-    def _started(self, leases: list[Lease]) -> list[Lease]:
-        """Write that attempts begin which were only claimed: last ones, and those of jobs in quarantine.
+    def _start_last(self) -> None:
+        """Start the last attempts that can run at once, in one statement.
 
-        A claim whose response is lost, or that dies with its worker on the way, must not use them up. Other attempts begin with
-        their claim: one that is lost with its worker counts, and is not the end of its job.
+        A last attempt that was only claimed, or waits for a thread, must not be used up if the worker is killed or
+        the response is lost. Other attempts start with their claim: a lost one counts, and does not end its job.
         """
-        waiting = [lease for lease in leases if not lease.started]
-        if not waiting:
-            return leases
-        begun = self._ledger.start(waiting)
-        return [*(lease for lease in leases if lease.started), *begun]
+        leases = self._crew.starting()
+        if not leases:
+            return
+        try:
+            started = self._ledger.start(leases)
+        except BaseException:
+            # The ledger may have written it: giving the jobs back is right in both cases.
+            self._crew.drop(leases)
+            self._settlements += [lease.release() for lease in leases]
+            raise
+        if len(started) < len(leases):
+            names = set(map(lease_name, started))
+            self._crew.drop([lease for lease in leases if lease_name(lease) not in names])
+        self._crew.run(started)
 
     def _claim_limited(self, want: Want, limits: Mapping[str, limited.Limit], alone: bool) -> list[Lease]:
         self._settle()  # what has ended has left its place
@@ -303,7 +315,7 @@ class Clerk:
             demand = Demand(want.kinds, self._name, self._lease, want.total, not alone, alone, token, False)
             with self._ledger.connections.write.use() as session:
                 found = limited.claim(session, self._ledger.connections.hot, demand, limits)
-            leases = self._started(found.leases)
+            leases = self._ledger.start(found.leases) if alone else found.leases
         self._crew.give(leases)
         if not alone and len(found.leases) < want.total:
             waits = [SOON * 4 if kind.concurrency else POLL for kind in map(self._known.__getitem__, want.kinds)]

@@ -9,7 +9,7 @@ from time import monotonic
 
 from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease
+from ..ledger.record import Lease, lease_name
 from .finished import Finished
 from .hand import Hand
 from .kind import Kind
@@ -31,11 +31,13 @@ class Crew:
     ) -> None:  # fmt: skip
         """theirs: the ledger for transactions of the work, which may have all of its connections in use for long."""
         self._known, self._hand, self._room = known, hand, room
+        self._unstarted: dict[tuple[int, ...], Lease] = {}
+        """Last attempts that were claimed. Each is started just before it runs."""
         self._pool = Pool(theirs, around, threads, told, name)
         self._loop = Loop(around, told, f"{name}-loop") if any(kind.colour == "async" for kind in known.values()) else None
 
     def give(self, leases: Sequence[Lease], /) -> None:
-        """Do these."""
+        """Run the started ones. The others wait for `starting`."""
         if not leases:
             return
         crash_point("worker.claimed")
@@ -43,12 +45,48 @@ class Crew:
         both = [(known[lease.kind], lease) for lease in leases]
         self._hand.take(both)
         threads = self._room.takes(both)
+        unstarted = [lease for lease in leases if not lease.started]
+        if unstarted:
+            self._unstarted.update((lease_name(lease), lease) for lease in unstarted)
+            both = [each for each in both if each[1].started]
         tasks = [each for each in both if each[0].colour == "async"] if self._loop is not None else []
         plain = [each for each in both if each[0].colour != "async"] if tasks else both
         if plain:
             self._pool.give(plain, max(1, math.ceil(threads - 1e-9)))
         if tasks and self._loop is not None:
             self._loop.give(tasks)
+
+    def starting(self) -> list[Lease]:
+        """The unstarted leases that can run at once: start them in the ledger, then pass them to `run` or `drop`."""
+        if not self._unstarted:
+            return []
+        leases = self._room.starting(self._unstarted.values())
+        for lease in leases:
+            del self._unstarted[lease_name(lease)]
+        return leases
+
+    def run(self, leases: Sequence[Lease], /) -> None:
+        """Run these last attempts before everything else."""
+        both = [(self._known[lease.kind], lease) for lease in leases]
+        self._hand.take(both)
+        plain = [each for each in both if each[0].colour != "async"]
+        tasks = [each for each in both if each[0].colour == "async"]
+        if plain:
+            self._pool.give_first(plain)
+        if tasks and self._loop is not None:
+            self._loop.give(tasks)
+
+    def drop(self, leases: Sequence[Lease], /) -> None:
+        """These do not run."""
+        self._room.gives(leases)
+        self._hand.lose(leases)
+
+    def drop_unstarted(self) -> list[Lease]:
+        """Drop all leases that are not started."""
+        leases = list(self._unstarted.values())
+        self._unstarted.clear()
+        self.drop(leases)
+        return leases
 
     def back(self, finished: Sequence[Finished], /) -> None:
         """Attempts were made: they are in hand no more."""

@@ -6,7 +6,7 @@ import math
 import threading
 from _thread import allocate_lock
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 from time import monotonic
 
@@ -44,6 +44,11 @@ class Pool:
         """Run these, in so many threads at least, if there are so many idle ones."""
         self._todo.extend(jobs)
         self.help(threads)
+
+    def give_first(self, jobs: Sequence[tuple[Kind, Lease]], /) -> None:
+        """Run these before all others, in a thread each."""
+        self._todo.extendleft(reversed(jobs))
+        self.help(len(jobs))
 
     def help(self, threads: int = 1, /) -> None:
         """One more thread for what waits: the one that was to do it may be in a long job."""

@@ -9,7 +9,7 @@ much longer than a round trip, each thread has as many in hand as it does in two
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ..ledger.limited import Limit
@@ -55,6 +55,8 @@ class Room:
         self._weights = dict.fromkeys(self._kinds, 0.5)
         self._groups: dict[tuple[int, ...], str] = {}
         self._used = {"plain": 0, "async": 0, "transaction": 0, "short": 0, "far": 0}
+        self._last: set[tuple[int, ...]] = set()
+        """Started last attempts of jobs that share threads."""
         self._turn = 0
         self.trip = 0.0
         """Seconds of a round trip to the ledger."""
@@ -109,12 +111,28 @@ class Room:
             threads += part
         return threads
 
-    def gives(self, leases: Iterable[Lease], /) -> None:
+    def gives(self, leases: Sequence[Lease], /) -> None:
         """They left."""
         for lease in leases:
             group = self._groups.pop(lease_name(lease), None)
             if group is not None:
                 self._used[group] -= 1
+        if self._last:
+            self._last.difference_update(map(lease_name, leases))
+
+    def starting(self, claimed: Iterable[Lease], /) -> list[Lease]:
+        """The unstarted leases that a thread, or the event loop, can run at once. They count as started from now on."""
+        left = self._threads - self._used["plain"] - self._used["transaction"] - len(self._last)
+        leases = []
+        for lease in claimed:
+            name = lease_name(lease)
+            if self._groups.get(name) in ("short", "far"):
+                if left <= 0:
+                    continue
+                left -= 1
+                self._last.add(name)
+            leases.append(lease)
+        return leases
 
     def next(self) -> None:
         """It is another's turn to be first."""

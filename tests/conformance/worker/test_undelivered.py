@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from threading import Event, Semaphore
 from urllib.parse import urlsplit
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from redrive import RetryPolicy
 from redrive.errors import LedgerUnavailable
 from redrive.ledger import Lease, Ledger, NewJob, open_ledger
 from redrive.ledger.arrival import Arriving, Part
+from redrive.ledger.state import LEASED
 from redrive.ledger.tables import job as job_table
 from redrive.worker.clerk import Clerk
 from redrive.worker.intake import Arrival
+from redrive.worker.parking import Parking
 from redrive.worker.upkeep import Upkeep
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
@@ -129,6 +132,38 @@ def test_a_last_attempt_that_was_only_claimed_survives_its_worker(shared: Ledger
     (lease,) = shared.start(shared.turn((), {"mail": 1}, worker="next", start_last=False).leases)
     assert (lease.started, lease.attempt) == (True, 1)
     shared.settle(lease.done())
+
+
+@pytest.mark.req("L-3")
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_last_attempts_are_not_started_while_they_wait_for_a_thread(shared: Ledger, attempts: int) -> None:
+    """Short jobs are claimed by the handful. If the worker is killed, the last attempts that wait are not used up."""
+    ran: Counter[str] = Counter()
+    gate, blocked = Event(), Semaphore(0)
+
+    def work(lease: Lease) -> None:
+        if lease.attempt < attempts:
+            raise ConnectionError("no response")
+        ran[lease.key] += 1
+        if len(ran) > 150:
+            blocked.release()
+            assert gate.wait(60)
+
+    policy = RetryPolicy(max_attempts=attempts, backoff_base=0.01, backoff_max=0.02, jitter=0.0)
+    ids = submit(shared, "mail", 400, max_attempts=attempts)
+    running = (job_table.c.state == LEASED, job_table.c.started_at.is_not(None), job_table.c.attempts == attempts)
+    query = select(job_table.c.key).where(*running)
+    with Worker(shared, [kind("mail", work, policy=policy)], threads=2, parking=Parking.disabled()):
+        assert blocked.acquire(timeout=60)
+        assert blocked.acquire(timeout=60)
+        with shared.reading() as connection:
+            started = set(connection.execute(query).scalars())
+            begun = set(ran)
+        gate.set()
+        jobs = ended(shared, *ids)
+    assert started <= begun
+    assert {(job.state, job.attempts) for job in jobs} == {("done", attempts)}
+    assert set(ran.values()) == {1}
 
 
 @pytest.mark.req("L-3")

@@ -172,3 +172,16 @@ def test_however_far_the_ledger_is_what_is_fetched_ahead_is_bounded(trip: float,
             room.takes([(mail, lease(job_id=held + number)) for number in range(total)])
             held += total
     assert held <= max(2 * MOST_FAR, threads + MOST + threads)
+
+
+def test_of_last_attempts_that_share_threads_one_starts_for_each_thread() -> None:
+    room = Room([mail := kind("mail"), report := kind("report")], 4, 100)
+    for _ in range(200):
+        room.took([("mail", 0.0001)])
+    claimed = [lease(job_id=number, kind="mail") for number in range(10)]
+    room.takes([(mail, one) for one in claimed])
+    room.takes([(report, lease(job_id=20, kind="report"))])
+    assert room.starting(claimed) == claimed[:3], "a long job has the fourth thread"
+    assert room.starting(claimed[3:]) == []
+    room.gives(claimed[:2])
+    assert room.starting(claimed[3:]) == claimed[3:5]
