@@ -92,6 +92,23 @@ def claim(session: Session, hot: Hot, demand: Demand, limits: Mapping[str, Limit
     return Limited(leases, after)
 
 
+def claimable(session: Session, limits: Mapping[str, Limit], /) -> set[str]:
+    """The job types of which the limits allow another start now. Only reads: another worker may be faster."""
+    now = now_on(session)
+    query = select(kind.c.kind, kind.c.tokens, kind.c.filled_at).where(kind.c.kind.in_(limits))
+    rows = {row.kind: row for row in session.core.execute(query)}
+    names = set()
+    for name, limit in limits.items():
+        row = rows.get(name)
+        if limit.rate is not None and row is not None:
+            since = 0.0 if row.filled_at is None else (now - row.filled_at).total_seconds()
+            if filled(row.tokens, since, limit.rate) < 1:
+                continue
+        if limit.concurrency is None or _leased(session, name) < limit.concurrency:
+            names.add(name)
+    return names
+
+
 def _row(session: Session, name: str):  # type: ignore[no-untyped-def]  # a row of SQLAlchemy's
     query = select(kind.c.tokens, kind.c.filled_at).where(kind.c.kind == name).with_for_update(skip_locked=True)
     row = session.core.execute(query).first()

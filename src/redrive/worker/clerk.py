@@ -373,9 +373,15 @@ class Clerk:
         return due is not None and due <= self.now()
 
     def _has_others(self) -> bool:
-        """Whether jobs are due that run beside others."""
-        left = self._until_due()
-        return left is not None and left <= 0
+        """Whether jobs are due that run beside others, and that their limits allow to claim."""
+        names = self._open()
+        limits = {name: known[name] for name in names if (known := self._room.limits(name)) is not None}
+        if limits:
+            with self._ledger.connections.read.use() as session:
+                claimable = limited.claimable(session, limits)
+            names = [name for name in names if name not in limits or name in claimable]
+        due = self._ledger.next_due(names) if names else None
+        return due is not None and due <= self.now()
 
     def _claim_alone(self) -> None:
         names = self._open() if self._set_apart() else []

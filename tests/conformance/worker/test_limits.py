@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from contextvars import copy_context
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from redrive.ledger import Lease, Ledger, open_ledger
 from redrive.ledger.hot import Demand
 from redrive.ledger.limited import BURST, Limit, claim, filled
 from redrive.worker import clerk
+from redrive.worker.parking import Parking
 from redrive.worker.worker import Worker
 
 from .world import ended, kind, submit
@@ -109,3 +112,23 @@ def test_a_rate_holds_in_every_window(asks: list[tuple[float, int]], rate: float
         for last in range(first, len(taken)):
             window = taken[last] - taken[first]
             assert last - first + 1 <= window * rate + max(1.0, rate * BURST) + 1e-6
+
+
+@pytest.mark.req("L-7")
+@pytest.mark.parametrize("limit", [{"concurrency": 1}, {"rate": 0.001}])
+def test_due_jobs_that_a_limit_holds_back_are_not_other_work(shared: Ledger, limit: dict[str, Any]) -> None:
+    """A visit to quarantined jobs ends for the sake of other due jobs, if these can be claimed."""
+    work = kind("mail", lambda lease: None, **limit)
+    submit(shared, "mail", 2)
+    idle = clerk.Clerk(
+        shared, shared, {"mail": work}, name="idle", threads=1, tasks=1, lease=60.0, drain=1.0, parking=Parking(), keep=60.0,
+        info={}, context=copy_context(),
+    )  # fmt: skip
+    try:
+        assert idle._has_others()
+        with shared.connections.write.use() as session:
+            held = claim(session, shared.connections.hot, Demand({"mail": 1}, "other", 60.0, 1), {"mail": Limit(**limit)})
+        assert len(held.leases) == 1
+        assert not idle._has_others()
+    finally:
+        idle._crew.close()
