@@ -21,7 +21,15 @@ Held: TypeAlias = tuple[Ident, int]
 class Keeper:
     """Holds leases as long as the work takes. Threads may share it; a forked child starts with nothing in hand."""
 
-    def __init__(self, renew: Callable[[Sequence[Held]], list[Held]], sweep: Callable[[], object], lease: float) -> None:
+    def __init__(
+        self,
+        renew: Callable[[Sequence[Held]], list[Held]],
+        sweep: Callable[[], object],
+        lease: float,
+        free_unknown: Callable[[], object] = lambda: None,
+    ) -> None:
+        """free_unknown: frees keys that may have been begun on a lost connection; raises while the ledger is away."""
+        self._free_unknown = free_unknown
         self._renew = renew
         self._sweep = sweep
         self._lease = lease
@@ -32,6 +40,7 @@ class Keeper:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._held: dict[Held, float] = {}
+        self._unknown = False
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -41,9 +50,20 @@ class Keeper:
             self._start_over()  # the parent's thread is not here, and its leases are the parent's
         with self._lock:
             self._held[ident, fence] = monotonic() + self._lease / 3
-            if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, args=(self._closed,), name="redrive-keeper", daemon=True)
-                self._thread.start()
+            self._start()
+
+    def watch_unknown(self) -> None:
+        """Free keys with an unknown beginning as soon as the ledger answers."""
+        if self._pid != os.getpid():
+            self._start_over()
+        with self._lock:
+            self._unknown = True
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._closed.is_set():
+            self._thread = threading.Thread(target=self._run, args=(self._closed,), name="redrive-keeper", daemon=True)
+            self._thread.start()
 
     def drop(self, ident: Ident, fence: int, /) -> None:
         """It is settled, or about to be."""
@@ -60,10 +80,10 @@ class Keeper:
         idle = 0
         while not closed.wait(self._lease / 6):
             self._turn()
-            idle = 0 if self._held else idle + 1
+            idle = 0 if self._held or self._unknown else idle + 1
             if idle >= IDLE_TURNS:
                 with self._lock:
-                    if not self._held:
+                    if not self._held and not self._unknown:
                         self._thread = None
                         return
 
@@ -78,6 +98,13 @@ class Keeper:
                 for held in due:
                     if held in self._held:
                         self._held[held] = now + self._lease / 3
+            if self._unknown:
+                self._unknown = False  # before the look: another may come meanwhile
+                try:
+                    self._free_unknown()
+                except BaseException:
+                    self._unknown = True
+                    raise
             if now - self._swept >= SWEEP_SECONDS:
                 self._swept = now
                 self._sweep()

@@ -55,7 +55,7 @@ class Keys:
         self._unknown: dict[Ident, str] = {}
         """Keys that may have been begun on a connection that was lost, and by which holder: no work was done under them."""
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
-        self.keeper = Keeper(self.renew, self.sweep, lease)
+        self.keeper = Keeper(self.renew, self.sweep, lease, self.free_unknown)
 
     # ---- the verbs ----
 
@@ -105,22 +105,40 @@ class Keys:
             if begun.outcome == "busy":  # the lost statement may have been executed in between
                 begun = self._adopted(ident, terms[1]) or begun
         except LedgerUnavailable:
-            if len(self._unknown) < UNKNOWN:
-                self._unknown[ident] = terms[1]
+            while len(self._unknown) >= UNKNOWN:
+                self._unknown.pop(next(iter(self._unknown)), None)  # the oldest: its lease runs out first
+            self._unknown[ident] = terms[1]
+            self.keeper.watch_unknown()
             raise
         return begun
 
     def _free_unknown(self, ident: Ident) -> None:
         """Give back a key whose beginning was never answered: no work was done under it."""
-        mine = self._adopted(ident, self._unknown[ident])
+        holder = self._unknown.get(ident)
+        mine = None if holder is None else self._adopted(ident, holder)
         if mine is not None:
             self._settle_apart(ident, lambda on, run, ident: on.free(run, ident, mine.fence))
         self._unknown.pop(ident, None)
 
+    def free_unknown(self) -> None:
+        """Give back every key whose beginning was never answered. (The keeper does this when the ledger answers again.)"""
+        if not self._unknown:
+            return
+        # On a session of its own, as for `renew`. A holder is of one beginning: a later one's key is left alone.
+        with self.ledger.connections.apart() as session:
+            for ident, holder in list(self._unknown.items()):
+                mine = self._held_by(upkeep.find(session, ident), holder)
+                if mine is not None:
+                    self._on.free(session.run, ident, mine.fence)
+                if self._unknown.get(ident) == holder:
+                    self._unknown.pop(ident, None)
+
     def _adopted(self, ident: Ident, holder: str) -> Begun | None:
         """The key, where this holder has it."""
         with self._write.use() as session:
-            found = upkeep.find(session, ident)
+            return self._held_by(upkeep.find(session, ident), holder)
+
+    def _held_by(self, found: KeyRecord | None, holder: str) -> Begun | None:
         mine = found is not None and found.holder == holder and found.status == "processing" and not found.abandoned
         return Begun("fresh", found.fence) if found is not None and mine else None
 

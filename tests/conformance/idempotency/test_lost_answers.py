@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from redrive import App
 from redrive.errors import LedgerUnavailable
 from redrive.idempotency.keys import Keys
+from redrive.idempotency.record import Ident
 from tests.conformance.idempotency.world import AT, KEY
 
 HASH = b"1" * 32
@@ -80,6 +82,31 @@ def test_a_key_that_could_not_be_looked_for_is_free_for_the_next_call(
     begun = keys.begin(AT, b"2" * 32, keep=60)
     assert begun.outcome == "fresh", "no work was done under it, so another request may have it"
     assert keys.begin(AT, b"2" * 32, keep=60).outcome == "busy"
+
+
+@pytest.mark.req("I-3")
+def test_the_keeper_frees_a_key_with_an_unknown_beginning_for_other_processes(
+    postgres_ledger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with App(postgres_ledger) as app, App(postgres_ledger) as elsewhere:
+        keys = Keys(app.ledger, lease=30.0)
+        monkeypatch.setattr(keys.keeper, "_lease", 0.6)  # how often it looks; the key's own lease stays 30 s
+        monkeypatch.setattr("redrive.idempotency.keys.UNKNOWN", 1)
+        keys._unknown[Ident("shop", "bob", "older")] = "a holder of before"
+        monkeypatch.setattr(keys._on, "open", cut_after(keys._on.open, postgres_ledger))
+        with monkeypatch.context() as away:
+            away.setattr(keys, "_adopted", lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
+            with pytest.raises(LedgerUnavailable):
+                keys.begin(AT, HASH, keep=60)
+        end = time.monotonic() + 20
+        while (begun := elsewhere.keys().begin(AT, b"2" * 32, keep=60)).outcome != "fresh" and time.monotonic() < end:
+            time.sleep(0.1)
+        assert begun.outcome == "fresh"
+        while keys._unknown and time.monotonic() < end:
+            time.sleep(0.1)
+        assert not keys._unknown
+        assert elsewhere.keys().begin(AT, b"2" * 32, keep=60).outcome == "busy", "the other's key is left alone"
+        keys.close()
 
 
 @pytest.mark.req("I-3")
