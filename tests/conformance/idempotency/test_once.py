@@ -215,5 +215,5 @@ def test_the_key_that_was_forgotten_is_told(app: App) -> None:
         return order
 
     decorated: Any = app.once(charge)  # type: ignore[arg-type]  # what `@app.once` without a key does
-    with pytest.raises(TypeError, match="once takes its key first"):
+    with pytest.raises(TypeError, match="once needs a key"):
         decorated(7)
