@@ -180,11 +180,11 @@ class Middleware:
         keys = self._keys()
 
         async def finished(response: Response) -> None:
-            connection.finish()
             if response.status in self._free_on:
                 await settled(keys, hold.free)
             else:
                 await settled(keys, hold.answer, response, partial(bounded, limit=keys.ledger.max_payload))
+            connection.finish()  # not before: a framework that is told of the disconnect cancels even this
 
         capture = Capture(connection.send, finished, self._max_body)
         entered = Entered(scope_of(hold.key))
@@ -282,7 +282,7 @@ class _Connection:
         self._finished = asyncio.Event()
 
     def finish(self) -> None:
-        """The response is complete: a disconnect does no harm from here on."""
+        """The response is stored, or its key is free: a disconnect does no harm from here on."""
         self._finished.set()
 
     def abandon(self) -> None:

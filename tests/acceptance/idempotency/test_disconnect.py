@@ -220,3 +220,35 @@ def test_an_endless_response_ends_a_while_after_its_client(app: App, monkeypatch
     asyncio.run(serve(app, endless, receive, ignored))
     assert told == [{"type": "http.disconnect"}]
     assert app.keys().page() == []
+
+
+def test_the_disconnect_is_withheld_until_the_response_is_stored(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quart cancels the request as soon as it is told: before the response is stored, that would free the key."""
+    seen = []
+
+    async def slow(keys: Any, settle: Any, *args: Any) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        seen.append("stored")
+        settle(*args)
+
+    monkeypatch.setattr(asgi, "settled", slow)
+
+    async def work(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+
+        async def listen() -> None:
+            await receive()
+            seen.append("disconnected")
+
+        listening = asyncio.ensure_future(listen())
+        await respond(send)
+        await listening
+
+    messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    asyncio.run(serve(app, work, receive, ignored))
+    assert seen == ["stored", "disconnected"]
