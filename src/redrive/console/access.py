@@ -19,7 +19,7 @@ Role: TypeAlias = Literal["operator", "viewer"]
 SESSION = 12 * 3600.0
 """Seconds for which a session lasts."""
 DEVICE = 90 * 86400.0
-"""Seconds for which a browser is known after somebody has signed in with it."""
+"""Seconds for which a browser is known after a sign-in."""
 SHORTEST_SECRET = 32
 LONGEST_NAME = 100
 HASHED_AT_ONCE = 1
@@ -92,7 +92,7 @@ class Access:
     def role_of(self, password: str, /, *, known: bool = False) -> Role | None:
         """What somebody with this password may do; None: it is none of ours. Slow on purpose. Busy: too many are asking.
 
-        known: from a browser with which somebody has signed in. Those do not queue behind strangers.
+        known: from a browser that has signed in before. Known browsers do not queue behind strangers.
         """
         if not self._waiting[known].acquire(blocking=False):
             raise Busy
@@ -159,12 +159,12 @@ class Access:
         return None if over or not name else Who(name, role, "password", cookie)
 
     def device(self) -> str:
-        """A cookie for a browser with which somebody has signed in: others' wrong passwords do not slow it down."""
+        """Make the cookie of a known browser: wrong passwords of others do not slow it down."""
         body = f"{int(self._clock.now().timestamp() + DEVICE)}-{secrets.token_hex(8)}"
         return f"{body}.{_signed(self._device_key(), f'device:{body}')}"
 
     def is_device(self, cookie: str, /) -> bool:
-        """Whether somebody has signed in with this browser."""
+        """Whether this browser has signed in before."""
         if not self._keys:
             return False
         body, _, signature = cookie.partition(".")

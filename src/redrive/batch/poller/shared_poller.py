@@ -27,7 +27,7 @@ from .waiters import Delivery, Waiters
 Id = TypeVar("Id", bound=Hashable)
 Signal = TypeVar("Signal")
 Waiter: TypeAlias = "asyncio.Future[tuple[Any, Exception | None]]"
-"""Holds (signal, None) or (None, error): an error whose waiter has gone is no exception that was never retrieved."""
+"""Holds (signal, None) or (None, error). The error is part of the result: an abandoned future logs nothing."""
 
 
 class SharedPoller(Generic[Id, Signal]):

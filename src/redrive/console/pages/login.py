@@ -27,7 +27,7 @@ def signed_in(view: Here) -> Response:
     client = view.request.client
     device = view.request.cookies.get(DEVICE_COOKIE, "")
     known = bool(device) and view.access.is_device(device)
-    # A browser with which somebody has signed in counts for itself: strangers cannot lock its owner out.
+    # A known browser has a count of its own: strangers cannot lock its owner out.
     address = device if known else network_of(client.host) if client else "here"
     to, name = view.form.get("next", ""), name_of(view.form.get("name", ""))
     wait = patience.wait(address)
