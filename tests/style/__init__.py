@@ -1,0 +1,1 @@
+"""The house style of every text that a user reads (docs/contributing/style.md)."""
