@@ -1,4 +1,4 @@
-"""The walk of docs/how-to/incident.md, done by a browser with a real worker beside it: what is bold there is seen here."""
+"""A browser takes the walk of docs/how-to/operate/incident.md beside a real worker: each bold text is on the screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redrive.worker.parking import Parking
 from tests.console.conftest import PATIENCE
 from tests.console.serving import let_in, served
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "incident.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "operate" / "incident.md"
 ORDERS = 12
 
 

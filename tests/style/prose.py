@@ -160,7 +160,8 @@ def main(paths: list[str]) -> None:
         total += blocks
         found = measure(blocks)
         print(
-            f"{found.idiom_rate:6.1f} idiom {found.joined_rate:6.1f} joined {len(found.long):3} long {found.words:6} words  {name}"
+            f"{found.idiom_rate:6.1f} idiom {found.joined_rate:6.1f} joined "
+            f"{len(found.long):3} long {found.words:6} words  {name}"
         )
         if len(paths) == 1:
             for title in ("idiom", "joined", "long"):

@@ -1,6 +1,6 @@
 """The outage rule: when the failures of many keys are an outage, and what that costs each key. Pure.
 
-Jobs, message handlers, batches and partitions share this rule. `docs/explanation/outages.md` explains
+Jobs, message handlers, batches and partitions share this rule. `docs/concepts/outages.md` explains
 it for users. Each of the four translates its own terms:
 
 ========== =================== ================== ==========================================

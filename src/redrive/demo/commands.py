@@ -74,5 +74,5 @@ PARKED = Scene(
         f"{figures['commands']} commands, {figures['requests_while_down']} requests while it was down, "
         f"{figures['done']} done, {figures['dead']} dead"
     ),
-    "docs/how-to/commands.md",
+    "docs/how-to/jobs/background-jobs.md",
 )

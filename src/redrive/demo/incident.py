@@ -121,5 +121,5 @@ INCIDENT = Scene(
         f"with {figures['requests']} requests; down: {figures['requests_by_hand']} by hand, "
         f"{figures['requests_by_redrive']} by Redrive"
     ),
-    "docs/how-to/send-buffer.md",
+    "docs/how-to/calls/send-buffer.md",
 )

@@ -89,5 +89,5 @@ MESSAGES = Scene(
         f"{figures['events']} events for two handlers, {figures['known']} duplicates known; one died {figures['dead']} times, "
         f"{figures['replayed']} replayed"
     ),
-    "docs/how-to/messages.md",
+    "docs/how-to/jobs/messages.md",
 )

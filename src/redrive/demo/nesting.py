@@ -56,5 +56,5 @@ NESTING = Scene(
     lambda figures: (
         f"3 × 3 × 3 attempts: {figures['requests_by_hand']} requests by hand, {figures['requests_by_redrive']} by Redrive"
     ),
-    "docs/how-to/layers.md",
+    "docs/how-to/calls/layers.md",
 )

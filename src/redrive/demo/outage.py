@@ -47,5 +47,5 @@ OUTAGE = Scene(
         f"{figures['calls']} calls: {figures['requests_without_budget']} requests without a budget, "
         f"{figures['requests_with_budget']} with one"
     ),
-    "docs/how-to/budgets.md",
+    "docs/how-to/calls/budgets.md",
 )

@@ -41,5 +41,5 @@ PATIENCE = Scene(
     lambda figures: (
         f"{figures['requests']} request, {figures['elapsed'] * 1000:.0f} ms; come back in {figures['retry_in']:.0f} s"
     ),
-    "docs/how-to/deadlines.md",
+    "docs/how-to/calls/deadlines.md",
 )

@@ -35,5 +35,5 @@ RECOVERY = Scene(
     "A call that fails is tried again",
     _play,
     lambda figures: f"{figures['requests']} requests, {figures['waited']:.1f} s of waits, one answer",
-    "docs/how-to/calls.md",
+    "docs/how-to/calls/retry.md",
 )

@@ -85,5 +85,5 @@ UPLOADS = Scene(
         f"{figures['items']} items, refused {DOWN} times in an outage: {figures['arrived']} arrived, "
         f"{figures['given_up']} damaged one given up"
     ),
-    "docs/how-to/batches.md",
+    "docs/how-to/data/batches.md",
 )

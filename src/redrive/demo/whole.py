@@ -136,5 +136,5 @@ WHOLE = Scene(
         f"{figures['done']} done; {figures['days']} days of data, {figures['bad_days']} of them bad at first; "
         f"lost {figures['lost']}, doubled {figures['doubled']}"
     ),
-    "docs/how-to/operate.md",
+    "docs/how-to/operate/deploy.md",
 )

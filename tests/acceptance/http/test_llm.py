@@ -186,7 +186,7 @@ def test_or_the_transport_is_the_one_layer(provider: str, ask: Ask, server: Faul
 @pytest.mark.req("H-3")
 @pytest.mark.parametrize("trouble", [529, 500, "reset", "close"])
 def test_chat_calls_are_retried_by_exactly_one_layer(provider: str, ask: Ask, server: FaultServer, trouble: Any) -> None:
-    """As docs/how-to/http.md advises: the SDK's retries off, and a transport that may repeat POST."""
+    """As docs/how-to/calls/http.md advises: the SDK's retries off, and a transport that may repeat POST."""
     import anthropic
     import openai
 
