@@ -1,8 +1,11 @@
-"""The fenced blocks of a Markdown page, and what its comments say about running them.
+"""The fenced blocks of a Markdown page, and the comments that control how they run.
 
-A `python` block is run; the blocks of a page share one namespace, in order. `<!-- not run: why -->` right before a
-block has it compiled only. A `console` block is run where `<!-- run -->` stands before it: each `$ command` must end
-well, and print what the block shows under it (`...` stands for anything).
+- A `python` block is run. The blocks of a page share one namespace, in order.
+- `<!-- not run: reason -->` right before a block: the block is compiled only.
+- `<!-- run -->` right before a `console` block: each `$ command` must exit with 0 and print the lines below it.
+  `...` stands for any text.
+- A block inside a comment that starts with a line `<!-- hidden` and ends with a line `-->` is run as well, and is
+  not on the page that people read. Use it for servers that fail on request, cleanup and assertions.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Literal
 
 FENCE = re.compile(r"(?P<indent> *)(?P<ticks>```+)(?P<language>\w*)(?P<rest>.*)")
 COMMENT = re.compile(r" *<!-- (?P<what>run|not run: .+) -->")
+HIDDEN = "<!-- hidden"
 NOT_RUN_WITHOUT_REASON = re.compile(r" *<!-- not run:? *-->")
 
 
@@ -31,9 +35,14 @@ def blocks(text: str) -> list[Block]:
     lines = text.splitlines()
     said = ""
     number = 0
+    hidden = 0
     while number < len(lines):
         line = lines[number]
         number += 1
+        if line.strip() == HIDDEN:
+            hidden = number
+        elif hidden and line.strip() == "-->":
+            hidden = 0
         if NOT_RUN_WITHOUT_REASON.fullmatch(line):
             raise ValueError(f"line {number}: say why it is not run: <!-- not run: reason -->")
         if comment := COMMENT.fullmatch(line):
@@ -51,4 +60,6 @@ def blocks(text: str) -> list[Block]:
             number += 1
         elif line.strip():
             said = ""  # a comment is for the block right under it
+    if hidden:
+        raise ValueError(f"line {hidden}: a hidden block is not closed; end it with a line -->")
     return found

@@ -101,3 +101,35 @@ def test_what_is_wrong_is_told(tmp_path: Path, text: str, said: str) -> None:
 def test_a_block_is_not_left_out_without_a_reason() -> None:
     with pytest.raises(ValueError, match="say why"):
         blocks("<!-- not run -->\n```python\n```\n")
+
+
+HIDDEN = """
+<!-- hidden
+```python
+server = "https://crm.example"
+```
+-->
+```python
+url = server
+```
+<!-- hidden
+```python
+assert url == "https://crm.example"
+```
+-->
+"""
+
+
+def test_a_hidden_block_runs_in_its_place(tmp_path: Path) -> None:
+    assert [(block.line, block.run) for block in blocks(HIDDEN)] == [(4, True), (8, True), (12, True)]
+    done = run("page.md", HIDDEN, tmp_path)
+    assert done.returncode == 0, done.stderr
+    second = tmp_path / "second"
+    second.mkdir()
+    done = run("page.md", HIDDEN.replace("assert url ==", "assert url !="), second)
+    assert "AssertionError" in done.stderr
+
+
+def test_a_hidden_block_must_be_closed() -> None:
+    with pytest.raises(ValueError, match="line 2: a hidden block is not closed"):
+        blocks("text\n<!-- hidden\n```python\n```\n")
