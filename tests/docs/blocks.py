@@ -4,6 +4,7 @@
 - `<!-- not run: reason -->` right before a block: the block is compiled only.
 - `<!-- run -->` right before a `console` block: each `$ command` must exit with 0 and print the lines below it.
   `...` stands for any text.
+- `<!-- file: name.py -->` right before a `python` block: the block is written to this file and compiled, not run.
 - A block inside a comment that starts with a line `<!-- hidden` and ends with a line `-->` is run as well, and is
   not on the page that people read. Use it for servers that fail on request, cleanup and assertions.
 """
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 FENCE = re.compile(r"(?P<indent> *)(?P<ticks>```+)(?P<language>\w*)(?P<rest>.*)")
-COMMENT = re.compile(r" *<!-- (?P<what>run|not run: .+) -->")
+COMMENT = re.compile(r" *<!-- (?P<what>run|not run: .+|file: .+) -->")
 HIDDEN = "<!-- hidden"
 NOT_RUN_WITHOUT_REASON = re.compile(r" *<!-- not run:? *-->")
 
@@ -28,6 +29,8 @@ class Block:
     line: int
     """Of its first line, from 1."""
     run: bool
+    file: str | None = None
+    """Where the block is written to, in the folder of the page."""
 
 
 def blocks(text: str) -> list[Block]:
@@ -53,7 +56,9 @@ def blocks(text: str) -> list[Block]:
                 number += 1
             source = textwrap.dedent("\n".join(lines[first:number])) + "\n"
             if fence["language"] == "python":
-                found.append(Block("python", source, first + 1, run=not said.startswith("not run")))
+                file = said.removeprefix("file: ") if said.startswith("file: ") else None
+                is_run = file is None and not said.startswith("not run")
+                found.append(Block("python", source, first + 1, run=is_run, file=file))
             elif fence["language"] == "console":
                 found.append(Block("console", source, first + 1, run=said == "run"))
             said = ""

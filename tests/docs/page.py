@@ -22,11 +22,14 @@ def run(page: str, steps: list[dict[str, Any]]) -> None:
     shell = Shell() if any(step["run"] and step["language"] == "console" for step in steps) else None
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
+    sys.path.insert(0, str(Path.cwd()))  # as for a script of the reader: it can import files that the page writes
     for step in steps:
         if step["language"] == "python":
             # Empty lines in front, so that a traceback names the page's own line.
             code = compile("\n" * (step["line"] - 1) + step["source"], page, "exec")
-            if step["run"]:
+            if step["file"]:
+                Path(step["file"]).write_text(step["source"], encoding="utf-8")
+            elif step["run"]:
                 exec(code, vars(module))
         elif step["run"] and shell:
             console(page, step["line"], step["source"], shell)

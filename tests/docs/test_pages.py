@@ -133,3 +133,23 @@ def test_a_hidden_block_runs_in_its_place(tmp_path: Path) -> None:
 def test_a_hidden_block_must_be_closed() -> None:
     with pytest.raises(ValueError, match="line 2: a hidden block is not closed"):
         blocks("text\n<!-- hidden\n```python\n```\n")
+
+
+WRITTEN = """
+<!-- file: shop.py -->
+```python
+name = __name__
+assert name == 'shop'
+```
+```python
+from shop import name
+assert name == "shop"
+```
+"""
+
+
+def test_a_file_block_is_written_and_not_run(tmp_path: Path) -> None:
+    assert [(block.file, block.run) for block in blocks(WRITTEN)] == [("shop.py", False), (None, True)]
+    done = run("page.md", WRITTEN, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "place" / "shop.py").read_text("utf-8") == blocks(WRITTEN)[0].source
