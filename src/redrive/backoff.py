@@ -17,10 +17,18 @@ __all__ = ["Backoff", "doubling", "fixed", "full_jitter", "powers", "steps"]
 
 
 class Backoff(Protocol):
-    """Seconds after failed attempt n (from 1), given a uniform draw from [0, 1)."""
+    """A function of the failed attempt and a random number that returns seconds to wait."""
 
     def __call__(self, attempt: int, draw: float, /) -> float:
-        """Seconds to wait."""
+        """Return the wait after a failed attempt.
+
+        Args:
+            attempt: Number of the failed attempt, from 1.
+            draw: A random number from 0 up to, not including, 1.
+
+        Returns:
+            Seconds.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +74,77 @@ class _FullJitter:
 
 
 def steps(*waits: Seconds, jitter: float = 0.1) -> Backoff:
-    """These waits in turn, the last one repeated; `jitter` is a share of the wait: 0.1 spreads it by ±10 %."""
+    """Wait these times in turn, and repeat the last one.
+
+    Args:
+        waits: Seconds or `timedelta`.
+        jitter: Part of the wait by which it varies: 0.1 means ±10 %.
+
+    Returns:
+        A backoff for `retry(backoff=...)`.
+
+    Raises:
+        ValueError: No wait is passed.
+    """
     if not waits:
         raise ValueError("steps needs at least one wait, for example steps(300, 1800, 7200)")
     return _Steps(tuple(seconds("a wait", wait) for wait in waits), _share(jitter))
 
 
 def fixed(wait: Seconds, /, *, jitter: float = 0.0) -> Backoff:
-    """The same wait every time; `jitter` is a share of it."""
+    """Wait the same time after every attempt.
+
+    Args:
+        wait: Seconds or `timedelta`.
+        jitter: Part of the wait by which it varies.
+
+    Returns:
+        A backoff for `retry(backoff=...)`.
+    """
     return _Steps((seconds("wait", wait),), _share(jitter))
 
 
 def powers(base: float, /, *, cap: Seconds, jitter: float = 0.0) -> Backoff:
-    """`min(base ** n, cap)` after failed attempt n: 2, 4, 8 with base 2; `jitter` is a share of the wait."""
+    """Wait `min(base ** n, cap)` seconds after failed attempt n: 2, 4, 8 with base 2.
+
+    Args:
+        base: The base.
+        cap: Maximum wait.
+        jitter: Part of the wait by which it varies.
+
+    Returns:
+        A backoff for `retry(backoff=...)`.
+    """
     return _Powers(number("base", base), positive("cap", cap), _share(jitter))
 
 
 def doubling(base: Seconds, /, *, cap: Seconds, jitter: float = 0.5) -> Backoff:
-    """`min(cap, base * 2**(n-1))`, and up to `jitter`, a share of the wait, on top of it: 0.1 to 0.15 s, then 0.2 to 0.3 s."""
+    """Wait `min(cap, base * 2**(n-1))` seconds, plus a random part of it.
+
+    Args:
+        base: First wait.
+        cap: Maximum wait, without jitter.
+        jitter: Maximum part of the wait that is added: with 0.5, the first wait of 0.1 s is 0.1 to
+            0.15 s.
+
+    Returns:
+        A backoff for `retry(backoff=...)`.
+    """
     return _Doubling(seconds("base", base), seconds("cap", cap), _share(jitter))
 
 
 def full_jitter(base: Seconds, /, *, cap: Seconds) -> Backoff:
-    """Uniform from 0 to `min(cap, base * 2**(n-1))`: spreads a crowd of clients best."""
+    """Wait a random time from 0 to `min(cap, base * 2**(n-1))` seconds.
+
+    This spreads many clients best.
+
+    Args:
+        base: Upper limit of the first wait.
+        cap: Upper limit of all waits.
+
+    Returns:
+        A backoff for `retry(backoff=...)`.
+    """
     return _FullJitter(seconds("base", base), positive("cap", cap))
 
 

@@ -249,7 +249,13 @@ class PathInvalid(StorageError):
 
 
 class Again(Final):  # a handler's word, not an error of ours
-    """Not done, not failed: come back. Costs an attempt unless `free`."""
+    """Raised by a handler: retry this job later, without an error.
+
+    Args:
+        because: Reason, for the log records.
+        after: Seconds until the next attempt. Default: the policy's backoff.
+        free: If True, this does not count as an attempt.
+    """
 
     def __init__(self, because: str = "", /, *, after: float | timedelta | None = None, free: bool = False) -> None:
         super().__init__(because)
@@ -258,16 +264,27 @@ class Again(Final):  # a handler's word, not an error of ours
 
 
 class Stop(Final):  # a handler's word, not an error of ours
-    """No use trying again: stop now."""
+    """Raised by a handler: do not retry. The job becomes a dead letter.
+
+    Args:
+        because: Reason. It is stored with the dead letter.
+    """
 
     def __init__(self, because: str, /) -> None:
         super().__init__(because)
 
 
 class Blocked(Final):  # a handler's word, not an error of ours
-    """Waits for something outside; leaves when `until` has come, or an operator says so.
+    """Raised by a handler: the work needs something from outside before it can continue.
 
-    systemic: of an extraction: the whole source is blocked, not one customer of it. The source is paused at once.
+    The job becomes a dead letter in state `blocked`. It is replayed when `until` has passed, or by
+    an operator.
+
+    Args:
+        because: Reason. It is stored with the dead letter.
+        until: Time after which the job is replayed automatically.
+        systemic: For extractions: the whole source is blocked, not one customer. The source is
+            paused at once.
     """
 
     def __init__(self, because: str, /, *, until: datetime | None = None, systemic: bool = False) -> None:

@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 
 
 class App(Listening, Idempotent, Extracting):
-    """Holds the ledger, the registrations and the settings. Making one opens nothing: no file, socket or thread. Context manager.
+    """The root object: holds the ledger, the registered functions and the settings.
 
-    Threads and event loops may share it. A forked child may go on using it, and gets connections of its own.
+    Creating an App opens nothing: no file, no socket, no thread. The ledger is opened at first use.
+    An App is a context manager that closes what it opened.
+
+    Threads and event loops may share it. A forked child may keep using it and gets its own
+    connections.
     """
 
     def __init__(
@@ -39,17 +43,33 @@ class App(Listening, Idempotent, Extracting):
         stores: Stores | Mapping[str, Any] | None = None, sources: Sequence[Source] = (), secrets: Collection[str] = (),
         parking: Parking | None = None, keep: Seconds | None = None, journal: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
-        """ledger: a URL, or an open one (default: REDRIVE_LEDGER, else what redrive.toml says, else sqlite:///redrive.db).
+        """Configure the ledger and the workers of this app.
 
-        migrate: make the tables, or bring them up to this code, at first use. Default: on SQLite yes, since the file is the
-        program's own; on Postgres no: a schema that is missing or old is refused, with the command that makes it.
-        include: modules with registrations, imported when a worker, the console or the CLI starts.
-        stores: where files are, by name: {"raw": {"type": "local", "options": {"root": "raw"}}}, as a Registry takes them.
-        sources: where events come from: [RedisStream("redis://localhost", "shop.events", group="shop")]; read by workers.
-        secrets: names of fields that never reach journal, stored errors or console (added to the standard list).
-        parking: when its workers take failures for an outage (default: 10 jobs, 9 in 10; off: `Parking.disabled()`).
-        keep: how long its workers keep done jobs and events before they are pruned (default: 30 days; for ever: `math.inf`).
-        journal: sinks that hear what happens in this process, until the app is closed: [journal.prometheus(), journal.otel()].
+        Args:
+            ledger: URL of the ledger, or an open `Ledger`. Default: `REDRIVE_LEDGER`, then
+                `redrive.toml`, then `sqlite:///redrive.db`.
+            migrate: Create or upgrade the tables at first use. Default: True on SQLite, False on
+                Postgres. Where it is False, a missing or old schema is an error that names the
+                command to run.
+            include: Modules that register functions. They are imported when a worker, the console
+                or the CLI starts.
+            stores: Storage by name, such as `{"raw": {"type": "local", "options": {"root":
+                "raw"}}}`, or a `storage.Registry`.
+            sources: Message sources that workers read, such as `[RedisStream("redis://localhost",
+                "shop.events", group="shop")]`.
+            secrets: Names of fields that must never appear in log records, stored errors or the
+                console. They are added to the standard list.
+            parking: When workers treat failures as an outage. Default: 10 jobs, 90 % of recent
+                ones. Use `Parking.disabled()` to switch it off.
+            keep: How long workers keep done jobs and events before they prune them. Default: 30
+                days. Use `math.inf` to keep them for ever.
+            journal: Sinks for the log records of this process, such as `[journal.prometheus()]`.
+                They are unsubscribed when the app is closed.
+
+        Raises:
+            TypeError: `include` or `secrets` is a single string, or `ledger` is neither a URL nor a
+                ledger.
+            ValueError: The URL is not valid.
         """
         super().__init__(ledger, migrate)
         self._unsubscribe = [subscribe(sink) for sink in journal]
@@ -71,7 +91,10 @@ class App(Listening, Idempotent, Extracting):
         self.stores = registry(stores)
 
     def close(self) -> None:
-        """Close what this app has opened; used again, it opens again. An open ledger that it was given stays open."""
+        """Close the connections that this app opened.
+
+        An app that is used again opens them again. A `Ledger` that was passed in stays open.
+        """
         if self._commands is not None:
             self._commands.close()
         super().close()
@@ -138,10 +161,22 @@ class App(Listening, Idempotent, Extracting):
     def worker(
         self, *, threads: int = 8, only: Collection[str] | None = None, drain: Seconds = 30, name: str | None = None
     ) -> Worker:
-        """A worker, to work in the background as long as a block lasts: `with app.worker():`.
+        """Return a worker that runs in the background while its block is open.
 
-        threads: plain functions at once. only: of these kinds only. drain: how long what runs may take to end at the end of the
-        block; what has not ended then goes back, uncharged. name: as it is seen by others (default: host and process).
+        Use it as `with app.worker():`. `redrive work module:app` runs a worker as a process.
+
+        Args:
+            threads: Maximum number of sync functions that run at the same time.
+            only: Names of the job types and datasets to run. Default: all that are registered.
+            drain: Seconds that running jobs get at the end of the block. A job that has not ended
+                by then is returned to the queue. That does not count as an attempt.
+            name: Name of the worker in the console and the CLI. Default: host name and process id.
+
+        Returns:
+            The worker, not started yet.
+
+        Raises:
+            ValueError: `only` names a job type that is not registered.
         """
         from ..worker.worker import Worker  # noqa: PLC0415  # brings SQLAlchemy
 
@@ -154,7 +189,17 @@ class App(Listening, Idempotent, Extracting):
     def work(
         self, *, threads: int = 8, only: Collection[str] | None = None, drain: Seconds = 30, name: str | None = None
     ) -> None:
-        """Work until SIGTERM or SIGINT, then drain; a second signal stops at once. `redrive work module:app` does this."""
+        """Run a worker until SIGTERM or SIGINT, then drain it.
+
+        A second signal stops it at once. `redrive work module:app` does the same.
+
+        Args:
+            threads: Maximum number of sync functions that run at the same time.
+            only: Names of the job types and datasets to run. Default: all that are registered.
+            drain: Seconds that running jobs get after the signal. A job that has not ended by then
+                is returned to the queue. That does not count as an attempt.
+            name: Name of the worker in the console and the CLI. Default: host name and process id.
+        """
         from ..worker.signals import until_told  # noqa: PLC0415  # brings SQLAlchemy
 
         until_told(self.worker(threads=threads, only=only, drain=drain, name=name))
@@ -162,18 +207,33 @@ class App(Listening, Idempotent, Extracting):
     # ---- calls ----
 
     def spill(self, kind: str, /, *, key: Key | KeyOf | None = None) -> LeaveBehind:
-        """What a retried call gives up on, left behind as a job of this kind: `@retry(spill=app.spill("crm.sync"))`.
+        """Return a function for `retry(spill=...)` that enqueues a failed call as a job.
 
-        Due when trying again makes sense, with the call's arguments, what was tried, and the correlation ids around it.
-        key: once for it: a Key, a template over the function's parameters, or a function of them (default: the key of the retry
-        itself; where that has none, every call that gives up is new work).
+        The job gets the arguments of the call, the attempts so far and the correlation ids. It is
+        due when a retry makes sense.
+
+        Args:
+            kind: Name of a registered command (the job type) that continues the work.
+            key: Job key: a `Key`, a template over the parameters of the function, or a function of
+                them. Default: the key of the retry. Without any key, every call that gives up is a
+                new job.
+
+        Returns:
+            The function to pass as `spill=`.
         """
         from ..ledger.spill import LeaveBehind  # noqa: PLC0415
 
         return LeaveBehind(lambda: self.ledger, kind, key)
 
     def items(self, name: str, /) -> LedgerItems:
-        """Where the rejections of a batch's items are counted: `batch.retrying(sender, items=app.items("tiles"))`."""
+        """Return the store that counts the rejections of a batch's items in the ledger.
+
+        Args:
+            name: Name of the batch, such as `"tiles"`.
+
+        Returns:
+            A store for `batch.retrying(sender, items=...)`.
+        """
         from ..batch.ledger_items import LedgerItems  # noqa: PLC0415
 
         return LedgerItems(lambda: self.ledger, name)

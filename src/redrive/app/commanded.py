@@ -42,14 +42,35 @@ class Commanded(Ledgered):
         rate: float | None = None, priority: int = 0, spent: Literal["dead", "blocked"] = "dead", cron: str | None = None,
         timezone: str = "UTC", in_transaction: bool = False,
     ) -> Any:  # fmt: skip
-        """Register a function as durable work: `@app.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1")`.
+        """Register a function as a job type, as a decorator.
 
-        key: what makes two submissions the same work (default: every submission is new work).
-        retry: durable attempts (default: 5, after 5 s, 30 s, 2 min and 10 min; errors by the standard rule).
-        concurrency: how many at once, over all workers. rate: starts in a second, over all workers.
-        priority: from -2, the first, to 2, the last. spent: what a command becomes when its attempts are spent.
-        cron: a line of five fields by which it fires, in `timezone`; the function takes no arguments.
-        in_transaction: the function gets a connection as its first argument, in whose transaction it is settled.
+            @app.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1")
+            def send_receipt(order_id: str, user: str) -> None: ...
+
+        Args:
+            name: Name of the job type. It is stored with every job, so keep it when you rename the
+                function.
+            key: Job key: a template over the parameters, or a function of them. Two submissions
+                with the same key are one job. Default: every submission is a new job.
+            retry: Policy of the durable attempts. Default: 5 attempts, with waits of 5 s, 30 s, 2
+                min and 10 min. Errors are classified by the standard rule.
+            concurrency: Maximum number of jobs of this type that run at the same time, over all
+                workers. Default: no limit.
+            rate: Maximum number of jobs of this type that start in a second, over all workers.
+                Default: no limit.
+            priority: From -2 (first) to 2 (last).
+            spent: State of a job whose attempts are used up: `"dead"` or `"blocked"`.
+            cron: Schedule with five fields, such as `"0 6 * * *"`. The function then takes no
+                arguments.
+            timezone: Time zone of the schedule.
+            in_transaction: Pass a connection as the first argument. The job is settled in the
+                transaction of that connection.
+
+        Returns:
+            A decorator that turns the function into a `Command`.
+
+        Raises:
+            ValueError: The name is taken, or an option is not valid.
         """
         return self.commands.decorator(
             name, key=key, retry=retry, concurrency=concurrency, rate=rate, priority=priority, spent=spent, cron=cron,
@@ -67,5 +88,13 @@ class Commanded(Ledgered):
             return self._commands
 
     def submit_many(self, works: Iterable[Work[Any]], /, *, tx: Transaction | None = None) -> list[Job[Any]]:
-        """Many commands at once, all or none: `app.submit_many(send.bind(each) for each in orders)`."""
+        """Submit many jobs in one transaction: all of them or none.
+
+        Args:
+            works: Submissions made by `Command.bind(...)`.
+            tx: Your open transaction on the ledger's database. The jobs exist when you commit it.
+
+        Returns:
+            A handle for each job, in the order of `works`.
+        """
         return self.commands.submit_many(list(works), tx)

@@ -36,16 +36,33 @@ class Extracting(Ledgered):
         retry: RetryLike | None = None, max_age: Seconds | None = WEEK, concurrency: int | None = None,
         source_concurrency: int | None = None, rate: float | None = None, source_rate: float | None = None, version: str = "1",
     ) -> Callable[[Extract], Dataset]:  # fmt: skip
-        """Register an extraction: one partition for each customer and day, judged by the checks; see `redrive.partitions`.
+        """Register an extraction of data by customer and day, as a decorator.
 
-        raw: the store in which runs are written: one of App(stores=...), or a Store. checks: all of them must be well for a run
-        to be accepted. customers: whose data there is: ids, or a function that is asked each time.
-        cron: when the day before is extracted, in `timezone` (default: only when somebody asks: a backfill, a retry).
-        retry: attempts at a partition (default: 6, after 5 min, 30 min, then every 2 h). max_age: a partition is not tried longer
-        than this after its day, unless somebody asks; None: for ever.
-        concurrency: extractions of this dataset at once, over all workers (default: 10); source_concurrency: of all datasets of
-        its source (default: no limit). rate, source_rate: how many start in a second, likewise (default: no limit).
-        version: of the checks; verdicts carry it.
+        Each customer and day is a partition. Each run of a partition writes new raw data, and the
+        checks accept or reject it.
+
+        Args:
+            source: Name of the source, such as `"crm"`.
+            query: Name of the query, such as `"orders"`.
+            raw: The store for raw data: a name of `App(stores=...)`, or a `Store`.
+            checks: Checks that a run must pass to be accepted.
+            customers: Customer ids, or a function that returns them and is called each time.
+            cron: When the day before is extracted. Default: only by a backfill, retry or
+                reprocessing.
+            timezone: Time zone of `cron`.
+            retry: Policy of the attempts at a partition. Default: 6 attempts, after 5 min, 30 min,
+                then every 2 h.
+            max_age: Age after which a partition is not retried automatically. None: no limit.
+            concurrency: Maximum number of extractions of this dataset at the same time, over all
+                workers. Default: 10.
+            source_concurrency: The same limit for all datasets of the source. Default: no limit.
+            rate: Maximum number of extractions of this dataset that start in a second. Default: no
+                limit.
+            source_rate: The same limit for all datasets of the source. Default: no limit.
+            version: Version of the checks. It is stored with each verdict.
+
+        Returns:
+            A decorator that turns the function into a `Dataset`.
         """
         return self.datasets.decorator(
             source, query, raw=raw, checks=checks, customers=customers, cron=cron, timezone=timezone, retry=retry,

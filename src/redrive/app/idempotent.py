@@ -56,15 +56,29 @@ class Idempotent(Ledgered):
         self, key: KeyOf, /, *, in_transaction: bool = False, wait: Seconds | None = None, keep: Seconds = DAY,
         request: Callable[..., object] | None = None, free_on: Rules | None = None,
     ) -> Any:  # fmt: skip
-        """Run once for a key; everybody else gets the stored answer, as the annotated type.
+        """Make a function idempotent, as a decorator: it runs once for each key.
 
-        key: a template over the parameters, "billing:{order.user}:{order.id}:charge:v1", or a function of them.
-        wait: how long to wait for another holder (default: not at all, KeyBusy).
-        keep: how long the answer is remembered.
-        request: what must be the same when the key is the same, as a function of the arguments (default: all of them).
-        free_on: errors after which the key is free again: types, functions of the error, or a tuple of both (default: what the
-        standard rule says may pass). After any other the failure is stored, and everybody who comes gets KeyFailed.
-        in_transaction: the function gets a connection as its first argument, in whose transaction its key is settled.
+        A second call with the same key gets the stored result, as the annotated type.
+
+        Args:
+            key: Idempotency key: a template over the parameters, such as
+                `"billing:{order.user}:{order.id}:charge:v1"`, or a function of them.
+            in_transaction: Pass a connection as the first argument. The key is settled in the
+                transaction of that connection.
+            wait: Seconds to wait while another caller holds the key. Default: do not wait, raise
+                `KeyBusy`.
+            keep: How long the result is stored.
+            request: Function of the arguments that returns the part that must be equal when the key
+                is equal. Default: all arguments.
+            free_on: Errors after which the key can be used again: types, functions of the error, or
+                a tuple of both. Default: errors that the standard rule retries. Any other failure
+                is stored.
+
+        Returns:
+            A decorator for sync and async functions.
+
+        Raises:
+            TypeError: The decorator is used without a key.
         """
         from ..idempotency.once import Terms, once  # noqa: PLC0415
 
@@ -83,10 +97,22 @@ class Idempotent(Ledgered):
         self, key: KeyLike, /, *, request: object = None, tx: Transaction | None = None, wait: Seconds | None = None,
         keep: Seconds = DAY, free_on: Rules | None = None,
     ) -> Claiming:  # fmt: skip
-        """The same for a block: `with app.claim(key) as claim:`, or `async with`; see `once`.
+        """Make a block of code idempotent: `with app.claim(key) as claim:`, or `async with`.
 
-        request: what must be the same when the key is the same: bytes, or what can be stored (default: nothing is compared).
-        tx: an open transaction of yours on the ledger's database, which the key joins: it is settled when you commit.
+        Args:
+            key: Idempotency key.
+            request: Value that must be equal when the key is equal: bytes, or a value that can be
+                stored. Default: nothing is compared.
+            tx: Your open transaction on the ledger's database. The key is settled when you commit
+                it.
+            wait: Seconds to wait while another caller holds the key. Default: do not wait, raise
+                `KeyBusy`.
+            keep: How long the result is stored.
+            free_on: Errors after which the key can be used again. Default: errors that the standard
+                rule retries.
+
+        Returns:
+            A context manager. See `once`.
         """
         from ..idempotency.claim import Claiming  # noqa: PLC0415
 
@@ -106,23 +132,31 @@ class Idempotent(Ledgered):
         request: Callable[[Mapping[str, Any], bytes], object] | None = None,
         free_on: Collection[int] | None = None,
     ) -> ASGI:
-        """Return ASGI middleware for the Idempotency-Key header: `api.add_middleware(app.idempotency, required=True)`.
+        """Return ASGI middleware for the Idempotency-Key header.
+
+        Add it with `api.add_middleware(app.idempotency, required=True)`.
 
         Args:
-            app: The application to wrap. Litestar passes it by this name.
-            required: Refuse requests without the header (400).
+            app: The ASGI application to wrap. Litestar passes it by this name.
+            required: Reject requests without the header (400).
             methods: HTTP methods that take a key.
             paths: Pattern of the paths that take a key, with `*`.
             domain: First part of the stored keys.
-            user: Function of the ASGI scope that returns the caller. Keys of one user are separate from all others. Without it,
-                or where it returns an empty text, all callers share one key space; headers that identify a caller
-                (Authorization, Cookie, API keys, Host) are then part of the request. None is refused (401).
+            user: Function of the ASGI scope that returns the caller. Each user has a separate key
+                space. Without it, or where it returns an empty text, all callers share one key
+                space. Headers that identify a caller (Authorization, Cookie, API keys, Host) are
+                then part of the request. If it returns None, the request is rejected (401).
             keep: How long a response is stored.
             max_body: Maximum number of bytes of a request, and of a stored response.
-            request: Function of the ASGI scope and the body. It returns the part of a request that must be equal when the
-                key is equal (default: method, path, query, content type and body; the boundary of multipart bodies is ignored).
-            free_on: HTTP statuses after which the key is free again (default: 5xx, and 4xx that reject the request: 400, 401,
-                403, 404, 405, 406, 408, 411, 413, 414, 415, 417, 421, 422, 425, 426, 428, 429, 431).
+            request: Function of the ASGI scope and the body. It returns the part of a request that
+                must be equal when the key is equal. Default: method, path, query, content type and
+                body. The boundary of multipart bodies is ignored.
+            free_on: HTTP statuses after which the key can be used again. Default: 5xx, and 4xx that
+                reject the request: 400, 401, 403, 404, 405, 406, 408, 411, 413, 414, 415, 417, 421,
+                422, 425, 426, 428, 429, 431.
+
+        Returns:
+            The wrapped application.
         """
         from ..idempotency.asgi import Middleware  # noqa: PLC0415
         from ..idempotency.response import FREEING  # noqa: PLC0415

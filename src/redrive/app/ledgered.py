@@ -76,7 +76,11 @@ class Ledgered:
             return self._ledger
 
     def keys(self) -> Keys:
-        """The idempotency keys of the ledger."""
+        """Return the idempotency records of the ledger.
+
+        Returns:
+            The store that `once`, `claim` and the middleware use.
+        """
         found = self._keys
         if found is not None:
             return found
@@ -89,7 +93,7 @@ class Ledgered:
             return self._keys
 
     def migrate(self) -> None:
-        """Make the ledger's tables, or bring them up to this code."""
+        """Create the ledger's tables, or upgrade them to this version of Redrive."""
         if isinstance(self._given, str | None):
             from ..ledger.open import open_ledger  # noqa: PLC0415
 
@@ -98,7 +102,10 @@ class Ledgered:
             self._given.migrate()
 
     def close(self) -> None:
-        """Close what this app has opened; used again, it opens again. An open ledger that it was given stays open."""
+        """Close the connections that this app opened.
+
+        An app that is used again opens them again. A `Ledger` that was passed in stays open.
+        """
         with self._lock:
             keys, self._keys = self._keys, None
             ledger, self._ledger = self._ledger, None

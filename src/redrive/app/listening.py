@@ -40,26 +40,52 @@ class Listening(Commanded):
         self, *types: str, name: str | None = None, in_transaction: bool = False, retry: RetryLike | None = None,
         concurrency: int | None = None,
     ) -> Any:  # fmt: skip
-        """Handle events of these types ("*": of all): `@app.on("session.completed", name="qscore")`.
+        """Register a handler for events, as a decorator.
 
-        Each handler is run, retried, dead-lettered and replayed by itself, under its name (default: the function's).
-        retry: durable attempts (default: 5, after 5 s, 30 s, 2 min and 10 min; errors by the standard rule).
-        concurrency: how many at once, over all workers.
-        in_transaction: the function gets a connection first, in whose transaction it is settled: its effects happen once.
+        Each handler has its own job for each event. It is retried, dead-lettered and replayed
+        independently of other handlers.
+
+        Args:
+            types: Event types to handle. `"*"` handles all types.
+            name: Name of the handler. It is stored with every job. Default: the name of the
+                function.
+            in_transaction: Pass a connection as the first argument. The job is settled in its
+                transaction, so that the effects happen once.
+            retry: Policy of the durable attempts. Default: 5 attempts, with waits of 5 s, 30 s, 2
+                min and 10 min. Errors are classified by the standard rule.
+            concurrency: Maximum number of jobs of this handler that run at the same time, over all
+                workers. Default: no limit.
+
+        Returns:
+            A decorator that returns the function unchanged.
         """
         return self.inbox.handlers.decorator(
             types, name=name, retry=retry, concurrency=concurrency, in_transaction=in_transaction
         )
 
     def receive(self, event: Event[Any], /, *, tx: Transaction | None = None) -> bool:
-        """Store an event and make its handlers' jobs. False: it was known already, and nothing was done.
+        """Store an event and create a job for each of its handlers.
 
-        tx: an open transaction of yours on the ledger's database, with which it is stored.
+        Args:
+            event: The event. Its `id` is unique within its `source`.
+            tx: Your open transaction on the ledger's database. The event is stored when you commit
+                it.
+
+        Returns:
+            False if the event is a duplicate. Nothing is changed then.
         """
         return self.inbox.receive(event, tx)
 
     async def areceive(self, event: Event[Any], /, *, tx: Any = None) -> bool:
-        """The same for event loops. tx: an AsyncConnection or an AsyncSession."""
+        """Store an event and create a job for each of its handlers, from async code.
+
+        Args:
+            event: The event. Its `id` is unique within its `source`.
+            tx: Your open `AsyncConnection` or `AsyncSession` on the ledger's database.
+
+        Returns:
+            False if the event is a duplicate. Nothing is changed then.
+        """
         inbox = self.inbox
         if tx is None:
             return await self.commands.aio.run(inbox.receive, event)

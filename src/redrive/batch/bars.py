@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bar(console: Console | None = None, /) -> Iterator[None]:
-    """A progress bar for every batch that is sent inside; nothing where standard error is no terminal. Needs the extra `cli`.
+    """Show a progress bar for every batch that is sent inside a block.
 
-    console: where to show it (default: standard error). A sender that calls `batch.progress(done, total)` moves it within a pass.
+    It shows nothing if standard error is not a terminal. Extra: `cli`.
+
+    Args:
+        console: A Rich console. Default: standard error.
+
+    Yields:
+        Nothing.
     """
     try:
         from rich.console import Console  # noqa: PLC0415  # an extra

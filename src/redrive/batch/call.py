@@ -264,6 +264,13 @@ def _open(course: Course, item: ItemStatus) -> bool:
 
 
 def progress(done: int, total: int | None = None, /) -> None:
-    """From inside a sender: how far it is with this pass. Heard by progress bars, and by whoever subscribes to the journal."""
+    """Report from inside a sender how far the current pass is.
+
+    Progress bars and subscribers of log records see it.
+
+    Args:
+        done: Number of items that were handled.
+        total: Number of all items, if it is known.
+    """
     if wanted(DEBUG):
         emit("batch_step", {"operation": OPERATION.get(), "done": done, "total": total})

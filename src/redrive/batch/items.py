@@ -8,41 +8,92 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Items(Protocol):
-    """Where attempts of items are counted: the ledger (`app.items`), your table (`TableItems`), or your own class.
+    """A store that counts the attempts of items.
 
-    `redrive.testing.ItemsConformance` is a test suite for a class of your own.
+    Use the ledger (`app.items`), your table (`TableItems`), or your own class.
+    `redrive.testing.ItemsConformance` is a test suite for your own class.
     """
 
     def increment(self, item_id: str, /) -> int:
-        """Add one, atomically; the new count. KeyError: there is no such item."""
+        """Add one rejection to an item, atomically.
+
+        Args:
+            item_id: Id of the item.
+
+        Returns:
+            The new count.
+
+        Raises:
+            KeyError: There is no such item.
+        """
 
     def give_up(self, item_id: str, reason: str, /) -> bool:
-        """Forward only. False: it had been given up before."""
+        """Give an item up. It cannot be sent again without an operator.
+
+        Args:
+            item_id: Id of the item.
+            reason: Why.
+
+        Returns:
+            False if the item was given up before.
+        """
 
     def pending(self, among: Collection[str], /) -> set[str]:
-        """Which of these may still be sent."""
+        """Return the items that may still be sent.
+
+        Args:
+            among: Ids to look up.
+
+        Returns:
+            Those of them that are pending.
+        """
 
 
 @runtime_checkable
 class ManyItems(Items, Protocol):
-    """A store that can count many in one statement. Not required: without it each item is a statement of its own."""
+    """A store that counts many items in one statement. Optional: without it, each item is a statement."""
 
     def increment_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
-        """Add one to each, all or none; the new counts. KeyError: not all of them exist."""
+        """Add one rejection to each item: all of them or none.
+
+        Args:
+            item_ids: Ids of the items.
+
+        Returns:
+            The new count of each item.
+
+        Raises:
+            KeyError: An item does not exist.
+        """
 
     def give_up_many(self, reasons: Mapping[str, str], /) -> set[str]:
-        """Give up each, with its reason; those that had not been given up before."""
+        """Give many items up.
+
+        Args:
+            reasons: The reason for each item id.
+
+        Returns:
+            The items that were not given up before.
+        """
 
 
 @runtime_checkable
 class SparingItems(Protocol):
-    """A store that also counts rejections in outages, which are not attempts. Not required.
+    """A store that also counts rejections in outages, which do not count as attempts. Optional.
 
-    Without it, every rejection counts as an attempt: an uncounted exception would have no limit.
+    Without it, every rejection counts as an attempt.
     """
 
     def spare_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
-        """Add one to each, where other processes see it; the new counts. An item that is missing in them is charged."""
+        """Count a rejection in an outage for each item.
+
+        Args:
+            item_ids: Ids of the items.
+
+        Returns:
+            The new count of each item. The rejection of an item that is missing here counts as an
+                attempt.
+        """
 
 
 @runtime_checkable

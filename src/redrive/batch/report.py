@@ -21,40 +21,59 @@ NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class ItemStatus:
-    """What became of one item. Immutable.
+    """The result of one item. Immutable.
 
-    A sender says `acknowledged`, `rejected` (and why), or `pending`: not sent this time. `giveup` is said of items whose
-    rejections are spent; a sender that says so of a pending item means the same as by `permanent=True`.
+    A sender reports `acknowledged`, `rejected` or `pending` (not sent this time). `giveup` marks
+    items that are not sent any more. A sender that reports `giveup` for a pending item means the
+    same as `permanent=True`.
+
+    Args:
+        id: Id of the item.
+        status: `"acknowledged"`, `"rejected"`, `"pending"` or `"giveup"`.
+        reason: Why the item was rejected.
+        permanent: If True, the rejection is final and the item is given up at once.
+        transient: True: the receiver is unavailable, which is evidence of an outage. False: the
+            item itself is at fault. None: the HTTP status at the start of the reason decides (`503
+            overloaded`). A reason without a status is the item's fault.
     """
 
     id: str
     status: Status
     reason: str = ""
     permanent: bool = False
-    """Rejected for good: the item is given up at once."""
     transient: bool | None = None
-    """Rejected because the receiver is unavailable: evidence of an outage. False: it is the item's own fault. None: the HTTP
-    status at the beginning of the reason decides (`503 overloaded`); a reason without one is the item's own fault."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a batch. acknowledged + given up + pending = sent.
+    """The result of a batch: acknowledged + given up + pending = sent.
 
-    Immutable. A subclass of yours may carry more: what a retrying sender returns is the last pass's report, with these fields
-    summed up over all passes.
+    Immutable. You may subclass it. A retrying sender returns the report of the last pass, with
+    these fields summed up over all passes.
+
+    Args:
+        outcome: `"success"`, `"partial"` or `"failure"`.
+        items: The result of each item.
+        retry_count: Number of passes after the first one.
+        next_retry_at: When to send again. None: nothing is left to send.
+        job_id: Id of the job that continues, if `spill=` enqueued one.
     """
 
     outcome: Outcome
     items: Sequence[ItemStatus]
     retry_count: int = 0
     next_retry_at: datetime | None = None
-    """When calling again makes sense; None: nothing is left to send."""
     job_id: str | None = None
-    """The durable command that was left behind for then, if one was."""
 
     def count(self, status: Status, /) -> int:
-        """How many items are in this state."""
+        """Return the number of items in a status.
+
+        Args:
+            status: `"acknowledged"`, `"rejected"`, `"pending"` or `"giveup"`.
+
+        Returns:
+            The number of items.
+        """
         return sum(item.status == status for item in self.items)
 
 

@@ -30,22 +30,39 @@ def retrying(
     to_report: Callable[[Any], Report] | None = None, from_report: Callable[[Report, Any], Any] | None = None,
     split: str | None = None,
 ) -> S:  # fmt: skip
-    """A drop-in for `sender` whose `method` sends rejected items again. All other methods are the sender's own.
+    """Wrap a sender so that rejected items are sent again.
 
-    items: where rejections are counted: `app.items(name)`, a `TableItems`, or a class of yours.
-    retry: passes of one call (default 4: the first and 3 retries, after 2, 4 and 8 s; no jitter).
-    item_attempts: rejections after which an item gives up, counted over all calls and processes (default 5).
-    settings: all of these from configuration, instead.
-    method: the sender's method; it returns a Report. Plain or async.
-    ids: from the arguments of a call to the items that it must report on, and no others (default: whatever it reports).
-    spill: a durable command that is left behind, with the arguments of the call, when something is still pending.
-    enabled: False, the sender is returned as it is.
-    operation: the name in journal and progress bars (default: the sender's class and method).
-    to_report: from what the sender's method returns to a Report, for a sender with a report class of its own.
-    from_report: back again: from the Report of all passes, and what the last pass returned, to what the caller gets
-        (default: the Report). A first pass that succeeds is passed on as it is.
-    split: the keyword argument of the method that takes the ids to send, and no others. A batch that is refused as a whole is
-        then halved until the bad items are found (default: such a refusal is charged to every item).
+    The result is a drop-in for `sender`. All methods except `method` are those of the sender.
+
+    Args:
+        sender: The object that sends. Sync or async.
+        items: Store that counts rejections: `app.items(name)`, a `TableItems`, or your own class.
+        retry: Policy of the passes of one call. Default: 4 passes, with waits of 2, 4 and 8 s and
+            no jitter.
+        item_attempts: Rejections after which an item is given up, counted over all calls and
+            processes. Default: 5.
+        settings: All of these options from configuration, instead of `retry` and `item_attempts`.
+        method: Name of the method that sends and returns a `Report`.
+        ids: Function of the call's arguments that returns the items that the report must contain.
+            Default: any items.
+        spill: Command that is enqueued with the arguments of the call while items are still
+            pending.
+        enabled: If False, the sender is returned unchanged.
+        operation: Name in log records and progress bars. Default: class and method of the sender.
+        to_report: Function that turns the result of the method into a `Report`, if the sender has
+            its own report class.
+        from_report: Function of the `Report` of all passes and the last result that returns the
+            caller's result. Default: the `Report`. A first pass that succeeds is returned
+            unchanged.
+        split: Keyword argument of the method that takes the ids to send. A batch that is rejected
+            as a whole is then halved until the bad items are found. Default: such a rejection
+            counts for every item.
+
+    Returns:
+        The wrapped sender.
+
+    Raises:
+        TypeError: The sender has no such method, or options contradict each other.
     """
     if settings is not None and (retry is not None or item_attempts is not None):
         raise TypeError("give settings=, or retry= and item_attempts=, not both")

@@ -22,25 +22,35 @@ LEAST = {"max_in_call_retries": 0, "max_per_item_attempts": 1, "max_uncharged_pa
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The two budgets: retries within a call, and rejections of an item over all calls. Immutable: anything may share one."""
+    """Limits of a retrying sender: retries within a call, and attempts of an item over all calls.
+
+    Immutable: threads, event loops and forked children may share one.
+
+    Args:
+        max_in_call_retries: Number of passes after the first one of a call.
+        max_per_item_attempts: Rejections after which an item is given up, counted over all calls
+            and processes.
+        backoff_base: The wait before retry n (from 1) is `min(backoff_base ** n, backoff_cap)`
+            seconds.
+        backoff_cap: Maximum wait in seconds. `next_retry_at` is this far away.
+        max_uncharged_passes: Maximum number of rejections of an item in outages that do not count
+            as attempts. The default lasts for an outage of an hour.
+        enabled: If False, the sender is used unchanged.
+        max_split_sends: With `split=`, maximum number of groups that one call sends to find the
+            items that are rejected.
+
+    Raises:
+        ValueError: A number is out of range.
+        TypeError: A value has the wrong type.
+    """
 
     max_in_call_retries: int = 3
-    """Passes after the first one of a call."""
     max_per_item_attempts: int = 5
-    """Rejections after which an item gives up, counted over all calls and processes."""
     backoff_base: float = 2.0
-    """The wait before retry n (from 1) is `min(backoff_base ** n, backoff_cap)` seconds."""
     backoff_cap: float = 60.0
-    """The longest wait; and how far away `next_retry_at` is."""
     max_uncharged_passes: int = 200
-    """How often an item may be rejected in outages without being charged; from then on it is.
-
-    The default lasts for an outage of an hour: a call of 4 passes takes 14 s and is repeated after 60 s.
-    """
     enabled: bool = True
-    """False: the sender is used as it is."""
     max_split_sends: int = 100
-    """With `split=`: how many groups one call may send to find the bad items of batches that are refused as a whole."""
 
     def __post_init__(self) -> None:
         keep = object.__setattr__
@@ -53,10 +63,19 @@ class Settings:
 
     @classmethod
     def from_mapping(cls, section: Mapping[str, object] | None, /) -> Self | None:
-        """From parsed TOML or JSON; None for a missing section; TypeError names an unknown key and the known ones.
+        """Create settings from parsed TOML or JSON.
 
-        Understands the names that documents have for these: `max_per_tile_attempts`, `backoff_base_s`, `backoff_cap_s`,
-        `disable_retry_decorator`; and those of a policy: `max_attempts`, `backoff_max`.
+        These other names are accepted too: `max_per_tile_attempts`, `backoff_base_s`,
+        `backoff_cap_s`, `disable_retry_decorator`, `max_attempts` and `backoff_max`.
+
+        Args:
+            section: The table. None if the section is missing.
+
+        Returns:
+            The settings, or None if `section` is None.
+
+        Raises:
+            TypeError: A key is unknown. The message names it and the known keys.
         """
         if section is None:
             return None
@@ -74,7 +93,18 @@ class Settings:
 
     @classmethod
     def from_env(cls, prefix: str, /, environ: Mapping[str, str] | None = None) -> Self | None:
-        """From `<PREFIX>_MAX_IN_CALL_RETRIES` and its siblings; None when none is set. An error names the variable."""
+        """Create settings from environment variables such as `<PREFIX>_MAX_IN_CALL_RETRIES`.
+
+        Args:
+            prefix: Prefix of the variables, such as `"TILES"`.
+            environ: The variables. Default: `os.environ`.
+
+        Returns:
+            The settings, or None if no variable is set.
+
+        Raises:
+            ValueError: A value is not valid. The message names the variable.
+        """
         if not isinstance(prefix, str) or not prefix.strip("_"):
             raise TypeError(f"the prefix of the variables must be text, such as 'TILES': {prefix!r}")
         if environ is None:

@@ -22,31 +22,37 @@ SHOWN = 5
 
 
 class TableItems:
-    """Items that are rows of a table of yours. Needs SQLite 3.35 or Postgres (any database with `UPDATE ... RETURNING`).
+    """Items that are rows of your own table.
 
-    Threads may share one, as they may share its engine. Items are named by the text of their id.
+    It needs SQLite 3.35, Postgres, or another database with `UPDATE ... RETURNING`. Items are named
+    by the text of their id.
+
+    Threads may share one, as they may share its engine.
     """
 
     def __init__(
         self, engine: Engine, /, *, id: Of, attempts: Of, status: Of, uncharged: Of | None = None,  # noqa: A002  # as the column is called
         reason: Of | None = None, pending: Any = "pending", giveup: Any = "giveup", done: Any = (),
     ) -> None:  # fmt: skip
-        """Map columns of one table, or attributes of a mapped class; one row for each id.
+        """Map columns of one table, or attributes of a mapped class. Each id has one row.
 
         Args:
-            engine: Where the table is.
-            id: The column that names an item.
-            attempts: An integer column, counted up by every rejection that is charged.
-            status: The column that holds an item's state.
-            uncharged: An integer column for rejections in outages, which do not count as attempts. Without this column
-                every rejection counts as an attempt.
-            reason: A text column for the reason of a give-up. Without it, only the log has the reason.
-            pending: The state of rows that may be sent, or a collection of states.
-            giveup: The state of rows that were given up.
-            done: The states of all other rows, such as "uploaded". If passed, a row in any other state is an error.
+            engine: SQLAlchemy engine of the table's database.
+            id: Column with the id of an item.
+            attempts: Integer column for rejections that count as attempts.
+            status: Column with the state of an item.
+            uncharged: Integer column for rejections in outages, which do not count as attempts.
+                Without it, every rejection counts as an attempt.
+            reason: Text column for the reason of a give-up. Without it, only the log has the
+                reason.
+            pending: State of rows that may be sent, or a collection of states.
+            giveup: State of rows that were given up.
+            done: States of all other rows, such as `"uploaded"`. If passed, a row in any other
+                state is an error.
 
         Raises:
-            TypeError: Not columns of one table, or a database without `UPDATE ... RETURNING`.
+            TypeError: The columns are not of one table, or the database has no `UPDATE ...
+                RETURNING`.
             ValueError: Two of `pending`, `giveup` and `done` share a state.
         """
         if not isinstance(engine, Engine):
@@ -141,7 +147,17 @@ class TableItems:
         return connection.execute(rows).scalar() is not None
 
     def increment(self, item_id: str, /) -> int:
-        """Add one, atomically; the new count. KeyError: there is no such row."""
+        """Add one rejection to a row, atomically.
+
+        Args:
+            item_id: Id of the item.
+
+        Returns:
+            The new count.
+
+        Raises:
+            KeyError: There is no such row.
+        """
         with self._engine.begin() as connection:
             count = connection.execute(self._one, {"item": self._value(item_id)}).scalar()
         if count is None:
@@ -149,16 +165,33 @@ class TableItems:
         return int(count)
 
     def increment_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
-        """Add one to each, all or none; the new counts. KeyError: not all of them are there."""
+        """Add one rejection to each row: all of them or none.
+
+        Args:
+            item_ids: Ids of the items.
+
+        Returns:
+            The new count of each item.
+
+        Raises:
+            KeyError: A row does not exist.
+        """
         return self._count_many(self._many, item_ids)
 
     @property
     def counts_uncharged(self) -> bool:
-        """Whether the table has a column for rejections that do not count as attempts."""
+        """True if the table has a column for rejections that do not count as attempts."""
         return self._uncharged is not None
 
     def spare_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
-        """Count a rejection in an outage, which is not an attempt; the new counts. Empty: no column of the table keeps them."""
+        """Count a rejection in an outage for each row.
+
+        Args:
+            item_ids: Ids of the items.
+
+        Returns:
+            The new counts. Empty if the table has no column for them.
+        """
         return {} if self._uncharged is None else self._count_many(self._spare, item_ids)
 
     def _count_many(self, statement: Any, item_ids: Collection[str]) -> dict[str, int]:
@@ -170,11 +203,26 @@ class TableItems:
         return {item_id: counts[str(self._value(item_id))] for item_id in item_ids}
 
     def give_up(self, item_id: str, reason: str, /) -> bool:
-        """Give up a row, if it may still be sent. False: it was given up before, or has arrived."""
+        """Give a row up, if it may still be sent.
+
+        Args:
+            item_id: Id of the item.
+            reason: Why.
+
+        Returns:
+            False if the row was given up before, or is done.
+        """
         return bool(self.give_up_many({item_id: reason}))
 
     def give_up_many(self, reasons: Mapping[str, str], /) -> set[str]:
-        """Give up many rows, each with its reason; the ones that could still be sent."""
+        """Give many rows up.
+
+        Args:
+            reasons: The reason for each item id.
+
+        Returns:
+            The rows that could still be sent.
+        """
         with self._engine.begin() as connection:
             gone: set[str] = set()
             for why, item_ids in self._by_reason(connection, reasons):
@@ -197,19 +245,40 @@ class TableItems:
         yield from groups.items()
 
     def pending(self, among: Collection[str], /) -> set[str]:
-        """Which of these may still be sent."""
+        """Return the rows that may still be sent.
+
+        Args:
+            among: Ids to look up.
+
+        Returns:
+            Those of them that are pending.
+        """
         self.check()
         with self._engine.connect() as connection:
             left = {str(row[0]) for row in self._each(connection, self._look, among)}
         return {item_id for item_id in among if str(self._value(item_id)) in left}
 
     def given_up(self, limit: int = 100, /) -> dict[str, int]:
-        """Rows that were given up, and how often each was rejected."""
+        """Return rows that were given up.
+
+        Args:
+            limit: Maximum number of rows.
+
+        Returns:
+            The number of rejections of each row.
+        """
         with self._engine.connect() as connection:
             return {str(row[0]): int(row[1] or 0) for row in connection.execute(self._gone, {"most": limit})}
 
     def reasons(self, item_ids: Collection[str], /) -> dict[str, str]:
-        """Why these were given up. Empty where the table has no column for it."""
+        """Return why rows were given up.
+
+        Args:
+            item_ids: Ids of the items.
+
+        Returns:
+            The reason of each row. Empty if the table has no column for it.
+        """
         if self._reason is None:
             return {}
         wanted = self._id.in_(bindparam("items", expanding=True, type_=self._id.type))
@@ -218,9 +287,16 @@ class TableItems:
             return {str(row[0]): str(row[1]) for row in found if row[1]}
 
     def reopen_many(self, item_ids: Collection[str], /) -> set[str]:
-        """Let rows that were given up be sent again; those that were. For a person: `redrive batch reopen` records who and why.
+        """Let rows that were given up be sent again.
 
-        The counter stays as it is: rejected once more, such a row is given up again at once.
+        The counter is not reset: one more rejection gives such a row up again. Use `redrive batch
+        reopen`, which records who did it and why.
+
+        Args:
+            item_ids: Ids of the items.
+
+        Returns:
+            The rows that were reopened.
         """
         with self._engine.begin() as connection:
             back = {str(row[0]) for row in self._each(connection, self._back, item_ids)}

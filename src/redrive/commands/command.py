@@ -58,7 +58,7 @@ class Work(Generic[R_co]):
 
 
 class Command(Generic[P, R_co]):
-    """A registered function. Submit it: a worker runs it, surely. `run` it: it runs here, now, as it always did.
+    """A registered function. `submit` enqueues it as a job, `run` calls it here.
 
     Immutable: threads, event loops and forked children may share one.
     """
@@ -76,14 +76,36 @@ class Command(Generic[P, R_co]):
     # ---- submit ----
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        """Write it in the ledger, once for its key. Arguments are checked like those of the function itself."""
+        """Enqueue the function as a job, once for its job key.
+
+        Args:
+            args: Positional arguments of the function. They are checked against its signature.
+            kwargs: Keyword arguments of the function.
+
+        Returns:
+            A handle to the job. If the job key exists, the handle of that job, with `created`
+                False.
+
+        Raises:
+            TypeError: The arguments do not fit the function, or cannot be stored.
+        """
         if _get_running_loop() is not None and not hasattr(sys, "ps1"):  # a notebook's loop runs around every cell
             self._warn(BlockingCall, f"{self.name}.submit() blocks the event loop: use `await ....asubmit()` in async code")
         work = self._work(args, kwargs)
         return work.held(self._post.ledger.submit(work.job, tx=self._options.tx))
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        """The same for async code; `using(tx=...)` takes an AsyncConnection or AsyncSession here."""
+        """Enqueue the function as a job, from async code.
+
+        `using(tx=...)` takes an `AsyncConnection` or `AsyncSession` here.
+
+        Args:
+            args: Positional arguments of the function.
+            kwargs: Keyword arguments of the function.
+
+        Returns:
+            A handle to the job.
+        """
         work = self._work(args, kwargs)
         return work.held(await self._post.aio.submit(work.job, tx=self._options.tx))
 
@@ -92,25 +114,51 @@ class Command(Generic[P, R_co]):
         | sqlalchemy.ext.asyncio.AsyncSession | None = None, delay: Seconds | None = None, due: datetime | None = None,
         priority: int | None = None, deadline: datetime | None = None,
     ) -> Self:  # fmt: skip
-        """The same with other options for this submission.
+        """Return a copy with options for the next submissions.
 
-        key: instead of the one that its arguments give. tx: an open transaction of yours on the ledger's database.
-        delay, due: not before. priority: from -2, the first, to 2, the last. deadline: when it is of no use any more.
+        Args:
+            key: Job key, instead of the one of the decorator.
+            tx: Your open transaction on the ledger's database. The job exists when you commit it.
+            delay: Seconds until the job is due, or a `timedelta`.
+            due: Time at which the job is due, instead of a delay.
+            priority: From -2 (first) to 2 (last).
+            deadline: Time after which the job is not started any more.
+
+        Returns:
+            The copy.
         """
         other = copy.copy(self)
         other._options = self._options.with_(key=key, tx=tx, delay=delay, due=due, priority=priority, deadline=deadline)
         return other
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Work[R_co]:
-        """For `app.submit_many`."""
+        """Return a submission for `app.submit_many`.
+
+        Args:
+            args: Positional arguments of the function.
+            kwargs: Keyword arguments of the function.
+
+        Returns:
+            The submission, not stored yet.
+
+        Raises:
+            TypeError: This command has a transaction. Pass it to `submit_many` instead.
+        """
         if self._options.tx is not None:
             raise TypeError("bind() has no transaction: give it to app.submit_many(..., tx=...)")
         return self._work(args, kwargs)
 
     def job(self, job_id: str | int, /) -> Job[R_co]:
-        """The job of that id, which was submitted before: to ask for its state and its result later, or elsewhere.
+        """Return a handle to a job that was submitted before, here or elsewhere.
 
-        LookupError: there is none of this command.
+        Args:
+            job_id: Id of the job.
+
+        Returns:
+            The handle.
+
+        Raises:
+            LookupError: This command has no such job.
         """
         from ..ledger.record import Submitted  # noqa: PLC0415  # SQLAlchemy, an extra
 

@@ -43,9 +43,11 @@ class Reads(Protocol):
 
 
 class Job(Generic[R_co]):
-    """One drive of one key, in the hands of who submitted it. Threads, event loops and forked children may share one.
+    """Handle to a submitted job.
 
-    `state`, `due` and `attempts` look into the ledger each time they are asked for.
+    `state`, `due` and `attempts` read the ledger each time.
+
+    Threads, event loops and forked children may share one.
     """
 
     __slots__ = ("_desk", "_due", "_envelope", "created", "id", "key", "kind")
@@ -63,26 +65,40 @@ class Job(Generic[R_co]):
 
     @property
     def state(self) -> Shown:
-        """idle (its transaction is still open), queued, running, retry_wait, done, blocked, dlq, replaying or discarded."""
+        """State of the job: `idle`, `queued`, `running`, `retry_wait`, `done`, `blocked`, `dlq`,
+        `replaying` or `discarded`.
+
+        `idle` means that the transaction of the submission is not committed yet. `dlq` means that
+        the job is a dead letter.
+        """
         row = self._row()
         return "idle" if row is None else row.shown
 
     @property
     def due(self) -> datetime:
-        """When its next attempt may begin; of one that has ended, when its last might."""
+        """When the next attempt may start. For an ended job, when its last attempt was due."""
         row = self._row()
         return self._due if row is None else row.due_at
 
     @property
     def attempts(self) -> int:
-        """Made so far."""
+        """Number of attempts so far."""
         row = self._row()
         return 0 if row is None else row.attempts
 
     def result(self, timeout: Seconds | None = None) -> R_co:
-        """Wait for it: what the function returned, as its annotated type. `errors.Dead` if it became a dead letter.
+        """Wait for the result of the function.
 
-        TimeoutError if it takes longer than `timeout`; it goes on all the same, and can be waited for again.
+        Args:
+            timeout: Seconds to wait, or a `timedelta`. None: no limit.
+
+        Returns:
+            The result, as the annotated type.
+
+        Raises:
+            Dead: The job became a dead letter.
+            TimeoutError: The job has not ended in time. It continues, and you can wait again.
+            LedgerError: The job is done and was pruned. Its result is no longer stored.
         """
         clock = clock_around()
         for pause in self._pauses(timeout):
@@ -90,7 +106,18 @@ class Job(Generic[R_co]):
         return self._ended()  # type: ignore[no-any-return]  # its codec is that of R_co
 
     async def aresult(self, timeout: Seconds | None = None) -> R_co:
-        """The same for async code."""
+        """Wait for the result of the function, in async code.
+
+        Args:
+            timeout: Seconds to wait, or a `timedelta`. None: no limit.
+
+        Returns:
+            The result, as the annotated type.
+
+        Raises:
+            Dead: The job became a dead letter.
+            TimeoutError: The job has not ended in time. It continues, and you can wait again.
+        """
         import asyncio  # noqa: PLC0415  # plain programs need none
 
         clock = clock_around()

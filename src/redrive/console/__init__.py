@@ -14,13 +14,23 @@ def asgi(
     app: Operated, /, *, password: str | None = None, token: str | None = None, viewer_password: str | None = None,
     viewer_token: str | None = None, secret: str | None = None, read_only: bool = False,
 ) -> Any:  # fmt: skip
-    """The console of an app, to be mounted in a service of yours or served by any ASGI server. Opens nothing by itself.
+    """Return the web console as an ASGI application.
 
-    password: for people, who say their name with it; token: for programs, as `Authorization: Bearer …`. With neither it answers
-    to this machine alone (loopback address and loopback name).
-    viewer_password, viewer_token: the same for those who may look and not act. read_only: nobody may act.
-    Each may be given hashed, as `redrive serve --hash` prints it. secret: then signs sessions, where several processes serve
-    this.
+    Mount it in your service, or serve it with any ASGI server. Without a password and a token it
+    only accepts requests from this machine. Each password and token may be hashed, as `redrive
+    serve --hash` prints it. Extra: `console`.
+
+    Args:
+        app: The app or the open ledger to show.
+        password: Password for people. They enter their name with it.
+        token: Token for programs, as `Authorization: Bearer ...`.
+        viewer_password: Password for people who may look but not act.
+        viewer_token: Token for programs that may look but not act.
+        secret: Key that signs sessions. Set it if several processes serve the console.
+        read_only: If True, no operator may act.
+
+    Returns:
+        The ASGI application. Creating it opens nothing.
     """
     from .access import Access  # noqa: PLC0415  # the extra may be missing
     from .site import site  # noqa: PLC0415  # the same

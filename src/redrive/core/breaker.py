@@ -16,21 +16,31 @@ FEWEST = 20
 
 
 class Breaker:
-    """Opens at a failure rate, lets one probe through, closes on its success. "Open" is never retried.
+    """A circuit breaker: it opens at a failure rate and closes after a successful probe.
 
-    A failure is an error that trying again might cure; an answer such as "not found" shows that the other side is well.
-    Threads and event loops may share one; a forked child goes on with its own copy.
+    While it is open, calls fail with `BreakerOpen`, which is never retried. Only errors that a
+    retry might fix count as failures. A response such as "not found" counts as a success.
+
+    Threads and event loops may share one. A forked child continues with its own copy.
     """
 
     __slots__ = ("_last", "_latest_rate", "_opened", "_probed", "_slots", "failure_rate", "min_calls", "open_for", "window")
 
     def __init__(self, *, failure_rate: float = 0.5, window: Seconds = 30, min_calls: int = 20, open_for: Seconds = 10) -> None:
-        """failure_rate: the share of failures at which it opens, once `min_calls` were made within `window` seconds.
+        """Create a closed breaker.
 
-        It also opens where the latest calls fail far more often than that, however many succeeded earlier in the window:
-        by default, an outage of all calls opens it within 28 calls.
+        It also opens when the latest calls fail far more often than `failure_rate`, however many
+        succeeded earlier in the window. With the defaults, an outage of all calls opens it within
+        28 calls.
 
-        open_for: how long nobody is let through; then one probe decides.
+        Args:
+            failure_rate: Part of failed calls at which it opens, above 0 and up to 1.
+            window: Seconds over which calls are counted.
+            min_calls: Minimum number of calls in the window before it can open.
+            open_for: Seconds for which calls fail. Then one probe is let through.
+
+        Raises:
+            ValueError: A number is out of range.
         """
         self.failure_rate = number("failure_rate", failure_rate)
         if not 0 < self.failure_rate <= 1:
@@ -46,12 +56,23 @@ class Breaker:
 
     @classmethod
     def named(cls, name: str, /, **numbers: Any) -> Breaker:
-        """The one of this name in this process. Other numbers than the first time: ValueError."""
+        """Return the breaker of this name in this process, and create it at first use.
+
+        Args:
+            name: Name of the breaker.
+            numbers: Options as of `Breaker(...)`.
+
+        Returns:
+            The shared breaker.
+
+        Raises:
+            ValueError: The breaker exists with other numbers.
+        """
         return _BREAKERS.get(name, numbers)
 
     @property
     def state(self) -> State:
-        """closed: calls go through. open: none does. probing: one is out to see."""
+        """`"closed"` (calls pass), `"open"` (calls fail), or `"probing"` (one call tests the service)."""
         if self._opened is None:
             return "closed"
         return "open" if self._probed is None else "probing"

@@ -12,12 +12,12 @@ from .seconds import number
 
 
 class Budget:
-    """An allowance of retries shared by many calls: a token bucket that successes fill and retries empty.
+    """A limit on retries that many calls share: a token bucket.
 
-    In an outage every client's retries multiply the load that keeps it down. A shared budget lets the occasional fault
-    be retried freely and turns retries off when most calls fail.
+    Successful calls add tokens and retries take them. Occasional faults are retried freely. When
+    most calls fail, retries stop, so that they do not multiply the load.
 
-    Threads and event loops may share one; a forked child goes on with its own copy.
+    Threads and event loops may share one. A forked child continues with its own copy.
     """
 
     __slots__ = ("_denied", "_granted_at", "_tokens", "capacity", "cost", "floor", "refill", "short", "throttled_cost")
@@ -31,11 +31,17 @@ class Budget:
         refill: float = 1,
         floor: float = 1.0,
     ) -> None:
-        """capacity: tokens at the start and at most.
+        """Create a full bucket.
 
-        cost, throttled_cost: what a retry takes after a transient fault, and after the server asked to slow down.
-        refill: what a success gives back (a retry that succeeds gives back its whole cost).
-        floor: retries per second that are allowed however empty it is, so that a quiet service is not stuck without any.
+        Args:
+            capacity: Tokens at the start, and the maximum.
+            cost: Tokens that a retry takes after a transient fault.
+            throttled_cost: Tokens that a retry takes after the server asked to slow down.
+            refill: Tokens that a success adds. A retry that succeeds adds its whole cost.
+            floor: Retries per second that are allowed even if the bucket is empty.
+
+        Raises:
+            ValueError: A number is negative.
         """
         self.capacity = number("capacity", capacity)
         self.cost = number("cost", cost)
@@ -50,12 +56,27 @@ class Budget:
 
     @classmethod
     def named(cls, name: str, /, **numbers: float) -> Budget:
-        """The one of this name in this process. Other numbers than the first time: ValueError."""
+        """Return the budget of this name in this process, and create it at first use.
+
+        Args:
+            name: Name of the budget.
+            numbers: Options as of `Budget(...)`.
+
+        Returns:
+            The shared budget.
+
+        Raises:
+            ValueError: The budget exists with other numbers.
+        """
         return _BUDGETS.get(name, numbers)
 
     @classmethod
     def unlimited(cls) -> Self:
-        """Never spent."""
+        """Return a budget that never refuses a retry.
+
+        Returns:
+            A new budget.
+        """
         budget = cls()
         budget.capacity = budget._tokens = math.inf
         return budget
@@ -67,7 +88,7 @@ class Budget:
 
     @property
     def denied(self) -> int:
-        """How many retries it has refused so far."""
+        """Number of retries that the budget has refused."""
         return self._denied
 
     def take(self, kind: Kind, /) -> float | None:

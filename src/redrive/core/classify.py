@@ -18,10 +18,18 @@ _ALIVE: dict[int, weakref.ref[type]] = {}
 
 
 def classify(error: Exception, /, *, now: datetime | None = None) -> Fault:
-    """What this error means: whether trying again may help, when, and whether it is safe. Never raises.
+    """Return the meaning of an error, by the standard rule. Never raises.
 
-    Errors are known by the names of their classes and bases ("httpx.ConnectTimeout"); what is not known is `unknown`.
-    now: what a Retry-After date counts from where the response has no Date of its own (default: the system clock).
+    Errors are recognised by the names of their classes and base classes, such as
+    `httpx.ConnectTimeout`. Errors that are not recognised are `unknown`.
+
+    Args:
+        error: The exception.
+        now: Time that a Retry-After date is compared with if the response has no Date header.
+            Default: the system clock.
+
+    Returns:
+        The fault: its kind, when to retry, and whether the request was sent.
     """
     try:
         return _PLAIN[id(type(error))]  # the path of most failures: about a tenth of a microsecond

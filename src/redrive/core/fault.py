@@ -15,19 +15,31 @@ RETRYABLE: frozenset[Kind] = frozenset(("transient", "throttled", "timeout"))
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What an error means. Immutable: anything may share one."""
+    """The meaning of an error, as a rule returns it.
+
+    `retryable` is True for the kinds `transient`, `throttled` and `timeout`.
+
+    Immutable: threads, event loops and forked children may share one.
+
+    Args:
+        kind: `"transient"`, `"throttled"`, `"timeout"`, `"permanent"` or `"unknown"`.
+        after: Minimum number of seconds until the next attempt, as the server asked (Retry-After,
+            pushback).
+        sent: False if the request certainly never reached the server. A retry is then safe without
+            idempotency.
+        spent: Name of another library's retry layer that has used up its retries on this error.
+        status: HTTP status, if there was one.
+
+    Raises:
+        ValueError: The kind is unknown.
+    """
 
     kind: Kind
     after: float | None = None
-    """Not before so many seconds: the server's own words (Retry-After, pushback)."""
     sent: bool = True
-    """False: it certainly never reached the other side, so trying again is safe even without idempotency."""
     spent: str | None = None
-    """The foreign layer that has already used up its retries on this error; None: nobody has."""
     status: int | None = None
-    """The HTTP status, where there was one."""
     retryable: bool = field(init=False, repr=False, compare=False)
-    """Whether trying again may help."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -15,10 +15,22 @@ _PLAIN = frozenset(chr(code) for code in range(0x21, 0x7F)) - set('",;\\')
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`<domain>:<user>:<entity>:<operation>:<version>`: equal keys are the same work.
+    """An idempotency key with five parts: `<domain>:<user>:<entity>:<operation>:<version>`.
 
-    The operation may have several parts (`module:resume`); `:` and `%` inside any other part are escaped; only the user
-    may be empty. Immutable: anything may share one.
+    Equal keys identify the same work. `:` and `%` inside a part are escaped. Only the user may be
+    empty.
+
+    Immutable: threads, event loops and forked children may share one.
+
+    Args:
+        domain: Part of the product, such as `"billing"`.
+        user: Id of the user. It may be empty.
+        entity: Id of the object, such as an order number.
+        operation: Name of the operation. It may have several parts: `module:resume`.
+        version: Version of the operation. Change it to run the work again.
+
+    Raises:
+        ValueError: A part is empty or not printable.
     """
 
     domain: str
@@ -35,7 +47,17 @@ class Key:
 
     @classmethod
     def parse(cls, text: str, /) -> Self:
-        """The key that this text says; ValueError says what is wrong with it."""
+        """Parse the text of a key.
+
+        Args:
+            text: The text, such as `"billing:ann:o-1:charge:v1"`.
+
+        Returns:
+            The key.
+
+        Raises:
+            ValueError: The text is not a valid key. The message says why.
+        """
         if not isinstance(text, str):
             raise TypeError(f"a key is text of the form {SHAPE}, not {type(text).__name__}")
         parts = text.split(":")
@@ -45,7 +67,14 @@ class Key:
         return cls(_bare(domain), _bare(user), _bare(entity), ":".join(operation), _bare(version))
 
     def step(self, operation: str, /) -> Self:
-        """The key of a part of this work: same domain, user, entity and version; operation `outer.operation`."""
+        """Return the key of a part of this work.
+
+        Args:
+            operation: Name of the part. The new operation is `<this operation>.<operation>`.
+
+        Returns:
+            A key with the same domain, user, entity and version.
+        """
         _check("operation", operation)
         return replace(self, operation=f"{self.operation}.{operation}")
 

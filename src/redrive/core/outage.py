@@ -54,15 +54,17 @@ classified (transient, throttled, timeout) or as declared. `charged`: the key's 
 
 @dataclass(frozen=True, slots=True)
 class Parking:
-    """When failures are an outage, and how a parked job type is probed. Immutable: threads may share one.
+    """When failures are treated as an outage, and how a parked job type is probed.
+
+    Immutable: threads, event loops and forked children may share one.
 
     Args:
-        least: Distinct keys (jobs, items, partitions) that must have failed (default: 10).
-        share: Part of the recent keys that must have failed, above 0 and up to 1 (default: 0.9).
-        first: Seconds until the first probe; each wait is twice the one before (default: 5).
-        longest: Maximum number of seconds between two probes (default: 300).
-        enabled: False: every failure is charged.
-        uncharged: Maximum number of attempts of one key that outages do not charge (default: 20).
+        least: Number of distinct keys (jobs, items, partitions) that must have failed.
+        share: Part of the recent keys that must have failed, above 0 and up to 1.
+        first: Seconds until the first probe. Each further wait is twice as long.
+        longest: Maximum number of seconds between two probes.
+        enabled: If False, every failure counts as an attempt.
+        uncharged: Maximum number of attempts of one key that do not count because of outages.
     """
 
     least: int = 10
@@ -82,18 +84,34 @@ class Parking:
 
     @classmethod
     def disabled(cls) -> Self:
-        """Charge every failure, whatever its cause."""
+        """Return a rule that counts every failure as an attempt.
+
+        Returns:
+            `Parking(enabled=False)`.
+        """
         return cls(enabled=False)
 
     def wait(self, probes: int, /) -> float:
-        """Seconds until the next probe, after this number of probes."""
+        """Return the seconds until the next probe.
+
+        Args:
+            probes: Number of probes so far.
+
+        Returns:
+            Seconds.
+        """
         first, longest = positive("first", self.first), positive("longest", self.longest)
         return min(longest, first * 2.0 ** min(probes, 30))
 
     def outage(self, recent: Iterable[str | None], /) -> str | None:
-        """The signature of the outage that these ends are evidence of, or None.
+        """Return the signature of an outage that these results are evidence of.
 
-        Each end is of another key: the signature of a transient fault, or None for a success.
+        Args:
+            recent: One entry for each key: the signature of a transient fault, or None for a
+                success.
+
+        Returns:
+            The signature, or None if there is no outage.
         """
         ends = [End(key, "success" if signature is None else "evidence", signature or "") for key, signature in enumerate(recent)]
         outage = find_outage(ends, self)

@@ -15,21 +15,29 @@ ALIASES = {"max_in_call_retries": "max_attempts", "backoff_base_s": "backoff_bas
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, how far apart and for how long. Five numbers; nothing else ever goes in here.
+    """When to retry: number of attempts, backoff and total time.
 
     Immutable: threads, event loops and forked children may share one.
+
+    Args:
+        max_attempts: Maximum number of attempts, including the first one.
+        backoff_base: Seconds to wait after the first failed attempt. The wait doubles with each
+            further one.
+        backoff_max: Maximum number of seconds that doubling reaches.
+        jitter: Maximum number of seconds that are added to each wait at random.
+        timeout: Seconds for all attempts and waits together. It does not interrupt an attempt.
+            None: no limit.
+
+    Raises:
+        ValueError: A number is out of range.
+        TypeError: A value is not a number.
     """
 
     max_attempts: int = 3
-    """Attempts, the first one included."""
     backoff_base: float = 1.0
-    """Seconds after the first failed attempt; doubles with each further one."""
     backoff_max: float = 60.0
-    """No doubling goes beyond this many seconds."""
     jitter: float = 1.0
-    """Up to this many seconds are added to each wait, at random."""
     timeout: float | None = None
-    """Seconds for the whole loop, waits included; it does not interrupt an attempt. None: no limit."""
 
     def __post_init__(self) -> None:
         keep = object.__setattr__
@@ -41,17 +49,36 @@ class RetryPolicy:
 
     @classmethod
     def disabled(cls) -> Self:
-        """One attempt, no retry."""
+        """Return a policy of one attempt, without retries.
+
+        Returns:
+            `RetryPolicy(max_attempts=1)`.
+        """
         return cls(max_attempts=1)
 
     @classmethod
     def service_call(cls) -> Self:
-        """3 attempts, 0.25 s to 5 s, jitter 0.25 s: what `retry()` uses when given no policy."""
+        """Return the default policy of `retry()`.
+
+        Returns:
+            3 attempts, backoff 0.25 s to 5 s, jitter 0.25 s.
+        """
         return cls(max_attempts=3, backoff_base=0.25, backoff_max=5.0, jitter=0.25)
 
     @classmethod
     def from_mapping(cls, section: Mapping[str, object] | None, /) -> Self | None:
-        """From parsed TOML or JSON; None for a missing section; TypeError names an unknown key and the known ones."""
+        """Create a policy from parsed TOML or JSON.
+
+        Args:
+            section: The table with the fields. None if the section is missing.
+
+        Returns:
+            The policy, or None if `section` is None.
+
+        Raises:
+            TypeError: A key is unknown. The message names it and the known keys.
+            ValueError: A number is out of range.
+        """
         if section is None:
             return None
         if not isinstance(section, Mapping):
@@ -68,9 +95,20 @@ class RetryPolicy:
 
     @classmethod
     def from_env(cls, prefix: str, /, environ: Mapping[str, str] | None = None) -> Self | None:
-        """From `<PREFIX>_MAX_ATTEMPTS` and its four siblings; None when none is set.
+        """Create a policy from environment variables such as `<PREFIX>_MAX_ATTEMPTS`.
 
-        An error names the variable; an empty `<PREFIX>_TIMEOUT`, or "none", means no limit.
+        The other variables end in `_BACKOFF_BASE`, `_BACKOFF_MAX`, `_JITTER` and `_TIMEOUT`. An
+        empty `_TIMEOUT`, or `none`, means no limit.
+
+        Args:
+            prefix: Prefix of the variables, such as `"CRM"`.
+            environ: The variables. Default: `os.environ`.
+
+        Returns:
+            The policy, or None if no variable is set.
+
+        Raises:
+            ValueError: A value is not valid. The message names the variable.
         """
         if not isinstance(prefix, str) or not prefix.strip("_"):
             raise TypeError(f"the prefix of the variables must be text, such as 'CRM_RETRY': {prefix!r}")
@@ -86,7 +124,15 @@ class RetryPolicy:
         return cls.from_mapping(given) if given else None
 
     def wait(self, attempt: int, draw: float, /) -> float:
-        """Seconds to wait after failed attempt n (from 1), given a uniform draw from [0, 1)."""
+        """Return the wait after a failed attempt.
+
+        Args:
+            attempt: Number of the failed attempt, from 1.
+            draw: A random number from 0 up to, not including, 1.
+
+        Returns:
+            Seconds.
+        """
         wait = doubled(self.backoff_base, attempt) if attempt > 1 else self.backoff_base
         return (wait if wait < self.backoff_max else self.backoff_max) + self.jitter * draw
 

@@ -18,7 +18,10 @@ LEAST = 0.001
 
 
 class Attempt:
-    """One try. `current()` gives it anywhere; in a block it is the context manager. Belongs to the code of that attempt."""
+    """The attempt that is running now, from `current()` or from a block of `attempts()`.
+
+    It belongs to the code of that attempt. Do not share it.
+    """
 
     __slots__ = ("_block", "_scope")
 
@@ -28,45 +31,53 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """From 1."""
+        """Number of the attempt, from 1."""
         return 1 if self._scope is None else self._scope[1]
 
     @property
     def max_attempts(self) -> int | None:
-        """How many there will be at most; None outside of a retry."""
+        """Maximum number of attempts. None outside of a retry."""
         layer = None if self._scope is None else self._scope[2]
         return None if layer is None else layer.max_attempts
 
     @property
     def operation(self) -> str | None:
-        """The name of the call."""
+        """Name of the call. None outside of a retry."""
         layer = None if self._scope is None else self._scope[2]
         return None if layer is None else layer.operation
 
     @property
     def job_id(self) -> str | None:
-        """The job in the ledger that this is part of."""
+        """Id of the job in the ledger that this attempt is part of. None outside of a job."""
         return job_around(self._scope)
 
     @property
     def key(self) -> Key | None:
-        """The idempotency key of the work in hand; the same for all its attempts."""
+        """Idempotency key of the work. It is the same for all attempts."""
         found: KeyLike | None = key_around(self._scope)
         return Key.parse(found) if isinstance(found, str) else found
 
     @property
     def remaining(self) -> float | None:
-        """Seconds this attempt may still take: the smaller of its own time-out and all deadlines. None: no limit.
+        """Seconds that this attempt may still take, or None if there is no limit.
 
-        Never 0, also when the time is up: clients take 0 for "don't wait at all", or refuse it, and the error would not be a
-        time-out.
+        It is the smaller of the attempt's timeout and all deadlines. It is never 0, not even after
+        the limit: clients treat 0 as "do not wait", or reject it.
         """
         if self._scope is None or self._scope[0] == math.inf:
             return None
         return max(LEAST, self._scope[0] - clock_around().monotonic())
 
     def reject(self, because: str = "the result was rejected", /, *, result: Any = None) -> NoReturn:
-        """This attempt's result is no good: leave it and try again."""
+        """Fail this attempt because its result is not usable. It is then retried.
+
+        Args:
+            because: Reason, for the log records.
+            result: The result. `errors.Rejected` carries it if the attempts are used up.
+
+        Raises:
+            Rejected: Always.
+        """
         raise Rejected(because, result=result)
 
     def __enter__(self) -> Self:
@@ -92,7 +103,11 @@ class Attempt:
 
 
 def current() -> Attempt:
-    """The attempt around this code. Outside of one: number 1, no limit, no key. Never None."""
+    """Return the attempt that is running around this code.
+
+    Returns:
+        The attempt. Outside of a retry it has number 1, no limit and no key.
+    """
     return Attempt(scope_around())
 
 
@@ -124,7 +139,17 @@ class _Bound:
 
 
 def deadline(seconds: Seconds, /) -> _Bound:
-    """No attempt inside starts later, no wait reaches beyond. It only shrinks; it interrupts nobody."""
+    """Limit the time of all retries inside a block: `with deadline(5):`, or `async with`.
+
+    No attempt starts after the deadline, and no wait passes it. An inner deadline can only shorten
+    it. It does not interrupt running code.
+
+    Args:
+        seconds: Seconds from now, or a `timedelta`.
+
+    Returns:
+        A context manager for one use.
+    """
     return _Bound(duration("deadline", seconds))
 
 
@@ -164,12 +189,22 @@ def correlate(
     org_id: str | None = None,
     **more: str,
 ) -> _Ids:
-    """Ids that every record of the work inside carries, across processes and queues.
+    """Add ids to every log record inside a block, across processes and queues.
 
-    An id of more than 256 characters is shortened: its start, and a digest of the whole.
+    An id of more than 256 characters is shortened to its start and a digest.
+
+    Args:
+        request_id: Id of the request.
+        trace_id: Id of the trace.
+        user_id: Id of the user.
+        org_id: Id of the organisation.
+        more: Other ids, by name.
+
+    Returns:
+        A context manager for `with` and `async with`.
 
     Raises:
-        ValueError: more than 64 ids are carried at once, or a name has more than 100 characters.
+        ValueError: There are more than 64 ids, or a name has more than 100 characters.
     """
     given = {"request_id": request_id, "trace_id": trace_id, "user_id": user_id, "org_id": org_id, **more}
     for name, value in given.items():

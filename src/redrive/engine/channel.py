@@ -54,7 +54,15 @@ def channel(options: Options, /) -> Channel:
 
 
 def path(options: Options, method: str, /) -> list[tuple[str, Any]]:
-    """The options as one method meets them, such as "/shop.Orders/Get": only the part of the service config that is about it."""
+    """Return the channel options that apply to one method.
+
+    Args:
+        options: Options of the channel.
+        method: The method, such as `"/shop.Orders/Get"`.
+
+    Returns:
+        The options with the part of the service config that applies.
+    """
     service, _, name = method.strip("/").partition("/")
     if not service or not name:
         raise ValueError(f"a method is called /package.Service/Method, not {method!r}")

@@ -55,25 +55,31 @@ GIVEUPS = Serial()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended, and why. Immutable; survives pickling with its exception."""
+    """How a call that gave up ended. Immutable. It survives pickling with its exception.
+
+    Attributes:
+        attempts: Number of attempts.
+        elapsed: Seconds from the start of the first attempt. Without a time limit, seconds from the
+            end of the first attempt, because no clock is read before.
+        reason: `attempts`, `timeout`, `retry_after`, `budget`, `not_retryable`, `not_idempotent`,
+            `nested`, `breaker_open` or `stopped`.
+        retry_at: When a retry makes sense, if that is known.
+        layer: Name of the operation that gave up.
+        job_id: Id of the job that continues the work, if `spill=` enqueued one.
+    """
 
     attempts: int
     elapsed: float
-    """Seconds from the start of the first attempt; from its end where there is no time limit, since no clock is read then."""
     reason: Reason
     retry_at: datetime | None = None
-    """When trying again makes sense, where that is known: the wait that did not fit, or the server's own word."""
     layer: str | None = None
-    """The operation that gave up."""
     serial: int = field(default=0, repr=False, compare=False)
     made: Place | None = field(default=None, repr=False, compare=False)
-    """Where it was made; None in what came from another process."""
     job_id: str | None = None
-    """The job that goes on with the work, where `spill=` left one behind."""
 
     @property
     def spent(self) -> bool:
-        """Whether retries were used up, so that outer layers let the error pass."""
+        """True if the retries are used up. Outer retry layers then do not retry the error."""
         return self.reason in SPENT
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -88,7 +94,14 @@ def _arrived(
 
 
 def outcome(error: BaseException, /) -> Outcome | None:
-    """What redrive did before this exception reached you; None: nothing."""
+    """Return what Redrive did before this exception reached you.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        The outcome, or None if Redrive had no part in it.
+    """
     found = _dict_of(error).get(MARK)
     return found if isinstance(found, Outcome) else None
 

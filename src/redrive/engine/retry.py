@@ -29,7 +29,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Retry:
-    """A policy together with what errors mean, what it may spend and how long one attempt may take.
+    """A retry policy with its options: which errors, budget, breaker and timeouts. Made by
+    `retry(...)`.
+
+    Use it as a decorator, or call a function with `call` and `acall`.
 
     Immutable: threads, event loops and forked children may share one.
     """
@@ -41,16 +44,23 @@ class Retry:
 
     @property
     def policy(self) -> RetryPolicy:
-        """How often, how far apart, how long."""
+        """The policy: attempts, backoff and total time."""
         return self.settings.policy
 
     @property
     def operation(self) -> str | None:
-        """The name in journal, budget and tests; None: that of the function."""
+        """Name in log records, budgets and tests. None: the name of the function."""
         return self.settings.operation
 
     def __call__(self, fn: F, /) -> F:
-        """As a decorator: `def`, `async def`, methods, generators (their opening only). The type is kept as it was."""
+        """Decorate a function: sync, async, a method, or a generator (only its opening is retried).
+
+        Args:
+            fn: The function.
+
+        Returns:
+            A function of the same type.
+        """
         if isinstance(fn, (classmethod, staticmethod)):
             return type(fn)(self(fn.__func__))
         if isinstance(fn, type):
@@ -67,7 +77,19 @@ class Retry:
         return wrapper  # type: ignore[return-value]  # the identity over the callable's type: see the class of F
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `fn` now."""
+        """Call a sync function with retries.
+
+        Args:
+            fn: The function.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            The result of the function.
+
+        Raises:
+            TypeError: The function is async or a generator.
+        """
         colour = _colour(fn)
         if colour == "coroutine":
             raise TypeError(f"call is for plain functions; {_name(fn)} is async: use `await retry.acall(...)`")
@@ -81,7 +103,19 @@ class Retry:
         return result
 
     async def acall(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call and await `fn` now."""
+        """Call and await an async function with retries.
+
+        Args:
+            fn: The async function.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            The result of the function.
+
+        Raises:
+            TypeError: The function is sync or a generator.
+        """
         if _colour(fn) in ("generator", "async_generator"):
             raise TypeError(f"acall is for async functions; {_name(fn)} is a generator: decorate it")
         settings = self._for(fn)
@@ -91,13 +125,25 @@ class Retry:
         return result
 
     def attempts(self) -> Attempts:
-        """For a block of code: `for attempt in crm.attempts(): with attempt: ...`"""
+        """Return the attempts for a block of code: `for attempt in crm.attempts(): with attempt: ...`.
+
+        Returns:
+            An iterable for `for` and `async for`.
+        """
         from .block import Attempts  # noqa: PLC0415  # brings asyncio
 
         return Attempts(self.settings.named(self.operation or _place(), self))
 
     def using(self, policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -> Retry:
-        """The same with other options; shares the budget and the breaker."""
+        """Return a copy with other options. It shares the budget and the breaker.
+
+        Args:
+            policy: Another policy. Default: the same.
+            options: Options as of `retry(...)`.
+
+        Returns:
+            The copy.
+        """
         settings = self.settings.using(policy, options)
         return Retry(settings.named(settings.operation, self))
 
@@ -158,22 +204,49 @@ def retry(
     operation: str | None = None,
 ) -> Retry: ...
 def retry(given: Any = None, /, **options: Any) -> Any:
-    """Try again what may pass. Either a policy, or its five fields by name (service-call defaults), never both.
+    """Retry a function on transient errors, as a decorator or as an object.
 
-    on: which errors (default: the standard rule `classify`; unknown errors are not retried).
-    reject: which *results* count as failures; spent, `errors.Rejected` is raised with the last one.
-    backoff: other waits than the policy's; see `redrive.backoff`.
-    budget, breaker: shared objects, or the name of one.
-    attempt_timeout: for one attempt; async ones are cancelled, plain ones read it: `current().remaining`.
-    idempotent: False, only what was never sent is tried again.
-    nested: "final", an error that an inner layer has spent its retries on is not retried here.
-    key: the idempotency key of the work, a template over the parameters, or a function of them; inside: `current().key`.
-    fields: copied into every record of the journal.
-    spill: a function that takes over what was given up because retries were spent or a wait did not fit: `app.spill(...)` makes
-    one that leaves a durable job behind. The caller gets its error all the same; `outcome(error).job_id` says which job.
-    hedge: seconds after which a second call is started beside a slow one; the first to succeed wins, the other is cancelled. For
-    async functions that are declared `idempotent=True`. It counts as an attempt, and is paid from the budget.
-    operation: the name in journal, budget and tests (default: the function's qualified name).
+    Pass a `RetryPolicy`, or its five fields by name, but not both. The default is 3 attempts with a
+    backoff of 0.25 s to 5 s and 10 s for each attempt.
+
+    Args:
+        given: The function to decorate, or a `RetryPolicy`.
+        options: The options below, by name.
+        max_attempts (int): Maximum number of attempts, including the first one.
+        backoff_base (float): Seconds to wait after the first failed attempt. The wait doubles with
+            each further one.
+        backoff_max (float): Maximum number of seconds that doubling reaches.
+        jitter (float): Maximum number of seconds that are added to each wait at random.
+        timeout (float | None): Seconds for all attempts and waits together.
+        on (Rules | None): Errors to retry: a type, a function of the error, or a tuple of both.
+            Default: the standard rule `classify`. Unknown errors are not retried.
+        reject (Callable | None): Function of the result. If it returns True, the result counts as a
+            failure. `errors.Rejected` is raised with the last result when the attempts are used up.
+        backoff (Backoff | None): Other waits than the policy's. See `redrive.backoff`.
+        budget (Budget | str | None): A shared limit on retries, or its name.
+        breaker (Breaker | str | None): A shared circuit breaker, or its name.
+        attempt_timeout (Seconds | None): Seconds for one attempt. Async attempts are cancelled.
+            Sync functions read it from `current().remaining`.
+        idempotent (bool): If False, only requests that were never sent are retried.
+        nested (str): `"final"`: an error on which an inner layer has used up its retries is not
+            retried here. `"allow"`: it is.
+        key (Key | KeyOf | None): Idempotency key of the work: a `Key`, a template over the
+            parameters, or a function of them. Read it from `current().key`.
+        fields (Mapping | None): Fields that are copied into every log record.
+        spill (Spill | None): Function that takes over a call that gave up, such as
+            `app.spill(...)`. The caller still gets the error, and `outcome(error).job_id` names the
+            job.
+        hedge (Seconds | None): Seconds after which a second call is started beside a slow one. The
+            first success wins and the other call is cancelled. Only for async functions with
+            `idempotent=True`. A hedge counts as an attempt and is paid from the budget.
+        operation (str | None): Name in log records, budgets and tests. Default: the qualified name
+            of the function.
+
+    Returns:
+        The decorated function, or a `Retry`.
+
+    Raises:
+        TypeError: A policy is passed together with its fields, or an option is unknown.
     """
     if given is None or isinstance(given, RetryPolicy):
         return DEFAULT.using(given, **options)
@@ -183,17 +256,43 @@ def retry(given: Any = None, /, **options: Any) -> Any:
 
 
 def call(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """`retry().call(...)`."""
+    """Call a sync function with the default retries: `retry().call(...)`.
+
+    Args:
+        fn: The function.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+
+    Returns:
+        The result of the function.
+    """
     return DEFAULT.call(fn, *args, **kwargs)
 
 
 async def acall(fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """`await retry().acall(...)`."""
+    """Call and await an async function with the default retries: `await retry().acall(...)`.
+
+    Args:
+        fn: The async function.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+
+    Returns:
+        The result of the function.
+    """
     return await DEFAULT.acall(fn, *args, **kwargs)
 
 
 def attempts(policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -> Attempts:
-    """`retry(...).attempts()`."""
+    """Return the attempts for a block of code: `retry(...).attempts()`.
+
+    Args:
+        policy: The policy. Default: 3 attempts, 0.25 s to 5 s.
+        options: Options as of `retry(...)`.
+
+    Returns:
+        An iterable for `for` and `async for`.
+    """
     return DEFAULT.using(policy, **options).attempts()
 
 

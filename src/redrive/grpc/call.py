@@ -23,12 +23,25 @@ def retry(
     codes: Sequence[str] | None = None,
     attempt_timeout: Seconds | None = TIMEOUT,
 ) -> Retry:
-    """Around a call: 3 attempts, 50 and 100 ms apart, for the codes that `behind` (the channel's options) does not own.
+    """Return retries around a call, for the codes that the channel does not retry.
 
-    `await rpc.acall(stub.Get, request, timeout=30)`, `rpc.call(...)` for a sync channel. A request stream is a list, or a
-    function that returns a new iterator for each attempt. Of a response stream the opening is retried, up to its first message.
-    codes: which ones (default UNAVAILABLE, INTERNAL and DEADLINE_EXCEEDED, without the channel's); one that the channel owns is
-    refused. attempt_timeout: seconds for one attempt; async ones are cancelled, plain ones need their own `timeout=`.
+    Use `await rpc.acall(stub.Get, request, timeout=30)`, or `rpc.call(...)` on a sync channel. Pass
+    a request stream as a list, or as a function that returns a new iterator. Of a response stream,
+    only the opening is retried, up to the first message.
+
+    Args:
+        policy: Default: 3 attempts, 50 ms and 100 ms apart.
+        behind: Options of the channel. Their codes are left to the channel.
+        codes: Status codes to retry. Default: UNAVAILABLE, INTERNAL and DEADLINE_EXCEEDED, without
+            those of the channel.
+        attempt_timeout: Seconds for one attempt. Async attempts are cancelled. Sync calls need
+            their own `timeout=`.
+
+    Returns:
+        A `Retry`.
+
+    Raises:
+        ValueError: A code is retried by the channel too.
     """
     made = DEFAULT.using(policy or CALL, on=owner(behind, codes), attempt_timeout=attempt_timeout)
     return Retry(replace(made.settings, overdue=deadline_exceeded))

@@ -30,12 +30,21 @@ def channel_options(
     codes: Sequence[str] | None = None,
     max_batch_bytes: int = BATCH_BYTES,
 ) -> list[tuple[str, Any]]:
-    """For `options=` of any channel, plain or aio: 5 attempts, 0.1 to 10 s apart. More than 5 are refused: grpcio makes no more.
+    """Return channel options for gRPC's own retries. Default: 5 attempts, 0.1 s to 10 s apart.
 
-    policy: its attempts and waits; the channel spreads waits by ±20 % and knows no jitter or time limit of ours. One attempt
-    switches the channel's retries off. services: "" for every method, "shop.Orders", or "shop.Orders/Get".
-    codes: what the channel owns (default UNAVAILABLE and RESOURCE_EXHAUSTED). max_batch_bytes: the largest request that is tried
-    again; grpcio keeps 256 KiB by itself, and makes one attempt with what is larger.
+    Args:
+        policy: Its attempts and waits. The channel varies waits by ±20 % and has no jitter or time
+            limit. One attempt switches the channel's retries off.
+        services: Methods to configure: `""` for all, `"shop.Orders"`, or `"shop.Orders/Get"`.
+        codes: Status codes that the channel retries. Default: UNAVAILABLE and RESOURCE_EXHAUSTED.
+        max_batch_bytes: Largest request that is retried. grpcio's default is 256 KiB, and it does
+            not retry larger ones.
+
+    Returns:
+        Options for `grpc.insecure_channel(target, options=...)`, sync and aio.
+
+    Raises:
+        ValueError: More than 5 attempts. grpcio does not make more.
     """
     bound = whole("max_batch_bytes", max_batch_bytes)
     made = grpc_options(policy or CHANNEL, codes=_codes(codes), methods=[_name(service) for service in _services(services)])

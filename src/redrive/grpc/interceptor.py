@@ -27,10 +27,13 @@ class _Details(
 
 
 class Interceptor(grpc.UnaryUnaryClientInterceptor):
-    """For plain channels: `grpc.intercept_channel(channel, Interceptor(redrive.grpc.retry(behind=options)))`.
+    """Retries for sync channels: `grpc.intercept_channel(channel, Interceptor(rpc))`.
 
-    A call without `timeout=` gets that of the attempt. `.future()` is made once: to wait for it is up to its caller. Threads may
-    share one.
+    A call without `timeout=` gets the timeout of the attempt. `.future()` calls are made once.
+    Threads may share one.
+
+    Args:
+        retry: A `redrive.grpc.retry(...)`. Default: its defaults.
     """
 
     def __init__(self, retry: Retry | None = None, /) -> None:
@@ -38,7 +41,16 @@ class Interceptor(grpc.UnaryUnaryClientInterceptor):
         self._calls: dict[Any, Callable[..., Any]] = {}
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        """One call: as many attempts as the `Retry` says."""
+        """Make one call with the attempts of the `Retry`. grpcio calls this.
+
+        Args:
+            continuation: The next step of the channel.
+            client_call_details: Method, timeout and metadata.
+            request: The request.
+
+        Returns:
+            The call.
+        """
         call = self._calls.get(client_call_details.method)
         if call is None:
             call = self._calls[client_call_details.method] = _named(self._retry, client_call_details.method)(_attempt)
@@ -46,9 +58,13 @@ class Interceptor(grpc.UnaryUnaryClientInterceptor):
 
 
 class AsyncInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
-    """For aio channels: `grpc.aio.insecure_channel(target, options, interceptors=[AsyncInterceptor(rpc)])`.
+    """Retries for aio channels: `grpc.aio.insecure_channel(target,
+    interceptors=[AsyncInterceptor(rpc)])`.
 
-    A call without `timeout=` gets that of the attempt. Event loops may share one.
+    A call without `timeout=` gets the timeout of the attempt. Event loops may share one.
+
+    Args:
+        retry: A `redrive.grpc.retry(...)`. Default: its defaults.
     """
 
     def __init__(self, retry: Retry | None = None, /) -> None:
@@ -56,7 +72,16 @@ class AsyncInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
         self._calls: dict[Any, Callable[..., Any]] = {}
 
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        """One call: as many attempts as the `Retry` says."""
+        """Make one call with the attempts of the `Retry`. grpcio calls this.
+
+        Args:
+            continuation: The next step of the channel.
+            client_call_details: Method, timeout and metadata.
+            request: The request.
+
+        Returns:
+            The call.
+        """
         call = self._calls.get(client_call_details.method)
         if call is None:
             call = self._calls[client_call_details.method] = _named(self._retry, client_call_details.method)(_async_attempt)

@@ -31,10 +31,12 @@ OVERDUE = overdue(httpx2)
 
 
 class Client:
-    """Calls to one HTTP service. Errors are httpx2's own.
+    """A client for one HTTP service, with retries. Errors are those of httpx2.
 
-    GET, HEAD, OPTIONS, PUT and DELETE are tried again; POST and PATCH only with an idempotency key, or when never sent.
-    Threads may share one; a forked child opens its own connections.
+    GET, HEAD, OPTIONS, PUT and DELETE are retried. POST and PATCH are retried only with an
+    idempotency key, or if the request was never sent.
+
+    Threads may share one. A forked child opens its own connections.
     """
 
     __slots__ = ("_connections", "_layer", "_outgoing", "_owner")
@@ -53,13 +55,24 @@ class Client:
         max_body: int | None = MAX_BODY,
         client: httpx2.Client | None = None,
     ) -> None:
-        """auth: a string is a bearer token. user: sent in `x-user-id`.
+        """Configure the client. Connections are opened at the first request.
 
-        retry: default 3 attempts, 0.25 to 5 s apart, 10 s each, and a budget of its own.
-        idempotent: True: every call may be repeated, POST and PATCH too; False: none may, unless it was never sent.
-        idempotency_key: True: a POST or PATCH without a key gets a new one, for services that honour it.
-        max_body: bytes of a response, decompressed (default 100 MiB; None: no limit). A larger one is an `httpx2.DecodingError`.
-        client: an httpx2 client of yours, with its proxies, certificates and limits; it stays yours to close.
+        Args:
+            base_url: Address of the service.
+            auth: Bearer token, or an `httpx2.Auth`.
+            user: User id, sent as `x-user-id`.
+            headers: Headers of every request.
+            retry: Policy. Default: 3 attempts, 0.25 s to 5 s apart, 10 s each, and its own budget.
+            idempotent: True: every request may be repeated, including POST and PATCH. False: none
+                may, unless it was never sent. None: by method and key.
+            idempotency_key: True: a POST or PATCH without a key gets a new one.
+            max_body: Maximum number of bytes of a response, decompressed. None: no limit. A larger
+                response is an `httpx2.DecodingError`.
+            client: Your own `httpx2.Client`, with its proxies, certificates and limits. You close
+                it.
+
+        Raises:
+            TypeError: `client` is of another library. Use `Transport` there.
         """
         if client is not None and not isinstance(client, httpx2.Client):
             raise TypeError(
@@ -88,7 +101,17 @@ class Client:
         retry: RetryLike | None = None,
         idempotent: bool | None = None,
     ) -> Client:
-        """The same connections with other options. They are closed by the client that this one was made from."""
+        """Return a copy with other options and the same connections.
+
+        Args:
+            user: User id, sent as `x-user-id`.
+            headers: Headers that are added.
+            retry: Another policy.
+            idempotent: Whether requests may be repeated.
+
+        Returns:
+            The copy. The original client closes the connections.
+        """
         copy: Client = object.__new__(Client)
         copy._connections = self._connections
         copy._outgoing = self._outgoing.using(user, headers, idempotent)
@@ -122,13 +145,30 @@ class Client:
         timeout: Seconds | None = None,
         idempotent: bool | None = None,
     ) -> Any:
-        """Raises `httpx2.HTTPStatusError` for everything but 2xx, unless the status is in `ok_statuses`.
+        """Send a request with retries.
 
-        into: the type of the JSON answer (a class, list[...], dict[...], TypedDict), or a function that makes it. A bad shape is
-        an `httpx2.DecodingError` that says where, and is not retried.
-        idempotency_key: a key; True for a fresh one. Inside of work that has a key, one is derived from it, the operation and the
-        body. content: a body of another kind than JSON; a stream is sent once.
-        timeout: seconds for the whole call, with all its attempts and waits. idempotent: True: it may be repeated without a key.
+        Args:
+            method: HTTP method.
+            path: Path under the base URL.
+            into: Type of the JSON response (a class, `list[...]`, `dict[...]`, TypedDict), or a
+                function that makes it. Default: return the response.
+            json: Body as JSON.
+            content: Body of another kind. A stream is sent once.
+            params: Query parameters.
+            headers: Headers of this request.
+            idempotency_key: A key, or True for a new one. Inside of work that has a key, one is
+                derived from it.
+            ok_statuses: Statuses besides 2xx that are not an error.
+            operation: Name in log records. Default: method and path.
+            timeout: Seconds for the whole call, with all attempts and waits.
+            idempotent: True: this request may be repeated without a key.
+
+        Returns:
+            The response, or the value that `into` asks for.
+
+        Raises:
+            httpx2.HTTPStatusError: The status is neither 2xx nor in `ok_statuses`.
+            httpx2.DecodingError: The response does not fit `into`. It is not retried.
         """
         client = self._connections.client()
         call = self._outgoing.call(
@@ -171,7 +211,21 @@ class Client:
         timeout: Seconds | None = None,
         idempotent: bool | None = None,
     ) -> Any:
-        """`request("GET", ...)`."""
+        """Send a GET request. See `request`.
+
+        Args:
+            path: Path under the base URL.
+            into: Type of the JSON response, or a function that makes it.
+            params: Query parameters.
+            headers: Headers of this request.
+            ok_statuses: Statuses besides 2xx that are not an error.
+            operation: Name in log records. Default: method and path.
+            timeout: Seconds for the whole call.
+            idempotent: False: do not repeat this request.
+
+        Returns:
+            The response, or the value that `into` asks for.
+        """
         return self.request(
             "GET",
             path,
@@ -206,7 +260,24 @@ class Client:
         timeout: Seconds | None = None,
         idempotent: bool | None = None,
     ) -> Any:
-        """`request("POST", ...)`."""
+        """Send a POST request. See `request`.
+
+        Args:
+            path: Path under the base URL.
+            into: Type of the JSON response, or a function that makes it.
+            json: Body as JSON.
+            content: Body of another kind. A stream is sent once.
+            params: Query parameters.
+            headers: Headers of this request.
+            idempotency_key: A key, or True for a new one.
+            ok_statuses: Statuses besides 2xx that are not an error.
+            operation: Name in log records. Default: method and path.
+            timeout: Seconds for the whole call.
+            idempotent: True: this request may be repeated without a key.
+
+        Returns:
+            The response, or the value that `into` asks for.
+        """
         return self.request(
             "POST",
             path,
@@ -223,7 +294,16 @@ class Client:
         )
 
     def wait_until_ready(self, path: str = "/health", /, *, within: Seconds = 60) -> None:
-        """Look until it answers 2xx. `errors.NotReady` says whether it was unavailable, or is there and failed."""
+        """Poll a health address until it returns 2xx.
+
+        Args:
+            path: Path of the health address.
+            within: Maximum number of seconds.
+
+        Raises:
+            NotReady: The service was not ready in time. It says whether it was unavailable or
+                failed.
+        """
         client = self._connections.client()
         call = self._outgoing.call(self._connections, client, "GET", path, None, None, None, None, None, None, (), None)
         try:
@@ -232,7 +312,7 @@ class Client:
             raise not_ready(call.told.url, error) from error
 
     def close(self) -> None:
-        """Close the connections. Closing twice is fine; a copy made by `using` closes nothing."""
+        """Close the connections. You may close twice. A copy made by `using` closes nothing."""
         client = self._connections.take() if self._owner else None
         if client is not None:
             client.close()

@@ -144,11 +144,13 @@ class Exchange:
 
 
 class Transport(Both):
-    """Retries for an httpx or httpx2 client that you have, plain or async: `httpx.Client(transport=Transport())`.
+    """Retries for your own httpx or httpx2 client: `httpx.Client(transport=Transport())`.
 
-    It retries what fails until the head of the response has arrived; the body is the client's to read, against the end of the
-    attempt. Bad statuses and responses refused by `retry(reject=...)` are retried too, and the last one is returned as it came.
-    Share it between the threads or tasks that may share the inner transport.
+    It works with sync and async clients. It retries failures up to the response's headers. The
+    client reads the body, within the time of the attempt. Statuses and responses that
+    `retry(reject=...)` rejects are retried too, and the last response is returned.
+
+    Threads or tasks may share it if they may share the inner transport.
     """
 
     def __init__(
@@ -162,15 +164,20 @@ class Transport(Both):
     ) -> None:
         """Wrap a transport.
 
-        One request may say otherwise: `client.post(..., extensions={"redrive": {"idempotent": True}})`, or "idempotency_key".
+        A single request can override the options: `client.post(..., extensions={"redrive":
+        {"idempotent": True}})`, or `"idempotency_key"`.
 
         Args:
-            inner: What sends; default: the library's own, with its defaults.
-            retry: Default 3 attempts, 0.25 to 5 s apart, and a budget of its own. One attempt may take as long as the client's
-                own timeouts let it, or `retry(attempt_timeout=...)`, its body included. Spent, `reject=` gives the last response.
-            idempotent: True: every request may be repeated, POST and PATCH too. False: none may, unless it was never sent.
-                None: by method and key.
-            idempotency_key: True: a POST or PATCH without an Idempotency-Key header gets a new one, for APIs that honour it.
+            inner: The transport that sends. Default: the library's own transport.
+            retry: Policy. Default: 3 attempts, 0.25 s to 5 s apart, and its own budget. An attempt
+                may take as long as the timeouts of the client allow, or
+                `retry(attempt_timeout=...)`, including its body.
+            idempotent: True: every request may be repeated, including POST and PATCH. False: none
+                may, unless it was never sent. None: by method and key.
+            idempotency_key: True: a POST or PATCH without an Idempotency-Key header gets a new one.
+
+        Raises:
+            TypeError: `inner` is not a transport of httpx or httpx2.
         """
         if inner is not None and not hasattr(inner, "handle_request") and not hasattr(inner, "handle_async_request"):
             raise TypeError(f"the inner transport is one of httpx or httpx2, not {type(inner).__name__}")
@@ -194,7 +201,14 @@ class Transport(Both):
         return self._retry
 
     def handle_request(self, request: Any) -> Any:
-        """The response, after as many attempts as it takes."""
+        """Send a request with retries. A sync client calls this.
+
+        Args:
+            request: The request.
+
+        Returns:
+            The response.
+        """
         exchange = self._exchange(request, "handle_request", "HTTPTransport", self._plain)
         try:
             return exchange.loop(exchange)
@@ -209,7 +223,14 @@ class Transport(Both):
                 exchange.open.close()
 
     async def handle_async_request(self, request: Any) -> Any:
-        """The response, after as many attempts as it takes."""
+        """Send a request with retries. An async client calls this.
+
+        Args:
+            request: The request.
+
+        Returns:
+            The response.
+        """
         exchange = self._exchange(request, "handle_async_request", "AsyncHTTPTransport", self._later)
         token = TOLD.set(exchange.told)
         try:

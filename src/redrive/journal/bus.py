@@ -53,12 +53,20 @@ _logging = Subscription(log.log, every=False)
 
 
 def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False) -> Callable[[], None]:
-    """Hear everything in this process; returns the unsubscriber.
+    """Pass every log record of this process to a sink.
 
-    every: also calls that succeed at once (default: where the sink has `every = True`; they are not recorded otherwise).
-    inline: call the sink where the work happens. Only for sinks that never wait: others hear from a thread of their own, through
-    a queue that drops and counts when the sink is too slow. Any thread may subscribe; a forked child starts with its own threads.
-    A sink that has a method `attached` is told, and returns what is to be called when it is unsubscribed.
+    Sinks run in a thread of their own, behind a queue that drops and counts records if the sink is
+    too slow. Any thread may subscribe. A forked child starts its own threads. If the sink has a
+    method `attached`, it is called, and the function it returns is called at the end.
+
+    Args:
+        sink: Function of one `Record`. Its exceptions never reach your code.
+        every: Also record calls that succeed at the first attempt. Default: the sink's attribute
+            `every`, or False.
+        inline: Call the sink in the thread where the work runs. Only for sinks that never block.
+
+    Returns:
+        A function that unsubscribes the sink.
     """
     if not callable(sink):
         raise TypeError(f"a sink is a function of one Record, not {type(sink).__name__}: {sink!r}")
@@ -95,7 +103,14 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
 
 
 def flush(timeout: float = 5.0) -> bool:
-    """Wait until the sinks in the background have heard everything so far; False when they have not in time."""
+    """Wait until the background sinks have received all records so far.
+
+    Args:
+        timeout: Maximum number of seconds.
+
+    Returns:
+        False if they have not in time.
+    """
     clock = SYSTEM.monotonic
     end = clock() + timeout
     queued = [subscription.background for subscription in list(SUBSCRIPTIONS)]
@@ -104,7 +119,11 @@ def flush(timeout: float = 5.0) -> bool:
 
 
 def dropped() -> int:
-    """How many records were lost so far, because a sink raised or was too slow. Counted once for each sink."""
+    """Return the number of records that were lost because a sink raised or was too slow.
+
+    Returns:
+        The number. A record is counted once for each sink that lost it.
+    """
     return LOSSES.count
 
 

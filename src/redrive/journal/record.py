@@ -10,20 +10,26 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that happened. Immutable and already redacted: any thread may have it.
+    """A log record. Immutable. Secrets are already removed, so any thread may have it.
 
-    Kinds of a call, one for each attempt: `retry` (failed, will be tried again), `giveup` (failed, and that was the last),
-    `recovered` (succeeded after retries), `success` (at once; only for sinks that ask for every one). Of a breaker:
-    `breaker_opened`, `breaker_closed`. Of a batch: `batch_started`, `batch_pass`, `batch_step`, `batch_retry`, `batch_outage`,
-    `batch_split`, `batch_ended`, and `giveup` of an `item`.
+    - A call: `retry` (failed and will be retried), `giveup` (failed for the last time), `recovered`
+      (succeeded after retries), `success` (only for sinks with `every=True`).
+    - A breaker: `breaker_opened`, `breaker_closed`.
+    - A batch: `batch_started`, `batch_pass`, `batch_step`, `batch_retry`, `batch_outage`,
+      `batch_split`, `batch_ended`, and `giveup` for an item.
+
+    Attributes:
+        kind: What happened.
+        at: When, in UTC.
+        fields: The known ones of `operation`, `attempt`, `max_attempts`, `error`, `error_class`,
+            `retryable`, `http_status`, `latency_ms`, `wait`, `reason`, `retry_at`,
+            `idempotency_key`, `dlq_id` (of a dead letter), the ids of `correlate`, and those passed
+            as `fields=`.
     """
 
     kind: str
     at: datetime
     fields: Mapping[str, Any]
-    """What is known of: operation, attempt, max_attempts, error, error_class, retryable, http_status, latency_ms, wait, reason,
-    retry_at, idempotency_key, dlq_id (of a dead letter), request_id, trace_id, user_id and all other ids given to
-    `correlate` or as `fields=`."""
 
 
 Sink: TypeAlias = Callable[[Record], object]

@@ -15,7 +15,7 @@ Address: TypeAlias = str | PathLike[str]
 
 
 class Ring:
-    """A sink that keeps the last records. Any thread may read it while others write."""
+    """A sink that keeps the last records in memory. Any thread may read it."""
 
     def __init__(self, size: int, dump_to: Address | None = None) -> None:
         self._records: deque[Record] = deque(maxlen=whole("size", size))
@@ -31,7 +31,14 @@ class Ring:
         return list(self._records)
 
     def dump(self, path: Address, /) -> int:
-        """Write the records as JSON Lines; returns how many."""
+        """Write the records to a file as JSON Lines.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The number of records.
+        """
         import json  # noqa: PLC0415  # not needed while nothing goes wrong
 
         records = self.records
@@ -45,7 +52,15 @@ class Ring:
 
 
 def ring(size: int = 10_000, /, *, dump_to: Address | None = None) -> Ring:
-    """A sink that keeps the last `size` records; with `dump_to`, written there when the program dies of an exception."""
+    """Return a sink that keeps the last records in memory.
+
+    Args:
+        size: Maximum number of records.
+        dump_to: File to which the records are written if the program ends with an exception.
+
+    Returns:
+        The sink.
+    """
     return Ring(size, dump_to)
 
 

@@ -109,9 +109,15 @@ _LOCK = threading.Lock()
 
 
 def prometheus(registry: CollectorRegistry | None = None, /) -> Scraped:
-    """The sink that counts for Prometheus: `journal.subscribe(journal.prometheus())`. There is one for each registry.
+    """Return a sink for Prometheus: `journal.subscribe(journal.prometheus())`.
 
-    registry: default prometheus_client's own, which the program's other metrics are in too.
+    Each registry has one sink. Extra: `prometheus`.
+
+    Args:
+        registry: Default: the registry of prometheus_client.
+
+    Returns:
+        The sink.
     """
     wanted = REGISTRY if registry is None else registry
     with _LOCK:

@@ -38,7 +38,13 @@ _extra: frozenset[str] = frozenset()
 
 
 def hide(*names: str) -> None:
-    """Add names of fields that no record may carry. For the whole process; there is no way back."""
+    """Add names of fields that no record may contain.
+
+    This applies to the whole process and cannot be undone.
+
+    Args:
+        names: Names of fields.
+    """
     global _extra  # noqa: PLW0603  # one set for the process, replaced as a whole
     for name in names:
         if not isinstance(name, str) or not plain(name):

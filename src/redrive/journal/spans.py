@@ -260,5 +260,15 @@ def _failed(span: Span, kind: object, message: object, at: int) -> None:
 
 
 def otel(*, tracer_provider: trace.TracerProvider | None = None, meter_provider: Any = None) -> Spans:
-    """The sink for OpenTelemetry: `journal.subscribe(journal.otel())`, before workers start. Providers: the program's own."""
+    """Return a sink for OpenTelemetry: `journal.subscribe(journal.otel())`.
+
+    Subscribe it before workers start. Extra: `otel`.
+
+    Args:
+        tracer_provider: Default: the global provider.
+        meter_provider: Default: the global provider.
+
+    Returns:
+        The sink.
+    """
     return Spans(tracer_provider, meter_provider)

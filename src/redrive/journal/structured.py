@@ -32,5 +32,14 @@ class Structured:
 
 
 def structlog(logger: Any = None, /) -> Structured:
-    """A sink for structlog: `journal.subscribe(journal.structlog())`. Without a logger: `structlog.get_logger("redrive")`."""
+    """Return a sink for structlog: `journal.subscribe(journal.structlog())`.
+
+    Extra: `structlog`.
+
+    Args:
+        logger: Default: `structlog.get_logger("redrive")`.
+
+    Returns:
+        The sink.
+    """
     return Structured(logger)

@@ -19,9 +19,14 @@ R = TypeVar("R")
 
 
 class AsyncLedger:
-    """A ledger that doesn't block the event loop. Event loops and threads may share one; a forked child may not.
+    """A ledger for async code: its methods run in a thread and do not block the event loop.
 
-    A cancelled call is not undone: what it asked for may still be written.
+    A cancelled call is not undone: it may still be written.
+
+    Event loops and threads may share one. A forked child may not.
+
+    Args:
+        ledger: The ledger to use.
     """
 
     def __init__(self, ledger: Ledger, /) -> None:
@@ -29,16 +34,43 @@ class AsyncLedger:
         self._thread = ThreadPoolExecutor(1, "redrive-ledger")
 
     async def run(self, verb: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Any method of the ledger: `await aio.run(ledger.find, kind, key)`."""
+        """Run any method of the ledger: `await aio.run(ledger.find, kind, key)`.
+
+        Args:
+            verb: The method.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            The result of the method.
+        """
         call = partial(copy_context().run, verb, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def submit(self, job: NewJob, /, *, tx: Any = None) -> Submitted:
-        """As `Ledger.submit`; `tx` may be an AsyncConnection or AsyncSession."""
+        """Submit a job, once for its job key. See `Ledger.submit`.
+
+        Args:
+            job: The job.
+            tx: Your open transaction. It may be an `AsyncConnection` or `AsyncSession`.
+
+        Returns:
+            The job that the key has now.
+        """
         return (await self.submit_many((job,), tx=tx))[0]
 
     async def submit_many(self, jobs: Iterable[NewJob], /, *, tx: Any = None) -> list[Submitted]:
-        """As `Ledger.submit_many`. What many tasks submit at the same time is written together."""
+        """Submit many jobs: all of them or none. See `Ledger.submit_many`.
+
+        Jobs that many tasks submit at the same time are written together.
+
+        Args:
+            jobs: The jobs.
+            tx: Your open transaction. It may be an `AsyncConnection` or `AsyncSession`.
+
+        Returns:
+            The jobs that the keys have now, in the same order.
+        """
         given = list(jobs)
         if tx is not None:
             if not hasattr(tx, "run_sync"):
@@ -86,5 +118,5 @@ class AsyncLedger:
         return entry.result()
 
     def close(self) -> None:
-        """End the thread; the ledger itself stays open."""
+        """End the thread. The ledger itself stays open."""
         self._thread.shutdown(wait=False)

@@ -45,10 +45,13 @@ BATCH = 1000
 
 
 class Ledger:
-    """The durable memory of keys, jobs and attempts; open one by `open_ledger`. Context manager.
+    """The database of jobs, attempts, leases, dead letters and idempotency records.
 
-    Threads may share one, and so may forked children, which get connections of their own (one in memory excepted, which
-    is its process's alone). Its methods block: event loops go through `AsyncLedger`.
+    Open one with `open_ledger`. It is a context manager. Its methods block: use `AsyncLedger` in
+    async code.
+
+    Threads may share one. Forked children may share one and get their own connections. A ledger in
+    memory belongs to its process.
     """
 
     def __init__(self, address: Address, *, migrate: bool, max_payload: int) -> None:
@@ -65,11 +68,13 @@ class Ledger:
 
     @classmethod
     def opened(cls, url: str, /, *, migrate: bool = False, max_payload: int | None = None) -> Self:
-        """See `open_ledger`."""
+        """Open a ledger. See `open_ledger`."""
         return cls(parse(url), migrate=migrate, max_payload=limits.MAX_PAYLOAD if max_payload is None else max_payload)
 
     def beside(self) -> Ledger:
-        """The same ledger with connections of its own, for who must never wait for others'; on SQLite there is one writer."""
+        """Return the same ledger with its own connections, so that its calls do not queue behind
+        others.
+        """
         return self if self.connections.on_sqlite else Ledger(self._address, migrate=False, max_payload=self.max_payload)
 
     @cached_property
@@ -82,27 +87,43 @@ class Ledger:
 
     @property
     def gathering(self) -> Gathering:
-        """Who submits at the same time."""
+        """Submissions that run at the same time."""
         if self._pid != os.getpid():
             self._gather()  # in a forked child nobody would ever finish what the parent's threads had begun
         return self._gathering
 
     def hide(self, names: Collection[str], /) -> None:
-        """Keep names of secret fields in the ledger: every program that opens it hides them."""
+        """Store names of secret fields in the ledger. Every program that opens it hides them."""
         with self._write.use() as session:
             hidden.remember(session, names)
 
     # ---- submit ----
 
     def submit(self, job: NewJob, /, *, tx: Transaction | None = None) -> Submitted:
-        """Write a job down, once for its key. In the caller's own open transaction, where one is given."""
+        """Submit a job, once for its job key.
+
+        Args:
+            job: The job.
+            tx: Your open transaction on the ledger's database. The job exists when you commit it.
+
+        Returns:
+            The job that the key has now. `created` is False if the key existed.
+        """
         if tx is not None:
             return self.submit_many((job,), tx=tx)[0]
         self._write.outside()  # whoever writes for all would wait for this thread, and this thread for it
         return self.gathering.submit((limits.checked(job, self.max_payload),))[0]
 
     def submit_many(self, jobs: Iterable[NewJob], /, *, tx: Transaction | None = None) -> list[Submitted]:
-        """Many at once, all or none; what comes back is in their order."""
+        """Submit many jobs: all of them or none.
+
+        Args:
+            jobs: The jobs.
+            tx: Your open transaction on the ledger's database.
+
+        Returns:
+            The jobs that the keys have now, in the same order.
+        """
         checked = [limits.checked(job, self.max_payload) for job in jobs]
         if not checked:
             return []
@@ -130,11 +151,13 @@ class Ledger:
             return distinct(jobs, lambda new: self._hot.submit(session, new))
 
     def ring(self) -> None:
-        """Something was written by other means: whoever waits for work in this process may look."""
+        """Wake the workers of this process, because something was written by other means."""
         self._bell.ring()
 
     def joined(self, tx: Any, /) -> Many:
-        """A caller's open transaction, made ready for statements of ours; TypeError or ValueError where it cannot be."""
+        """Prepare a caller's open transaction for the ledger's statements. TypeError or ValueError
+        says why not.
+        """
         if id(tx) in self._lent:
             return Driven(tx)
         run = runner(tx, self._address.dialect)
@@ -143,7 +166,11 @@ class Ledger:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A transaction of the ledger's own, for effects of yours that shall commit with what you submit or settle."""
+        """Open a transaction of the ledger, for your own changes that commit together with jobs.
+
+        Yields:
+            The connection. Pass it as `tx=`.
+        """
         with self._write.use(lent=True) as session, session.transaction("caller") as connection:
             self._lent.add(id(connection))
             try:
@@ -158,13 +185,24 @@ class Ledger:
         total: int | None = None, start: bool = True, alone: bool = False, token: int | None = None,
         start_last: bool = True,
     ) -> Turn:  # fmt: skip
-        """A worker's turn: settle what it has, claim what it can take. Settlements that come too late are counted.
+        """Settle attempts and claim due jobs, in one transaction.
 
-        kinds: the most to take of each kind; total: of all of them. lease: seconds for which nobody else gets them.
-        start: False where they will wait in the worker; `start` them then, one by one: a crash counts for started ones only.
-        alone: one of those that were running when their worker died; run nothing beside it.
-        token: of the leases, see `new_token` (default: a new one).
-        start_last: False leaves jobs' last attempts unstarted (`Lease.started`): `start` them before they run.
+        Settlements that arrive too late are counted and change nothing.
+
+        Args:
+            settlements: Results of attempts.
+            kinds: Maximum number of jobs to claim of each job type.
+            worker: Name of the worker.
+            lease: Seconds for which no other worker gets the jobs.
+            total: Maximum number of jobs over all types.
+            start: False if the jobs will wait in the worker. Call `start` for them later. A crash
+                counts as an attempt only for started jobs.
+            alone: Claim one job that was running when its worker died. Run nothing beside it.
+            token: Token of the leases. Default: a new one.
+            start_last: False leaves a job's last attempt unstarted. Call `start` before it runs.
+
+        Returns:
+            New leases, and settlements that were too late.
         """
         most = sum(kinds.values()) if total is None else total
         limits.name("worker", worker, limits.MAX_KIND)
@@ -186,18 +224,40 @@ class Ledger:
         self, kinds: Mapping[str, int], /, *, worker: str, lease: Seconds = LEASE, total: int | None = None, start: bool = True,
         alone: bool = False,
     ) -> list[Lease]:  # fmt: skip
-        """Lease what is due, kind by kind, the most urgent first. See `turn`."""
+        """Claim due jobs, the most urgent first. See `turn`.
+
+        Args:
+            kinds: Maximum number of jobs to claim of each job type.
+            worker: Name of the worker.
+            lease: Seconds for which no other worker gets the jobs.
+            total: Maximum number of jobs over all types.
+            start: False if the jobs will wait in the worker.
+            alone: Claim one job that was running when its worker died.
+
+        Returns:
+            The leases.
+        """
         return self.turn((), kinds, worker=worker, lease=lease, total=total, start=start, alone=alone).leases
 
     def start(self, leases: Sequence[Lease], /) -> list[Lease]:
-        """Write that these attempts begin, before they do; those that may (the others' leases are lost)."""
+        """Write that attempts start, before they do, and return the leases that may. The others are
+        lost.
+        """
         if not leases:
             return []
         with self._write.use() as session:
             return self._hot.start(session, leases)
 
     def renew(self, leases: Sequence[Lease], /, *, lease: Seconds = LEASE) -> list[Lease]:
-        """Hold these longer; those that are lost, and must not be worked on any more."""
+        """Extend leases.
+
+        Args:
+            leases: The leases.
+            lease: Seconds from now.
+
+        Returns:
+            The leases that are lost. Stop working on their jobs.
+        """
         until = lasting("lease", lease)
         if not leases:
             return []
@@ -205,9 +265,17 @@ class Ledger:
             return self._hot.renew(session, leases, until)
 
     def settle(self, settlements: Settlement | Sequence[Settlement], /, *, tx: Transaction | None = None) -> None:
-        """Say what became of attempts. LeaseLost where one came too late: that one changed nothing, and was counted.
+        """Write the results of attempts.
 
-        In a transaction of the caller's a late one raises before it is counted: roll back, then call `count_late`.
+        In your own transaction, a late settlement raises before it is counted. Roll back, then call
+        `count_late`.
+
+        Args:
+            settlements: One or many, made by the methods of a `Lease`.
+            tx: Your open transaction on the ledger's database.
+
+        Raises:
+            LeaseLost: A settlement came too late. It changed nothing and was counted.
         """
         given = [settlements] if isinstance(settlements, Settlement) else list(settlements)
         limits.settlements(given, self.max_payload)
@@ -224,32 +292,41 @@ class Ledger:
             raise LeaseLost(f"settled too late, or for the second time; somebody else's now, nothing was changed: job {named}")
 
     def count_late(self, settlements: Sequence[Settlement], /) -> None:
-        """Count settlements that were refused inside a caller's transaction, which took their count with it."""
+        """Count settlements that were rejected inside a caller's transaction."""
         with self._write.use() as session, session.transaction("settle"):
             for one in settlements:
                 counts.add(session, {one.kind: {"late": 1}})
 
     def reap(self, *, limit: int = BATCH) -> list[int]:
-        """Take back leases that ran out; the ids of their jobs. Any worker does this now and then."""
+        """Take back expired leases. Workers do this regularly.
+
+        Args:
+            limit: Maximum number of leases.
+
+        Returns:
+            The ids of the jobs.
+        """
         with self._write.use() as session:
             return reap.reap(session, limit)
 
     def beat(self, worker: str, info: Mapping[str, Any] | None = None, /) -> datetime:
-        """The worker is alive: leases that it loses from now on are lost, but it did not crash."""
+        """Write the heartbeat of a worker. A worker with a fresh heartbeat has not crashed."""
         with self._write.use() as session:
             return workers.beat(session, worker, info)
 
     def leave(self, worker: str, /) -> None:
-        """The worker ends, in order, and holds nothing any more."""
+        """Remove a worker that has ended in order."""
         with self._write.use() as session:
             workers.leave(session, worker)
 
     def wake(self) -> Wake:
-        """What tells a worker that something was submitted; close it when done. Belongs to one thread."""
+        """Return an object that tells a worker when a job was submitted. Close it. It belongs to one
+        thread.
+        """
         return self.connections.wake(self._bell)
 
     def next_due(self, kinds: Sequence[str], /, *, alone: bool = False) -> datetime | None:
-        """When the next of these falls due: nothing tells a worker, it has to look by then."""
+        """Return when the next job of these types is due, or None."""
         with self._read.use() as session:
             return find.next_due(session.core, kinds, (QUARANTINE,) if alone else PRIORITIES)
 
@@ -260,9 +337,24 @@ class Ledger:
         reason: str | None = None, error: str | None = None, signature: str | None = None, job_id: int | None = None,
         since: datetime | None = None, source: str | None = None, after: int = 0, limit: int = 100, newest: bool = False,
     ) -> list[DeadLetter]:  # fmt: skip
-        """Dead letters in the order they came, from behind the one numbered `after`; or the newest first.
+        """Return dead letters, oldest first.
 
-        error: words that its error has in it, whatever their case; or its signature. source: of messages; "*": of any source.
+        Args:
+            ids: Only these.
+            status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
+            kind: Job type.
+            reason: Why the job died, such as `"attempts"`.
+            error: Text in the error, in any case, or the error's signature.
+            signature: Signature of the error.
+            job_id: The job that died.
+            since: Not older than this.
+            source: Source of the message. `"*"`: any source.
+            after: Only dead letters with a higher id.
+            limit: Maximum number.
+            newest: Newest first.
+
+        Returns:
+            The dead letters.
         """
         with self._read.use() as session:
             return letters.letters(
@@ -271,110 +363,216 @@ class Ledger:
             )  # fmt: skip
 
     def replay(self, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None) -> Sorted:
-        """Give dead letters a new job each, in the old one's place and under its key."""
+        """Create a new job for each dead letter, under the same job key.
+
+        Args:
+            ids: Ids of dead letters.
+            actor: Who does this, for the audit log.
+            because: Why, for the audit log.
+            max_replays: Skip dead letters that were replayed this often. None: no limit.
+
+        Returns:
+            The new jobs, and the dead letters that were skipped with the reason.
+        """
         with self._write.use() as session:
             done = letters.replay(session, ids, actor=actor, because=because, max_replays=max_replays)
         self._bell.ring()
         return done
 
     def discard(self, ids: Sequence[int], /, *, actor: str, because: str) -> Sorted:
-        """Drop dead letters for good; their keys stay taken."""
+        """Discard dead letters for good. Their job keys stay taken.
+
+        Args:
+            ids: Ids of dead letters.
+            actor: Who does this, for the audit log.
+            because: Why, for the audit log.
+
+        Returns:
+            The dead letters that were discarded, and those that were skipped with the reason.
+        """
         with self._write.use() as session:
             return letters.discard(session, ids, actor=actor, because=because)
 
     def unblock(self, *, limit: int = BATCH) -> Sorted:
-        """Replay what was blocked until a moment that has come. Any worker does this now and then."""
+        """Replay blocked jobs whose time has come. Workers do this regularly."""
         with self._write.use() as session:
             return letters.unblock(session, limit)
 
     # ---- look ----
 
     def get(self, job_id: int, /) -> Job | None:
-        """A job by its id."""
+        """Return a job by its id.
+
+        Args:
+            job_id: Id of the job.
+
+        Returns:
+            The job, or None.
+        """
         with self._read.use() as session:
             return find.by_id(session.core, (job_id,)).get(job_id)
 
     def find(self, kind: str, key: str, /) -> Job | None:
-        """The job that a key has now."""
+        """Return the current job of a job key.
+
+        Args:
+            kind: Job type.
+            key: Job key.
+
+        Returns:
+            The job, or None.
+        """
         with self._read.use() as session:
             return find.by_key(session.core, kind, key)
 
     def jobs(self, state: State, /, *, kind: str | None = None, limit: int = 100) -> list[Job]:
-        """Some jobs in a state."""
+        """Return jobs in a stored state.
+
+        Args:
+            state: `"ready"`, `"leased"`, `"done"`, `"dead"`, `"dropped"` or `"pruned"`.
+            kind: Job type. Default: all.
+            limit: Maximum number.
+
+        Returns:
+            The jobs.
+        """
         with self._read.use() as session:
             return find.page(session.core, state, kind=kind, limit=limit)
 
     def attempts(self, job_id: int, /) -> list[Attempt]:
-        """The attempts of a job that did not end well."""
+        """Return the attempts of a job that failed, were lost, or do not count.
+
+        Args:
+            job_id: Id of the job.
+
+        Returns:
+            The attempts.
+        """
         with self._read.use() as session:
             return find.attempts(session.core, job_id)
 
     def counts(self) -> dict[str, Tally]:
-        """How many jobs of each kind there are, by where they are."""
+        """Return the number of jobs of each job type, by state.
+
+        Returns:
+            A tally for each job type.
+        """
         with self._read.use() as session:
             return counts.counts(session.core)
 
     def imbalance(self) -> list[str]:
-        """What does not add up; empty where all is well. Reads every row."""
+        """Check that no job is lost or counted twice. Reads every row.
+
+        Returns:
+            The problems. Empty if there are none.
+        """
         with self.reading() as connection:
             return counts.imbalance(connection) + failures.imbalance(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One moment of the whole ledger, to read from; nobody who writes is held up meanwhile."""
+        """Open a consistent snapshot of the ledger for reading. Writers are not blocked.
+
+        Yields:
+            The connection.
+        """
         with self._read.use() as session, session.snapshot() as connection:
             yield connection
 
     def workers(self) -> list[Worker]:
-        """Who is at it, and when each was last seen."""
+        """Return the workers and their last heartbeats.
+
+        Returns:
+            The workers.
+        """
         with self._read.use() as session:
             return workers.workers(session.core)
 
     def now(self) -> datetime:
-        """The moment, by the clock that leases go by."""
+        """Return the time of the clock that leases use, in UTC."""
         with self._read.use() as session:
             return now_on(session)
 
     def audit(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
-        """What people and automations decided, in order."""
+        """Return entries of the audit log, oldest first.
+
+        Args:
+            after: Only entries with a higher number.
+            limit: Maximum number.
+
+        Returns:
+            The entries.
+        """
         with self._read.use() as session:
             return audit.entries(session.core, after=after, limit=limit)
 
     def audit_broken(self) -> int | None:
-        """The first audit entry that was tampered with; None: the chain holds."""
+        """Verify the hash chain of the audit log.
+
+        Returns:
+            The number of the first entry that was changed. None: the chain is intact.
+        """
         with self._read.use() as session, session.snapshot(bound=NO_LIMIT) as connection:
             return audit.broken(connection)
 
     def record(self, *, actor: str, action: str, because: str, what: Mapping[str, Any]) -> Entry:
-        """Add to the audit what somebody decided elsewhere."""
+        """Add an entry to the audit log.
+
+        Args:
+            actor: Who decided.
+            action: What was done.
+            because: Why.
+            what: Details.
+
+        Returns:
+            The entry.
+        """
         with self._write.use() as session, session.transaction("caller"):
             return audit.write(session, actor=actor, action=action, because=because, what=what)
 
     # ---- keep ----
 
     def prune(self, older: Seconds = 30 * DAY, /, *, limit: int = BATCH) -> int:
-        """Empty done jobs that ended so long ago, and free keys whose own time has come; how many jobs. Dead letters stay."""
+        """Empty done jobs and free expired job keys. Dead letters are kept.
+
+        Args:
+            older: Minimum number of seconds since the job ended.
+            limit: Maximum number of jobs.
+
+        Returns:
+            The number of jobs that were pruned.
+        """
         with self._write.use() as session:
             return prune.prune(session, seconds("older", older), limit)
 
     def fold(self) -> int:
-        """Sum up what changes left behind (on Postgres); how many rows. Any worker does this now and then."""
+        """Sum up rows of changed counters (on Postgres), and return how many. Workers do this
+        regularly.
+        """
         with self._write.use() as session:
             return counts.fold(session) + failures.fold(session)
 
     def recount(self, *, actor: str, because: str) -> dict[str, dict[str, int]]:
-        """Set the counts right by the rows, where somebody changed rows by hand; what was added. Reads every row."""
+        """Correct the counters from the rows, after rows were changed by hand. Reads every row.
+
+        Args:
+            actor: Who does this, for the audit log.
+            because: Why, for the audit log.
+
+        Returns:
+            The corrections by job type.
+        """
         self.connections.own_sessions("counts cannot be set right")
         with self._write.use() as session:
             return recount.recount(session, actor=actor, because=because)
 
     def migrate(self) -> None:
-        """Bring the tables up to this code."""
+        """Create or upgrade the tables."""
         with self._write.use() as session:
             schema.migrate(session)
 
     def close(self) -> None:
-        """Close all connections. What is in use is closed when it comes back."""
+        """Close all connections. Connections in use are closed when they are returned."""
         self.connections.close()
 
     def __enter__(self) -> Self:

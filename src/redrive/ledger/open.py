@@ -11,10 +11,20 @@ if TYPE_CHECKING:
 
 
 def open_ledger(url: str = "sqlite:///redrive.db", /, *, migrate: bool = False, max_payload: int | None = None) -> Ledger:
-    """Open `sqlite:///file.db`, `sqlite://` (in memory, private) or `postgresql://...`. A foreign schema is refused.
+    """Open a ledger.
 
-    migrate: make the tables, or bring them up to this code; else anything but the right schema is an error, and nothing
-    is changed. One in memory is always made. max_payload: bytes, 1 MiB where nothing is said.
+    Args:
+        url: `sqlite:///file.db`, `sqlite://` (in memory, private to the process) or
+            `postgresql://...`.
+        migrate: Create or upgrade the tables. If False, a schema of another version is an error and
+            nothing is changed. A ledger in memory is always created.
+        max_payload: Maximum number of bytes of a payload. Default: 1 MiB.
+
+    Returns:
+        The ledger. Close it, or use it as a context manager.
+
+    Raises:
+        LedgerError: The extra is missing, or the schema is missing, older or newer.
     """
     installed()
     from .ledger import Ledger  # noqa: PLC0415

@@ -17,39 +17,56 @@ from .state import STATES, Shown, State, Status, shown
 
 
 class NewJob(NamedTuple):
-    """A job to be submitted."""
+    """A job to submit. Immutable.
+
+    Args:
+        kind: Job type.
+        key: Job key.
+        payload: Stored bytes.
+        priority: From -2 (first) to 2 (last).
+        delay: Seconds until the job is due, on the database's clock.
+        due: Time at which the job is due, instead of a delay.
+        max_attempts: Attempts after which a job whose worker died becomes a dead letter.
+        keep: Seconds for which the job key stays done after the job's end. None: for ever.
+        deadline: Time after which the job is not started any more.
+        ids: Correlation ids that travel with the job. None: those of the caller, see `correlate`.
+        headers: Text by name, stored with the payload.
+        request_hash: Digest of the request, to detect another request under the same key.
+        version: Version of the payload's envelope.
+    """
 
     kind: str
     key: str
     payload: bytes = b""
     priority: int = 0
-    """From -2, the first, to 2, the last."""
     delay: float = 0.0
-    """Seconds from now, on the database's clock, until it is due."""
     due: datetime | None = None
-    """The moment it is due, instead of a delay."""
     max_attempts: int | None = None
-    """The last attempt of a worker that dies is measured against this."""
     keep: float | None = None
-    """Seconds for which the key stays done after the job's end; None: for ever."""
     deadline: datetime | None = None
     ids: Mapping[str, str] | None = None
-    """Correlation ids: they travel with the job. None: those around the caller, see `correlate`."""
     headers: Mapping[str, str] | None = None
     request_hash: bytes | None = None
     version: int = 1
-    """Of the payload's envelope."""
 
 
 class Submitted(NamedTuple):
-    """The job that a key has now."""
+    """The job that a job key has after a submission. Immutable.
+
+    Attributes:
+        id: Id of the job.
+        kind: Job type.
+        key: Job key.
+        state: Stored state.
+        created: False if the key existed: this is the job that it has.
+        request_hash: Digest of the request of that job.
+    """
 
     id: int
     kind: str
     key: str
     state: State
     created: bool
-    """False: the key was known already; this is the job that it has."""
     request_hash: bytes | None
 
 
@@ -63,15 +80,29 @@ def new_token() -> int:
 
 
 class Settlement(NamedTuple):
-    """What became of an attempt. Made by the methods of its lease."""
+    """The result of an attempt. Immutable. Made by the methods of its `Lease`.
+
+    Attributes:
+        job_id: Id of the job.
+        fence: Fencing number of the lease.
+        kind: Job type.
+        outcome: `"done"`, `"again"`, `"dead"` or `"blocked"`.
+        replay: True if the job is the replay of a dead letter.
+        result: Stored result.
+        after: Seconds until the next attempt.
+        charged: False if this does not count as an attempt.
+        reason: Why.
+        error: The error.
+        signature: Signature of the error.
+        until: When a blocked job is replayed.
+        token: Token of the lease. The last field, see `lease_name`.
+    """
 
     job_id: int
     fence: int
     kind: str
     outcome: str
-    """done, again, dead or blocked."""
     replay: bool = False
-    """The job is the replay of a dead letter."""
     result: bytes | None = None
     after: float = 0.0
     charged: bool = True
@@ -80,23 +111,40 @@ class Settlement(NamedTuple):
     signature: str | None = None
     until: datetime | None = None
     token: int = 0
-    """Of the lease. The last field, see `lease_name`."""
 
 
 class Lease(NamedTuple):
-    """The exclusive, expiring, fenced right to make the next attempt at a job."""
+    """The exclusive, expiring right to make the next attempt at a job. Immutable.
+
+    Attributes:
+        job_id: Id of the job.
+        fence: Fencing number. A later lease has a higher one.
+        kind: Job type.
+        key: Job key.
+        attempt: Number of the attempt, from 1. 0 if nothing of the job has started.
+        crashes: Number of workers that died while they ran this job.
+        max_attempts: Maximum number of attempts.
+        version: Version of the payload's envelope.
+        dead_id: The dead letter that this job replays.
+        due_stored: When the job was due, as stored. Use `due`.
+        deadline_stored: Deadline, as stored. Use `deadline`.
+        ids_stored: Correlation ids, as stored. Use `ids`.
+        headers_stored: Headers, as stored. Use `headers`.
+        payload: Stored bytes.
+        started_stored: When the attempt started, as stored. Use `started`.
+        token: Random for each claim, checked together with the fence. The last field, see
+            `lease_name`.
+    """
 
     job_id: int
     fence: int
     kind: str
     key: str
     attempt: int
-    """Its number, from 1; 0 while nothing of the job has started."""
     crashes: int
     max_attempts: int | None
     version: int
     dead_id: int | None
-    """The dead letter that this job replays."""
     due_stored: int | datetime
     deadline_stored: int | datetime | None
     ids_stored: str | Mapping[str, str] | None
@@ -104,23 +152,22 @@ class Lease(NamedTuple):
     payload: bytes
     started_stored: int | datetime | None = 0
     token: int = 0
-    """Random for each claim, checked together with the fence. The last field, see `lease_name`."""
 
     @property
     def due(self) -> datetime:
-        """When it was due."""
+        """When the job was due."""
         found = moment(self.due_stored)
         assert found is not None
         return found
 
     @property
     def started(self) -> bool:
-        """False: only claimed. `Ledger.start` writes that the attempt begins."""
+        """False if the job is only claimed. `Ledger.start` writes that the attempt starts."""
         return self.started_stored is not None
 
     @property
     def deadline(self) -> datetime | None:
-        """When the work is of no use any more."""
+        """Time after which the job is not started any more."""
         return moment(self.deadline_stored)
 
     @property
@@ -130,17 +177,34 @@ class Lease(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What came with the payload."""
+        """Headers of the payload."""
         return _mapping(self.headers_stored)
 
     def done(self, result: bytes | None = None, /) -> Settlement:
-        """The work is done."""
+        """Settle the attempt as done.
+
+        Args:
+            result: Result to store.
+
+        Returns:
+            The settlement.
+        """
         return Settlement(self.job_id, self.fence, self.kind, "done", self.dead_id is not None, result, token=self.token)
 
     def again(
         self, after: float = 0.0, /, *, error: str | None = None, reason: str | None = None, free: bool = False
     ) -> Settlement:
-        """Come back after so many seconds. Free: this attempt is not charged."""
+        """Settle the attempt so that the job is retried.
+
+        Args:
+            after: Seconds until the next attempt.
+            error: The error.
+            reason: Why.
+            free: If True, this does not count as an attempt.
+
+        Returns:
+            The settlement.
+        """
         return Settlement(
             self.job_id,
             self.fence,
@@ -155,18 +219,41 @@ class Lease(NamedTuple):
         )
 
     def release(self) -> Settlement:
-        """Give it back untouched: the worker drains. Nothing is charged and nothing has crashed."""
+        """Return the job to the queue untouched, because the worker drains. It does not count as an
+        attempt.
+
+        Returns:
+            The settlement.
+        """
         return self.again(0.0, reason="released", free=True)
 
     def dead(self, reason: str, /, *, error: str | None = None, signature: str | None = None) -> Settlement:
-        """No use trying again: a dead letter."""
+        """Settle the job as a dead letter.
+
+        Args:
+            reason: Why.
+            error: The error.
+            signature: Signature of the error.
+
+        Returns:
+            The settlement.
+        """
         return Settlement(
             self.job_id, self.fence, self.kind, "dead", self.dead_id is not None, reason=reason, error=error, signature=signature,
             token=self.token,
         )  # fmt: skip
 
     def blocked(self, reason: str, /, *, until: datetime | None = None, error: str | None = None) -> Settlement:
-        """A dead letter that waits for something outside; replayed by itself when `until` has come."""
+        """Settle the job as blocked: a dead letter that is replayed when `until` has passed.
+
+        Args:
+            reason: Why.
+            until: When it is replayed. None: by an operator.
+            error: The error.
+
+        Returns:
+            The settlement.
+        """
         return Settlement(
             self.job_id, self.fence, self.kind, "blocked", self.dead_id is not None, reason=reason, error=error, until=until,
             token=self.token,
@@ -178,14 +265,50 @@ lease_name = itemgetter(0, 1, -1)
 
 
 class Turn(NamedTuple):
-    """What one turn of a worker brought: new leases, and settlements that came too late and changed nothing."""
+    """The result of `Ledger.turn`. Immutable.
+
+    Attributes:
+        leases: New leases.
+        late: Settlements that came too late and changed nothing.
+    """
 
     leases: list[Lease]
     late: list[Settlement]
 
 
 class Job(NamedTuple):
-    """One drive of one key, as it stands in the ledger."""
+    """A job as the ledger stores it. Immutable.
+
+    Attributes:
+        id: Id of the job.
+        kind: Job type.
+        key: Job key.
+        state_stored: State, as stored. Use `state`.
+        current: False if a replay took the place of this job.
+        priority: From -2 (first) to 2 (last).
+        fence: Fencing number of the last lease.
+        attempts: Number of attempts.
+        crashes: Number of workers that died while they ran it.
+        max_attempts: Maximum number of attempts.
+        created_at: When it was submitted.
+        due_at: When it is due.
+        started_at: When the current attempt started.
+        ended_at: When it ended.
+        lease_until: When the lease expires.
+        deadline: Time after which it is not started any more.
+        worker: Worker that holds the lease.
+        reason: Why the last attempt ended as it did.
+        error: Last error.
+        replay_of: The job that it replays.
+        dead_id: The dead letter that it replays.
+        version: Version of the payload's envelope.
+        ids_stored: Correlation ids, as stored. Use `ids`.
+        headers_stored: Headers, as stored. Use `headers`.
+        request_hash: Digest of the request.
+        payload: Stored bytes.
+        result: Stored result.
+        blocked: True for a dead letter in state `blocked`.
+    """
 
     id: int
     kind: str
@@ -218,12 +341,12 @@ class Job(NamedTuple):
 
     @property
     def state(self) -> State:
-        """As stored."""
+        """Stored state."""
         return STATES[self.state_stored]
 
     @property
     def shown(self) -> Shown:
-        """As people call it."""
+        """State as the console and the CLI show it."""
         return shown(
             self.state_stored,
             attempts=self.attempts or int(self.reason is not None),  # given back uncharged: tried all the same
@@ -239,12 +362,24 @@ class Job(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What came with the payload."""
+        """Headers of the payload."""
         return _mapping(self.headers_stored)
 
 
 class Attempt(NamedTuple):
-    """An attempt that did not end well: failed, lost with its worker, or returned uncharged."""
+    """An attempt that failed, was lost with its worker, or does not count. Immutable.
+
+    Attributes:
+        job_id: Id of the job.
+        fence: Fencing number of its lease.
+        number: Number of the attempt, from 1.
+        outcome: How it ended.
+        worker: Name of the worker.
+        reason: Why.
+        error: The error.
+        started_at: When it started.
+        ended_at: When it ended.
+    """
 
     job_id: int
     fence: int
@@ -258,7 +393,32 @@ class Attempt(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """Work that a person has to look at."""
+    """A job that gave up and needs a decision: replay or discard. Immutable.
+
+    Attributes:
+        id: Id of the dead letter.
+        kind: Job type.
+        key: Job key.
+        job_id: The job that died.
+        replay_job_id: The job that replays it.
+        status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`.
+        reason: Why the job died.
+        blocked: True if it waits for something outside.
+        blocked_until: When it is replayed automatically.
+        error: The error.
+        signature: What errors of this kind have in common.
+        attempts: Number of attempts.
+        replay_count: Number of replays.
+        version: Version of the payload's envelope.
+        payload: Stored bytes.
+        headers_stored: Headers, as stored. Use `headers`.
+        ids_stored: Correlation ids, as stored. Use `ids`.
+        source: Source of the message.
+        source_id: Id of the message in its source.
+        last_attempt_at: When the last attempt ended.
+        created_at: When it became a dead letter.
+        updated_at: When it last changed.
+    """
 
     id: int
     kind: str
@@ -290,12 +450,23 @@ class DeadLetter(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What came with the payload."""
+        """Headers of the payload."""
         return _mapping(self.headers_stored)
 
 
 class Tally(NamedTuple):
-    """How many jobs of a kind there are, by where they are; `late` counts settlements that were refused."""
+    """Number of jobs of a job type, by state. Immutable.
+
+    Attributes:
+        submitted: All that were submitted, including replays.
+        ready: Queued or scheduled.
+        leased: Held by a worker.
+        done: Done.
+        dead: Dead letters without a decision.
+        dropped: Discarded.
+        pruned: Done and pruned.
+        late: Settlements that were rejected because they came too late.
+    """
 
     submitted: int = 0
     ready: int = 0
@@ -308,12 +479,23 @@ class Tally(NamedTuple):
 
     @property
     def balanced(self) -> bool:
-        """Nothing is lost and nothing is counted twice."""
+        """True if `submitted` equals the sum of the states: no job is lost or counted twice."""
         return self.submitted == self.ready + self.leased + self.done + self.dead + self.dropped + self.pruned
 
 
 class Entry(NamedTuple):
-    """What a person or an automation decided, one link of the audit's chain."""
+    """An entry of the audit log. Immutable.
+
+    Attributes:
+        number: Number of the entry.
+        at: When.
+        actor: Who decided.
+        action: What was done.
+        because: Why.
+        what: Details.
+        previous: Hash of the entry before.
+        hash: Hash of this entry.
+    """
 
     number: int
     at: str

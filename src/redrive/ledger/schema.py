@@ -37,18 +37,18 @@ _RIGHTS = {
 
 
 def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None], /) -> bool:
-    """Leave the ledger's tables out of your own Alembic autogenerate. They have a version table and migrations of their own.
+    """Exclude the ledger's tables from your own Alembic autogenerate.
 
-    Pass it in your `env.py`: `context.configure(..., include_name=redrive.ledger.include_name)`. A function of yours calls
-    it: `return include_name(name, type_, parent_names) and ...`.
+    Pass it in your `env.py`: `context.configure(..., include_name=redrive.ledger.include_name)`. Or
+    call it from your own function. The ledger's tables have their own migrations and version table.
 
     Args:
-        name: Of what Alembic found in the database.
-        type_: "table", "column", "index" and others.
-        parent_names: Names of the table and schema around it.
+        name: Name of the object in the database.
+        type_: `"table"`, `"column"`, `"index"` and others.
+        parent_names: Names of its table and schema.
 
     Returns:
-        False for the ledger's tables and all that belongs to them.
+        False for the ledger's tables and everything in them.
     """
     table_name = name if type_ == "table" else parent_names.get("table_name")
     return table_name != VERSION_TABLE and table_name not in METADATA.tables

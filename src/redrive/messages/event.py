@@ -18,7 +18,23 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[T_co]):
-    """Something that happened. In its source, its id is its dedupe key: what comes again is known. Immutable."""
+    """A message: something that happened. Its `id` is unique within its `source`.
+
+    An event with the same source and id is a duplicate and is stored once.
+
+    Immutable: threads, event loops and forked children may share one.
+
+    Args:
+        type: Type of the event, such as `"session.completed"`. Handlers are registered by it.
+        payload: The data. It must be storable as JSON.
+        id: Unique id within the source.
+        source: Where the event comes from.
+        headers: Text by name, stored with the event.
+        at: When it happened, with a time zone.
+
+    Raises:
+        ValueError: A name is empty, not printable or too long, or `at` has no time zone.
+    """
 
     type: str
     payload: T_co
@@ -26,7 +42,6 @@ class Event(Generic[T_co]):
     source: str = field(default=DEFAULT_SOURCE, kw_only=True)
     headers: Mapping[str, str] = field(default_factory=lambda: NOTHING, kw_only=True)
     at: datetime | None = field(default=None, kw_only=True)
-    """When it happened, where its source says so."""
 
     def __post_init__(self) -> None:
         named("type", self.type, MAX_NAME)

@@ -14,17 +14,31 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Source(Protocol):
-    """Where events come from. The worker reads it; what is not stored is not acknowledged."""
+    """A source of events that workers read. An entry is acknowledged after it was stored."""
 
     @property
     def name(self) -> str:
-        """As events and dead letters name it."""
+        """Name of the source in events and dead letters."""
 
     def chores(self, inbox: Inbox, /) -> Sequence[Chore]:
-        """What a worker does, again and again, to read it."""
+        """Return the tasks by which a worker reads the source.
+
+        Args:
+            inbox: Where events are stored.
+
+        Returns:
+            The tasks.
+        """
 
     def kinds(self, inbox: Inbox, /) -> Sequence[Kind]:
-        """What runs what could not be read: a dead letter of it can be replayed, like any other."""
+        """Return the job types that run entries which could not be decoded.
+
+        Args:
+            inbox: Where events are stored.
+
+        Returns:
+            The job types.
+        """
 
 
 def checked(given: Any, /) -> tuple[Source, ...]:

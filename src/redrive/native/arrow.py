@@ -26,7 +26,16 @@ PYARROW = Client(
 
 
 def pyarrow_s3(policy: RetryPolicy, /) -> Mapped[Any]:
-    """A strategy for `pyarrow.fs.S3FileSystem(retry_strategy=…)`. Not the default one: that counts the ones after the first."""
+    """Return a strategy for `pyarrow.fs.S3FileSystem(retry_strategy=value)`.
+
+    It is the standard strategy, which counts attempts. PyArrow's default strategy counts retries.
+
+    Args:
+        policy: The policy.
+
+    Returns:
+        The strategy, and the fields that it does not carry.
+    """
     from pyarrow.fs import AwsStandardS3RetryStrategy  # noqa: PLC0415  # whoever maps to pyarrow has it
 
     PYARROW.check(policy)

@@ -33,7 +33,16 @@ def retries(policy: RetryPolicy, /) -> dict[str, Any]:
 
 
 def botocore(policy: RetryPolicy, /) -> Mapped[Any]:
-    """A `botocore.config.Config`, for `boto3.client("s3", config=…)`; `.merge()` joins it with another."""
+    """Return a `botocore.config.Config` for `boto3.client("s3", config=value)`.
+
+    `Config.merge()` joins it with another one.
+
+    Args:
+        policy: The policy.
+
+    Returns:
+        The configuration, and the fields that it does not carry.
+    """
     from botocore.config import Config  # noqa: PLC0415  # whoever maps to botocore has it
 
     BOTOCORE.check(policy)

@@ -28,7 +28,14 @@ AZURE = Client(
 
 
 def azure(policy: RetryPolicy, /) -> Mapped[dict[str, Any]]:
-    """Arguments for `BlobServiceClient(url, **…)` and every other client of azure-storage-blob."""
+    """Return arguments for `BlobServiceClient(url, **value)` and other clients of azure-storage-blob.
+
+    Args:
+        policy: The policy.
+
+    Returns:
+        The arguments, and the fields that they do not carry.
+    """
     from azure.storage.blob import ExponentialRetry  # noqa: PLC0415  # whoever maps to azure has it
 
     class PolicyRetry(ExponentialRetry):

@@ -39,12 +39,17 @@ GOOGLE = Client(
 
 
 def google(policy: RetryPolicy, /, *, on: Rules | None = None, is_async: bool = False) -> Mapped[Any]:
-    """A `google.api_core.retry.Retry` (or `AsyncRetry`) for `retry=` of any call of a Google client; None: no retries.
+    """Return a `google.api_core.retry.Retry` for the `retry=` of a Google client's call.
+
+    A copy made by `with_timeout(...)` and similar methods does not count attempts.
 
     Args:
-        policy: Its attempts, waits and timeout. A copy made by `with_timeout(...)` and the like counts no attempts.
-        on: What to retry, as in `redrive.retry`; without it, the standard rule.
-        is_async: Whether the client is an async one.
+        policy: The policy.
+        on: Errors to retry, as in `redrive.retry`. Default: the standard rule.
+        is_async: True for an async client (`AsyncRetry`).
+
+    Returns:
+        The object, or None for no retries, and the fields that it does not carry.
     """
     GOOGLE.check(policy)
     if policy.max_attempts == 1:

@@ -70,9 +70,15 @@ def retry_policy(policy: RetryPolicy, /, *, codes: Sequence[str] = CODES) -> dic
 def grpc_options(
     policy: RetryPolicy, /, *, codes: Sequence[str] = CODES, methods: Sequence[dict[str, str]] = EVERYWHERE
 ) -> Mapped[tuple[tuple[str, Any], ...]]:
-    """Options for `grpc.insecure_channel(target, options=…)`, sync and aio.
+    """Return options for `grpc.insecure_channel(target, options=value)`, sync and aio.
 
-    codes: the status codes to retry. methods: names as in a service config, `{"service": "a.B", "method": "C"}`; idempotent ones.
+    Args:
+        policy: The policy.
+        codes: Status codes to retry.
+        methods: Idempotent methods as in a service config: `{"service": "a.B", "method": "C"}`.
+
+    Returns:
+        The options, and the fields that they do not carry.
     """
     GRPC.check(policy)
     if policy.max_attempts == 1:

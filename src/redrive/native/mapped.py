@@ -16,7 +16,12 @@ FIELDS = tuple(field.name for field in fields(RetryPolicy))
 
 
 class Mapped(NamedTuple, Generic[T]):
-    """The client's own retry object, and the fields of the policy that it has no place for."""
+    """A client's own retry object, and the fields of the policy that it does not support. Immutable.
+
+    Attributes:
+        value: The client's retry object or arguments.
+        dropped: Names of the fields that could not be carried over.
+    """
 
     value: T
     dropped: tuple[str, ...]

@@ -37,7 +37,15 @@ URLLIB3 = Client(
 
 
 def urllib3(policy: RetryPolicy, /) -> Mapped[Retry]:
-    """A `urllib3.Retry`, for `PoolManager(retries=…)` and for `requests.adapters.HTTPAdapter(max_retries=…)`."""
+    """Return a `urllib3.Retry` for `PoolManager(retries=value)` and
+    `requests.adapters.HTTPAdapter(max_retries=value)`.
+
+    Args:
+        policy: The policy.
+
+    Returns:
+        The object, and the fields that it does not carry.
+    """
     from urllib3 import Retry  # noqa: PLC0415  # whoever maps to urllib3 has it
 
     class PolicyRetry(Retry):

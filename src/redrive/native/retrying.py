@@ -34,9 +34,15 @@ TENACITY = Client(
 
 
 def tenacity(policy: RetryPolicy, /, *, on: Rules | None = None) -> Mapped[dict[str, Any]]:
-    """Arguments for `tenacity.retry(**…)`, `Retrying(**…)` and `AsyncRetrying(**…)`.
+    """Return arguments for `tenacity.retry(**value)`, `Retrying(**value)` and
+    `AsyncRetrying(**value)`.
 
-    on: what to retry, as in `redrive.retry`; without it, the standard rule.
+    Args:
+        policy: The policy.
+        on: Errors to retry, as in `redrive.retry`. Default: the standard rule.
+
+    Returns:
+        The arguments, and the fields that they do not carry.
     """
     from tenacity import retry_if_exception, stop_after_attempt, stop_before_delay, wait_exponential, wait_random  # noqa: PLC0415  # who maps to it has it  # noqa: PLC0415
 

@@ -24,6 +24,14 @@ HTTPX = Client(
 
 
 def httpx(policy: RetryPolicy, /) -> Mapped[dict[str, int]]:
-    """Arguments for `HTTPTransport(**…)` and `AsyncHTTPTransport(**…)`, of httpx and of httpx2."""
+    """Return arguments for `HTTPTransport(**value)` and `AsyncHTTPTransport(**value)` of httpx and
+    httpx2.
+
+    Args:
+        policy: The policy.
+
+    Returns:
+        The arguments, and the fields that they do not carry.
+    """
     HTTPX.check(policy)
     return HTTPX.mapped(policy, {"retries": policy.max_attempts - 1})

@@ -32,18 +32,29 @@ class Partitioning:
 
     @property
     def partitions(self) -> Desk:
-        """Where they are looked at and steered, one by one."""
+        """Operations on single partitions."""
         return desk.Desk(self._app, self.actor)
 
     def retry(
         self, dataset: Named | Selection, since: Day | None = None, until: Day | None = None, /, *,
         customers: Collection[str] | None = None, grant: int = 0, clear_terminal: bool = False, lane: Lane | None = None,
     ) -> Plan:  # fmt: skip
-        """Plan to have what failed extracted again, now. Nothing is changed and nothing is recorded before `apply`.
+        """Plan to extract failed partitions again. Nothing is changed or recorded before `apply`.
 
-        dataset: one, or its name ("crm/orders"), with days, both ends in it (without the last: one day); or a Selection.
-        clear_terminal: what is terminal too. grant: so many new attempts for each (that clears terminal ones too); 0: as many as
-        the policy has. What is accepted is not retried: that is `reprocess`.
+        Partitions with accepted data are not retried. Use `reprocess` for them.
+
+        Args:
+            dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
+            since: First day.
+            until: Last day, inclusive. Default: one day.
+            customers: Only these customers.
+            grant: New attempts for each partition. It includes partitions that gave up. 0: as many
+                as the policy has.
+            clear_terminal: Include partitions that gave up.
+            lane: Only partitions of this lane.
+
+        Returns:
+            The plan.
         """
         wish = chosen.Wish(clear_terminal=clear_terminal or grant > 0, grant=grant or None, lane=lane)
         return self._picked("retry", dataset, since, until, customers, wish)
@@ -52,24 +63,60 @@ class Partitioning:
         self, dataset: Named | Selection, since: Day | None = None, until: Day | None = None, /, *,
         customers: Collection[str] | None = None, lane: Lane | None = None,
     ) -> Plan:  # fmt: skip
-        """Plan to have what is accepted extracted once more; until a newer run is accepted, the one in force stays readable."""
+        """Plan to extract accepted partitions again. The current run stays readable until a newer one
+        is accepted.
+
+        Args:
+            dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
+            since: First day.
+            until: Last day, inclusive. Default: one day.
+            customers: Only these customers.
+            lane: Only partitions of this lane.
+
+        Returns:
+            The plan.
+        """
         return self._picked("reprocess", dataset, since, until, customers, chosen.Wish(lane=lane))
 
     def revalidate(
         self, dataset: Named | Selection, since: Day | None = None, until: Day | None = None, /, *,
         customers: Collection[str] | None = None, lane: Lane | None = None,
     ) -> Plan:  # fmt: skip
-        """Plan to have the raw data that is there judged once more, by the checks as they are now. Nothing is extracted."""
+        """Plan to validate existing raw data with the current checks. Nothing is extracted.
+
+        Args:
+            dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
+            since: First day.
+            until: Last day, inclusive. Default: one day.
+            customers: Only these customers.
+            lane: Only partitions of this lane.
+
+        Returns:
+            The plan.
+        """
         return self._picked("revalidate", dataset, since, until, customers, chosen.Wish(lane=lane))
 
     def backfill(
         self, dataset: Named, since: Day, until: Day, /, *, customers: Collection[str] | None = None, share: float | None = None,
         newest: bool = True, again: bool = False, clear_terminal: bool = False,
     ) -> Plan:  # fmt: skip
-        """Plan to have a range of days extracted, for these customers, or for all that the app's dataset has.
+        """Plan to extract a range of days.
 
-        share: its part of all work while others wait too (default 0.15). newest: the last day first. again: also what is
-        accepted already. clear_terminal: also what is terminal. NotAllowed: another backfill has some of these.
+        Args:
+            dataset: A dataset, or its name such as `"crm/orders"`.
+            since: First day.
+            until: Last day, inclusive.
+            customers: Only these customers. Default: all of the dataset.
+            share: Part of all work while other work is queued too. Default: 0.15.
+            newest: Start with the last day.
+            again: Include accepted partitions.
+            clear_terminal: Include partitions that gave up.
+
+        Returns:
+            The plan.
+
+        Raises:
+            NotAllowed: Another backfill has some of these partitions.
         """
         source, query = datasets.named(self._app, dataset)
         days = backfill.grid(self._app, source, query, customers, since, until, newest=newest)

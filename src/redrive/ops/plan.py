@@ -19,34 +19,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be done, to which dead letters or partitions. Immutable."""
+    """A planned operation on dead letters or partitions. Immutable.
+
+    Attributes:
+        act: `"replay"`, `"discard"`, `"retry"`, `"reprocess"`, `"revalidate"` or `"backfill"`.
+        ids: Ids of the dead letters or partitions. Empty for a backfill, which is a range.
+        kinds: Number of items by job type or dataset.
+        reasons: Number of items by reason.
+        skipped: Items that were selected but cannot be changed, with the reason.
+        more: True if more items match than the limit allows.
+        selection: Selection of dead letters.
+        errors: Number of items by signature of their error.
+        partitions: Details, if the plan is about partitions.
+    """
 
     act: str
-    """replay, discard; retry, reprocess, revalidate, backfill."""
     ids: tuple[int, ...]
-    """None of a backfill: that is a range."""
     kinds: Mapping[str, int]
-    """How many of which kind of work, or of which dataset."""
     reasons: Mapping[str, int]
     skipped: Mapping[Any, str]
-    """Those that were asked for and cannot be acted on, and why: dead letters by number, partitions as text."""
     more: bool
-    """Others would match too, beyond the limit."""
     selection: Selection
-    """Of dead letters."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """By their signatures; of those that have none, by what they died of."""
     partitions: Partitions | None = None
-    """What it is about, where it is about partitions."""
 
     @property
     def count(self) -> int:
-        """How many dead letters or partitions."""
+        """Number of dead letters or partitions."""
         return len(self.ids) if self.partitions is None else self.partitions.count
 
     @property
     def digest(self) -> str:
-        """Stands for exactly these, as they are, and this act: what was looked at can be told from what is there now."""
+        """Digest of the operation and its items. Pass it as `begin(seen=...)`."""
         if self.partitions is not None:
             return self.partitions.digest
         return hashlib.sha256(json.dumps([self.act, self.ids]).encode()).hexdigest()[:32]

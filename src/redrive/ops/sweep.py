@@ -25,12 +25,30 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """How far an act on many dead letters or partitions is. Immutable."""
+    """A bulk operation on many dead letters or partitions. Immutable.
+
+    Attributes:
+        id: Id of the sweep.
+        act: `"replay"`, `"discard"`, `"retry"`, `"reprocess"`, `"revalidate"` or `"backfill"`.
+        state: `"running"`, `"paused"`, `"halted"` (its canary failed), `"cancelled"` or `"done"`.
+        actor: Who started it.
+        because: Why.
+        selection: What was selected.
+        rate: Maximum number of items in a second.
+        canary: Number of items that go first.
+        total: Number of items.
+        made: Items that were processed.
+        skipped: Items that were skipped.
+        reason: Why it was halted.
+        next_at: When the next step is due.
+        created_at: When it was started.
+        updated_at: When it last changed.
+        ended_at: When it ended.
+    """
 
     id: int
     act: str
     state: str
-    """running, paused, halted (its canary died), cancelled, done."""
     actor: str
     because: str
     selection: Mapping[str, Any]
@@ -40,7 +58,6 @@ class Sweep:
     made: int
     skipped: int
     reason: str | None
-    """Why it was halted."""
     next_at: datetime
     created_at: datetime
     updated_at: datetime
@@ -48,7 +65,7 @@ class Sweep:
 
     @property
     def left(self) -> int:
-        """How many are still to come."""
+        """Number of items that are not processed yet."""
         return self.total - self.made - self.skipped
 
 

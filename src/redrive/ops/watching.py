@@ -39,51 +39,130 @@ class Watching:
 
     @property
     def url(self) -> str:
-        """Where it lies, without its password."""
+        """Address of the ledger, without its password."""
         return self._ledger.url
 
     def now(self) -> datetime:
-        """By the ledger's clock: all its times are."""
+        """Return the time of the ledger's clock.
+
+        Returns:
+            The time, in UTC.
+        """
         return self._ledger.now()
 
     def counts(self) -> dict[str, Tally]:
-        """How many jobs of each kind are where."""
+        """Return the number of jobs of each job type, by state.
+
+        Returns:
+            A tally for each job type.
+        """
         return self._ledger.counts()
 
     def overview(self, *, quiet: float = QUIET) -> Overview:
-        """What is seen first: how every kind stands, what is wrong, since when. quiet: seconds until a worker counts as gone."""
+        """Return the state of every job type and the problems that were found.
+
+        Args:
+            quiet: Seconds without a heartbeat after which a worker counts as offline.
+
+        Returns:
+            The overview.
+        """
         return overview.overview(self._ledger, quiet=quiet)
 
     def failures(self, *, kind: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Failure]:
-        """What jobs fail, by kind and by what the errors are alike in: what fails most now first. See `rejections` too."""
+        """Return failures of jobs, grouped by job type and signature. See `rejections` for partitions.
+
+        Args:
+            kind: Job type.
+            since: Not older than this.
+            limit: Maximum number.
+
+        Returns:
+            The failures, the most frequent first.
+        """
         return failures.failures(self._ledger, kind=kind, since=since, limit=limit)
 
     def failure(self, kind: str, signature: str, /, *, limit: int = 50) -> FailureReport | None:
-        """One of them, with the last of its dead letters; None: nothing failed like this."""
+        """Return one failure with its latest dead letters.
+
+        Args:
+            kind: Job type.
+            signature: Signature of the error.
+            limit: Maximum number of dead letters.
+
+        Returns:
+            The report, or None.
+        """
         return failures.failure(self._ledger, kind, signature, limit=limit)
 
     def rejections(self, *, dataset: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Rejection]:
-        """What partitions fail, by dataset (such as crm/orders) and by why: what was judged last first."""
+        """Return failures of partitions, grouped by dataset and reason, the latest first.
+
+        Args:
+            dataset: Name of a dataset, such as `"crm/orders"`.
+            since: Not older than this.
+            limit: Maximum number.
+
+        Returns:
+            The rejections.
+        """
         return rejections.rejections(self._ledger, dataset=dataset, since=since, limit=limit)
 
     def workers(self, *, quiet: float = QUIET) -> Workers:
-        """Who works, or did, and what each has in its hands."""
+        """Return the workers, online and offline, and their running jobs.
+
+        Args:
+            quiet: Seconds without a heartbeat after which a worker counts as offline.
+
+        Returns:
+            The workers.
+        """
         return workers.workers(self._ledger, quiet=quiet)
 
     def nobody(self, *, quiet: float = QUIET) -> str | None:
-        """That no worker is there, and since when, in a sentence: what was begun is carried out by nobody. None: one is."""
+        """Return a sentence that no worker is online, and since when.
+
+        Args:
+            quiet: Seconds without a heartbeat after which a worker counts as offline.
+
+        Returns:
+            The sentence, or None if a worker is online.
+        """
         return workers.missing(self._ledger, quiet=quiet)
 
     def schedules(self) -> list[Schedule]:
-        """What fires by itself."""
+        """Return the schedules of jobs.
+
+        Returns:
+            The schedules.
+        """
         return schedules.schedules(self._ledger)
 
     def journal(
         self, *, kind: str | None = None, events: Collection[str] = (), since: datetime | None = None, limit: int = 100
     ) -> list[Happening]:
-        """What happened last, to any job, what was decided, and which partitions were rejected; the newest first."""
+        """Return log records of all jobs, decisions and rejected partitions, newest first.
+
+        Args:
+            kind: Job type.
+            events: Only these kinds of records.
+            since: Not older than this.
+            limit: Maximum number.
+
+        Returns:
+            The records.
+        """
         return journal.journal(self._ledger, kind=kind, events=events, since=since, limit=limit)
 
     def tail(self, *, kind: str | None = None, events: Collection[str] = (), limit: int = 20) -> Tail:
-        """The same, and on from there: each look at it gives what is new."""
+        """Follow the log records: each read returns the new ones.
+
+        Args:
+            kind: Job type.
+            events: Only these kinds of records.
+            limit: Maximum number of the first read.
+
+        Returns:
+            An object to read from.
+        """
         return journal.Tail(self._ledger, kind=kind, events=events, limit=limit)

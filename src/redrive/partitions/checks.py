@@ -21,7 +21,15 @@ UTC = timezone.utc
 
 
 def row_count(*, min: int = 0, max: int | None = None) -> Check:  # noqa: A002  # as one says it
-    """Not fewer rows than `min`, not more than `max`. By the manifest: nothing is read."""
+    """Check the number of rows. No file is read.
+
+    Args:
+        min: Minimum number.
+        max: Maximum number. None: no limit.
+
+    Returns:
+        The check.
+    """
     least, most = whole("min", min, least=0), None if max is None else whole("max", max, least=0)
     if most is not None and most < least:
         raise ValueError(f"row_count: no number is at least {least} and at most {most}")
@@ -38,44 +46,80 @@ def row_count(*, min: int = 0, max: int | None = None) -> Check:  # noqa: A002  
 
 
 def not_null(*columns: str) -> Check:
-    """No row lacks a value in these columns."""
+    """Check that every row has a value in these columns.
+
+    Args:
+        columns: Names of columns.
+
+    Returns:
+        The check.
+    """
     names = _columns("not_null", columns)
     return Looking(f"not_null({', '.join(names)})", lambda _: _NotNull(names))
 
 
 def unique(*columns: str) -> Check:
-    """No two rows have the same values in these columns, taken together.
+    """Check that no two rows have the same values in these columns.
 
-    Memory is bounded: up to 250,000 rows are told apart in some 25 MB, more go through temporary files of 16 bytes a row.
+    Memory is bounded: up to 250,000 rows use about 25 MB. More rows use temporary files of 16 bytes
+    a row.
+
+    Args:
+        columns: Names of columns.
+
+    Returns:
+        The check.
     """
     names = _columns("unique", columns)
     return Looking(f"unique({', '.join(names)})", lambda _: _Unique(names))
 
 
 def schema(columns: Mapping[str, Any], /, *, extra: bool = True) -> Check:
-    """Every row has these columns, of these types: `schema({"order_id": str, "amount": float, "note": str | None})`.
+    """Check that every row has these columns with these types.
 
-    Types are those of JSON, and date and datetime, which may stand there as text. A whole number is a float too. What may be
-    None may be missing. extra: other columns are fine. Data that does not fit is not extracted again: it is terminal at once.
+    Types are those of JSON, and date and datetime, also as text. An integer is a valid float. A
+    column that may be None may be missing. Data that does not fit is not extracted again: the
+    partition gives up at once.
+
+    Args:
+        columns: Type of each column: `{"order_id": str, "amount": float, "note": str | None}`.
+        extra: Whether other columns are allowed.
+
+    Returns:
+        The check.
     """
     told = Columns(columns, extra=extra)
     return Looking("schema", lambda _: _Fitting(told), final=True)
 
 
 def freshness(column: str, /, *, within: Seconds) -> Check:
-    """The newest moment in this column is at most so long before the end of the day, or before the run was written if that came
-    first: data that was cut off before the day was over is told.
+    """Check that the data reaches the end of the day.
 
-    Moments are datetimes, or text in ISO form; those without a zone are UTC. A date alone counts to its end.
+    The newest timestamp may be at most `within` before the end of the day, or before the run was
+    written if that was earlier. Timestamps are datetimes or ISO text. Without a zone they are UTC.
+    A date counts to its end.
+
+    Args:
+        column: Name of the column.
+        within: Maximum number of seconds, or a `timedelta`.
+
+    Returns:
+        The check.
     """
     name, limit = _columns("freshness", (column,))[0], positive("within", within)
     return Looking(f"freshness({name})", lambda raw: _Newest(name, limit, raw))
 
 
 def drop(*, max: float) -> Check:  # noqa: A002  # as one says it
-    """Not fewer rows than the run in force has, by more than this part: `drop(max=0.3)` refuses to lose 31 %.
+    """Check that a run does not lose more than this part of the current run's rows.
 
     The first run of a partition passes.
+
+    Args:
+        max: Maximum part of rows to lose: with 0.3, a loss of 31 % is rejected.
+
+    Returns:
+        The check.
     """
     most = real("max", max)
     if not 0 <= most <= 1:

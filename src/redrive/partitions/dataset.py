@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Dataset:
-    """What a consumer may do with it: read. Retry, reprocess and backfill are an operator's. Threads and loops may share it."""
+    """A registered dataset, for consumers to read. Made by `@app.dataset(...)`.
+
+    Operators retry, reprocess and backfill it. Threads and event loops may share it.
+    """
 
     def __init__(self, extraction: Extraction, reader: Reader) -> None:
         self.source = extraction.terms.source
@@ -23,11 +26,29 @@ class Dataset:
         self.__doc__ = extraction.fn.__doc__
 
     def read(self, customer_id: str, since: Day, until: Day | None = None, /) -> Reading:
-        """What was accepted of one day, or of a range with both ends in it; and what is missing, and why."""
+        """Return the accepted data of a customer, and the days that are missing.
+
+        Args:
+            customer_id: The customer.
+            since: First day.
+            until: Last day, inclusive. Default: one day.
+
+        Returns:
+            Files and gaps.
+        """
         return self._reader.read(customer_id, since, until)
 
     async def aread(self, customer_id: str, since: Day, until: Day | None = None, /) -> Reading:
-        """The same for event loops. What it gives is read by plain calls."""
+        """Return the accepted data of a customer, from async code. The files are read by sync calls.
+
+        Args:
+            customer_id: The customer.
+            since: First day.
+            until: Last day, inclusive. Default: one day.
+
+        Returns:
+            Files and gaps.
+        """
         from asyncio import to_thread  # noqa: PLC0415  # only where there is a loop
 
         return await to_thread(self._reader.read, customer_id, since, until)

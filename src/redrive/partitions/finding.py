@@ -11,7 +11,14 @@ from .raw import Raw
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found: whether it is well, what was measured, and against which limit. Immutable."""
+    """The result of a check. Immutable.
+
+    Args:
+        ok: True if the data is accepted.
+        value: The measured value.
+        limit: The limit it was compared with.
+        detail: Explanation for an operator.
+    """
 
     ok: bool
     value: Any = None

@@ -14,11 +14,17 @@ Why: TypeAlias = Literal["never_run", "running", "failed", "terminal", "paused",
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A day whose data is not there. Immutable: anything may share it."""
+    """A day without data. Immutable: threads may share it.
+
+    Attributes:
+        partition: The partition.
+        why: `"never_run"`, `"running"`, `"failed"`, `"terminal"` (gave up), `"paused"` or `"lost"`
+            (accepted, but its files are gone or changed).
+        detail: Explanation.
+    """
 
     partition: Partition
     why: Why
-    """never_run: nothing was ever judged. lost: it was accepted, and its files are gone from the store, or not what they were."""
     detail: str
 
 

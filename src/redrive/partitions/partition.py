@@ -17,7 +17,19 @@ Day: TypeAlias = date | str
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """Source, customer, query, date. Immutable: anything may share it. As text: `crm/acme/orders/2026-01-31`."""
+    """The data of one customer and one day, from one query of one source.
+
+    As text: `crm/acme/orders/2026-01-31`. Immutable: threads may share it.
+
+    Args:
+        source: Name of the source.
+        customer_id: Id of the customer.
+        query_name: Name of the query.
+        logical_date: The day.
+
+    Raises:
+        ValueError: A name is empty or not printable, or the date is not valid.
+    """
 
     source: str
     customer_id: str
@@ -35,7 +47,17 @@ class Partition:
 
     @classmethod
     def parse(cls, text: str, /) -> Self:
-        """From its text form; ValueError says what is wrong with it."""
+        """Parse the text of a partition.
+
+        Args:
+            text: `source/customer/query/date`. A `/` inside a name is `%2F`.
+
+        Returns:
+            The partition.
+
+        Raises:
+            ValueError: The text is not a valid partition.
+        """
         if not isinstance(text, str):
             raise TypeError(f"a partition is written source/customer/query/date, not {type(text).__name__}: {text!r}")
         parts = text.split("/")

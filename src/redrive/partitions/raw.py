@@ -18,7 +18,7 @@ from .partition import Partition
 
 
 class File:
-    """One file of a run. Immutable: threads may share it; what `open` gives is one thread's."""
+    """A file of a run. Immutable: threads may share it. The result of `open` belongs to one thread."""
 
     __slots__ = ("_path", "_store", "name", "rows", "run_id", "sha256", "size")
 
@@ -29,9 +29,16 @@ class File:
         self.name, self.size, self.sha256, self.rows = written.name, written.size, written.sha256, written.rows
 
     def open(self) -> BinaryIO:
-        """The file, open for reading, in bounded memory. Damaged: it is gone, or its bytes are not those that were written.
+        """Open the file for reading, in bounded memory.
 
-        The bytes are compared as they are read, so that a change is said at the end; not where somebody seeks.
+        The digest is compared while you read, so that a change is reported at the end. It is not
+        compared after a seek.
+
+        Returns:
+            The open file.
+
+        Raises:
+            Damaged: The file is gone, or its bytes have changed.
         """
         try:
             inner = self._store.read(self._path)
@@ -40,7 +47,11 @@ class File:
         return cast(BinaryIO, io.BufferedReader(Verified(inner, self), CHUNK))
 
     def looked(self) -> None:
-        """Is it there, as large as it was? Its bytes are not read. Damaged says no."""
+        """Check that the file exists with its size. Its bytes are not read.
+
+        Raises:
+            Damaged: It does not.
+        """
         try:
             size = self._store.info(self._path).size
         except NotFound as missing:
@@ -49,12 +60,26 @@ class File:
             raise self.damaged(f"has {amount(size, 'byte')}, and {amount(self.size, 'was', 'were')} written: it has been changed")
 
     def damaged(self, says: str, /) -> Damaged:
-        """An error that says so of this file."""
+        """Return an error about this file.
+
+        Args:
+            says: What is wrong.
+
+        Returns:
+            The error.
+        """
         told = f"{self._store.name}: {self._path} of run {self.run_id} {says}"
         return Damaged(told, path=self._path, backend=self._store.backend.name)
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """Its rows. TypeError where its format is none that has rows."""
+        """Yield the rows of the file: JSON Lines, or Parquet with pyarrow.
+
+        Yields:
+            The rows.
+
+        Raises:
+            TypeError: The format has no rows. Use `open`.
+        """
         if self.name.endswith(jsonl.ENDINGS):
             with self.open() as file:
                 yield from jsonl.read(file, self.name)
@@ -123,10 +148,16 @@ class Verified(io.RawIOBase):
 
 
 class Raw:
-    """What one run wrote, for a check to look at. Threads may share it."""
+    """The raw data of one run, as a check gets it. Threads may share it."""
 
     def __init__(self, store: Store, manifest: Manifest, /, *, previous: Callable[[], Raw | None] = lambda: None) -> None:
-        """previous: the run in force, looked up when it is first asked for."""
+        """Describe the data of a run.
+
+        Args:
+            store: Where the files are.
+            manifest: The list of files.
+            previous: Function that returns the current run.
+        """
         self.partition: Partition = manifest.partition
         self.run_id = manifest.run_id
         self.files: Sequence[File] = tuple(File(store, manifest, one) for one in manifest.files)
@@ -138,21 +169,33 @@ class Raw:
 
     @property
     def previous(self) -> Raw | None:
-        """What the run in force wrote, of the same partition; None where there is none."""
+        """Raw data of the current run of the same partition. None if there is none."""
         return self._previous()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows of all files, one after the other, in bounded memory."""
+        """Yield the rows of all files, in bounded memory.
+
+        Yields:
+            The rows.
+        """
         for file in self.files:
             yield from file.read()
 
     def looked(self) -> None:
-        """Are all files there, as large as they were? Damaged names the first that is not."""
+        """Check that all files exist with their sizes.
+
+        Raises:
+            Damaged: A file does not.
+        """
         for file in self.files:
             file.looked()
 
     def verified(self) -> None:
-        """The same, and every byte is read and compared."""
+        """Read all files and compare every byte with its digest.
+
+        Raises:
+            Damaged: A file has changed.
+        """
         for file in self.files:
             with file.open() as opened:
                 while opened.read(CHUNK):

@@ -13,7 +13,11 @@ from .raw import File
 
 
 class Reading:
-    """Accepted data of a range, and what is not there. As it was when it was read: runs don't change. Threads may share it."""
+    """Accepted data of a range of days, and the gaps. Threads may share it.
+
+    It describes the moment of reading. Runs do not change. `files` is ordered by day, and `missing`
+    lists the gaps.
+    """
 
     def __init__(self, files: Sequence[File], missing: Sequence[Gap]) -> None:
         self.files: Sequence[File] = tuple(files)
@@ -21,12 +25,23 @@ class Reading:
         self.missing: Sequence[Gap] = tuple(missing)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows of all files, one at a time: of JSON Lines, and of Parquet where pyarrow is installed."""
+        """Yield the rows of all files: JSON Lines, or Parquet with pyarrow.
+
+        Yields:
+            The rows.
+        """
         for file in self.files:
             yield from file.read()
 
     def complete(self) -> Self:
-        """Itself; `errors.Incomplete` where something is missing."""
+        """Return this reading if no day is missing.
+
+        Returns:
+            The reading itself.
+
+        Raises:
+            Incomplete: A day is missing. Its `gaps` list all of them.
+        """
         if not self.missing:
             return self
         first = self.missing[0]

@@ -109,9 +109,10 @@ class Writing:
 
 
 class Sink:
-    """Where one run writes. Nothing that exists can be overwritten; nothing counts until the extraction returns.
+    """Where one run writes its files. `run_id` is new for every attempt.
 
-    Threads of the extraction may share it.
+    Existing files cannot be overwritten. The files count when the extraction returns. Threads of
+    the extraction may share it.
     """
 
     def __init__(self, run: Writing) -> None:
@@ -120,7 +121,15 @@ class Sink:
         """New at every attempt."""
 
     def rows(self, rows: Iterable[Mapping[str, Any]], /, *, name: str = DEFAULT) -> int:
-        """Write rows as JSON Lines, as they come: the number of rows. Where the rows raise, nothing of the file is there."""
+        """Write rows as JSON Lines. If the rows raise, the file does not exist.
+
+        Args:
+            rows: The rows. They are written as they arrive.
+            name: Name of the file.
+
+        Returns:
+            The number of rows.
+        """
         jsonl.taken(rows)
         run, lines = self._run, jsonl.Lines(name)
         with run.taking(name):
@@ -128,7 +137,15 @@ class Sink:
         return lines.rows
 
     async def arows(self, rows: AsyncIterable[Mapping[str, Any]] | Iterable[Mapping[str, Any]], /, *, name: str = DEFAULT) -> int:
-        """The same for event loops, which go on meanwhile. The rows wait in a temporary file until there are all."""
+        """Write rows as JSON Lines, from async code. The rows are collected in a temporary file.
+
+        Args:
+            rows: The rows.
+            name: Name of the file.
+
+        Returns:
+            The number of rows.
+        """
         from asyncio import to_thread  # noqa: PLC0415  # only where there is a loop
 
         run, lines = self._run, jsonl.Lines(name)
@@ -142,10 +159,17 @@ class Sink:
         return lines.rows
 
     def open(self, name: str, /, *, rows: int | None = None) -> AbstractContextManager[BinaryIO]:
-        """Write any file, Parquet for instance: `with out.open("orders.parquet") as file:`. It is there when the block ends.
+        """Open a file of any format for writing: `with out.open("orders.parquet") as file:`.
 
-        rows: how many it has; JSON Lines and Parquet (with pyarrow) are counted. Up to 8 MiB stay in memory, more in a temporary
+        The file exists when the block ends. Up to 8 MiB are kept in memory, more in a temporary
         file.
+
+        Args:
+            name: Name of the file.
+            rows: Number of rows, for formats other than JSON Lines and Parquet.
+
+        Returns:
+            A context manager with the open file.
         """
         return self._opened(name, None if rows is None else whole("rows", rows, least=0))
 

@@ -18,64 +18,130 @@ create: as atomic, and only if nothing is there; else AlreadyExists, and nothing
 
 
 class Backend(Protocol):
-    """One kind of storage, configured. Making one opens nothing; it connects when first used, and again after `close`.
+    """A kind of storage with its configuration. Creating one opens nothing.
 
-    Its constructor takes its name, positional, and its options by keyword, among them `retry: RetryPolicy | None = None` where it
-    retries: `def __init__(self, name: str, /, *, bucket: str, retry: RetryPolicy | None = None)`. An option that is not in the
-    signature is unknown, and the registry says so.
+    The constructor takes the name, positional, and options by keyword. It takes `retry: RetryPolicy
+    | None = None` if the backend retries. The registry rejects options that are not in the
+    signature.
 
-    Paths are whole (a store's root in front) and checked. Folders are made as they are needed. Every error of the client
-    leaves as a StorageError with `path` and `backend`, raised `from` the client's own; only `Unavailable` says that it may pass.
-    A source that fails (`body.read` raises) leaves nothing behind under the path; the store raises the source's own error.
-    Threads may share one. A forked child connects anew.
+    Paths are complete and checked. Folders are created as needed. Every error is a `StorageError`
+    with `path` and `backend`. Only `Unavailable` may be retried. A write whose source fails leaves
+    nothing under the path.
+
+    Threads may share one. A forked child connects again.
     """
 
     name: str
     capabilities: Capabilities
 
     def read(self, path: str, /) -> BinaryIO:
-        """The file, open for reading from its front, in bounded memory. NotFound comes here, not at the first read."""
+        """Open a file for reading, in bounded memory.
+
+        Args:
+            path: The path.
+
+        Returns:
+            The open file.
+
+        Raises:
+            NotFound: There is no such file.
+        """
         ...
 
     def read_bytes(self, path: str, /) -> bytes:
-        """The whole file."""
+        """Read a whole file.
+
+        Args:
+            path: The path.
+
+        Returns:
+            Its bytes.
+        """
         ...
 
     def write(self, path: str, body: Body, how: How, /) -> None:
-        """Write a file."""
+        """Write a file.
+
+        Args:
+            path: The path.
+            body: The bytes.
+            how: `"replace"`, `"atomic"` or `"create"`.
+        """
         ...
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
-        """The files in a folder ("": the root), or in all folders beneath it; paths are whole. Nothing where it is missing.
+        """List the files in a folder. A missing folder is empty.
 
-        A backend to which sizes and times cost extra may have `paths` too, with the same parameters, which gives paths alone.
+        A backend may also have `paths` with the same parameters, if sizes and times cost extra.
+
+        Args:
+            folder: The folder. `""` is the root.
+            recursive: Include folders below.
+
+        Returns:
+            The files, with complete paths.
         """
         ...
 
     def folders(self, folder: str, /) -> Iterator[str]:
-        """The folders in a folder, one level; paths are whole."""
+        """List the folders in a folder, one level.
+
+        Args:
+            folder: The folder.
+
+        Returns:
+            Complete paths.
+        """
         ...
 
     def info(self, path: str, /) -> FileInfo:
-        """What is known of a file; NotFound where there is none, also where it is a folder."""
+        """Return size, time and etag of a file.
+
+        Args:
+            path: The path.
+
+        Returns:
+            The description.
+
+        Raises:
+            NotFound: There is no such file, or it is a folder.
+        """
         ...
 
     def delete(self, path: str, /) -> None:
-        """The file is gone; also where there was none, so that it can be tried again."""
+        """Delete a file. A missing file is not an error.
+
+        Args:
+            path: The path.
+        """
         ...
 
     def move(self, source: str, target: str, /) -> None:
-        """What is at source is at target, in place of what was there. They differ."""
+        """Move a file, and replace the target.
+
+        Args:
+            source: Path of the file.
+            target: Another path.
+        """
         ...
 
     def copy(self, source: str, target: str, /) -> None:
-        """What is at source is at target too, in place of what was there. They differ."""
+        """Copy a file, and replace the target.
+
+        Args:
+            source: Path of the file.
+            target: Another path.
+        """
         ...
 
     def check(self) -> None:
-        """Can it be reached, and is its container there? A StorageError says what is wrong."""
+        """Check that the storage can be reached and its container exists.
+
+        Raises:
+            StorageError: It says what is wrong.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of connections. Closing twice is fine."""
+        """Close the connections. You may close twice."""
         ...

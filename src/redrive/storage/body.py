@@ -15,7 +15,12 @@ CHUNK = 1024 * 1024
 
 
 class Body:
-    """Bytes to write. Has `read`, as files do, so that clients take it for one. For one write, and not shared."""
+    """Bytes to write, with `read` as files have. For one write. Do not share it.
+
+    Args:
+        data: Bytes, an open file, or an iterable of bytes.
+        progress: Function that gets the number of bytes just read.
+    """
 
     def __init__(self, data: Data, /, progress: Progress | None = None) -> None:
         if isinstance(data, str):
@@ -32,7 +37,14 @@ class Body:
         self._done = False
 
     def read(self, size: int = -1, /) -> bytes:
-        """Exactly so many bytes, fewer only at the end; all that is left where size is negative."""
+        """Read exactly this number of bytes, or fewer at the end.
+
+        Args:
+            size: Number of bytes. Negative: all that are left.
+
+        Returns:
+            The bytes.
+        """
         pieces: list[bytes] = []
         have = 0
         try:
@@ -46,7 +58,14 @@ class Body:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def pieces(self, size: int = CHUNK, /) -> Iterator[bytes]:
-        """All of it, in pieces of this size; the last may be shorter."""
+        """Yield the bytes in pieces of one size. The last may be shorter.
+
+        Args:
+            size: Number of bytes.
+
+        Yields:
+            The pieces.
+        """
         while piece := self.read(size):
             yield piece
 

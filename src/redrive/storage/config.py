@@ -19,14 +19,24 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class BackendConfig:
-    """One backend: its type, its options, and how often it tries again. Immutable: anything may share one."""
+    """Configuration of a backend: type, options and retry policy.
+
+    Immutable: threads may share one.
+
+    Args:
+        type: `local`, `memory`, `s3`, `s3-pyarrow`, `azure`, `sftp`, `graph`, or your own class as
+            `package.module:Class`.
+        options: Options of the type. `{"env": "NAME"}` refers to an environment variable, which is
+            read when the backend is first used.
+        retry: Policy. None: the default of the backend.
+
+    Raises:
+        TypeError: A value has the wrong type.
+    """
 
     type: str
-    """local, memory, s3, s3-pyarrow, azure, sftp, graph; or a class of yours, `package.module:Class`."""
     options: Mapping[str, Any] = field(default_factory=lambda: NONE)
-    """What the type takes. `{"env": "NAME"}` stands for a variable of the environment, read when the backend is first used."""
     retry: RetryPolicy | None = None
-    """None: the backend's own default."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, str):
@@ -39,14 +49,26 @@ class BackendConfig:
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
 
     def check(self) -> None:
-        """ValueError or TypeError names an unknown type, an unknown or missing option, a retry where there is none to set."""
+        """Check the type, its options and the policy.
+
+        Raises:
+            ValueError: The type or an option is unknown.
+            TypeError: An option is missing, or the type takes no policy.
+        """
         check_options(self.type, self.options)
         if self.retry is not None and not takes_retry(kind(self.type)):
             raise TypeError(f"{self.type} takes no retry: nothing in it is tried again")
 
     @classmethod
     def from_dict(cls, section: Mapping[str, Any], /) -> Self:
-        """From a table with type, options and retry."""
+        """Create a configuration from a parsed table.
+
+        Args:
+            section: The table with `type`, `options` and `retry`.
+
+        Returns:
+            The configuration.
+        """
         _known("a backend", section, "type", "options", "retry")
         if "type" not in section:
             raise TypeError(f"a backend needs a type: one of {', '.join(HOMES)}")
@@ -60,7 +82,17 @@ class BackendConfig:
 
 @dataclass(frozen=True)
 class StoreProfile:
-    """A store: a backend by its name, and a folder in it. Immutable: anything may share one."""
+    """Configuration of a store: a backend and a folder in it.
+
+    Immutable: threads may share one.
+
+    Args:
+        backend: Name of the backend.
+        root_path: The folder.
+
+    Raises:
+        ValueError: The folder is not a valid path.
+    """
 
     backend: str
     root_path: str = ""
@@ -76,7 +108,14 @@ class StoreProfile:
 
 @dataclass(frozen=True)
 class RegistryConfig:
-    """All backends and stores, by their names. Immutable: anything may share one."""
+    """Configuration of all backends and stores, by name.
+
+    Immutable: threads may share one.
+
+    Args:
+        backends: Backends by name.
+        stores: Stores by name.
+    """
 
     backends: Mapping[str, BackendConfig]
     stores: Mapping[str, StoreProfile] = field(default_factory=lambda: NONE)
@@ -87,9 +126,20 @@ class RegistryConfig:
 
     @classmethod
     def from_dict(cls, config: Mapping[str, Any], /) -> Self:
-        """From `{"backends": {name: {type, options, retry}}, "stores": {name: {backend, root_path}}}`.
+        """Create a configuration from parsed tables.
 
-        A store may have its backend in it: `{"raw": {"type": "local", "options": {...}}}`. Errors name the place.
+        The form is `{"backends": {name: {type, options, retry}}, "stores": {name: {backend,
+        root_path}}}`. A store may contain its backend: `{"raw": {"type": "local", "options":
+        {...}}}`.
+
+        Args:
+            config: The tables.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            TypeError: A key is unknown or missing. The message names the place.
         """
         _known("the configuration of storage", config, "backends", "stores")
         backends: dict[str, BackendConfig] = {}
@@ -104,14 +154,26 @@ class RegistryConfig:
 
     @classmethod
     def from_toml(cls, path: str | Path, /) -> Self:
-        """From a file with `[backends.NAME]` and `[stores.NAME]`."""
+        """Create a configuration from a file with `[backends.NAME]` and `[stores.NAME]`.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The configuration.
+        """
         import tomllib  # noqa: PLC0415  # for those who have such a file
 
         with _Place(str(path)):
             return cls.from_dict(tomllib.loads(Path(path).read_text(encoding="utf-8-sig")))
 
     def check(self) -> None:
-        """ValueError or TypeError names the place and what is wrong there."""
+        """Check all backends and stores.
+
+        Raises:
+            ValueError: The message names the place and the problem.
+            TypeError: The same, for a value of the wrong type.
+        """
         for name, backend in self.backends.items():
             with _Place(f"backend {name!r}"):
                 backend.check()

@@ -8,27 +8,38 @@ from typing import NamedTuple
 
 
 class FileInfo(NamedTuple):
-    """One file, as a listing has it. Immutable: anything may share one."""
+    """A file, as a listing has it. Immutable.
+
+    Attributes:
+        path: The path.
+        size: Number of bytes.
+        modified_at: Time of the last change, with time zone. None if the backend does not tell.
+        etag: Changes with the bytes. None if the backend has none, and in listings of a disk or by
+            PyArrow.
+    """
 
     path: str
     size: int
     modified_at: datetime | None = None
-    """Aware; None where the backend does not tell."""
     etag: str | None = None
-    """Changes whenever the bytes do; None where the backend has no such thing, and in listings of a disk or by PyArrow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend promises beyond the interface. Where it says False, the method works, without that promise."""
+    """What a backend guarantees beyond the interface. Immutable.
+
+    If a value is False, the method works without that guarantee.
+
+    Attributes:
+        atomic_write: `write_atomic`: readers get the old or the new bytes, even if the writer dies.
+        exclusive_create: `create`: of several at the same time, exactly one wins.
+        atomic_move: `move` is one step: the file is never at both places or at none.
+        native_copy: `copy` is done by the backend, without transferring the bytes.
+        empty_folders: Folders are real and stay when their last file is deleted.
+    """
 
     atomic_write: bool
-    """`write_atomic`: whoever reads gets the old bytes or the new ones, also if the writer dies half way."""
     exclusive_create: bool
-    """`create`: of several at once exactly one wins. False: the backend can only look first, then write."""
     atomic_move: bool
-    """`move` is one step: the file is never at both places, or at none."""
     native_copy: bool
-    """`copy` is done by the backend: the bytes don't travel through here."""
     empty_folders: bool
-    """Folders are real, and stay when their last file goes; elsewhere a folder is the beginning of a name."""

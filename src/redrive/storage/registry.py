@@ -15,9 +15,18 @@ from .store import Store
 
 
 class Registry:
-    """Stores by name. Making one opens nothing, and says at once what is wrong with its configuration. Context manager.
+    """Stores by name. A context manager that closes their connections.
 
-    Threads may share it; a forked child may go on using it, and connects anew.
+    Creating one opens nothing. It checks the configuration at once. Threads may share it. A forked
+    child may keep using it and connects again.
+
+    Args:
+        config: The configuration.
+        environ: Environment variables for `{"env": "NAME"}`. Default: `os.environ`.
+
+    Raises:
+        ValueError: The configuration is not valid. The message names the place.
+        TypeError: The same, for a value of the wrong type.
     """
 
     def __init__(self, config: RegistryConfig, /, *, environ: Mapping[str, str] | None = None) -> None:
@@ -28,14 +37,21 @@ class Registry:
         self._backends: dict[str, Backend] = {}
 
     def get_store(self, name: str, /) -> Store:
-        """The store of that name; its backend is shared with all others on it."""
+        """Return a store. Stores of one backend share it.
+
+        Args:
+            name: Name of the store.
+
+        Returns:
+            The store.
+        """
         profile = self.config.stores.get(name)
         if profile is None:
             raise KeyError(f"there is no store {name!r}; known: {', '.join(self.config.stores) or 'none'}")
         return Store(self._backend(profile.backend), root_path=profile.root_path, name=name)
 
     def close(self) -> None:
-        """Let go of all connections; used again, they open again."""
+        """Close all connections. A store that is used again opens them again."""
         for backend in list(self._backends.values()):
             backend.close()
 

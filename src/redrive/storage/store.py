@@ -18,10 +18,16 @@ SPOOL = 8 * 1024 * 1024
 
 
 class Store:
-    """Files under one root of one backend. Threads may share it; a forked child connects anew.
+    """Files under one root of a backend. Threads may share it. A forked child connects again.
 
-    A file has a path, `reports/2026/a.csv`: parts with `/` between them, counted from the root, which no path can leave. Every
-    error is a StorageError; a source that fails while it is written from raises its own, and nothing half-written stays.
+    A path has parts separated by `/`, relative to the root: `reports/2026/a.csv`. It cannot leave
+    the root. Every error is a `StorageError`. If the source of a write fails, its own error is
+    raised and nothing partial remains.
+
+    Args:
+        backend: The backend.
+        root_path: Folder under which all paths are.
+        name: Name in messages. Default: name of the backend.
     """
 
     def __init__(self, backend: Backend, /, *, root_path: str = "", name: str | None = None) -> None:
@@ -32,36 +38,81 @@ class Store:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the backend can promise."""
+        """What the backend guarantees."""
         return self.backend.capabilities
 
     # ---- one file ----
 
     def read(self, path: str, /) -> BinaryIO:
-        """The file, open for reading: `with store.read(path) as file:`. In bounded memory, however large it is."""
+        """Open a file for reading, in bounded memory: `with store.read(path) as file:`.
+
+        Args:
+            path: The path.
+
+        Returns:
+            The open file.
+
+        Raises:
+            NotFound: There is no such file.
+        """
         return self.backend.read(self.whole(path))
 
     def read_bytes(self, path: str, /) -> bytes:
-        """The whole file."""
+        """Read a whole file.
+
+        Args:
+            path: The path.
+
+        Returns:
+            Its bytes.
+        """
         return self.backend.read_bytes(self.whole(path))
 
     def write(self, path: str, data: Data, /, *, progress: Progress | None = None) -> None:
-        """Write a file, in place of what was there. A reader may see a part of it, where the backend cannot do better."""
+        """Write a file, and replace the old one. Readers may see a part of it on some backends.
+
+        Args:
+            path: The path.
+            data: Bytes, an open file, or an iterable of bytes.
+            progress: Function that gets the number of bytes just written.
+        """
         self._write(path, data, "replace", progress)
 
     def write_atomic(self, path: str, data: Data, /, *, progress: Progress | None = None) -> None:
-        """Write a file so that readers get the old bytes or the new ones, and a crash leaves one or the other."""
+        """Write a file so that readers get the old or the new bytes, even after a crash.
+
+        Args:
+            path: The path.
+            data: Bytes, an open file, or an iterable of bytes.
+            progress: Function that gets the number of bytes just written.
+        """
         self._write(path, data, "atomic", progress)
 
     def create(self, path: str, data: Data, /, *, progress: Progress | None = None) -> None:
-        """Write a file, atomically, only if nothing is there; else AlreadyExists, and nothing has changed."""
+        """Write a file atomically, only if it does not exist.
+
+        Args:
+            path: The path.
+            data: Bytes, an open file, or an iterable of bytes.
+            progress: Function that gets the number of bytes just written.
+
+        Raises:
+            AlreadyExists: The file exists. Nothing was changed.
+        """
         self._write(path, data, "create", progress)
 
     @contextmanager
     def writer(self, path: str, how: How = "atomic", /) -> Iterator[BinaryIO]:
-        """A file to write into, for code that pushes: it appears when the block ends, and not at all if the block raises.
+        """Open a file for writing. It exists when the block ends, and not at all if the block raises.
 
-        how: "replace", "atomic" or "create". Up to 8 MiB stay in memory, more in a temporary file.
+        Up to 8 MiB are kept in memory, more in a temporary file.
+
+        Args:
+            path: The path.
+            how: `"replace"`, `"atomic"` or `"create"`.
+
+        Yields:
+            The open file.
         """
         whole = self.whole(path)
         with SpooledTemporaryFile(SPOOL) as spool:
@@ -70,11 +121,28 @@ class Store:
             self.backend.write(whole, Body(cast(BinaryIO, spool)), how)
 
     def info(self, path: str, /) -> FileInfo:
-        """Size, time and etag of a file; NotFound where there is none."""
+        """Return size, time and etag of a file.
+
+        Args:
+            path: The path.
+
+        Returns:
+            The description.
+
+        Raises:
+            NotFound: There is no such file.
+        """
         return self._seen(self.backend.info(self.whole(path)))
 
     def exists(self, path: str, /) -> bool:
-        """Is there a file? (A folder is none.)"""
+        """Return whether there is a file. A folder is not a file.
+
+        Args:
+            path: The path.
+
+        Returns:
+            True if there is.
+        """
         try:
             self.backend.info(self.whole(path))
         except NotFound:
@@ -82,21 +150,43 @@ class Store:
         return True
 
     def delete(self, path: str, /) -> None:
-        """The file is gone afterwards; also where there was none, so that it can be tried again."""
+        """Delete a file. A missing file is not an error.
+
+        Args:
+            path: The path.
+        """
         self.backend.delete(self.whole(path))
 
     def move(self, source: str, target: str, /) -> None:
-        """What is at source is at target, in place of what was there."""
+        """Move a file, and replace the target.
+
+        Args:
+            source: Path of the file.
+            target: The new path.
+        """
         self._pair(source, target, self.backend.move)
 
     def copy(self, source: str, target: str, /) -> None:
-        """What is at source is at target too, in place of what was there. Between stores: `transfer`."""
+        """Copy a file within the store, and replace the target. Use `transfer` between stores.
+
+        Args:
+            source: Path of the file.
+            target: Path of the copy.
+        """
         self._pair(source, target, self.backend.copy)
 
     # ---- many files ----
 
     def files(self, path: str = "", /, *, recursive: bool = True) -> Iterator[str]:
-        """The paths of the files in a folder and all folders beneath it, in no order; nothing where it is missing."""
+        """List the paths of files, in no order. A missing folder is empty.
+
+        Args:
+            path: The folder.
+            recursive: Include folders below.
+
+        Returns:
+            The paths.
+        """
         whole = self._folder(path)
         cut = len(self.root_path) + 1 if self.root_path else 0
         quick = getattr(self.backend, "paths", None)  # where sizes and times cost extra
@@ -106,19 +196,38 @@ class Store:
         return (info.path[cut:] for info in self.backend.files(whole, recursive=recursive))
 
     def list(self, path: str = "", /, *, recursive: bool = True) -> Iterator[FileInfo]:
-        """The same with sizes and times."""
+        """List files with sizes and times, in no order.
+
+        Args:
+            path: The folder.
+            recursive: Include folders below.
+
+        Returns:
+            The files.
+        """
         found = self.backend.files(self._folder(path), recursive=recursive)
         return (self._seen(info) for info in found) if self.root_path else found
 
     def folders(self, path: str = "", /) -> Iterator[str]:
-        """The paths of the folders in a folder, one level, in no order."""
+        """List the folders in a folder, one level, in no order.
+
+        Args:
+            path: The folder.
+
+        Returns:
+            The paths.
+        """
         cut = len(self.root_path) + 1 if self.root_path else 0
         return (found[cut:] for found in self.backend.folders(self._folder(path)))
 
     # ---- the store ----
 
     def check(self) -> None:
-        """Can it be reached, and is its container there? A StorageError says what is wrong."""
+        """Check that the storage can be reached and its container exists.
+
+        Raises:
+            StorageError: It says what is wrong.
+        """
         self.backend.check()
 
     def __repr__(self) -> str:
@@ -126,7 +235,17 @@ class Store:
         return f"<Store {self.name}: {where}>"
 
     def whole(self, path: str, /) -> str:
-        """The path within the backend, the root in front; PathInvalid where it is none."""
+        """Return the path within the backend.
+
+        Args:
+            path: A path of this store.
+
+        Returns:
+            The complete path.
+
+        Raises:
+            PathInvalid: It is not a valid path.
+        """
         checked(path, backend=self.backend.name)
         whole = joined(self.root_path, path)
         if len(whole.encode()) > LONGEST:

@@ -10,10 +10,15 @@ from .store import Store
 def transfer(
     source: Store, path: str, target: Store, to: str | None = None, /, *, how: How = "atomic", progress: Progress | None = None
 ) -> None:
-    """Copy a file between any two stores; within one backend by its own copy, where it has one.
+    """Copy a file between two stores. Within one backend, its own copy is used.
 
-    to: the path in the target (default: the same). how: "replace", "atomic" or "create". progress: called with the number of
-    bytes that have just been moved.
+    Args:
+        source: Store of the file.
+        path: Its path.
+        target: Store of the copy.
+        to: Path of the copy. Default: the same.
+        how: `"replace"`, `"atomic"` or `"create"`.
+        progress: Function that gets the number of bytes just copied.
     """
     to = path if to is None else to
     if source.backend is target.backend and how != "create" and source.capabilities.native_copy:

@@ -20,20 +20,27 @@ Passing: TypeAlias = Literal["pass", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One scripted answer: a status with headers and a body, or some trouble."""
+    """A scripted response of a `FaultServer`: a status, or a fault. Immutable.
+
+    Args:
+        status: HTTP status.
+        headers: Headers.
+        body: Body.
+        trouble: A fault, such as `"reset"`, `"hang"` or `"cut"`.
+        delay: Seconds before anything is sent.
+        pace: Seconds between the bytes of `"drip"`.
+        passed: Ask the upstream server, and use its response.
+        length: Content-Length to send. None: that of the body, and twice that for `"cut"`.
+    """
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     trouble: Trouble | None = None
     delay: float = 0.0
-    """Seconds before anything is sent."""
     pace: float = 0.05
-    """Seconds between the bytes of a drip."""
     passed: bool = False
-    """Ask the upstream, and take its status, headers and body in place of these."""
     length: int | None = None
-    """The Content-Length that is said; None: that of the body, twice that for a cut."""
 
 
 Step: TypeAlias = int | Trouble | Passing | Answer

@@ -31,7 +31,7 @@ NAMED = 1000
 
 
 class Sandbox:
-    """The app on a fresh ledger in memory and a clock of yours; no worker but `drain`. Belongs to the code of the test."""
+    """An app on a new ledger in memory, with a clock that you move. Belongs to the code of the test."""
 
     def __init__(self, app: App, clock: FakeClock) -> None:
         self.clock = clock
@@ -42,10 +42,15 @@ class Sandbox:
         self._stepped: Stepped | None = None
 
     def drain(self, *, forever: bool = True) -> int:
-        """Do everything that is due, moving the clock to the next due time until nothing is left; how many attempts.
+        """Run all jobs, and move the clock to the next due time until nothing is left.
 
-        forever=False: only what is due now. Scheduled commands and datasets fire as far as you have moved the clock, and no
-        further.
+        Schedules run as far as you have moved the clock.
+
+        Args:
+            forever: If False, only run jobs that are due now.
+
+        Returns:
+            The number of attempts.
         """
         kinds = {kind.name: kind for kind in self._app.kinds()}
         made = 0
@@ -65,17 +70,17 @@ class Sandbox:
                 return made
 
     def kill(self) -> None:
-        """The worker dies in its next attempt, as by SIGKILL: the work is done, and nobody was left to write it down."""
+        """Let the worker die in its next attempt, as by SIGKILL: after the work, before it is settled."""
         self._killed = True
 
     @property
     def done(self) -> list[Job[Any]]:
-        """What is done, the first one first."""
+        """Done jobs, oldest first."""
         return self._jobs("done")
 
     @property
     def dead(self) -> list[Job[Any]]:
-        """What is dead or blocked, the first one first."""
+        """Dead and blocked jobs, oldest first."""
         return self._jobs("dead")
 
     def _jobs(self, state: State) -> list[Job[Any]]:
@@ -243,10 +248,17 @@ def _draw() -> float:
 
 @contextmanager
 def sandbox(app: App, /) -> Iterator[Sandbox]:
-    """The app on a ledger in memory as long as the block lasts; its own is not touched, and not even opened.
+    """Run an app on a ledger in memory inside a block. Its own ledger is not opened.
 
-    Time is the sandbox's clock: nothing waits, `drain` moves it, and so can you (`box.clock.advance(3600)`). The draw of
-    every wait is 0. In this context only, as `instant`; one sandbox of an app at a time.
+    Time is the clock of the sandbox: `drain` moves it, and so does `box.clock.advance(3600)`. Every
+    wait has a random part of 0. It applies to this context only, like `instant`. An app has one
+    sandbox at a time.
+
+    Args:
+        app: The app.
+
+    Yields:
+        The sandbox.
     """
     clock = FakeClock()
     around = STAGE.get()

@@ -13,7 +13,7 @@ from ..core.seconds import Seconds, seconds
 
 
 class FakeClock:
-    """Nobody sleeps; time is what was slept, and what you add with `advance`. Any thread may read it while others sleep."""
+    """A clock without waiting: sleeping moves it, and so does `advance`. Any thread may read it."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -23,25 +23,45 @@ class FakeClock:
         self._start = datetime.now(timezone.utc)
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Return seconds that only grow.
+
+        Returns:
+            Seconds.
+        """
         return self._began + self._passed
 
     def now(self) -> datetime:
-        """The moment, aware, in UTC."""
+        """Return the time of this clock.
+
+        Returns:
+            The time, in UTC.
+        """
         return self._start + timedelta(seconds=self._passed)
 
     def advance(self, by: Seconds, /) -> None:
-        """Let time pass."""
+        """Move the clock forward.
+
+        Args:
+            by: Seconds, or a `timedelta`.
+        """
         self._passed += seconds("advance", by)
 
     def sleep(self, wait: float, /) -> None:
-        """Let time pass, and remember it as a wait."""
+        """Move the clock, and note the wait.
+
+        Args:
+            wait: Seconds.
+        """
         if wait > 0:
             self.slept.append(wait)
             self._passed += wait
 
     async def asleep(self, wait: float, /) -> None:
-        """The same for async code; other tasks get their turn."""
+        """Move the clock, and note the wait, in async code. Other tasks get their turn.
+
+        Args:
+            wait: Seconds.
+        """
         import asyncio  # noqa: PLC0415  # plain tests need none
 
         self.sleep(wait)
@@ -50,11 +70,17 @@ class FakeClock:
 
 @contextmanager
 def instant(*, jitter: float = 0.0, seed: int | None = None) -> Iterator[FakeClock]:
-    """No waiting inside this block: waits are noted, not slept.
+    """Do not wait inside a block: waits are noted and the clock is moved.
 
-    In this context only: the code of the block and the tasks it starts. A thread of your own has its own context; start it with
-    `contextvars.copy_context().run` to take it in.
-    jitter: the draw of every wait, from 0 to 1. seed: real draws instead, the same ones every time.
+    It applies to this context only: the code of the block and the tasks that it starts. Start your
+    own threads with `contextvars.copy_context().run` to include them.
+
+    Args:
+        jitter: Random number of every wait, from 0 to 1.
+        seed: Draw random numbers from this seed instead.
+
+    Yields:
+        The clock. Its `waits` lists all waits.
     """
     if not 0 <= jitter <= 1:
         raise ValueError(f"jitter is the draw of every wait, from 0 to 1: {jitter!r}")

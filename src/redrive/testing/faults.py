@@ -28,7 +28,7 @@ Target: TypeAlias = Callable[..., Any] | Retry | Layered | str
 
 
 class Injected:
-    """What became of the faults that were ordered."""
+    """The faults of `inject`."""
 
     def __init__(self, outcomes: tuple[Ordered, ...]) -> None:
         self._outcomes = list(outcomes)
@@ -37,7 +37,7 @@ class Injected:
 
     @property
     def left(self) -> int:
-        """Faults that nobody has met yet."""
+        """Number of faults that no attempt has met yet."""
         return len(self._outcomes)
 
     def attempt(self) -> None:
@@ -50,9 +50,17 @@ class Injected:
 
 @contextmanager
 def inject(target: Target, /, *outcomes: Ordered) -> Iterator[Injected]:
-    """Make the next attempts of `target` fail like this, then work: a retried function, a `Retry`, a client, an operation's name.
+    """Make the next attempts of a target fail, then let it work.
 
-    An exception (or its type) is raised in place of the call; None lets it through. In this context only, as `instant`.
+    It applies to this context only, like `instant`.
+
+    Args:
+        target: A retried function, a `Retry`, a client, or the name of an operation.
+        outcomes: One for each attempt: an exception or its type is raised instead of the call. None
+            lets it through.
+
+    Yields:
+        The faults.
     """
     for ordered in outcomes:
         if ordered is not None and not isinstance(ordered, BaseException) and not _is_exception(ordered):

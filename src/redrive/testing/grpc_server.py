@@ -20,29 +20,40 @@ FOR_EVER = 1e9
 
 @dataclass(frozen=True, slots=True)
 class GrpcAnswer:
-    """One scripted answer: a message, or a status code."""
+    """A scripted response of a `GrpcFaultServer`: a message or a status code. Immutable.
+
+    Args:
+        code: Name of the status code.
+        message: Bytes of the message.
+        details: Text of the status.
+        delay: Seconds before anything is sent. Infinite: no response.
+        pushback: Seconds after which the server wants the next call, or the text of that header.
+    """
 
     code: str = "OK"
     message: bytes = b""
     details: str = "as the script says"
     delay: float = 0.0
-    """Seconds before anything is sent; infinite: no answer, ever."""
     pushback: float | str | None = None
-    """Seconds after which the server wants to be asked again, or what stands in the header instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcCall:
-    """One call as it arrived, the attempts of a channel's own retries included."""
+    """A call that a `GrpcFaultServer` received, including retries of the channel. Immutable.
+
+    Attributes:
+        method: The method.
+        message: Bytes of the request.
+        metadata: Metadata by lower-case name.
+        remaining: Seconds until the client's deadline. None: no deadline.
+        at: When it was read, on the monotonic clock.
+    """
 
     method: str
     message: bytes
     metadata: Mapping[str, str | bytes]
-    """By lower-case name."""
     remaining: float | None
-    """Seconds until the client's deadline; None: it has none."""
     at: float
-    """When it had been read, on the monotonic clock."""
 
 
 GrpcStep: TypeAlias = str | GrpcAnswer | Callable[[GrpcCall], "GrpcAnswer | str"]
@@ -50,13 +61,16 @@ GrpcStep: TypeAlias = str | GrpcAnswer | Callable[[GrpcCall], "GrpcAnswer | str"
 
 
 class GrpcFaultServer:
-    """Answers every method of one request and one answer from a script, and repeats the last step for ever.
+    """A gRPC server that follows a script for unary calls. The last step repeats.
 
-    with GrpcFaultServer("UNAVAILABLE", "UNAVAILABLE", "OK") as server:
-        channel = grpc.insecure_channel(server.target)
+        with GrpcFaultServer("UNAVAILABLE", "UNAVAILABLE", "OK") as server:
+            channel = grpc.insecure_channel(server.target)
 
-    Messages are bytes as they are. It listens on a free port of 127.0.0.1 from `start()` (or `with`) to `close()`; `stop()` and
-    `start()` again keep the port. Threads may share it; forked children may not.
+    Messages are bytes. It listens on a free port of 127.0.0.1 from `start()` (or `with`) to
+    `close()`. `stop()` and `start()` keep the port. Threads may share it. Forked children may not.
+
+    Args:
+        script: Steps: the name of a status code, a `GrpcAnswer`, or a function of the `GrpcCall`.
     """
 
     def __init__(self, *script: GrpcStep) -> None:
@@ -76,7 +90,11 @@ class GrpcFaultServer:
         self.close()
 
     def start(self) -> Self:
-        """Listen; ready when this returns."""
+        """Start to listen.
+
+        Returns:
+            The server.
+        """
         if self._server is not None:
             raise RuntimeError("this GrpcFaultServer has been started already")
         self._closing = threading.Event()
@@ -88,7 +106,7 @@ class GrpcFaultServer:
         return self
 
     def close(self) -> None:
-        """Stop listening, drop every call that is under way; no thread is left. Closing twice is fine."""
+        """Stop the server and drop every running call. You may close it twice."""
         if self._server is None or self._pool is None:
             return
         server, self._server = self._server, None
@@ -100,29 +118,33 @@ class GrpcFaultServer:
     """The same, by the name that fits where it is started again."""
 
     def script(self, *script: GrpcStep) -> None:
-        """Answer so from now on."""
+        """Set a new script.
+
+        Args:
+            script: Steps as of `GrpcFaultServer(...)`.
+        """
         with self._lock:
             self._script = [*script] or [GrpcAnswer()]
 
     @property
     def target(self) -> str:
-        """What a channel takes."""
+        """Target for a channel."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def calls(self) -> tuple[GrpcCall, ...]:
-        """Every call so far, in the order in which they had been read."""
+        """All calls so far, in the order in which they were read."""
         with self._lock:
             return tuple(self._calls)
 
     @property
     def count(self) -> int:
-        """How many calls there have been."""
+        """Number of calls."""
         return len(self._calls)
 
     @property
     def waits(self) -> tuple[float, ...]:
-        """Seconds between one call and the next."""
+        """Seconds between calls."""
         return tuple(later.at - earlier.at for earlier, later in pairwise(self.calls))
 
     def next_answer(self, call: GrpcCall, /) -> GrpcAnswer:

@@ -14,11 +14,11 @@ EACH = 10
 
 
 class ItemsConformance:
-    """Subclass it in a test file, as `class TestMyItems(ItemsConformance)`, with two fixtures:
+    """Test suite for your own item store: `class TestMyItems(ItemsConformance)`.
 
-    `items`: a store. `item_ids`: the ids of ten items that it knows, that may be sent, and were never rejected.
-    `unknown_id`, if the store knows its items: the id of none of them.
-    `second_items`: the same store, opened once more as another process opens it.
+    Define the fixtures `items` (the store) and `item_ids` (ten ids that it knows, that may be sent
+    and were never rejected). Optional: `unknown_id`, an id that the store does not know, and
+    `second_items`, the same store opened again as another process would.
     """
 
     @pytest.fixture

@@ -19,16 +19,22 @@ __all__ = ["Answer", "FaultServer", "Request", "Step", "Trouble", "refused", "un
 
 
 class FaultServer:
-    """Answers from a script, one step for each request, and repeats the last step for ever.
+    """An HTTP server that follows a script: one step for each request. The last step repeats.
 
-    with FaultServer(503, "reset", 200) as server:
-        fetch(server.url)                # fails twice, then gets its 200
-        assert server.count == 3
+        with FaultServer(503, "reset", 200) as server:
+            fetch(server.url)  # fails twice, then gets its 200
+            assert server.count == 3
 
-    With `upstream=`, the address of a real server, it stands before that one: "pass" gives its answer, "lost" has it do the work
-    and loses the answer, `Answer(passed=True, trouble="cut")` cuts its answer.
+    It listens on a free port of 127.0.0.1 from `start()` (or `with`) to `close()`. Threads may
+    share it. Forked children may not.
 
-    It listens on a free port of 127.0.0.1 from `start()` (or `with`) to `close()`. Threads may share it; forked children may not.
+    Args:
+        script: Steps: a status, a fault such as `"reset"`, or an `Answer`. With an upstream also
+            `"pass"` and `"lost"`.
+        tls: Serve HTTPS with this context.
+        upstream: Address of a real server behind this one. `"pass"` returns its response. `"lost"`
+            lets it do the work and loses the response. `Answer(passed=True, trouble="cut")` cuts
+            it.
     """
 
     def __init__(self, *script: Step, tls: ssl.SSLContext | None = None, upstream: str | None = None) -> None:
@@ -48,7 +54,11 @@ class FaultServer:
         self.close()
 
     def start(self) -> Self:
-        """Listen; ready when this returns."""
+        """Start to listen.
+
+        Returns:
+            The server.
+        """
         if self._listener is not None:
             raise RuntimeError("this FaultServer has been started already")
         self._listen(0)
@@ -60,7 +70,7 @@ class FaultServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and drop every connection; no thread is left. Closing twice is fine."""
+        """Stop the server and drop every connection. You may close twice."""
         if self._listener is not None and self._thread is not None and self._thread.is_alive():
             self._listener.shutdown()
             self._listener.drop()
@@ -69,7 +79,11 @@ class FaultServer:
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """As if it had been killed: every connection is dropped, and new ones are refused until the block ends."""
+        """Refuse connections inside a block, as if the server had been killed.
+
+        Yields:
+            Nothing.
+        """
         port = self.port
         self.close()
         self._earlier = self.connections
@@ -80,46 +94,51 @@ class FaultServer:
         self._listen(port)
 
     def script(self, *script: Step, path: str | None = None) -> None:
-        """Answer so from now on: everything, or one path (without its query), which then has a script of its own."""
+        """Set a new script.
+
+        Args:
+            script: Steps as of `FaultServer(...)`.
+            path: Only for this path, without its query.
+        """
         with self._lock:
             self._scripts[path] = answers(script, self._upstream)
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """Port of the server."""
         if self._listener is None:
             raise RuntimeError("this FaultServer has not been started: use `with`")
         return self._listener.server_address[1]
 
     @property
     def url(self) -> str:
-        """Its address, without a slash at the end."""
+        """Address of the server, without a slash at the end."""
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """Every request so far, in the order in which they had been read."""
+        """All requests so far, in the order in which they were read."""
         with self._lock:
             return tuple(self._requests)
 
     @property
     def count(self) -> int:
-        """How many requests there have been."""
+        """Number of requests."""
         return len(self._requests)
 
     @property
     def connections(self) -> int:
-        """How many connections there have been."""
+        """Number of connections so far."""
         return self._earlier + (0 if self._listener is None else self._listener.accepted)
 
     @property
     def open(self) -> int:
-        """How many connections there are now: those that a client forgot to close are still among them."""
+        """Number of open connections, including those that a client forgot to close."""
         return 0 if self._listener is None else self._listener.open
 
     @property
     def waits(self) -> tuple[float, ...]:
-        """Seconds between one request and the next."""
+        """Seconds between requests."""
         times = [request.at for request in self.requests]
         return tuple(later - earlier for earlier, later in pairwise(times))
 
@@ -133,7 +152,11 @@ class FaultServer:
 
 @contextmanager
 def refused() -> Iterator[str]:
-    """The address of a port on which every connection is refused, as long as the block lasts."""
+    """Return the address of a port that refuses connections inside the block.
+
+    Yields:
+        The address.
+    """
     with socket.socket() as bound:  # bound but not listening: nobody else can take the port
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -141,7 +164,11 @@ def refused() -> Iterator[str]:
 
 @contextmanager
 def unreachable() -> Iterator[str]:
-    """The address of a port on which connecting takes for ever, as long as the block lasts. Linux only."""
+    """Return the address of a port on which connecting never ends inside the block. Linux only.
+
+    Yields:
+        The address.
+    """
     with ExitStack() as sockets:
         full = sockets.enter_context(socket.socket())
         full.bind(("127.0.0.1", 0))

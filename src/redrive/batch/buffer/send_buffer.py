@@ -47,12 +47,15 @@ class Options(TypedDict, Generic[Item], total=False):
 
 
 class SendBuffer(Generic[Item]):
-    """Collects items of many senders into batches. `send` raises or returns for each sender; nobody is left waiting.
+    """Collects items of many callers into batches and sends them.
 
-    async with SendBuffer(send) as buffer:
-        await buffer.send(signal)         # returns when the batch with this signal was accepted
+        async with SendBuffer(send) as buffer:
+            await buffer.send(signal)  # returns when the batch with this signal was accepted
 
-    Belongs to the event loop that first uses it: its tasks share it; threads, other loops and forked children may not.
+    `send` returns or raises for each caller. No caller waits for ever.
+
+    It belongs to the event loop that first uses it. The tasks of that loop may share it. Threads,
+    other loops and forked children may not.
     """
 
     def __init__(
@@ -74,17 +77,33 @@ class SendBuffer(Generic[Item]):
         spill: Submits[Item] | None = None,
         drain: Seconds | None = 60.0,
     ) -> None:
-        """send: True or None, accepted; False, refused (`errors.Refused` for all, no retry); or a list, for each item one of
-        these or its error.
+        """Create a buffer. It sends nothing before the first item.
 
-        max_batch_size, flush_interval: a batch goes when it is full, or so long after its first item. in_flight: batches at once;
-        1 keeps the order. max_waiting: items taken in and not answered; more senders wait outside. size: bytes of an item, for
-        max_batch_bytes and max_waiting_bytes.
-        retry: 4 attempts, 100 ms doubling, up to half of it more; a `Retry` of your own brings its own rule.
-        behind, codes: whose the status codes are, as in `redrive.grpc.retry`. attempt_timeout: for one attempt; inside:
-        `current().remaining`. spill: where items go when retries are spent; then their senders return.
-        drain: seconds that closing may take to send what waits; None for as long as it takes. Where the block was left by a
-        cancellation or by Ctrl+C, 5 at most.
+        Args:
+            send: Async function of a list of items. It returns True or None (accepted), False
+                (rejected: `errors.Refused` for all, no retry), or a list with one of these or an
+                error for each item.
+            max_batch_size: Maximum number of items in a batch.
+            flush_interval: Seconds after its first item at which a batch is sent, even if it is not
+                full.
+            max_waiting: Maximum number of items without a response. Further callers wait.
+            in_flight: Maximum number of batches that are sent at the same time. 1 keeps the order.
+            size: Function that returns the bytes of an item. Needed for the two limits below.
+            max_batch_bytes: Maximum number of bytes in a batch.
+            max_waiting_bytes: Maximum number of bytes without a response.
+            retry: Policy of a batch. Default: 4 attempts, 100 ms doubling, plus up to half of the
+                wait. A `Retry` brings its own rule for errors.
+            behind: Options of the gRPC channel, as in `redrive.grpc.retry`.
+            codes: gRPC status codes to retry, as in `redrive.grpc.retry`.
+            attempt_timeout: Seconds for one attempt. Inside: `current().remaining`.
+            spill: Where items go when the retries are used up. Their callers then return without an
+                error.
+            drain: Seconds that closing may take to send the queued items. None: no limit. At most 5
+                if the block was left by a cancellation or Ctrl+C.
+
+        Raises:
+            ValueError: A number is out of range.
+            TypeError: An option has the wrong type.
         """
         checked(spill)
         self._limits = Limits(
@@ -107,8 +126,22 @@ class SendBuffer(Generic[Item]):
     def from_env(
         send: Callable[[list[One]], Awaitable[Said]], /, environ: Mapping[str, str] = os.environ, **options: Unpack[Options[One]]
     ) -> SendBuffer[One]:
-        """The numbers from REDRIVE_SIGNAL_SEND_RETRIES, REDRIVE_SIGNAL_SEND_BACKOFF_MS, REDRIVE_SIGNAL_MAX_BATCH_SIZE,
-        REDRIVE_SIGNAL_FLUSH_INTERVAL and REDRIVE_GRPC_TIMEOUT; the defaults of what is not set. An error names the variable.
+        """Create a buffer with numbers from the environment.
+
+        It reads `REDRIVE_SIGNAL_SEND_RETRIES`, `REDRIVE_SIGNAL_SEND_BACKOFF_MS`,
+        `REDRIVE_SIGNAL_MAX_BATCH_SIZE`, `REDRIVE_SIGNAL_FLUSH_INTERVAL` and `REDRIVE_GRPC_TIMEOUT`.
+        A variable that is not set has its default.
+
+        Args:
+            send: Async function of a list of items, as of `SendBuffer(...)`.
+            environ: The variables. Default: `os.environ`.
+            options: Other options of `SendBuffer(...)`.
+
+        Returns:
+            The buffer.
+
+        Raises:
+            ValueError: A value is not valid. The message names the variable.
         """
         said = numbers(environ)
         behind, codes = options.pop("behind", ()), options.pop("codes", None)
@@ -116,7 +149,18 @@ class SendBuffer(Generic[Item]):
         return SendBuffer(send, max_batch_size=said.max_batch_size, flush_interval=said.flush_interval, retry=retry, **options)
 
     async def send(self, item: Item, /) -> None:
-        """Returns when the batch with this item was accepted; raises its error. Cancelled, it takes the item back if it can."""
+        """Send one item, and return when its batch was accepted.
+
+        If the caller is cancelled, the item is withdrawn unless it is already being sent.
+
+        Args:
+            item: The item.
+
+        Raises:
+            Refused: The receiver rejected the batch or the item.
+            BufferClosed: The buffer is closed.
+            Exception: The error of the batch after its retries.
+        """
         waiter = self._enter(item)
         try:
             error = await waiter
@@ -130,7 +174,14 @@ class SendBuffer(Generic[Item]):
                 del error, waiter  # both know the error, which knows this frame
 
     async def send_all(self, items: Iterable[Item], /) -> None:
-        """One waiter for many items, which are taken as there is room. All are sent; errors, if any, are raised as a group."""
+        """Send many items, and return when all were accepted.
+
+        Args:
+            items: The items. They are read as there is room.
+
+        Raises:
+            ExceptionGroup: The errors of items that were not accepted. All others were sent.
+        """
         pump = self._bound(asyncio.get_running_loop())
         waiters: deque[Waiter] = deque()
         errors: list[Exception] = []
@@ -161,11 +212,14 @@ class SendBuffer(Generic[Item]):
 
     @property
     def stats(self) -> BufferStats:
-        """What became of the items so far."""
+        """Counters of this buffer so far."""
         return BufferStats() if self._pump is None else self._pump.stats()
 
     async def aclose(self) -> None:
-        """Take nothing more in, send what waits, and end. What is not answered in time gets `BufferClosed`. Twice is fine."""
+        """Send the queued items and close the buffer.
+
+        Items without a response in time fail with `BufferClosed`. You may close it twice.
+        """
         await self._close(self._drain)
 
     async def _close(self, drain: float | None) -> None:

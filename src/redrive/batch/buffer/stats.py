@@ -7,19 +7,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BufferStats:
-    """What became of the items so far: entered = accepted + refused + failed + spilled + withdrawn + waiting + in flight."""
+    """Counters of a send buffer. Immutable.
+
+    `entered` is the sum of accepted, refused, failed, spilled, withdrawn, waiting and in flight.
+
+    Attributes:
+        entered: Items that were taken in.
+        accepted: Items that the receiver accepted.
+        refused: Items that the receiver rejected.
+        failed: Items whose retries were used up, whose error is not retryable, or whose buffer was
+            closed.
+        spilled: Items that could not be delivered and were passed to `spill`.
+        withdrawn: Items whose senders were cancelled before a batch took them.
+        waiting: Items that are not in a batch yet.
+        in_flight: Items in batches that are being sent.
+        batches: Batches that were sent. Retries of a batch are not counted.
+    """
 
     entered: int = 0
     accepted: int = 0
     refused: int = 0
-    """The receiver said no."""
     failed: int = 0
-    """Retries were spent, the error was not worth one, or the buffer was closed too early."""
     spilled: int = 0
-    """Could not be delivered, and were handed over."""
     withdrawn: int = 0
-    """Their senders were cancelled before a batch had taken them."""
     waiting: int = 0
     in_flight: int = 0
     batches: int = 0
-    """Sent, however often each was tried."""

@@ -31,12 +31,13 @@ Waiter: TypeAlias = "asyncio.Future[tuple[Any, Exception | None]]"
 
 
 class SharedPoller(Generic[Id, Signal]):
-    """Asks for the ids of all waiters at once. `wait` returns the next signal of an id, or raises; no waiter is left behind.
+    """Polls once for all waiters: one loop asks for all their ids.
 
-    async with SharedPoller(fetch) as poller:
-        signal = await poller.wait(task_id)
+        async with SharedPoller(fetch) as poller:
+            signal = await poller.wait(task_id)
 
-    Belongs to the event loop that first uses it: its tasks share it; threads, other loops and forked children may not.
+    It belongs to the event loop that first uses it. The tasks of that loop may share it. Threads,
+    other loops and forked children may not.
     """
 
     def __init__(
@@ -56,23 +57,32 @@ class SharedPoller(Generic[Id, Signal]):
         attempt_timeout: Seconds | None = TIMEOUT,
         patience: Seconds = 60.0,
     ) -> None:
-        """Make a poller; it asks as long as there are waiters.
+        """Create a poller. It polls while there are waiters.
 
         Args:
-            fetch: Async function of a list of ids; returns the signals of those that have some, by id.
+            fetch: Async function of a list of ids. It returns the signals by id, for the ids that
+                have any.
             min_interval: Seconds between polls after a signal, a new waiter or `wake()`.
-            max_interval: Seconds between polls at most; without signals the interval doubles up to it.
-            max_ids: Ids in one fetch; more are asked for by several fetches, one after the other.
-            max_waiting: Waiters at once; one more is refused.
-            max_kept: Signals kept for ids without a waiter; the oldest are dropped, counted and recorded (`undelivered`).
-            identity: What makes two signals of an id the same, where a server returns one until it is acknowledged: it is
-                delivered once.
-            retry: Default 4 attempts, 100 ms doubling, as of a `SendBuffer`, by gRPC code or the standard rule.
-            behind: The channel's options, as in `redrive.grpc.retry`.
-            codes: Status codes that are retried, as in `redrive.grpc.retry`.
+            max_interval: Maximum number of seconds between polls. Without signals, the interval
+                doubles up to it.
+            max_ids: Maximum number of ids in one fetch. More ids are fetched one group after the
+                other.
+            max_waiting: Maximum number of waiters. One more is rejected.
+            max_kept: Maximum number of signals that are kept for ids without a waiter. The oldest
+                are dropped, counted and recorded (`undelivered`).
+            identity: Function that returns what identifies a signal. Use it if the server repeats a
+                signal until it is acknowledged. Each one is then delivered once.
+            retry: Policy of a fetch. Default: 4 attempts, 100 ms doubling, by gRPC code or the
+                standard rule.
+            behind: Options of the gRPC channel, as in `redrive.grpc.retry`.
+            codes: gRPC status codes to retry, as in `redrive.grpc.retry`.
             attempt_timeout: Seconds for one fetch.
-            patience: Seconds without a successful fetch after which all waiters get the error. One that is not worth a retry
-                they get at once.
+            patience: Seconds without a successful fetch after which all waiters get the error. An
+                error that is not retryable is raised at once.
+
+        Raises:
+            TypeError: `fetch` is not a function.
+            ValueError: A number is out of range.
         """
         if not callable(fetch):
             raise TypeError(f"a SharedPoller takes an async function of a list of ids, not {fetch!r}")
@@ -95,12 +105,21 @@ class SharedPoller(Generic[Id, Signal]):
         self._closed = False
 
     async def wait(self, id_: Id, /, *, timeout: Seconds | None = None) -> Signal:
-        """Return the next signal of this id. Cancelled, it gives a signal that was meant for it to the next waiter.
+        """Return the next signal of an id.
+
+        If the waiter is cancelled, its signal goes to the next waiter.
+
+        Args:
+            id_: The id.
+            timeout: Seconds to wait, or a `timedelta`. None: no limit.
+
+        Returns:
+            The signal.
 
         Raises:
             TimeoutError: `timeout` seconds have passed.
-            PollerClosed: the poller was closed.
-            RuntimeError: there are `max_waiting` waiters already.
+            PollerClosed: The poller was closed.
+            RuntimeError: There are `max_waiting` waiters already.
         """
         if timeout is None:
             return await self._next(id_)
@@ -108,7 +127,14 @@ class SharedPoller(Generic[Id, Signal]):
             return await self._next(id_)
 
     async def signals(self, id_: Id, /) -> AsyncIterator[Signal]:
-        """Yield the signals of this id as they arrive, until the poller is closed."""
+        """Yield the signals of an id until the poller is closed.
+
+        Args:
+            id_: The id.
+
+        Yields:
+            The signals, as they arrive.
+        """
         while True:
             try:
                 signal = await self._next(id_)
@@ -117,18 +143,18 @@ class SharedPoller(Generic[Id, Signal]):
             yield signal
 
     def wake(self) -> None:
-        """Poll now, and fast from now on: something has happened that a signal will follow."""
+        """Poll now, and use the short interval again."""
         self._pace = self._pace.quick()
         if self._wake is not None:
             self._wake.set()
 
     @property
     def waiting(self) -> int:
-        """How many waiters there are."""
+        """Number of waiters."""
         return len(self._waiters)
 
     async def aclose(self) -> None:
-        """Stop, and tell every waiter (`PollerClosed`). Closing twice is fine."""
+        """Stop polling. Every waiter gets `PollerClosed`. You may close it twice."""
         self._closed = True
         task, self._task = self._task, None
         self._answer_all(_closed())

@@ -33,20 +33,36 @@ MAX_BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class RedisStream:
-    """A Redis stream, read through a consumer group by every worker. Extra: `redis`. Making one opens nothing. Immutable."""
+    """A Redis stream that workers read through a consumer group. Extra: `redis`.
+
+    Creating one opens nothing. Immutable: threads, event loops and forked children may share one.
+
+    Args:
+        url: Address, such as `redis://localhost`. `rediss://`, `unix://`, `valkey://` and
+            `valkeys://` work too.
+        stream: Name of the stream.
+        group: Name of the consumer group.
+        decode: Function from the fields of an entry to an `Event`. Default: the fields `type`, `id`
+            and `payload`, and all others as headers.
+        dead_stream: Stream to which dead letters are also written. Default: the name of the stream
+            and `.dead`. None: none.
+        batch: Maximum number of entries in one read, up to 1,000.
+        idle: Seconds that an entry may be pending before another consumer takes it over.
+        trim: If True, remove entries that every group has acknowledged. Leave it False if others
+            read the stream without a group.
+
+    Raises:
+        ValueError: An option is not valid.
+    """
 
     url: str = field(repr=False)
     stream: str
     group: str = field(kw_only=True)
     decode: Decode | None = field(default=None, kw_only=True)
-    """From the fields of an entry to an Event. Default: `type`, `id`, `payload`, and all others as headers."""
     dead_stream: str | None = field(default="", kw_only=True)
-    """Where dead letters are told of, beside the table (default: the stream's name and `.dead`); None: nowhere."""
     batch: int = field(default=100, kw_only=True)
     idle: Seconds = field(default=60, kw_only=True)
-    """How long an entry may be pending before another consumer takes it over."""
     trim: bool = field(default=False, kw_only=True)
-    """Free entries that every group has acknowledged. Off: others may read the stream without a group."""
 
     def __post_init__(self) -> None:
         for name in ("url", "stream", "group"):
@@ -71,16 +87,23 @@ class RedisStream:
 
     @property
     def name(self) -> str:
-        """As events and dead letters name it."""
+        """Name of the source in events and dead letters."""
         return self.stream
 
     @property
     def unread(self) -> str:
-        """The kind of the jobs that entries become which cannot be read."""
+        """Job type of entries that cannot be decoded."""
         return f"read:{self.stream}"
 
     def connect(self) -> redis.Redis:
-        """A client of its own: entries are read as bytes, and whoever reads tries again himself."""
+        """Open a client without retries of its own. It returns entries as bytes.
+
+        Returns:
+            The client.
+
+        Raises:
+            ImportError: redis-py is not installed.
+        """
         try:
             import redis  # noqa: PLC0415
             from redis.backoff import NoBackoff  # noqa: PLC0415
@@ -92,7 +115,14 @@ class RedisStream:
         return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=10, socket_connect_timeout=5)
 
     def chores(self, inbox: Inbox, /) -> Sequence[Chore]:
-        """Reading it, and telling of dead letters."""
+        """Return the worker's tasks that read the stream and report dead letters.
+
+        Args:
+            inbox: Where events are stored.
+
+        Returns:
+            The tasks.
+        """
         consumer = f"{socket.gethostname()}-{secrets.token_hex(3)}-{label()}"  # `left` knows by its end whether it is gone
         group = Group(self.connect(), self.stream, self.group, consumer)
         reading = Reading(
@@ -103,7 +133,14 @@ class RedisStream:
         return [reading, *told]
 
     def kinds(self, inbox: Inbox, /) -> Sequence[Kind]:
-        """What runs entries that could not be read: replayed after a fix, they become events after all."""
+        """Return the job type that runs entries which could not be decoded.
+
+        Args:
+            inbox: Where events are stored.
+
+        Returns:
+            The job types.
+        """
 
         def run(lease: Lease) -> None:
             entry = Entry(lease.headers["redrive-source-id"], None)
