@@ -3,8 +3,9 @@
 - A `python` block is run. The blocks of a page share one namespace, in order.
 - `<!-- not run: reason -->` right before a block: the block is compiled only.
 - `<!-- run -->` right before a `console` block: each `$ command` must exit with 0 and print the lines below it.
-  `...` stands for any text.
-- `<!-- file: name.py -->` right before a `python` block: the block is written to this file and compiled, not run.
+  `...` stands for any text. `<!-- run, exit code 1 -->` expects another exit code.
+- `<!-- file: name.py -->` right before a block of any language but `console`: the block is written to this file, not run.
+  A `python` block is compiled too.
 - A block inside a comment that starts with a line `<!-- hidden` and ends with a line `-->` is run as well, and is
   not on the page that people read. Use it for servers that fail on request, cleanup and assertions.
 """
@@ -17,20 +18,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 FENCE = re.compile(r"(?P<indent> *)(?P<ticks>```+)(?P<language>\w*)(?P<rest>.*)")
-COMMENT = re.compile(r" *<!-- (?P<what>run|not run: .+|file: .+) -->")
+COMMENT = re.compile(r" *<!-- (?P<what>run(?:, exit code \d+)?|not run: .+|file: .+) -->")
 HIDDEN = "<!-- hidden"
 NOT_RUN_WITHOUT_REASON = re.compile(r" *<!-- not run:? *-->")
 
 
 @dataclass(frozen=True)
 class Block:
-    language: Literal["python", "console"]
+    language: Literal["python", "console", "file"]
     source: str
     line: int
     """Of its first line, from 1."""
     run: bool
     file: str | None = None
     """Where the block is written to, in the folder of the page."""
+    status: int = 0
+    """Exit code that a console block expects."""
 
 
 def blocks(text: str) -> list[Block]:
@@ -55,12 +58,15 @@ def blocks(text: str) -> list[Block]:
             while number < len(lines) and lines[number].strip() != fence["ticks"]:
                 number += 1
             source = textwrap.dedent("\n".join(lines[first:number])) + "\n"
+            file = said.removeprefix("file: ") if said.startswith("file: ") else None
             if fence["language"] == "python":
-                file = said.removeprefix("file: ") if said.startswith("file: ") else None
                 is_run = file is None and not said.startswith("not run")
                 found.append(Block("python", source, first + 1, run=is_run, file=file))
             elif fence["language"] == "console":
-                found.append(Block("console", source, first + 1, run=said == "run"))
+                status = int(said.rpartition(" ")[2]) if said.startswith("run, ") else 0
+                found.append(Block("console", source, first + 1, run=said.startswith("run"), status=status))
+            elif file:
+                found.append(Block("file", source, first + 1, run=False, file=file))
             said = ""
             number += 1
         elif line.strip():

@@ -24,22 +24,22 @@ def run(page: str, steps: list[dict[str, Any]]) -> None:
     sys.modules["__main__"] = module
     sys.path.insert(0, str(Path.cwd()))  # as for a script of the reader: it can import files that the page writes
     for step in steps:
+        if step["file"]:
+            Path(step["file"]).write_text(step["source"], encoding="utf-8")
         if step["language"] == "python":
             # Empty lines in front, so that a traceback names the page's own line.
             code = compile("\n" * (step["line"] - 1) + step["source"], page, "exec")
-            if step["file"]:
-                Path(step["file"]).write_text(step["source"], encoding="utf-8")
-            elif step["run"]:
+            if step["run"]:
                 exec(code, vars(module))
         elif step["run"] and shell:
-            console(page, step["line"], step["source"], shell)
+            console(page, step["line"], step["source"], step["status"], shell)
 
 
-def console(page: str, line: int, source: str, shell: Shell) -> None:
+def console(page: str, line: int, source: str, expected_status: int, shell: Shell) -> None:
     for part in re.split(r"(?m)^\$ ", source)[1:]:
         command, _, shown = part.partition("\n")
         status, printed = shell.run(command) if shell.knows(command) else outside(command)
-        if status:
+        if status != expected_status:
             sys.exit(f"{page}:{line}: `{command}` ended with {status}:\n{printed}")
         expected = ".*".join(re.escape(piece) for piece in shown.strip().split("..."))
         if shown.strip() and not re.fullmatch(expected, printed.strip(), re.DOTALL):

@@ -89,6 +89,7 @@ def test_what_is_run_and_what_is_not(tmp_path: Path) -> None:
         ("<!-- not run: no reason to -->\n```python\n1 +\n```\n", "SyntaxError"),
         ("```python\nimport warnings; warnings.warn('old')\n```\n", "UserWarning: old"),
         ("<!-- run -->\n```console\n$ exit 4\n```\n", "page.md:3: `exit 4` ended with 4"),
+        ("<!-- run, exit code 1 -->\n```console\n$ exit 4\n```\n", "page.md:3: `exit 4` ended with 4"),
         ("<!-- run -->\n```console\n$ echo one\ntwo\n```\n", "instead of\ntwo"),
     ],
 )
@@ -96,6 +97,13 @@ def test_what_is_wrong_is_told(tmp_path: Path, text: str, said: str) -> None:
     done = run("page.md", text, tmp_path)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_a_console_block_may_expect_another_exit_code(tmp_path: Path) -> None:
+    text = "<!-- run, exit code 4 -->\n```console\n$ exit 4\n```\n"
+    assert blocks(text) == [Block("console", "$ exit 4\n", 3, run=True, status=4)]
+    done = run("page.md", text, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_block_is_not_left_out_without_a_reason() -> None:
@@ -153,3 +161,11 @@ def test_a_file_block_is_written_and_not_run(tmp_path: Path) -> None:
     done = run("page.md", WRITTEN, tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "place" / "shop.py").read_text("utf-8") == blocks(WRITTEN)[0].source
+
+
+def test_a_file_block_may_be_of_any_language(tmp_path: Path) -> None:
+    text = '<!-- file: stack.toml -->\n```toml title="stack.toml"\nname = 1\n```\n'
+    assert blocks(text) == [Block("file", "name = 1\n", 3, run=False, file="stack.toml")]
+    done = run("page.md", text, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "place" / "stack.toml").read_text("utf-8") == "name = 1\n"
