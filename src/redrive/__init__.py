@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from .engine.attempt import correlate as correlate
     from .engine.attempt import current as current
     from .engine.attempt import deadline as deadline
+    from .engine.layer import Layer as Layer
+    from .engine.layers import LayersReport as LayersReport
+    from .engine.layers import layers as layers
     from .engine.nesting import Outcome as Outcome
     from .engine.nesting import outcome as outcome
     from .engine.retry import Retry as Retry
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from .engine.retry import attempts as attempts
     from .engine.retry import call as call
     from .engine.retry import retry as retry
+    from .engine.spilled import Spilled as Spilled
     from .errors import Again as Again
     from .errors import Blocked as Blocked
     from .errors import Stop as Stop
@@ -59,10 +63,13 @@ _HOMES = {
     "Fault": "core.fault",
     "Job": "commands.job",
     "Key": "core.key",
+    "Layer": "engine.layer",
+    "LayersReport": "engine.layers",
     "Outcome": "engine.nesting",
     "Parking": "worker.parking",
     "Retry": "engine.retry",
     "RetryPolicy": "core.policy",
+    "Spilled": "engine.spilled",
     "Stop": "errors",
     "acall": "engine.retry",
     "attempts": "engine.retry",
@@ -71,6 +78,7 @@ _HOMES = {
     "correlate": "engine.attempt",
     "current": "engine.attempt",
     "deadline": "engine.attempt",
+    "layers": "engine.layers",
     "open_ledger": "ledger.open",
     "outcome": "engine.nesting",
     "retry": "engine.retry",
