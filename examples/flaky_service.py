@@ -1,4 +1,4 @@
-"""A client of a flaky service: a budget for all its calls, a deadline for each request, and a journal to look back."""
+"""Call a flaky service with a budget for all calls, a deadline for each request, and log records."""
 
 from __future__ import annotations
 

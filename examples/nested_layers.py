@@ -1,4 +1,4 @@
-"""Three layers that each try three times: 27 calls where nobody looks, 3 here."""
+"""Three nested layers with three attempts each make 3 calls, not 27."""
 
 from __future__ import annotations
 

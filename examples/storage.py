@@ -1,7 +1,7 @@
-"""The same program on a folder, on S3, on anything: only its configuration changes.
+"""The same program on a local folder, on S3 or on another backend: only its configuration changes.
 
-python examples/storage.py                     # a folder here
-python examples/storage.py my-storage.toml     # whatever [stores.raw] says there
+python examples/storage.py                     # a local folder
+python examples/storage.py my-storage.toml     # the store in [stores.raw] of this file
 """
 
 import csv
