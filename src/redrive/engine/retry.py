@@ -29,10 +29,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Retry:
-    """A retry policy with its options: which errors, budget, breaker and timeouts. Made by
-    `retry(...)`.
+    """A retry policy with its options, made by `retry(...)`.
 
-    Use it as a decorator, or call a function with `call` and `acall`.
+    The options are the errors to retry, budget, breaker and timeouts. Use it as a decorator, or
+    call a function with `call` and `acall`.
 
     Immutable: threads, event loops and forked children may share one.
     """

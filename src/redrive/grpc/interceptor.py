@@ -58,10 +58,10 @@ class Interceptor(grpc.UnaryUnaryClientInterceptor):
 
 
 class AsyncInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
-    """Retries for aio channels: `grpc.aio.insecure_channel(target,
-    interceptors=[AsyncInterceptor(rpc)])`.
+    """Retries for aio channels.
 
-    A call without `timeout=` gets the timeout of the attempt. Event loops may share one.
+    Pass it as `grpc.aio.insecure_channel(target, interceptors=[AsyncInterceptor(rpc)])`. A call
+    without `timeout=` gets the timeout of the attempt. Event loops may share one.
 
     Args:
         retry: A `redrive.grpc.retry(...)`. Default: its defaults.

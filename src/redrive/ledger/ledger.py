@@ -240,8 +240,13 @@ class Ledger:
         return self.turn((), kinds, worker=worker, lease=lease, total=total, start=start, alone=alone).leases
 
     def start(self, leases: Sequence[Lease], /) -> list[Lease]:
-        """Write that attempts start, before they do, and return the leases that may. The others are
-        lost.
+        """Write that attempts start, before they do.
+
+        Args:
+            leases: Leases that were claimed with `start=False`.
+
+        Returns:
+            The leases that may start. The others are lost.
         """
         if not leases:
             return []

@@ -219,8 +219,9 @@ class Lease(NamedTuple):
         )
 
     def release(self) -> Settlement:
-        """Return the job to the queue untouched, because the worker drains. It does not count as an
-        attempt.
+        """Return the job to the queue untouched, because the worker drains.
+
+        This does not count as an attempt.
 
         Returns:
             The settlement.

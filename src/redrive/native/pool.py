@@ -37,8 +37,9 @@ URLLIB3 = Client(
 
 
 def urllib3(policy: RetryPolicy, /) -> Mapped[Retry]:
-    """Return a `urllib3.Retry` for `PoolManager(retries=value)` and
-    `requests.adapters.HTTPAdapter(max_retries=value)`.
+    """Return a `urllib3.Retry`, for urllib3 and requests.
+
+    Pass it as `PoolManager(retries=value)` or `requests.adapters.HTTPAdapter(max_retries=value)`.
 
     Args:
         policy: The policy.

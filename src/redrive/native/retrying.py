@@ -34,8 +34,9 @@ TENACITY = Client(
 
 
 def tenacity(policy: RetryPolicy, /, *, on: Rules | None = None) -> Mapped[dict[str, Any]]:
-    """Return arguments for `tenacity.retry(**value)`, `Retrying(**value)` and
-    `AsyncRetrying(**value)`.
+    """Return arguments for `tenacity.retry(**value)`.
+
+    They also fit `Retrying(**value)` and `AsyncRetrying(**value)`.
 
     Args:
         policy: The policy.

@@ -24,8 +24,9 @@ HTTPX = Client(
 
 
 def httpx(policy: RetryPolicy, /) -> Mapped[dict[str, int]]:
-    """Return arguments for `HTTPTransport(**value)` and `AsyncHTTPTransport(**value)` of httpx and
-    httpx2.
+    """Return arguments for `HTTPTransport(**value)` and `AsyncHTTPTransport(**value)`.
+
+    They work with httpx and httpx2.
 
     Args:
         policy: The policy.

@@ -95,8 +95,7 @@ class Operator(RecordKeeping, Partitioning):
         self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
         status: LetterStatus | None = "pending", since: datetime | None = None,
     ) -> list[Group]:  # fmt: skip
-        """Return the newest 1,000 dead letters, grouped by job type and cause. The largest group is
-        first.
+        """Return the newest 1,000 dead letters, grouped by job type and cause.
 
         Args:
             kind: Job type.
@@ -106,7 +105,7 @@ class Operator(RecordKeeping, Partitioning):
             since: Not older than this.
 
         Returns:
-            The groups.
+            The groups, the largest first.
         """
         return dead.grouped(self._ledger, dead.Selection.of(kind=kind, error=error, reason=reason, since=since), status)
 

@@ -63,8 +63,9 @@ class Partitioning:
         self, dataset: Named | Selection, since: Day | None = None, until: Day | None = None, /, *,
         customers: Collection[str] | None = None, lane: Lane | None = None,
     ) -> Plan:  # fmt: skip
-        """Plan to extract accepted partitions again. The current run stays readable until a newer one
-        is accepted.
+        """Plan to extract accepted partitions again.
+
+        The current run stays readable until a newer one is accepted.
 
         Args:
             dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
