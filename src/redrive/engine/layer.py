@@ -56,26 +56,41 @@ STEADY = 1000
 
 @dataclass(frozen=True)
 class Layer:
-    """One place that tries again: Redrive's own, or another library's. Immutable: anything may share one."""
+    """A place that retries: a layer of Redrive, or of another library.
+
+    Immutable: threads may share one.
+
+    Args:
+        name: Name of the layer.
+        policy: Policy. None: the default of `retry()`. A layer of another library must have one.
+        attempt_timeout: Seconds for one attempt. None: 10 for Redrive, no limit for others.
+            `"none"`: no limit.
+        backoff: Other waits than the policy's.
+        on: Errors that it retries. None: transient, throttled and timeout. For tenacity, all
+            errors.
+        nested: `"final"` or `"allow"`, as in `retry`.
+        by: Library of the layer.
+        seen: Whether Redrive can tell from the errors that the retries of this layer were used up.
+            None: as known for the library.
+        budget: Budget that it shares with others, or its name.
+        claims: Whether layers of Redrive inside leave these codes to this layer.
+
+    Raises:
+        ValueError: An option is not valid.
+        TypeError: An option has the wrong type.
+    """
 
     name: str
     _: KW_ONLY
     policy: RetryPolicy | None = None
-    """None: what `retry()` has. Another library's layer must say."""
     attempt_timeout: float | Literal["none"] | None = None
-    """Seconds for one attempt. None: the place's default, 10 for Redrive and no limit for others. "none": no limit."""
     backoff: Backoff | None = None
-    """Other waits than the policy's."""
     on: tuple[Error, ...] | None = None
-    """The errors it tries again. None: transient, throttled and timeout; all of them for tenacity, as is its default."""
     nested: Literal["final", "allow"] = "final"
     by: By = "redrive"
     seen: bool | None = None
-    """Whether Redrive can tell from its errors that its retries were spent. None: as known of the library."""
     budget: str | Budget | None = None
-    """The allowance that it may share with others, or its name."""
     claims: bool = False
-    """Whether Redrive's layers inside leave the codes that it tries again to it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -98,7 +113,14 @@ class Layer:
 
     @classmethod
     def of(cls, retry: Retry, /) -> Layer:
-        """What a `Retry` does, as a layer."""
+        """Describe a `Retry` as a layer.
+
+        Args:
+            retry: The `Retry`.
+
+        Returns:
+            The layer.
+        """
         settings = retry.settings
         return cls(
             retry.operation or "retry",
@@ -113,7 +135,14 @@ class Layer:
 
     @classmethod
     def of_channel(cls, options: Options, /) -> Layer:
-        """What a gRPC channel with these options does by itself, as a layer."""
+        """Describe the retries of a gRPC channel as a layer.
+
+        Args:
+            options: Options of the channel.
+
+        Returns:
+            The layer.
+        """
         own = channel(options)
         policy = RetryPolicy(own.max_attempts, own.backoff_base, own.backoff_max, jitter=0)
         return cls("channel", by="grpc", policy=policy, backoff=own.wait, on=own.codes or None)

@@ -23,22 +23,48 @@ the options of a gRPC channel."""
 
 @dataclass(frozen=True, slots=True)
 class LayersReport(Worst):
-    """What a stack can do, and what to know about it. Immutable."""
+    """What a stack of retry layers can do in the worst case. Immutable.
+
+    Attributes:
+        layers: The worst case of each layer.
+        errors: The worst case of each kind of error.
+        attempts: Maximum number of calls, if the same error occurs every time.
+        seconds: Maximum number of seconds for it. None: no limit.
+        mixed_attempts: Maximum number of calls, if the errors change from attempt to attempt.
+        mixed_seconds: Maximum number of seconds for it. None: no limit.
+        advice: Warnings and hints.
+    """
 
     advice: tuple[Advice, ...] = ()
 
     @property
     def multiplies(self) -> bool:
-        """Whether one layer tries again what another has tried already."""
+        """True if one layer retries errors on which another layer has used up its retries."""
         return any(advice.multiplies for advice in self.advice)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; a time without an end is null."""
+        """Return the report as data for JSON. An unlimited duration is null.
+
+        Returns:
+            The report.
+        """
         return {"multiplies": self.multiplies, **asdict(self)}
 
 
 def layers(stack: Iterable[Layered] | Layered, /) -> LayersReport:
-    """What these layers can do, the outermost first."""
+    """Return what a stack of retry layers can do in the worst case.
+
+    Args:
+        stack: The layers, outermost first: a `Layer`, a `Retry`, a decorated function, a
+            `SendBuffer`, the options of a gRPC channel, or a list of these.
+
+    Returns:
+        The report.
+
+    Raises:
+        ValueError: The stack is empty.
+        TypeError: An element is not a layer.
+    """
     found = _named(tuple(_left(tuple(_flat(stack)))))
     if not found:
         raise ValueError("a stack needs at least one layer")

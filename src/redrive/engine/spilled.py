@@ -13,25 +13,33 @@ from ..core.key import KeyLike
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """A call that gave up: all that is needed to make it again, and what was tried. Belongs to whoever gets it."""
+    """A call that gave up, as a function passed as `spill=` gets it. It belongs to that function.
+
+    Attributes:
+        operation: Name of the call.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        key: Key of `retry(key=...)`, if there is one.
+        error: Class of the last error.
+        message: Text of the last error, without secrets.
+        attempts: Number of attempts.
+        elapsed: Seconds.
+        reason: Why it gave up, as in `Outcome`.
+        retry_at: When a retry makes sense, if that is known.
+        history: The first attempts: class of the error, and seconds waited after it.
+    """
 
     operation: str | None
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     key: KeyLike | None
-    """The key of `retry(key=...)`, where there is one."""
     error: str
-    """The class of the last error."""
     message: str
-    """What the last error said, without secrets."""
     attempts: int
     elapsed: float
-    """Seconds."""
     reason: Reason
     retry_at: datetime | None
-    """When trying again makes sense, where that is known."""
     history: tuple[tuple[str, float], ...]
-    """The first attempts before the last one: the class of its error, and the seconds waited after it."""
 
 
 Spill: TypeAlias = Callable[[Spilled], "str | int | None"]
