@@ -271,10 +271,13 @@ def _judged(rules: tuple[Any, ...]) -> tuple[Error, ...]:
 
 def _examples() -> dict[Kind, Exception]:
     from email.message import Message  # noqa: PLC0415  # heavy, and only for rules of the user's own
+    from io import BytesIO  # noqa: PLC0415
     from urllib.error import HTTPError  # noqa: PLC0415
 
     def answered(status: int) -> Exception:
-        return HTTPError("http://example.invalid", status, "an example", Message(), None)
+        error = HTTPError("http://example.invalid", status, "an example", Message(), BytesIO())
+        error.close()  # Python 3.14 warns of an HTTPError that is collected with an open body.
+        return error
 
     return {
         "transient": ConnectionResetError(),

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 import stamina
@@ -255,6 +256,19 @@ def test_a_rule_of_ones_own_stands_for_what_only_it_knows() -> None:
 
     owners = {row.error: row.owner for row in layers(retry(on=crm_says_later)).errors}
     assert (owners["crm_says_later()"], owners["transient"]) == ("retry", None)
+
+
+def test_examples_of_http_errors_have_no_open_body() -> None:
+    seen: list[HTTPError] = []
+
+    def rule(error: Exception) -> bool:
+        if isinstance(error, HTTPError):
+            seen.append(error)
+        return False
+
+    layers(retry(on=rule))
+    assert {error.code for error in seen} == {404, 429}
+    assert all(error.closed for error in seen)  # Python 3.14 emits a ResourceWarning for an open one
 
 
 def test_the_report_is_plain_data() -> None:
