@@ -23,7 +23,7 @@ HANDFUL = 0.005
 """Seconds of work in a handful, by what the last ones took."""
 MOST = 100
 """In a handful; twice as many of all short ones are in hand at most: some run while others are fetched."""
-MOST_FAR = 400
+MOST_FAR = 1000
 """The same where the ledger is far away: a turn is a round trip, whatever it carries."""
 FAR = 0.01
 """Seconds of a round trip; where it takes less, the ledger is near."""
