@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING
 from ..core.lazy import lazily
 
 if TYPE_CHECKING:
+    from .metrics import observe_ledger as observe_ledger
+    from .metrics import prometheus_endpoint as prometheus_endpoint
     from .operator import Operator as Operator
     from .plan import Plan as Plan
     from .sweep import Sweep as Sweep
 
-_HOMES = {"Operator": "operator", "Plan": "plan", "Sweep": "sweep"}
-__all__ = ["Operator", "Plan", "Sweep"]
+_HOMES = {
+    "Operator": "operator",
+    "Plan": "plan",
+    "Sweep": "sweep",
+    "observe_ledger": "metrics",
+    "prometheus_endpoint": "metrics",
+}
+__all__ = ["Operator", "Plan", "Sweep", "observe_ledger", "prometheus_endpoint"]
 
 if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
     __getattr__ = lazily(__name__, _HOMES)

@@ -15,7 +15,7 @@ from .source import Operated, ledger_of
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ..journal.scraped import Exposed, Exposition
+    from ..journal.scraped import Exposed
     from ..ledger.ledger import Ledger
     from ..ledger.workers import Worker
 
@@ -93,10 +93,20 @@ def folded(found: Iterator[Measure], bounded: Bounded, /) -> list[Measure]:
     return [Measure(metric, value, labels) for (metric, labels), value in summed.items()]
 
 
-def exposed(app: Operated, /) -> Exposed:
-    """The metrics of this process and of the ledger, for a scrape: `exposed(app).text(accept)`. ImportError names the extra.
+def prometheus_endpoint(app: Operated, /) -> Exposed:
+    """Return the metrics of this process and of the ledger, for a `/metrics` route of your own.
 
-    From now on the journal's records are counted too, if they were not before.
+    Make it once and call `.text(accept)` for each scrape. It also subscribes `journal.prometheus()`, unless that is
+    subscribed already. Threads may share the result.
+
+    Args:
+        app: The app, or its ledger.
+
+    Returns:
+        An object whose `text(accept)` returns the body and the content type of a scrape.
+
+    Raises:
+        ImportError: prometheus-client is not installed. The message names the extra.
     """
     from ..journal.bus import subscribe  # noqa: PLC0415
     from ..journal.scraped import Exposed, prometheus  # noqa: PLC0415  # the extra may be missing
@@ -107,13 +117,18 @@ def exposed(app: Operated, /) -> Exposed:
     return Exposed(Standing(app))
 
 
-def exposition(app: Operated, accept: str | None = None, /) -> Exposition:
-    """One scrape, as body and content type: for `/metrics` of a server of yours."""
-    return exposed(app).text(accept)
+def observe_ledger(app: Operated, /, *, meter_provider: Any = None) -> None:
+    """Export the metrics of the ledger through OpenTelemetry, under the same names as for Prometheus.
 
+    The ledger is read whenever the provider collects, at most once a second. Call it once for an app.
 
-def observe(app: Operated, /, *, meter_provider: Any = None) -> None:
-    """Let OpenTelemetry read how the ledger stands whenever it collects, under the same names."""
+    Args:
+        app: The app, or its ledger.
+        meter_provider: The provider. The default is the program's global one.
+
+    Raises:
+        ImportError: opentelemetry-api is not installed. The message names the extra.
+    """
     from ..journal.meters import observed  # noqa: PLC0415  # the extra may be missing
 
     observed(Standing(app), meter_provider)

@@ -124,10 +124,10 @@ def _hired(app: App, terms: Terms) -> Work:
     if terms.metrics_port is None:
         return Work(worker, shift, None)
     from .exposure import Exposure  # noqa: PLC0415  # an HTTP server: not before one is wanted
-    from .metrics import exposed  # noqa: PLC0415  # likewise
+    from .metrics import prometheus_endpoint  # noqa: PLC0415  # likewise
 
     try:
-        shown = exposed(app)
+        shown = prometheus_endpoint(app)
     except ImportError as missing:
         raise Unreadable(str(missing)) from missing
     exposure = Exposure(shown, lambda: worker.is_healthy, host=terms.metrics_host or "127.0.0.1", port=terms.metrics_port)

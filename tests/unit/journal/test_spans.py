@@ -20,7 +20,7 @@ from redrive.core.context import CARRIERS
 from redrive.journal.bus import WRAPS
 from redrive.journal.metrics import HEARD, PARTITIONS, STANDING
 from redrive.journal.spans import span_context, traceparent
-from redrive.ops.metrics import observe
+from redrive.ops import observe_ledger
 from redrive.testing import inject, instant
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.0, jitter=0.0)
@@ -173,7 +173,7 @@ def test_the_metrics_have_the_names_that_prometheus_has(traced: Traced) -> None:
         def mail() -> None: ...
 
         mail.submit()
-        observe(app, meter_provider=traced.meters)
+        observe_ledger(app, meter_provider=traced.meters)
         assert journal.flush()
         found = traced.metrics()
     names = {metric.name for metric in STANDING if metric is not PARTITIONS}  # there are none

@@ -17,7 +17,7 @@ from redrive.journal.scraped import Exposed
 from redrive.ledger import NewJob
 from redrive.ops.exposure import Exposure
 from redrive.ops.imported import Unreadable
-from redrive.ops.metrics import Standing, exposed, folded
+from redrive.ops.metrics import Standing, folded, prometheus_endpoint
 from redrive.testing import sandbox
 
 
@@ -75,7 +75,7 @@ def test_kinds_beyond_the_bound_are_told_together() -> None:
 @pytest.mark.req("J-3")
 def test_a_scrape_has_all_of_it(app: App) -> None:
     app.ledger.submit(NewJob("mail", "mail:ann:1:send:v1"))
-    body, _ = exposed(app).text()
+    body, _ = prometheus_endpoint(app).text()
     families = {family.name for family in parse(body.decode())}
     assert {metric.name.removesuffix("_total") for metric in STANDING if metric is not PARTITIONS} <= families
     assert "redrive_attempts" in families

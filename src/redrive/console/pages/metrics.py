@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from ...ops.metrics import exposed
+from ...ops.metrics import prometheus_endpoint
 from ..problem import problem
 
 router = APIRouter()
@@ -16,7 +16,7 @@ def metrics(request: Request) -> Response:
     state = request.app.state
     if getattr(state, "exposed", None) is None:
         try:
-            state.exposed = exposed(state.operated)
+            state.exposed = prometheus_endpoint(state.operated)
         except ImportError as missing:
             return problem(request, 501, str(missing))
     body, kind = state.exposed.text(request.headers.get("accept"))
