@@ -31,45 +31,45 @@ def _key(says: str, default: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """How `redrive work` works. Immutable."""
+    """Settings of `redrive work`. Immutable."""
 
-    threads: int = _key("Plain functions at once.", 8)
-    only: tuple[str, ...] = _key("Only these commands and handlers; none: all.", ())
-    drain: float = _key("Seconds that what runs may take to end, when told to stop.", 30.0)
-    name: str | None = _key("What its name begins with, as others see it; without: the host's.")
-    anchors: str | None = _key("File that gets the head of the audit log every 5 minutes; `redrive doctor` compares it.")
+    threads: int = _key("Number of threads for sync functions.", 8)
+    only: tuple[str, ...] = _key("Commands and handlers to run. Empty means all.", ())
+    drain: float = _key("Seconds that running jobs may take to finish after SIGTERM.", 30.0)
+    name: str | None = _key("Prefix of the worker's name. The default is the host name.")
+    anchors: str | None = _key("File for the head of the audit log, written every 5 minutes. `redrive doctor` compares it.")
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Where a worker tells its numbers to Prometheus. Immutable."""
+    """Where a worker serves metrics for Prometheus. Immutable."""
 
-    port: int | None = _key("Serve /metrics and /health of a worker here; without: not at all.")
-    host: str = _key("At this address: 0.0.0.0 for a container.", "127.0.0.1")
+    port: int | None = _key("Port for /metrics and /health of a worker. Without it, they are not served.")
+    host: str = _key("Address to listen on. Use 0.0.0.0 in a container.", "127.0.0.1")
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
     """The web console. Immutable."""
 
-    host: str = _key("At this address; any but loopback needs a password or a token.", "127.0.0.1")
-    port: int = _key("At this port.", 8321)
-    password: str | None = _key("For people who may act.")
-    token: str | None = _key("For programs that may act.")
-    viewer_password: str | None = _key("For people who may look.")
-    viewer_token: str | None = _key("For programs that may look.")
-    secret: str | None = _key("Signs sessions, where several processes serve one console and its passwords are hashed.")
-    read_only: bool = _key("Nobody may act.", False)
-    proxies: tuple[str, ...] = _key("Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.", ())
+    host: str = _key("Address to listen on. Any address but loopback needs a password or a token.", "127.0.0.1")
+    port: int = _key("Port to listen on.", 8321)
+    password: str | None = _key("Password for operators.")
+    token: str | None = _key("Token for programs that may change data.")
+    viewer_password: str | None = _key("Password for read-only users.")
+    viewer_token: str | None = _key("Token for programs that may only read.")
+    secret: str | None = _key("Key that signs sessions, if several processes serve one console with hashed passwords.")
+    read_only: bool = _key("Reject every change.", False)
+    proxies: tuple[str, ...] = _key("Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted.", ())
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All that is set, and the defaults of what is not. Immutable."""
 
-    app: str | None = _key("The App in your code, module:name.")
-    ledger: str | None = _key("Where the ledger is: sqlite:///file.db or postgresql://user@host/database.")
-    storage: str | None = _key("The file that names the stores.")
+    app: str | None = _key("App in your code, as module:name.")
+    ledger: str | None = _key("Address of the ledger, sqlite:///file.db or postgresql://user@host/database.")
+    storage: str | None = _key("File that defines the stores.")
     worker: Worker = field(default_factory=Worker)
     metrics: Metrics = field(default_factory=Metrics)
     console: Console = field(default_factory=Console)

@@ -37,9 +37,9 @@ if __name__ == "__main__":
 '''
 
 HEAD = """\
-# Settings of Redrive, for every process that starts in this directory (or wherever REDRIVE_CONFIG names this file).
-# A flag goes before a variable, a variable before this file. What is commented out is the default.
-# Docs: reference/configuration.md. `redrive config` shows what holds, and what said so.
+# Settings of Redrive for every process that starts in this directory, or that has REDRIVE_CONFIG set to this file.
+# Options override variables, and variables override this file. Commented lines show the defaults.
+# Docs: reference/configuration.md. `redrive config` shows each value and where it comes from.
 """
 
 
