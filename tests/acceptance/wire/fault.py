@@ -47,9 +47,9 @@ FAULTS = (
     Fault("503 twice", "write", (busy(), busy(), "pass"), passes=True),
     Fault("connection reset", "read", ("reset",), passes=False),
     Fault("connection reset", "write", ("reset",), passes=False),
-    Fault("answer lost once", "write", ("lost", "pass"), passes=True),
+    Fault("response lost once", "write", ("lost", "pass"), passes=True),
     Fault("cut in the body", "read", (CUT,), passes=False),
     Fault("cut once", "read", (CUT, "pass"), passes=True),
     Fault("slow", "read", (SLOW,), passes=False),
-    Fault(f"Retry-After: {ASKED:g}", "read", (busy(**{"Retry-After": str(ASKED)}), "pass"), passes=True),
+    Fault(f"Retry-After of {ASKED:g} s", "read", (busy(**{"Retry-After": str(ASKED)}), "pass"), passes=True),
 )

@@ -44,7 +44,7 @@ FAULTS = (
     Fault("reset twice", "read", ("reset", "reset", "pass"), passes=True),
     Fault("cut in the handshake", "read", (500,)),
     Fault("cut in the handshake twice", "write", (500, 500, "pass"), passes=True),
-    Fault("never a word", "read", ("silent",)),
+    Fault("no response", "read", ("silent",)),
     Fault("cut in the body", "read", midway="drop"),
     Fault("cut in the body", "write", midway="drop"),
     Fault("silent in the body", "read", midway="hold"),

@@ -26,7 +26,7 @@ from tests.servers.starters import STARTERS
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "wire.md"
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
 ALL = (*(subject.name for subject in SUBJECTS), "sftp")
-COLUMNS = ("fault", "", "requests", "waits, s", "ends", "alone: requests", "waits, s", "ends")
+COLUMNS = ("fault", "", "requests", "waits, s", "ends", "requests alone", "waits, s", "ends")
 
 
 @contextmanager
@@ -86,15 +86,15 @@ def connected(fault: ssh.Fault, options: dict[str, Any]) -> tuple[str, ...]:
 def left(fault: ssh.Fault, seen: ssh.Measured) -> str:
     """How it ended, and after a write what is there."""
     if seen.error is None:
-        return "data right"
-    name = "waits for ever" if isinstance(seen.error, ssh.WaitsForEver) else f"`{type(seen.error).__name__}`"
+        return "data correct"
+    name = "waits forever" if isinstance(seen.error, ssh.WaitsForEver) else f"`{type(seen.error).__name__}`"
     return f"{name}, {'**half a file**' if seen.left == 'half' else f'the {seen.left} file'}" if fault.act == "write" else name
 
 
 def ends(seen: Measured) -> str:
     """In a word or two."""
     if seen.error is None:
-        return "data right" if seen.right else "DATA WRONG"
+        return "data correct" if seen.right else "DATA WRONG"
     return f"`{type(seen.error).__name__}`"
 
 
@@ -120,7 +120,7 @@ def tables(wanted: list[str]) -> Iterator[tuple[str, str]]:
 
 def head(client: str, columns: tuple[str, ...]) -> Iterator[str]:
     """Of one table."""
-    yield from (f"Beneath: {client} {version(client)}.", "")
+    yield from (f"Measured with {client} {version(client)}.", "")
     yield f"| {' | '.join(columns)} |"
     yield f"| {' | '.join('---' for _ in columns)} |"
 
