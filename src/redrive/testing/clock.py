@@ -80,7 +80,7 @@ def instant(*, jitter: float = 0.0, seed: int | None = None) -> Iterator[FakeClo
         seed: Draw random numbers from this seed instead.
 
     Yields:
-        The clock. Its `waits` lists all waits.
+        The clock. Its `slept` lists all waits.
     """
     if not 0 <= jitter <= 1:
         raise ValueError(f"jitter is the draw of every wait, from 0 to 1: {jitter!r}")
