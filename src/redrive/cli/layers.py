@@ -81,9 +81,7 @@ def _kinds(source: str, stacks: Sequence[Stack], as_json: bool) -> NoReturn:
         for one in stacks:
             made = pairs()
             made.add_row("by workers", _by_workers(one.durable.layers[0]))
-            made.add_row(
-                "in process", "one attempt: it does not try again by itself" if one.inside is None else _sentence(one.inside)
-            )
+            made.add_row("in process", "one attempt, no retries" if one.inside is None else _sentence(one.inside))
             body: list[RenderableType] = [made]
             if one.inside is not None and one.inside.advice:
                 body.append(_advice(one.inside.advice))
@@ -94,19 +92,19 @@ def _kinds(source: str, stacks: Sequence[Stack], as_json: bool) -> NoReturn:
 
 def _by_workers(layer: WorstLayer) -> Text:
     waits = ", ".join(span(longest) for _, longest in layer.waits[:8])
-    after = f", after {waits}{' …' if layer.max_attempts > len(layer.waits[:8]) + 1 else ''} at the longest" if waits else ""
-    each = "as long as it takes" if layer.attempt_timeout is None else f"at most {span(layer.attempt_timeout)}"
-    return Text(f"{_times(layer.max_attempts)}{after}; each {each}")
+    after = f", after {waits}{' …' if layer.max_attempts > len(layer.waits[:8]) + 1 else ''} at most" if waits else ""
+    each = "no time limit" if layer.attempt_timeout is None else f"at most {span(layer.attempt_timeout)} each"
+    return Text(f"{_times(layer.max_attempts)}{after}; {each}")
 
 
 def _show(report: LayersReport, out: Console) -> None:
     parts: list[tuple[str, RenderableType]] = [
-        ("Layers, the outermost first", _layers(report.layers, out.width)),
-        ("Waits at their longest, if attempts fail at once", _waits(report.layers, out.width)),
-        ("Who owns which error", _errors(report.errors, out.width)),
+        ("Layers, outermost first", _layers(report.layers, out.width)),
+        ("Longest backoff, if attempts fail immediately", _waits(report.layers, out.width)),
+        ("Owner of each error", _errors(report.errors, out.width)),
     ]
     if report.advice:
-        parts.append(("What to know", _advice(report.advice)))
+        parts.append(("Findings", _advice(report.advice)))
     shown: list[RenderableType] = [_sentence(report)]
     for title, body in parts:
         shown += ["", heading(title), Padding(body, (0, 0, 0, 2), expand=False)]
@@ -114,10 +112,10 @@ def _show(report: LayersReport, out: Console) -> None:
 
 
 def _sentence(report: LayersReport) -> Text:
-    said = Text("At worst, ")
+    said = Text("Worst case: ")
     said.append(_times(report.attempts), style="bold red" if report.multiplies else "bold green")
-    said.append(" at the bottom for one call, ")
-    said.append("without any time limit" if report.seconds is None else f"in at most {span(report.seconds)}", style="bold")
+    said.append(" in total for one call, ")
+    said.append("without a time limit" if report.seconds is None else f"in at most {span(report.seconds)}", style="bold")
     return said.append(
         "." if report.attempts == report.mixed_attempts else f" ({_times(report.mixed_attempts)} if errors change)."
     )
@@ -128,8 +126,8 @@ def _times(attempts: int) -> str:
 
 
 def _layers(layers: Sequence[WorstLayer], width: int) -> Table:
-    numbers = ("attempts", "each", "limit", "bottom", "at most")
-    columns = ["layer", "by", "attempts", "each", "limit", "bottom", "at most"]
+    numbers = ("attempts", "each", "limit", "total", "longest")
+    columns = ["layer", "by", "attempts", "each", "limit", "total", "longest"]
     if width < NARROW:
         columns = [column for column in columns if column not in ("each", "limit")]
     made = table(*columns, numbers=numbers)
@@ -141,8 +139,8 @@ def _layers(layers: Sequence[WorstLayer], width: int) -> Table:
             "attempts": reached,
             "each": _limit(layer.attempt_timeout),
             "limit": _limit(layer.limit),
-            "bottom": f"{layer.calls:,}",
-            "at most": _limit(layer.seconds),
+            "total": f"{layer.calls:,}",
+            "longest": _limit(layer.seconds),
         }
         made.add_row(*(cells[column] for column in columns))
     return made
@@ -173,13 +171,11 @@ def _errors(errors: Sequence[WorstError], width: int) -> Table:
     for error in errors:
         alike.setdefault((error.owner, error.attempts, error.seconds, error.again), []).append(error.error)
     multiplied = width >= NARROW and any(error.again for error in errors)
-    made = table(
-        "error", "owner", "bottom", "at most", *(["tried again by"] if multiplied else []), numbers=("bottom", "at most")
-    )
+    made = table("error", "owner", "total", "longest", *(["also retried by"] if multiplied else []), numbers=("total", "longest"))
     for (owner, attempts, seconds, again), names in alike.items():
         assert isinstance(again, tuple)
         assert seconds is None or isinstance(seconds, float)
-        cells = [", ".join(names), str(owner or "nobody"), f"{attempts:,}", _limit(seconds)]
+        cells = [", ".join(names), str(owner or "none"), f"{attempts:,}", _limit(seconds)]
         made.add_row(*cells, *([", ".join(again)] if multiplied else []), style="red" if again else None)
     return made
 

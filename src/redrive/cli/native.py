@@ -1,4 +1,4 @@
-"""What `redrive layers --native CLIENT` shows: a policy in the words of a client."""
+"""Output of `redrive layers --native CLIENT`: a policy in the settings of a client."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def native(client: str, source: str | None, *, as_json: bool) -> None:
 def _show(report: NativeReport, out: Console) -> None:
     words = table("field", "policy", f"in {report.client}")
     for field, word in report.words:
-        words.add_row(field, _value(field, report), Text("no place for it", style="yellow") if word is None else word)
-    parts: list[tuple[str, RenderableType]] = [("What each field becomes", words)]
+        words.add_row(field, _value(field, report), Text("no equivalent", style="yellow") if word is None else word)
+    parts: list[tuple[str, RenderableType]] = [("Fields", words)]
     if report.waits:
-        waits = table("after attempt", "as the policy says", f"as {report.client} waits", numbers=("after attempt",))
+        waits = table("after attempt", "policy", report.client, numbers=("after attempt",))
         for attempt, (asked, own) in enumerate(zip(report.asked, report.waits, strict=True), 1):
             waits.add_row(str(attempt), _between(asked), Text(_between(own), style="" if own == asked else "yellow"))
-        parts.append(("Waits", waits))
+        parts.append(("Backoff", waits))
     known = bullets()
     for note in report.notes:
         known.add_row(Text("•", style="yellow"), note)
-    parts.append(("What to know", known))
+    parts.append(("Notes", known))
     shown: list[RenderableType] = []
     for title, body in parts:
         shown += [heading(title), Padding(body, (0, 0, 0, 2), expand=False), ""]

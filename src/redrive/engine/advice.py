@@ -1,4 +1,4 @@
-"""Advice: what is wrong or surprising in a stack of layers, in plain words, and what to do about it."""
+"""Advice: problems and surprises in a stack of layers, each with its fix."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OFF = {
     "aiohttp": "session._retry_connection = False",
     "aiohttp-retry": "ExponentialRetry(attempts=1)",
 }
-"""How each library is told not to retry."""
+"""The setting that turns off the retries of each library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,10 @@ def advise(stack: Sequence[Layer], worst: Worst) -> tuple[Advice, ...]:
     found += _whole(stack, worst)
     idle = [layer.name for layer in stack if layer.max_attempts > 1 and layer.name not in busy]
     if idle:
-        says = f"{_list(idle)} never {'tries' if len(idle) == 1 else 'try'} again: layers inside own all that would be retried"
-        found.append(Advice("idle", idle[0], says, "nothing, if that is meant; else take retries off the layers inside"))
+        says = f"{_list(idle)} never {'retries' if len(idle) == 1 else 'retry'}: inner layers own all of these errors"
+        found.append(
+            Advice("idle", idle[0], says, "no change if this is intended; otherwise turn off retries of the inner layers")
+        )
     return tuple(found)
 
 
@@ -95,21 +97,21 @@ def _multiplied(stack: Sequence[Layer], worst: Worst) -> Iterator[Advice]:
         what = ", ".join(error.error for error in met)
         once, times = math.prod(most.tries[place + 1 :]), most.tries[place]
         says = (
-            f"{layer.name} tries again what {inside.name} has tried already ({what}): {times} × {once} = {times * once} attempts"
+            f"{layer.name} retries errors that {inside.name} already retried ({what}): {times} × {once} = {times * once} attempts"
         )
         yield Advice("multiplies", layer.name, says, _stop_it(layer, inside))
 
 
 def _stop_it(layer: Layer, inside: Layer) -> str:
     if not layer.ours:
-        return f"{layer.by} cannot see Redrive's mark: {_off(layer)}, or {_off(inside)}"
+        return f"{layer.by} does not recognise Redrive's retries: {_off(layer)}, or {_off(inside)}"
     if not inside.tells:
-        return f"the errors of {inside.by} do not tell that they were tried: {_off(inside)}, or {_off(layer)}"
-    return f"{layer.name} has nested='allow'; without it, an error that was tried inside is final"
+        return f"Redrive does not recognise the retries of {inside.by}: {_off(inside)}, or {_off(layer)}"
+    return f"remove nested='allow' from {layer.name}; errors that were retried inside are then final"
 
 
 def _off(layer: Layer) -> str:
-    return f"{OFF.get(layer.by, 'retries off')} for {layer.name}"
+    return f"set {OFF[layer.by]} for {layer.name}" if layer.by in OFF else f"turn off retries of {layer.name}"
 
 
 def _time(stack: Sequence[Layer], place: int, worst: Worst) -> Iterator[Advice]:
@@ -118,18 +120,21 @@ def _time(stack: Sequence[Layer], place: int, worst: Worst) -> Iterator[Advice]:
     most = layer.max_attempts
     if row.attempts == 1:
         shortest = span(layer.wait(1)[0])
-        says = f"{layer.name} never tries again: its first wait is {shortest} or more, and there are {span(seconds)}"
-        yield Advice("never_fits", layer.name, says + _from(layer, whose), f"shorten the first wait, or give {whose} more time")
+        says = f"{layer.name} never retries: its first backoff is at least {shortest}, and it has {span(seconds)}"
+        do = f"shorten the first backoff, or give {whose} more time"
+        yield Advice("never_fits", layer.name, says + _from(layer, whose), do)
     elif row.attempts < most:
-        says = f"{layer.name} can make no more than {row.attempts} of its {most} attempts in {span(seconds)}"
-        do = f"shorten the waits, give {whose} more time, or say max_attempts={row.attempts}"
+        says = f"{layer.name} can make at most {row.attempts} of its {most} attempts in {span(seconds)}"
+        do = f"shorten the backoff, give {whose} more time, or set max_attempts={row.attempts}"
         yield Advice("unreachable", layer.name, says + _from(layer, whose), do)
     elif (made := _in_full(layer, seconds)) < most:
         endless = layer.each == math.inf
-        each = "if each takes its time (no attempt_timeout)" if endless else f"where attempts take all their {span(layer.each)}"
+        each = "if attempts are slow (no attempt_timeout)" if endless else f"if each takes its full {span(layer.each)}"
         says = f"{layer.name} makes {made} of its {most} attempts {each}: it has {span(seconds)}{_from(layer, whose)}"
-        enough = "" if endless else f" (all of it needs {span(layer.waiting(most) + most * layer.each)})"
-        yield Advice("cut_short", layer.name, says, f"give {whose} more time{enough}, or {layer.name} a shorter attempt_timeout")
+        enough = "" if endless else f" (all attempts need {span(layer.waiting(most) + most * layer.each)})"
+        yield Advice(
+            "cut_short", layer.name, says, f"give {whose} more time{enough}, or shorten the attempt_timeout of {layer.name}"
+        )
 
 
 def _foreign(stack: Sequence[Layer], place: int, worst: Worst) -> Iterator[Advice]:
@@ -138,35 +143,39 @@ def _foreign(stack: Sequence[Layer], place: int, worst: Worst) -> Iterator[Advic
     around = min((min(outer.timeout, outer.each) for outer in stack[:place] if outer.ours), default=math.inf)
     if around < (math.inf if lasts is None else lasts):
         needs = "has no limit of its own" if lasts is None else f"can take {span(lasts)}"
-        says = f"{called} does not know that it has {span(around)}, and {needs}: async code is cancelled, plain code runs over"
-        yield Advice("deaf", layer.name, says, f"give it a timeout or an attempt_timeout that ends within {span(around)}")
+        says = f"{called} ignores its limit of {span(around)} and {needs}: async code is cancelled, sync code exceeds the limit"
+        yield Advice("deaf", layer.name, says, f"set a timeout or an attempt_timeout of at most {span(around)}")
     if layer.waiting(layer.max_attempts) == 0:
-        says = f"the waits of {called} were not given, and count as none"
-        yield Advice("no_waits", layer.name, says, "say backoff_base, backoff_max and jitter for true seconds")
+        says = f"the backoff of {called} is not specified and counts as zero"
+        yield Advice("no_waits", layer.name, says, "set backoff_base, backoff_max and jitter for realistic times")
     if layer.retries("permanent"):
-        says = f"{called} tries permanent errors again, which cannot help"
-        yield Advice("hopeless", layer.name, says, 'tell it which errors to retry, and say so here: on = ["transient", …]')
+        says = f"{called} retries permanent errors, which cannot succeed"
+        yield Advice("hopeless", layer.name, says, 'limit it to temporary errors, and list them here: on = ["transient", …]')
 
 
 def _whole(stack: Sequence[Layer], worst: Worst) -> Iterator[Advice]:
     if worst.seconds is None:
-        says = "nothing bounds one attempt, so that the whole may take for ever"
-        yield Advice("no_limit", None, says, f"give {stack[-1].name} an attempt_timeout")
+        says = "one attempt has no time limit, so the call may never end"
+        yield Advice("no_limit", None, says, f"set an attempt_timeout for {stack[-1].name}")
     owner = next(error.owner for error in worst.errors if error.error == "throttled")
     for place, layer in enumerate(stack):
         if layer.name == owner and layer.ours and limit(stack, place)[0] == math.inf:
-            says = f"{layer.name} has no time limit: where a server asks for it (Retry-After), one wait is up to {span(PATIENCE)}"
-            yield Advice("long_wait", layer.name, says, "say timeout; what does not fit leaves at once, with retry_at")
+            says = f"{layer.name} has no time limit: it respects a Retry-After of up to {span(PATIENCE)}"
+            yield Advice(
+                "long_wait", layer.name, says, "set a timeout; a longer Retry-After then fails immediately, with retry_at"
+            )
     if worst.mixed_attempts > worst.attempts:
-        says = f"errors that change from attempt to attempt make up to {worst.mixed_attempts} attempts"
-        says += " at the bottom: each layer goes on with what the one inside does not retry"
-        yield Advice("mixed", None, says, "give the layers one owner for all errors, or a common timeout or budget")
+        says = f"if the error changes between attempts, up to {worst.mixed_attempts} attempts are made in total: each layer"
+        says += " retries errors that the inner layer does not"
+        yield Advice("mixed", None, says, "let one layer retry all errors, or set a common timeout or budget")
     for budget in {layer.budget: None for layer in stack if layer.budget is not None}:
         sharers = [layer.name for layer in stack if layer.budget == budget]
         if len(sharers) > 1:
             named = f"the budget {budget!r}" if isinstance(budget, str) else "one budget"
-            says = f"{_list(sharers)} share {named}: the retries of each leave fewer for the others"
-            yield Advice("shared_budget", sharers[0], says, "nothing, if they call the same service; else one budget for each")
+            says = f"{_list(sharers)} share {named}: retries of one leave fewer for the others"
+            yield Advice(
+                "shared_budget", sharers[0], says, "no change if they call the same service; otherwise one budget for each"
+            )
 
 
 def _in_full(layer: Layer, seconds: float) -> int:

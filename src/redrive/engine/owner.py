@@ -30,20 +30,20 @@ def owner(behind: Behind, codes: Sequence[str] | None, /, *, claims: bool = Fals
         left = tuple(code for code in DEFAULT if code not in below)
         if not left:
             raise ValueError(
-                f"nothing is left for this layer: the channel owns {_list(below)}. Leave this layer out, or give the channel "
-                f"fewer codes: channel_options(codes=...)"
+                f"codes: the channel already retries {_list(below)}, which leaves none for this layer; remove this layer, "
+                f"or pass fewer codes to channel_options(codes=...)"
             )
         return Codes(left, below, claims=claims)
     told = _checked(codes)
     if double := [code for code in told if code in below]:
         raise ValueError(
-            f"{_list(double)} would have two owners: the channel tries it again already, and every attempt here would be several "
-            f"there. Take it out of codes=, or out of channel_options(codes=...)"
+            f"codes: {_list(double)} is already retried by the channel, so attempts would multiply; remove it from codes=, "
+            f"or from channel_options(codes=...)"
         )
     if inside is not None and inside.told and (double := [code for code in told if code in inside.codes]):
         raise ValueError(
-            f"{_list(double)} would have two owners: this layer, and the one in behind=, were both told to take it. "
-            f"Take it out of one of the two"
+            f"codes: {_list(double)} is already retried by the layer in behind=, so attempts would multiply; remove it from "
+            f"one of the two"
         )
     return Codes(told, below, told=True, claims=claims)
 
@@ -56,13 +56,13 @@ def codes_of(retry: Retry, /) -> Codes | None:
 def _codes_of(retry: Retry) -> Codes:
     found = codes_of(retry)
     if found is None:
-        raise TypeError(f"behind= takes the options of a channel, or what redrive.grpc.retry(...) made, not {retry!r}")
+        raise TypeError(f"behind= takes the options of a channel, or a result of redrive.grpc.retry(...), not {retry!r}")
     return found
 
 
 def _channel(behind: Options) -> tuple[str, ...]:
     if not isinstance(behind, (list, tuple)) or (behind and not are_options(behind)):
-        raise TypeError(f"behind= takes the options of a channel, or what redrive.grpc.retry(...) made, not {behind!r}")
+        raise TypeError(f"behind= takes the options of a channel, or a result of redrive.grpc.retry(...), not {behind!r}")
     return channel(behind).codes
 
 
@@ -70,7 +70,9 @@ def _checked(codes: Sequence[str]) -> tuple[str, ...]:
     given = (codes,) if isinstance(codes, str) else tuple(getattr(code, "name", code) for code in codes)
     unknown = [code for code in given if code not in EVERY]
     if unknown or not given:
-        what = f"not {', '.join(map(repr, unknown))}" if unknown else "at least one; to try nothing again: RetryPolicy.disabled()"
+        what = (
+            f"not {', '.join(map(repr, unknown))}" if unknown else "at least one; to turn retries off, use RetryPolicy.disabled()"
+        )
         raise ValueError(f"codes are names of gRPC's status codes, such as 'UNAVAILABLE': {what}")
     return given
 

@@ -25,14 +25,14 @@ SHOWN = 10
 """How many waits and errors of a long run its note tells."""
 WORDS: dict[Reason, str] = {
     "attempts": "attempts spent",
-    "timeout": "the next wait does not fit the time that is left",
-    "retry_after": "the server asks for more time than it is given",
-    "budget": "the shared retry budget is spent",
-    "not_retryable": "not worth trying again",
+    "timeout": "the next backoff does not fit in the remaining time",
+    "retry_after": "the server asks for a longer wait than the call may take",
+    "budget": "the retry budget is empty",
+    "not_retryable": "this error is not retried",
     "not_idempotent": "it may have been executed, and is not idempotent",
-    "nested": "an inner layer had spent its retries",
+    "nested": "an inner layer already used its retries",
     "breaker_open": "the breaker is open",
-    "stopped": "told to stop",
+    "stopped": "stopped",
 }
 
 
@@ -94,7 +94,7 @@ class Run:
             if reason in ("not_retryable", "not_idempotent") and GIVEUPS.count != seen and spent_inside(error, seen, settings):
                 return "nested", math.nan, fault  # nested="allow", but it does not want it: what was spent inside stays spent
         except Exception as problem:  # a rule or a backoff of the user's raised: its bug must not hide this error
-            add_note(error, f"redrive: not tried again: deciding about it raised {type(problem).__name__}: {_said(problem)}")
+            add_note(error, f"redrive: not retried: the rule or the backoff raised {type(problem).__name__}: {_said(problem)}")
             return "not_retryable", math.nan, fault
         if reason is None and breaker is not None and (closed_for := breaker.closed_for(now + wait)):
             return "breaker_open", wait + closed_for, fault
@@ -159,7 +159,7 @@ class Run:
         ended = Outcome(self.attempt, now - self.began, reason, retry_at, settings.operation, GIVEUPS.next(), place(around))
         spills = settings.spill is not None
         if reason == "nested":
-            add_note(error, f"redrive: {settings.operation} did not try again: {WORDS['nested']}")
+            add_note(error, f"redrive: {settings.operation} did not retry: {WORDS['nested']}")
             spills = spills and not left_inside(error) and self._may_come_back(fault)
             if outcome(error) is None:  # the mark is on its cause, or a foreign layer's: the error itself says nothing yet
                 mark(error, ended, None)

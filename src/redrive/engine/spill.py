@@ -84,14 +84,14 @@ def _told(error: Exception, left: Left, spill: Callable[[], str | int | None]) -
     try:
         job = spill()
     except Exception as problem:
-        add_note(error, f"redrive: it could not be left behind as a job: {type(problem).__name__}: {_said(problem)}")
+        add_note(error, f"redrive: could not be enqueued as a job: {type(problem).__name__}: {_said(problem)}")
         emit("spill_failed", {"operation": left.ended.layer, "error": _said(problem), "error_class": type(problem).__name__})
         return
     if job is not None:
         ended = left.ended
         if ended.reason == "nested":  # whose retries were spent stays said
             ended = outcome(error) or ended
-        mark(error, replace(ended, job_id=str(job)), f"redrive: left behind as job {job}")
+        mark(error, replace(ended, job_id=str(job)), f"redrive: enqueued as job {job}")
     if wanted(INFO):
         key = None if left.key is None else str(left.key)
         emit("spilled", {"operation": left.ended.layer, "reason": left.ended.reason, "job_id": job, "idempotency_key": key})

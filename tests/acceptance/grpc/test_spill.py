@@ -123,8 +123,8 @@ def test_a_ledger_that_is_down_gives_the_senders_their_error_with_a_note() -> No
             found = await asyncio.gather(*tasks(buffer, "a", "b"), return_exceptions=True)
         notes = [error.__notes__[-1] for error in found if error is not None]
         assert notes == [
-            "redrive: it could not be left behind as a job: OSError: no disk",
-            "redrive: it could not be left behind as a job: OSError: no ledger",
+            "redrive: could not be enqueued as a job: OSError: no disk",
+            "redrive: could not be enqueued as a job: OSError: no ledger",
         ]
         assert buffer.stats.failed == 2
 

@@ -141,11 +141,11 @@ def test_a_ledger_that_is_gone_costs_the_caller_nothing_but_a_note(ledger: Ledge
     assert ledger.imbalance() == []
     with pytest.raises(TimeoutError, match="mine") as odd:
         work("seven")  # type: ignore[arg-type]
-    assert "could not be left behind as a job: TypeError" in odd.value.__notes__[-1]
+    assert "could not be enqueued as a job: TypeError" in odd.value.__notes__[-1]
     work_of_another = retry(max_attempts=1, spill=App("sqlite:////no/such/folder/redrive.db").spill("crm"))(work.__wrapped__)  # type: ignore[attr-defined]
     with pytest.raises(TimeoutError, match="mine") as caught:
         work_of_another(7)
-    assert "could not be left behind as a job: LedgerError" in caught.value.__notes__[-1]
+    assert "could not be enqueued as a job: LedgerError" in caught.value.__notes__[-1]
 
 
 def test_from_async_code(ledger: Ledger) -> None:

@@ -67,7 +67,7 @@ def test_an_error_not_worth_trying_again_after_others(layer: Retry, made: Callab
     with pytest.raises(KeyError) as caught:
         made(layer, work)()
     assert len(calls) == 2
-    assert caught.value.__notes__[0].endswith("(waits 0 s): not worth trying again")
+    assert caught.value.__notes__[0].endswith("(waits 0 s): this error is not retried")
 
 
 @pytest.mark.req("C-6")
@@ -180,7 +180,7 @@ def test_a_spent_budget_is_a_reason_of_its_own(layer: Retry, made: Callable[[Ret
     ended = outcome(caught.value)
     assert ended is not None
     assert (ended.reason, ended.spent) == ("budget", True)
-    assert "the shared retry budget is spent" in caught.value.__notes__[0]
+    assert "the retry budget is empty" in caught.value.__notes__[0]
     assert budget.denied == 1
 
 

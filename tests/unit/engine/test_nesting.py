@@ -30,7 +30,7 @@ def test_three_layers_of_three_make_three_calls(layer: Retry) -> None:
     notes = caught.value.__notes__
     assert len(notes) == 3
     assert "gave up" in notes[0]
-    assert all("an inner layer had spent its retries" in note for note in notes[1:])
+    assert all("an inner layer already used its retries" in note for note in notes[1:])
 
 
 @every_layer

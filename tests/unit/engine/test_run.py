@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_handed_over_at_once(clock: FakeClock, asked: str, 
     assert (ended.attempts, ended.reason, ended.spent) == (1, "retry_after", True)
     assert ended.retry_at is not None
     assert (ended.retry_at - clock.now()).total_seconds() == min(float(asked), 1e9)
-    assert "the server asks for more time than it is given" in caught.value.__notes__[0]
+    assert "the server asks for a longer wait than the call may take" in caught.value.__notes__[0]
 
 
 @pytest.mark.req("R-6")
@@ -176,7 +176,7 @@ def _raise(error: Exception) -> Any:
 def test_a_bug_in_a_rule_or_backoff_does_not_hide_the_error(clock: FakeClock, options: dict[str, Any], says: str) -> None:
     with pytest.raises(OSError, match="down") as caught:
         retry(STEADY, **options).call(down())
-    assert "redrive: not tried again: deciding about it raised " in caught.value.__notes__[0]
+    assert "redrive: not retried: the rule or the backoff raised " in caught.value.__notes__[0]
     assert says in caught.value.__notes__[0]
     ended = outcome(caught.value)
     assert ended is not None

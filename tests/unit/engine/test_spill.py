@@ -36,7 +36,7 @@ def test_spent_attempts_are_spilled_once_with_their_history() -> None:
         ended = outcome(error)
         assert ended is not None
         assert (ended.job_id, ended.reason) == (str(number), "attempts")
-        assert error.__notes__[-1] == f"redrive: left behind as job {number}"
+        assert error.__notes__[-1] == f"redrive: enqueued as job {number}"
     assert number == 2
 
 

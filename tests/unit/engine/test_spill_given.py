@@ -27,7 +27,7 @@ def test_if_spilling_fails_the_caller_gets_its_own_error(caplog: pytest.LogCaptu
     unsubscribe = journal.subscribe(heard, inline=True)
     for _, error in both(TimeoutError("mine"), max_attempts=2, backoff_base=0, jitter=0, spill=full):
         assert str(error) == "mine"
-        assert error.__notes__[-1] == "redrive: it could not be left behind as a job: OSError: disk full, password=[redacted]"
+        assert error.__notes__[-1] == "redrive: could not be enqueued as a job: OSError: disk full, password=[redacted]"
         ended = outcome(error)
         assert ended is not None
         assert ended.job_id is None

@@ -51,7 +51,7 @@ def test_what_the_channel_owns_is_final_and_says_so() -> None:
 
     with pytest.raises(Exception, match="UNAVAILABLE") as caught:
         asyncio.run(retry(behind=channel_options()).acall(call))
-    assert "did not try again: an inner layer had spent its retries" in caught.value.__notes__[0]
+    assert "did not retry: an inner layer already used its retries" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("kind", [Interceptor, AsyncInterceptor])

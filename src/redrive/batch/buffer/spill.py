@@ -47,7 +47,7 @@ async def spilled(
     for said, error in zip(done, errors, strict=True):
         if isinstance(said, BaseException):
             problems.append(said)
-            add_note(error, f"redrive: it could not be left behind as a job: {type(said).__name__}: {said}")
+            add_note(error, f"redrive: could not be enqueued as a job: {type(said).__name__}: {said}")
         left.append(error if isinstance(said, BaseException) else None)
     if problems:
         told = {"error": str(problems[0]), "error_class": type(problems[0]).__name__}
