@@ -21,7 +21,8 @@ def get(url: str, *, method: str = "GET", body: bytes | None = None, timeout: fl
         with urllib.request.urlopen(request, timeout=timeout) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        with error:  # Python 3.14 warns of one that is collected open
+            return error.code, error.read()
 
 
 def test_steps_are_taken_in_turn_and_the_last_repeats() -> None:
