@@ -65,18 +65,23 @@ def listable(name: str, /) -> bool:
 
 
 def all_listable(names: list[str], /) -> bool:
-    """Can all of these, for certain? Of nearly every folder they can, and it is told at once: name by name, it takes most of a
-    listing."""
-    together = "/" + "/".join(names)
-    return together.isprintable() and "/." not in together and "\\" not in together
+    """Whether all of these names can be part of a path, for certain. One check of all names is much faster than one each."""
+    together = f"/{'/'.join(names)}/"
+    return not names or (together.count("/") == len(names) + 1 and "//" not in together and _is_plain(together))
 
 
 def paths_among(names: list[str], /) -> list[str]:
     """Those that are paths: markers of folders, and what somebody else has made, are none. Mostly all are, told at once."""
-    fine = all_listable(names) and "//" not in f"/{'/'.join(names)}/"
+    together = f"/{'/'.join(names)}/"
+    fine = "//" not in together and _is_plain(together)
     if fine and max(map(len, names), default=0) <= LONGEST // 4:  # bytes of a character, at the most
         return names
     return [name for name in names if problem(name) is None]
+
+
+def _is_plain(together: str) -> bool:
+    """Whether these names, with a slash around each, have no character or beginning that needs a closer look."""
+    return together.isprintable() and "/." not in together and "\\" not in together
 
 
 def _part_problem(parts: list[str]) -> str | None:
