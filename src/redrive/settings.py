@@ -147,7 +147,7 @@ def _file(environ: Mapping[str, str]) -> Path | None:
     named = environ.get(VARIABLE)
     if named:
         if not Path(named).is_file():
-            raise ValueError(f"{VARIABLE} says {named}, and there is no such file")
+            raise ValueError(f"{VARIABLE}: no file {named!r}; name an existing file, or unset the variable")
         return Path(named)
     here = Path(FILE)
     return here if here.is_file() else None
@@ -157,13 +157,13 @@ def _of_file(path: Path) -> Iterator[tuple[str, Any]]:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
-        raise ValueError(f"{path} is no TOML: {wrong}") from None
+        raise ValueError(f"{path} is not valid TOML: {wrong}") from None
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
     for name, value in found.items():
         if name in TABLES:
             if not isinstance(value, dict):
-                raise ValueError(f"{path}: {name} is a table, [{name}]")
+                raise ValueError(f"{path}: {name} must be a table; write [{name}]")
             inner = {f"{name}.{key}": one for key, one in value.items()}
         else:
             inner = {name: value}
@@ -211,7 +211,7 @@ def _checked(key: Key, value: Any, where: str) -> Any:
     if key.kind.startswith("tuple"):
         if isinstance(value, list) and all(isinstance(one, str) for one in value):
             return tuple(value)
-        raise ValueError(f"{where} must be a list of texts")
+        raise ValueError(f"{where} must be a list of strings")
     if key.kind == "bool":
         return _is(value, bool, where, "true or false")
     if key.kind.startswith(("int", "float")):
@@ -223,7 +223,7 @@ def _checked(key: Key, value: Any, where: str) -> Any:
         return value
     text = _is(value, str, where, "text")
     if not text:
-        raise ValueError(f"{where} must not be empty: leave it out instead")
+        raise ValueError(f"{where} must not be empty; remove it to use the default")
     return text
 
 

@@ -43,7 +43,7 @@ def test_another_file(tmp_path: Path) -> None:
     write('app = "here:app"')
     write('app = "there:app"', "other.toml")
     assert settings({"REDRIVE_CONFIG": "other.toml"}).app == "there:app"
-    with pytest.raises(ValueError, match=r"REDRIVE_CONFIG says none.toml, and there is no such file"):
+    with pytest.raises(ValueError, match=r"REDRIVE_CONFIG: no file 'none.toml'; name an existing file"):
         settings({"REDRIVE_CONFIG": "none.toml"})
 
 
@@ -54,16 +54,16 @@ def test_another_file(tmp_path: Path) -> None:
         ("[worker]\nthreds = 3", r"unknown key 'worker.threds': did you mean 'worker.threads'\?"),
         ("[wroker]\nthreads = 3", r"unknown key 'wroker': did you mean 'worker'\?"),
         ("zzzzzzzz = 1", r"unknown key 'zzzzzzzz'; known: app, ledger, "),
-        ("worker = 3", r"worker is a table, \[worker\]"),
+        ("worker = 3", r"worker must be a table; write \[worker\]"),
         ('[worker]\nthreads = "many"', r"worker.threads must be a number, not 'many'"),
         ("[worker]\nthreads = 0", r"worker.threads must be from 1 to 10000, not 0"),
         ("[worker]\nthreads = true", r"worker.threads must be a number, not True"),
         ("[metrics]\nport = 70000", r"metrics.port must be from 0 to 65535"),
-        ("[worker]\nonly = [1]", r"worker.only must be a list of texts"),
+        ("[worker]\nonly = [1]", r"worker.only must be a list of strings"),
         ("[console]\nread_only = 1", r"console.read_only must be true or false, not int"),
         ("[console]\npassword = 12345678", r"console.password must be text, not int$"),
         ('ledger = ""', r"ledger must not be empty"),
-        ("app = ", r"redrive.toml is no TOML"),
+        ("app = ", r"redrive.toml is not valid TOML"),
     ],
 )
 def test_what_makes_no_sense_is_named(text: str, says: str) -> None:

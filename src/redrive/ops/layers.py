@@ -73,7 +73,7 @@ def _from_toml(path: Path) -> list[Layer]:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as wrong:
-        raise Unreadable(f"{path} is no TOML: {wrong}") from wrong
+        raise Unreadable(f"{path} is not valid TOML: {wrong}") from wrong
     for key in content:
         if key != "layer":
             raise Unreadable(f"{path}: unknown {key!r}; it has {EXAMPLE}")

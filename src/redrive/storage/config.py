@@ -57,7 +57,7 @@ class BackendConfig:
         """
         check_options(self.type, self.options)
         if self.retry is not None and not takes_retry(kind(self.type)):
-            raise TypeError(f"{self.type} takes no retry: nothing in it is tried again")
+            raise TypeError(f"{self.type} takes no retry, because it never retries; remove the option")
 
     @classmethod
     def from_dict(cls, section: Mapping[str, Any], /) -> Self:
@@ -103,7 +103,7 @@ class StoreProfile:
                 raise TypeError(f"the {name} of a store is text: {getattr(self, name)!r}")
         wrong = problem(self.root_path) if self.root_path else None
         if wrong is not None:
-            raise ValueError(f"the root_path of a store is a path, and {self.root_path!r} is none: {wrong}")
+            raise ValueError(f"invalid root_path {self.root_path!r}: {wrong}")
 
 
 @dataclass(frozen=True)
@@ -180,18 +180,18 @@ class RegistryConfig:
         for name, store in self.stores.items():
             if store.backend not in self.backends:
                 known = ", ".join(self.backends) or "none"
-                raise ValueError(f"store {name!r}: there is no backend {store.backend!r}; known: {known}")
+                raise ValueError(f"store {name!r}: unknown backend {store.backend!r}; known: {known}")
 
 
 def _store(name: str, section: Mapping[str, Any], backends: dict[str, BackendConfig]) -> StoreProfile:
     if "type" not in section:
         _known("a store", section, "backend", "root_path")
         if "backend" not in section:
-            raise TypeError("a store needs a backend, or a type, which makes one of its own")
+            raise TypeError("a store needs a backend or a type; add backend = ..., or type = ... for a backend of its own")
         return StoreProfile(section["backend"], section.get("root_path", ""))
     _known("a store with a backend of its own", section, "type", "options", "retry", "root_path")
     if name in backends:
-        raise ValueError(f"it has a type, but there is a backend of that name too: say backend = {name!r}, or rename one")
+        raise ValueError(f"it has a type, but a backend has the same name; write backend = {name!r}, or rename one")
     backends[name] = BackendConfig.from_dict({key: value for key, value in section.items() if key != "root_path"})
     return StoreProfile(name, section.get("root_path", ""))
 
@@ -231,4 +231,4 @@ class _Place:
         if type(error) in (TypeError, ValueError):
             raise type(error)(f"{self._place}: {error}") from None  # type: ignore[misc]
         if type(error).__name__ == "TOMLDecodeError":
-            raise ValueError(f"{self._place} is no TOML: {error}") from None
+            raise ValueError(f"{self._place} is not valid TOML: {error}") from None

@@ -93,6 +93,6 @@ def _resolved(value: Any, backend: str, option: str, environ: Mapping[str, str])
     if set(value) == {"env"}:
         variable = value["env"]
         if variable not in environ:
-            raise ValueError(f"backend {backend!r}: option {option!r} is to come from the variable {variable}, which is not set")
+            raise ValueError(f"backend {backend!r}: option {option!r} needs the environment variable {variable}; set it")
         return environ[variable]
     return {key: _resolved(inner, backend, f"{option}.{key}", environ) for key, inner in value.items()}

@@ -205,7 +205,7 @@ def test_what_is_refused(arguments: tuple[str, ...], status: int, said: str) -> 
         ("[stores.x]\ntype = 'loca'", "backend 'x': unknown type of backend 'loca' (did you mean 'local'?)"),
         ("[stores.x]\ntype = 'local'\noptions = { rot = '.' }", "unknown option 'rot' (did you mean 'root'?)"),
         ("[stores.x]\ntype = 'sftp'\noptions = { host = 'x' }\nretry = { tries = 3 }", "unknown key 'tries' in a retry policy"),
-        ("[stores", "is no TOML"),
+        ("[stores", "is not valid TOML"),
     ],
 )
 def test_a_wrong_configuration(tmp_path: Path, toml: str, said: str) -> None:
@@ -222,10 +222,10 @@ def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWAY_PASSWORD")
     done = run("storage", "ls", "away")
     assert done.returncode == 2
-    assert "the variable AWAY_PASSWORD, which is not set" in done.stderr
+    assert "needs the environment variable AWAY_PASSWORD; set it" in done.stderr
     checked = run("storage", "check", COLUMNS="200")
     assert checked.returncode == 1
-    assert "the variable AWAY_PASSWORD, which is not set" in checked.stdout
+    assert "needs the environment variable AWAY_PASSWORD; set it" in checked.stdout
     assert checked.stdout.count("): well") == 2  # the others are looked at all the same
 
 

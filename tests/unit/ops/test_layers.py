@@ -84,7 +84,7 @@ def test_waits_of_every_form(backoff: str, waits: list[tuple[float, float]]) -> 
         ("layer = [3]", "no layers in it"),
         ("[layer]\nname = 'a'", "no layers in it"),
         ("[[layers]]\nname = 'a'", "unknown 'layers'"),
-        ("[[layer]]\nname = ", "stack.toml is no TOML: Invalid value (at end of document)"),
+        ("[[layer]]\nname = ", "stack.toml is not valid TOML: Invalid value (at end of document)"),
         ("[[layer]]\nmax_attempts = 3", "stack.toml: [[layer]] 1: it has no name"),
         (
             "[[layer]]\nname = 'a'\n[[layer]]\nname = 'b'\nmax_attemps = 3",

@@ -101,12 +101,12 @@ def test_local_and_memory_take_no_retry(options: dict[str, Any]) -> None:
         ({"backends": {"b": {"type": "memory", "options": 5}}}, "backend 'b': the options of a backend are a table"),
         ({"backends": {"b": "local"}}, "backend 'b' is a table, not str"),
         ({"backends": []}, "backends is a table of names, not list"),
-        ({"stores": {"s": {"backend": "b"}}}, "store 's': there is no backend 'b'; known: none"),
-        ({"stores": {"s": {}}}, "store 's': a store needs a backend, or a type"),
+        ({"stores": {"s": {"backend": "b"}}}, "store 's': unknown backend 'b'; known: none"),
+        ({"stores": {"s": {}}}, "store 's': a store needs a backend or a type"),
         ({"stores": {"s": {"backend": "b", "root": "x"}}}, "store 's': unknown key 'root' in a store; known: backend, root_path"),
-        ({"stores": {"s": {"type": "memory", "root_path": "../x"}}}, "store 's': the root_path of a store is a path"),
+        ({"stores": {"s": {"type": "memory", "root_path": "../x"}}}, "store 's': invalid root_path '../x'"),
         ({"stores": {"s": {"type": "memory", "root_path": 5}}}, "store 's': the root_path of a store is text"),
-        ({"backends": {"s": {"type": "memory"}}, "stores": {"s": {"type": "memory"}}}, "'s': it has a type, but there is a"),
+        ({"backends": {"s": {"type": "memory"}}, "stores": {"s": {"type": "memory"}}}, "'s': it has a type, but a backend has"),
         ({"backend": {}}, "unknown key 'backend' in the configuration of storage; known: backends, stores"),
         ({"backends": {"b": {"type": "no.such.module:Thing"}}}, "'b': the backend no.such.module:Thing cannot be imported"),
         ({"backends": {"b": {"type": "json:Thing"}}}, "backend 'b': the backend json:Thing cannot be imported"),
@@ -120,7 +120,7 @@ def test_a_mistake_is_named_with_its_place(config: dict[str, Any], said: str) ->
 def test_what_is_no_toml(tmp_path: Path) -> None:
     file = tmp_path / "storage.toml"
     file.write_text("[backends")
-    with pytest.raises(ValueError, match=r"storage\.toml.* is no TOML"):
+    with pytest.raises(ValueError, match=r"storage\.toml.* is not valid TOML"):
         RegistryConfig.from_toml(file)
     file.write_text("[backends.x]\ntype = 'memry'")
     with pytest.raises(ValueError, match="did you mean 'memory'"):
@@ -132,9 +132,9 @@ def test_secrets_come_from_the_environment() -> None:
     config = of(type=kind, options={"colour": {"env": "COLOUR"}, "nested": {"deep": {"env": "DEEP"}, "plain": 1}})
     store = Registry(config, environ={"COLOUR": "blue", "DEEP": "sea"}).get_store("s")
     assert store.backend.given == {"colour": "blue", "nested": {"deep": "sea", "plain": 1}, "retry": None}  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="backend 'b': option 'colour' is to come from the variable COLOUR, which is not set"):
+    with pytest.raises(ValueError, match="backend 'b': option 'colour' needs the environment variable COLOUR; set it"):
         Registry(config, environ={}).get_store("s")
-    with pytest.raises(ValueError, match=r"option 'nested\.deep' is to come from the variable DEEP"):
+    with pytest.raises(ValueError, match=r"option 'nested\.deep' needs the environment variable DEEP"):
         Registry(config, environ={"COLOUR": "x"}).get_store("s")
 
 
