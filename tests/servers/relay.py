@@ -74,6 +74,10 @@ class Relay:
             _reset(each)
         self._open.clear()
 
+    def lead_to(self, port: int) -> None:
+        """Send new connections to the server at this port, as a virtual address does that moves; open ones stay."""
+        self._target = (self._target[0], port)
+
     def lose_response(self, needle: bytes, nth: int = 1) -> None:
         """Deliver the nth request that contains these bytes, wait for its response, and cut the connection instead."""
         self.lost.clear()

@@ -35,6 +35,8 @@ WAITS_FOR_ITSELF = (
 
 READ_ONLY = "25006"
 """Of Postgres: the server was demoted, or is set to refuse writes."""
+REPORTED = (b"default_transaction_read_only", b"in_hot_standby")
+"""Settings that Postgres 14 and later report with each response, once they have changed."""
 SQLITE_TROUBLE = frozenset((5, 6, 7, 8, 10, 13, 14, 15))
 """Busy, locked, no memory, read-only, I/O error, full, cannot open, locking protocol: of the file, not of the statement."""
 DRIVERS = ("psycopg", "sqlite3")
@@ -56,6 +58,7 @@ class Session:
         raw: Any = core.connection.driver_connection
         self.raw = raw
         self.sqlite = core.dialect.name == "sqlite"
+        self._opened_read_only = self._is_read_only()
         # A cursor that is kept: psycopg takes a fifth of a whole statement to make one.
         self.run = raw if self.sqlite else raw.cursor()
         self._begin = "BEGIN IMMEDIATE" if self.sqlite else "BEGIN"
@@ -172,11 +175,28 @@ class Session:
         return bool(self.raw.info.transaction_status)
 
     @property
+    def is_demoted(self) -> bool:
+        """Whether its server took writes when the session was opened, and has said since that it does not.
+
+        A session that only reads never gets the error, and would read old data without end. A server that is read-only
+        from the start (the address of a standby) is what the user asked for.
+        """
+        return self._is_read_only() and not self._opened_read_only
+
+    def _is_read_only(self) -> bool:
+        if self.sqlite or self.raw.closed:
+            return False
+        pgconn = self.raw.pgconn
+        return any(pgconn.parameter_status(name) == b"on" for name in REPORTED)
+
+    @property
     def free(self) -> bool:
         """Whether the next one can have it: it is whole, and nothing is open on it."""
         if self.sqlite:
             return not self.raw.in_transaction
-        return not self.raw.closed and not self.refuses and not self.raw.info.transaction_status
+        if self.raw.closed or self.refuses or self.raw.info.transaction_status:
+            return False
+        return not self.is_demoted
 
     def close(self) -> None:
         """Give the connection up."""

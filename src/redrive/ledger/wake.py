@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any, Protocol
 
+from ..errors import LedgerUnavailable
 from .session import Pool, Session
 from .tables import CHANNEL
 
@@ -69,6 +70,8 @@ class Listening:
         self._session.raw.execute(statement)
         self._session.expect_nothing()
         self._asked = time.monotonic()
+        if self._session.is_demoted:  # jobs are submitted to another server now
+            raise LedgerUnavailable("the server that this connection listens to has become read-only")
 
     def wait(self, seconds: float, /) -> bool:
         """Until something was submitted or `seconds` have passed."""
