@@ -23,8 +23,8 @@ def test_filled_for_what_was_there(database: str, request: pytest.FixtureRequest
         ann = Operator(ledger, actor="ann")
         before = {one.signature: (one.pending, one.blocked, one.died, one.trend) for one in ann.failures()}
         with ledger.connections.write.use() as session:
-            schema.migrate(session, "0007")
-            schema.migrate(session)
+            schema.migrate(session, "0007", shown="")
+            schema.migrate(session, shown="")
         after = {one.signature: (one.pending, one.blocked, one.died, one.trend) for one in ann.failures()}
         assert before == after
         assert {name: found[:3] for name, found in after.items()} == {"E: #": (3, 0, 4), "F": (1, 0, 1), "": (1, 1, 1)}

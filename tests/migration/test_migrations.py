@@ -116,13 +116,13 @@ def test_down_and_up_again(url: str, session: Session, revision: str) -> None:
     session.core.execute(sqlalchemy.text("INSERT INTO theirs VALUES (1)"))
     at = schema.REVISIONS.index(revision)
     before = schema.REVISIONS[at - 1] if at else "base"
-    schema.migrate(session, before)
+    schema.migrate(session, before, shown="")
     if before == "base":
         assert tables(session) == {"theirs"}
     else:
         assert schema.revision(session.core) == before
         assert len(session.core.execute(sqlalchemy.text("SELECT id FROM redrive_job")).all()) == 7
-    schema.migrate(session)
+    schema.migrate(session, shown="")
     assert schema.revision(session.core) == HEAD
     assert session.core.scalar(sqlalchemy.text("SELECT n FROM theirs")) == 1
     with open_ledger(url) as ledger:
@@ -197,6 +197,6 @@ def test_beside_the_users_own_alembic(url: str, tmp_path: Path) -> None:
     run(command.upgrade, "head")
     made = engine(url).execution_options(isolation_level="AUTOCOMMIT")
     opened = Session(made.connect())
-    schema.migrate(opened, "base")
+    schema.migrate(opened, "base", shown="")
     assert tables(opened) == {"alembic_version", "orders"}
     opened.close()

@@ -16,13 +16,14 @@ from ..ops.finding import Health
 from ..ops.imported import Unreadable
 from .followup import spelled, then
 from .moments import ago, utc
-from .options import NO_LEDGER, AsJson, Where
+from .options import NO_LEDGER, AsJson, Named, Where, where_of
 from .output import BAD_INPUT, bullets, complain, console, print_json, show
 
 WARNING, CRITICAL = 1, 4
 
 
 def doctor(
+    app: Named = None,
     quiet: Annotated[
         float, typer.Option("--quiet", min=1, metavar="SECONDS", help="How long workers may be silent while work is due.")
     ] = QUIET,
@@ -38,7 +39,7 @@ def doctor(
     option; 3, the ledger cannot be reached.
     """
     try:
-        health = examined(where, quiet=quiet)
+        health = examined(where_of(app, where), quiet=quiet)
     except LedgerError as problem:
         complain(str(problem), *getattr(problem, "__notes__", ()))
         raise typer.Exit(NO_LEDGER) from None

@@ -21,7 +21,7 @@ def given(ledger: str | None) -> str | None:
 def then(command: str, /) -> str:
     """A command, with the ledger that was named on the command line: what is typed next would not find it by itself.
 
-    A password in an address is left out, as everywhere.
+    Secrets in an address are left out, as everywhere.
     """
     ledger, words = _given.get(), command.split()
     if not ledger or words[:1] != ["redrive"] or len(words) < 2 or words[1] in ELSEWHERE or "--ledger" in words:
@@ -31,9 +31,9 @@ def then(command: str, /) -> str:
         return command.replace("module:app", shlex.quote(ledger)) if an_app else command
     if words[1] == "storage":
         return f"{command} --config {shlex.quote(ledger)}" if an_app else command
-    from ..ops.source import printable  # noqa: PLC0415  # `redrive --help` does without
+    from ..ops.source import command_for  # noqa: PLC0415  # `redrive --help` does without
 
-    return f"{command} --ledger {shlex.quote(printable(ledger))}"
+    return command_for(command, ledger)
 
 
 def spelled(text: str, /) -> str:

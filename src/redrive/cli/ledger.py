@@ -18,21 +18,21 @@ from ..ops.ledger import STATES, Kind, Seen, Status
 from ..ops.ledger import migrate as brought_up
 from .fit import Column, fitted, natural
 from .moments import ago, utc
-from .options import NO_LEDGER, Actor, AsJson, Because, Where, operator
+from .options import NO_LEDGER, Actor, AsJson, Because, Named, Where, operator, where_of
 from .output import BAD_INPUT, complain, console, heading, pairs, print_json, show
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: make or bring up its tables, see how it stands.")
 
 
 @app.command()
-def migrate(where: Where = None, as_json: AsJson = False) -> None:
+def migrate(app: Named = None, where: Where = None, as_json: AsJson = False) -> None:
     """Make the ledger's tables, or bring them up to this version. Safe to run again, and from several machines at once.
 
     Exit status: 0, the tables are as this version needs them; 2, a wrong option; 3, the ledger cannot be reached, is newer than
     this version, or is another program's.
     """
     try:
-        migrated = brought_up(where)
+        migrated = brought_up(where_of(app, where))
     except LedgerError as problem:
         complain(str(problem), *getattr(problem, "__notes__", ()))
         raise typer.Exit(NO_LEDGER) from None
@@ -50,12 +50,12 @@ def migrate(where: Where = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def status(where: Where = None, as_json: AsJson = False) -> None:
+def status(app: Named = None, where: Where = None, as_json: AsJson = False) -> None:
     """Show the schema, how many jobs there are by kind and state, how long the oldest has waited, and the workers.
 
     Exit status: 0, shown; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
     """
-    with operator(where) as ops:
+    with operator(where_of(app, where)) as ops:
         found = ops.status()
     if as_json:
         print_json(document(found))

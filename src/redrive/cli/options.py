@@ -36,6 +36,9 @@ ADDRESSES = "sqlite:///file.db, postgresql://user@host/db, or module:app. Defaul
 Where = Annotated[
     str | None, typer.Option("--ledger", metavar="URL", help=ADDRESSES, show_default=False, callback=given, is_eager=True)
 ]
+Named = Annotated[
+    str | None, typer.Argument(metavar="[MODULE:APP]", help="The App in your code, or its ledger's address.", show_default=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Actor = Annotated[str | None, option("--actor", "NAME", "Who does this, for the audit. Default: you.")]
 Because = Annotated[str, option("--because", "TEXT", "Why, for the audit.")]
@@ -43,6 +46,13 @@ Kind = Annotated[str | None, option("--kind", "NAME", "Only this kind.")]
 Error = Annotated[str | None, option("--error", "TEXT", "Only with this in the error.")]
 Reason = Annotated[str | None, option("--reason", "NAME", "Only those that died for this reason.")]
 Since = Annotated[str | None, option("--since", "WHEN", "Only since 30min, 12h or 7d ago, or since 2026-01-31T12:30.")]
+
+
+def where_of(named: str | None, where: str | None) -> str | None:
+    """The ledger that an argument or --ledger names. Both are possible only if they are the same."""
+    if named and where and named != where:
+        raise typer.BadParameter("pass the ledger once: as an argument or as --ledger", param_hint="MODULE:APP")
+    return given(named or where)
 
 
 def since_of(text: str | None) -> datetime | None:

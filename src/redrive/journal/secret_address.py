@@ -20,6 +20,8 @@ _PARAMETER = re.compile(
     r"(?P<value>'(?:[^'\\]|\\.)*'?|(?(before)[^&]*|[^\s&]*))"
 )
 
+_HIDDEN_PARAMETER = re.compile(rf"(?<=[?&])[\w.%-]+={re.escape(HIDDEN)}(?:&|\Z)")
+
 
 def shown_address(url: str, /) -> str:
     """The address without its password. Of an address that cannot be read, too much rather than too little is hidden."""
@@ -28,6 +30,12 @@ def shown_address(url: str, /) -> str:
     if end > start:
         rest = f"{rest[:start]}{HIDDEN}{rest[end:]}"
     return head + _PARAMETER.sub(_shown_parameter, rest)
+
+
+def typed_address(url: str, /) -> str:
+    """The address as it is typed in a command, without its secrets: a password comes from PGPASSWORD or ~/.pgpass."""
+    shown = shown_address(url).replace(f":{HIDDEN}@", "@").replace(f"{HIDDEN}@", "")
+    return _HIDDEN_PARAMETER.sub("", shown).rstrip("?&")
 
 
 def secrets_in(url: str, /) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import LedgerError
-from ..journal.secret_address import is_ambiguous, shown_address
+from ..journal.secret_address import is_ambiguous, shown_address, typed_address
 from ..journal.secret_values import keep_address_secret
 
 FORMS = "sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
@@ -16,6 +16,7 @@ UNREADABLE = "in a user or password, write @ : / ? # % [ ] as %40 %3A %2F %3F %2
 POSTGRES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
 _POOLED = re.compile(r"([?&])pool_mode=([^&#]*)&?")
 """Our own parameter, in PgBouncer's words."""
+_USER = re.compile(r"://[^@/?]*@")
 
 
 class Address(NamedTuple):
@@ -83,7 +84,17 @@ def _sqlite(url: str, shown: str) -> Address:
 
 def migration(shown: str, /) -> str:
     """How to create or upgrade the tables at this address, for messages. The command runs as it is printed."""
+    return f"`{migrate_command(shown)}`, or open_ledger(..., migrate=True)"
+
+
+def migrate_command(shown: str, /, *, user: bool = True) -> str:
+    """The command that creates or upgrades the tables at this address, as it is typed. Never with a secret.
+
+    user: False: without a user in the address, for another one to run it.
+    """
     import shlex  # noqa: PLC0415  # only where something is wrong
 
-    address = shlex.quote(shown.replace(":***@", "@"))  # the password comes from PGPASSWORD or ~/.pgpass
-    return f"`redrive ledger migrate --ledger {address}`, or open_ledger(..., migrate=True)"
+    address = typed_address(shown)
+    if not user:
+        address = _USER.sub("://", address, count=1)
+    return f"redrive ledger migrate --ledger {shlex.quote(address)}"

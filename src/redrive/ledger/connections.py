@@ -60,7 +60,7 @@ class Connections:
         try:
             with self.write.use() as session:
                 if migrate or address.in_memory:
-                    schema.migrate(session)
+                    schema.migrate(session, shown=address.shown)
                 else:
                     schema.check(session.core, address.shown)
                 hidden.learn(session.core)

@@ -574,7 +574,7 @@ class Ledger:
     def migrate(self) -> None:
         """Create or upgrade the tables."""
         with self._write.use() as session:
-            schema.migrate(session)
+            schema.migrate(session, shown=self._address.shown)
 
     def close(self) -> None:
         """Close all connections. Connections in use are closed when they are returned."""

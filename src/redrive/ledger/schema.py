@@ -13,12 +13,11 @@ from sqlalchemy.exc import DBAPIError
 from ..errors import LedgerError, SchemaMismatch
 from . import failure_tables as _failures  # noqa: F401  # so that METADATA has all tables
 from . import partition_tables as _partitions  # noqa: F401  # likewise
-from .address import migration
+from .address import migrate_command, migration
 from .crashpoint import crash_point
 from .session import NO_LIMIT, Session
 from .tables import HEAD, METADATA, VERSION_TABLE
 
-HOW = "`redrive ledger migrate`, or open_ledger(..., migrate=True)"
 REVISIONS = tuple(sorted(path.name[:4] for path in (Path(__file__).parent / "migrations" / "versions").glob("[0-9]*.py")))
 DENIED, NO_COLUMN = "42501", "42703"
 """Of Postgres."""
@@ -26,14 +25,6 @@ MIGRATION_LOCK = 0x7265647269766531
 """Of Postgres: two programs that start together don't migrate together."""
 MIGRATION_SECONDS = 5.0
 """How long to wait for another writer of a SQLite file: it may be the caller's own transaction, which waits for us."""
-_RIGHTS = {
-    False: "this user may not make or change the tables: GRANT CREATE on the schema to it (an older ledger's tables must be "
-    "its own), or run `redrive ledger migrate` as their owner once; for all else it needs no more than SELECT, INSERT, UPDATE, "
-    "DELETE on redrive_*",
-    True: "the file cannot be written to: this user must be able to write to it and to its folder, and the disk must not be "
-    "mounted read-only",
-}
-"""What is missing, and what to do: on SQLite, or not."""
 
 
 def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None], /) -> bool:
@@ -105,8 +96,11 @@ def check(connection: Connection, shown: str, /) -> None:
         )
 
 
-def migrate(session: Session, to: str = HEAD, /) -> None:
-    """Bring the tables to a revision, up or down, in one transaction. Takes no lock where they have it already."""
+def migrate(session: Session, to: str = HEAD, /, *, shown: str) -> None:
+    """Bring the tables to a revision, up or down, in one transaction. Takes no lock where they have it already.
+
+    shown: the ledger's address without its password, for messages.
+    """
     found = revision(session.core)
     if found == to:
         return  # the caller's own transaction may hold the one write lock of a SQLite file
@@ -121,7 +115,7 @@ def migrate(session: Session, to: str = HEAD, /) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    _begin(session)
+    _begin(session, shown)
     try:
         if not session.sqlite:
             session.raw.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
@@ -140,12 +134,25 @@ def migrate(session: Session, to: str = HEAD, /) -> None:
         session.expect_answer()
         session.undo()
         if _denied(error):
-            raise LedgerError(_RIGHTS[session.sqlite]) from error
+            raise LedgerError(_missing_rights(session.sqlite, shown)) from error
         raise
     crash_point("migrate.after_commit")
 
 
-def _begin(session: Session) -> None:
+def _missing_rights(sqlite: bool, shown: str) -> str:
+    if sqlite:
+        return (
+            f"{shown}: the file cannot be written to; this user must be able to write to it and to its folder, and the disk "
+            "must not be mounted read-only"
+        )
+    return (
+        f"{shown}: this user may not create or change the ledger's tables; GRANT CREATE on the schema to it (it must own the "
+        f"tables of an older ledger), or set PGUSER to the owner of the tables and run `{migrate_command(shown, user=False)}`. "
+        "For everything else it needs SELECT, INSERT, UPDATE and DELETE on redrive_*"
+    )
+
+
+def _begin(session: Session, shown: str) -> None:
     if not session.sqlite:
         session.raw.execute("BEGIN")
         session.allow(NO_LIMIT)  # another program may be migrating, and an index of a large table takes its time
@@ -158,8 +165,9 @@ def _begin(session: Session) -> None:
         if "locked" not in str(error):
             raise
         raise LedgerError(
-            f"the ledger's tables cannot be created or upgraded: another transaction has been writing to the file for "
-            f"{MIGRATION_SECONDS:g} s; if it is your own (`tx=`), open the ledger before it begins: `app.ledger`, or {HOW}"
+            f"{shown}: the ledger's tables cannot be created or upgraded, because another transaction has been writing to the "
+            f"file for {MIGRATION_SECONDS:g} s; if it is your own (`tx=`), open the ledger before it begins: `app.ledger`, or "
+            f"{migration(shown)}"
         ) from error
     finally:
         session.raw.execute(f"PRAGMA busy_timeout = {patience}")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ..app.ledgered import VARIABLE
 from ..core.amount import amount
 from ..core.clock import SYSTEM, Clock
 from ..core.span import span
@@ -19,7 +20,7 @@ from .defaults import QUIET
 from .finding import Finding, Health
 from .ledger import status
 from .settings import known
-from .source import Operated, ledger_of, operated, source_of
+from .source import Operated, command_for, ledger_of, operated, source_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -43,7 +44,7 @@ def examined(source: str | None = None, /, *, quiet: float = QUIET, clock: Clock
         with operated(source, app_first=True) as app:
             return diagnosed(app, quiet=quiet, clock=clock)
     except SchemaMismatch as other:
-        return Health(redacted_text(source_of(source)), (_schema(other),), ("schema",), None, None)
+        return Health(redacted_text(source_of(source)), (_schema(other, _named(source)),), ("schema",), None, None)
 
 
 def diagnosed(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
@@ -60,12 +61,18 @@ def diagnosed(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) 
     return Health(now.url, tuple(found), ("schema", *CHECKS, *raw), now.sentence, now.now)
 
 
-def _schema(other: SchemaMismatch) -> Finding:
+def _named(source: str | None) -> str | None:
+    """What a command must name to reach the same ledger; None: it finds it by itself."""
+    return source or (None if VARIABLE in os.environ else known().app)
+
+
+def _schema(other: SchemaMismatch, named: str | None) -> Finding:
     says = redacted_text(str(other).partition(": bring")[0].partition(": make")[0].partition(": install")[0])
     if other.wanted is None:
         return Finding("schema", "critical", says, 1, None, "give another address: these tables are another program's", False)
     if other.found is None or other.found < other.wanted:
-        return Finding("schema", "critical", says, 1, None, "redrive ledger migrate")
+        migrate = "redrive ledger migrate"
+        return Finding("schema", "critical", says, 1, None, migrate if named is None else command_for(migrate, named))
     return Finding("schema", "critical", says, 1, None, "pip install --upgrade redrive")
 
 

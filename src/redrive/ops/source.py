@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ..app.ledgered import DEFAULT, VARIABLE
 from ..errors import LedgerError
 from ..journal.redaction import redacted_text
-from ..journal.secret_address import shown_address
+from ..journal.secret_address import shown_address, typed_address
 from ..journal.secret_values import keep_address_secret
 from ..ledger.open import open_ledger
 from .imported import Unreadable, imported
@@ -40,6 +41,11 @@ def source_of(given: str | None, /) -> str:
 def printable(address: str, /) -> str:
     """An address, or `module:app`, without the password that may be in it."""
     return shown_address(address)
+
+
+def command_for(command: str, ledger: str, /) -> str:
+    """A command of ours with the ledger that was named, an address or `module:app`. It runs as it is printed."""
+    return f"{command} --ledger {shlex.quote(typed_address(ledger))}"
 
 
 @contextmanager

@@ -285,7 +285,7 @@ def test_a_ledger_to_be_created_inside_of_the_callers_transaction_says_so(
     made = engine(f"sqlite:///{tmp_path / 'shop.db'}")
     with Session(made) as session:
         session.execute(sqlalchemy.text(EFFECT))
-        with pytest.raises(LedgerError, match="open the ledger before it begins"):
+        with pytest.raises(LedgerError, match=f"before it begins.*migrate --ledger sqlite:///{tmp_path}/shop.db`"):
             open_ledger(f"sqlite:///{tmp_path / 'shop.db'}", migrate=True)
         session.commit()
     made.dispose()

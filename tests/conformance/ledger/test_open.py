@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -233,10 +234,13 @@ def test_who_may_not_make_the_tables_is_told_what_to_do(postgres_ledger: str) ->
             weak = postgres_ledger.replace("postgres@", f"{user}@")
             of_app: Callable[[], object] = lambda: App(weak, migrate=True).ledger  # noqa: E731  # opened at first use
             for opened in (partial(open_ledger, weak, migrate=True), of_app):
-                with pytest.raises(
-                    LedgerError, match="GRANT CREATE on the schema to it .*`redrive ledger migrate` as their owner"
-                ):
+                with pytest.raises(LedgerError, match="GRANT CREATE on the schema to it") as told:
                     opened()
+                parts = urlsplit(postgres_ledger)
+                address = parts._replace(netloc=f"{parts.hostname}:{parts.port}").geturl()
+                assert f"set PGUSER to the owner of the tables and run `redrive ledger migrate --ledger {address}`" in str(
+                    told.value
+                )
         finally:
             owner.execute(f"DROP OWNED BY {user}; DROP ROLE {user}; DROP SCHEMA empty_of_it")
 
@@ -246,7 +250,7 @@ def test_a_file_that_cannot_be_written_to_is_not_migrated(tmp_path: Path, monkey
     file = tmp_path / "ledger.db"
     sqlite3.connect(file).close()
     monkeypatch.setattr(sqlite, "connect", lambda file, create: _reads_only(file))
-    with pytest.raises(LedgerError, match="the file cannot be written to: this user must be able to"):
+    with pytest.raises(LedgerError, match="ledger.db: the file cannot be written to; this user must be able to"):
         open_ledger(f"sqlite:///{file}", migrate=True)
 
 

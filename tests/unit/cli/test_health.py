@@ -85,12 +85,29 @@ def test_tables_are_made_and_brought_up(tmp_path: Path) -> None:
     from redrive.ledger.schema import migrate
 
     with open_ledger(url) as ledger, ledger.connections.write.use() as session:
-        migrate(session, "0001")
+        migrate(session, "0001", shown=url)
     status, printed = call("doctor", "--ledger", url, width=300)
-    assert (status, "→ redrive ledger migrate" in printed) == (4, True), printed
+    assert (status, f"→ redrive ledger migrate --ledger {url}\n" in printed) == (4, True), printed
+    told = json.loads(call("doctor", "--ledger", url, "--json")[1])
+    assert told["findings"][0]["mend"] == f"redrive ledger migrate --ledger {url}"
     assert call("dead", "list", "--ledger", url)[0] == 3
     told = json.loads(call("ledger", "migrate", "--ledger", url, "--json")[1])
     assert (told["before"], told["changed"]) == ("0001", True)
+
+
+def test_a_ledger_is_migrated_by_the_name_of_its_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "named_shop.py").write_text("from redrive import App\napp = App('sqlite:///named.db', migrate=False)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    status, printed = call("doctor", "named_shop:app")
+    assert (status, (tmp_path / "named.db").exists()) == (3, False), printed
+    assert call("ledger", "migrate", "named_shop:app", width=300)[1].startswith("Made the ledger sqlite:///")
+    assert call("ledger", "migrate", "--ledger", "named_shop:app", width=300)[1].startswith("Nothing to do: ")
+    assert call("ledger", "status", "named_shop:app")[0] == 0
+    assert call("doctor", "named_shop:app")[0] == 0
+    status, printed = call("ledger", "migrate", "named_shop:app", "--ledger", "sqlite:///other.db")
+    assert (status, "pass the ledger once" in printed) == (2, True)
+    assert not (tmp_path / "other.db").exists()
 
 
 def test_another_program_s_database_is_left_alone(tmp_path: Path) -> None:
