@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
@@ -302,17 +302,19 @@ class Ledger:
             for one in settlements:
                 counts.add(session, {one.kind: {"late": 1}})
 
-    def reap(self, *, limit: int = BATCH) -> list[int]:
+    def reap(self, *, limit: int = BATCH, trusts: Callable[[datetime], bool] | None = None) -> list[int]:
         """Take back expired leases. Workers do this regularly.
 
         Args:
             limit: Maximum number of leases.
+            trusts: Whether leases may be measured by this time of the ledger's clock. If not, none is
+                taken back.
 
         Returns:
             The ids of the jobs.
         """
         with self._write.use() as session:
-            return reap.reap(session, limit)
+            return reap.reap(session, limit, trusts=trusts)
 
     def beat(self, worker: str, info: Mapping[str, Any] | None = None, /) -> datetime:
         """Write the heartbeat of a worker. A worker with a fresh heartbeat has not crashed."""

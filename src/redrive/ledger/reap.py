@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, exists, func, insert, null, select, update
@@ -51,12 +53,23 @@ _RETURNED = (
 )  # fmt: skip
 
 
-def reap(session: Session, limit: int, /) -> list[int]:
-    """Take back leases that ran out, the oldest first; the ids of their jobs."""
+def reap(session: Session, limit: int, /, *, trusts: Callable[[datetime], bool] | None = None) -> list[int]:
+    """Take back leases that ran out, the oldest first.
+
+    Args:
+        session: With no transaction open.
+        limit: Maximum number of leases.
+        trusts: Whether leases may be measured by this time of the ledger's clock; if not, none is taken back.
+
+    Returns:
+        The ids of their jobs.
+    """
     if not session.sqlite and not _any_expired(session):
         return []
     with session.transaction("reap") as connection:
         now = now_on(session)
+        if trusts is not None and not trusts(now):
+            return []
         expired = (
             select(*_COLUMNS)
             .outerjoin_from(job, worker, worker.c.name == job.c.worker)

@@ -1,4 +1,4 @@
-"""Setback: the ledger's clock was set back. Jobs that were due stay due, and leases end when they would have ended."""
+"""Setback: the ledger's clock was set back. Due jobs stay due, retries keep their backoff, and leases end in time."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Interval, and_, case, literal, or_, select, type_coerce, update
+from sqlalchemy import BigInteger, ColumnElement, Interval, and_, case, func, literal, or_, select, type_coerce, update
 
+from .kinds import ACTOR
 from .moment import MICROSECONDS
 from .now import now_on
-from .partition_tables import work
+from .partition_tables import run, source, work
 from .session import Session
 from .state import LEASED, READY
 from .statement import number
-from .tables import job, kind, sweep, worker
+from .tables import attempt, job, kind, sweep, worker
 from .workers import lease_of
 
 LEAST = 1.0
 """Seconds. A clock that is set back by less delays no job for long."""
 TOLERANCE = 10.0
 """Seconds by which the clocks of two machines may differ. On SQLite a smaller difference is not a clock that was set back."""
-RECENT = 10.0
-"""Seconds in which workers notice that the clock was set back."""
 JOB_LEASE = 60.0
 """Seconds. Longest lease of a job whose holder does not report its own."""
 WORK_LEASE = 300.0
@@ -33,7 +32,11 @@ def set_back(session: Session, /) -> float:
     """Move timestamps that the old clock wrote to the clock as it is now. Returns the seconds it was set back; 0: it was not.
 
     The stored heartbeats alone show it: the newest was the time by the old clock. They are moved in the same transaction, so
-    each step is applied once, however many workers notice it. Times that a caller asked for (`due=`) and that had not come stay.
+    each step is applied once, however many workers notice it.
+
+    The old clock may have been right until it jumped ahead, for an hour or for a second. So only rows whose last write is in
+    the future are moved. All others keep their due time: a retry never runs before its backoff is over, and waits at most
+    its backoff again. Times that a caller asked for (`due=`) and that had not come stay.
 
     Args:
         session: With no transaction open.
@@ -45,7 +48,7 @@ def set_back(session: Session, /) -> float:
         now = now_on(session)  # read under the lock: a caller that waited for another finds the heartbeats moved
         was = max((row.seen_at for row in rows), default=now)
         if was - now <= least:
-            connection.execute(_due(now, now))
+            connection.execute(_created_ahead(now))
             return 0.0
         for statement in _moved(now, was, {row.name: lease_of(row.info) for row in rows}, session.sqlite):
             connection.execute(statement)
@@ -53,25 +56,31 @@ def set_back(session: Session, /) -> float:
     return seconds
 
 
-def _ready(now: datetime) -> ColumnElement[bool]:
-    # Without the jobs that the new clock has written since: a delay of a minute is a minute.
-    written = or_(job.c.created_at > now, job.c.created_at < now - timedelta(seconds=RECENT))
-    return and_(job.c.state == number(READY), job.c.due_at > now, written)
+def _created_ahead(now: datetime) -> Any:
+    """Jobs without a delay that were created in the future. No heartbeat shows by how much the clock was set back."""
+    new = and_(job.c.state == number(READY), job.c.fence == number(0), job.c.created_at > now)
+    return update(job).where(new, job.c.due_at > now, job.c.due_at <= job.c.created_at).values(due_at=now)
 
 
-def _due(now: datetime, was: datetime) -> Any:
-    """was: the time by the old clock."""
-    # A job without a delay is due when it is created: if that is in the future, it was due already.
-    due = or_(job.c.due_at <= was, job.c.due_at <= job.c.created_at)
-    return update(job).where(_ready(now), due).values(due_at=now)
+def _written() -> ColumnElement[Any]:
+    """When a queued job was last written."""
+    ended = select(attempt.c.ended_at).where(attempt.c.job_id == job.c.id, attempt.c.fence == job.c.fence).scalar_subquery()
+    otherwise = case(
+        (job.c.fence == number(0), job.c.created_at),
+        (and_(job.c.reason == "again", job.c.started_at.is_not(None)), job.c.started_at),
+        # A job that was claimed and has no attempt under that claim was given back, and was due at that time.
+        else_=job.c.due_at,
+    )
+    return func.coalesce(ended, otherwise)
 
 
 def _moved(now: datetime, was: datetime, leases: dict[str, float | None], sqlite: bool) -> Iterable[Any]:
-    """leases: seconds of each worker's leases; None: not reported."""
+    """Args: was: the time by the old clock. leases: seconds of each worker's leases; None: not reported."""
     by = was - now
-    yield _due(now, was)
-    retried = and_(_ready(now), or_(job.c.attempts > number(0), job.c.reason.is_not(None)))
-    yield update(job).where(retried, job.c.due_at > was).values(due_at=_earlier(job.c.due_at, by, sqlite))
+    ahead = and_(job.c.state == number(READY), job.c.due_at > now, _written() > now)
+    yield update(job).where(ahead, or_(job.c.due_at <= was, job.c.due_at <= _written())).values(due_at=now)
+    retried = and_(ahead, job.c.fence > number(0), job.c.due_at > was)
+    yield update(job).where(retried).values(due_at=_earlier(job.c.due_at, by, sqlite))
     held = job.c.state == number(LEASED)
     reported = {name: seconds for name, seconds in leases.items() if seconds is not None}
     for seconds in sorted(set(reported.values())):
@@ -79,11 +88,23 @@ def _moved(now: datetime, was: datetime, leases: dict[str, float | None], sqlite
         yield _shortened(job, and_(held, holders), now, by, seconds, sqlite)
     others = and_(held, or_(job.c.worker.is_(None), job.c.worker.not_in(sorted(reported))))
     yield _shortened(job, others, now, by, JOB_LEASE, sqlite)
-    yield update(work).where(work.c.lease_until.is_(None), work.c.due_at > now, work.c.due_at <= was).values(due_at=now)
-    yield _shortened(work, work.c.lease_until.is_not(None), now, by, WORK_LEASE, sqlite)
+    yield from _moved_partitions(now, was, sqlite)
     yield update(kind).where(kind.c.parked_until > now).values(parked_until=now)
     yield update(sweep).where(sweep.c.state == "running", sweep.c.next_at > now).values(next_at=now)
     yield update(worker).where(worker.c.seen_at > now).values(seen_at=now)
+
+
+def _moved_partitions(now: datetime, was: datetime, sqlite: bool) -> Iterable[Any]:
+    by = was - now
+    runs = select(run.c.ended_at).where(run.c.partition_id == work.c.partition_id).order_by(run.c.attempt_no.desc())
+    ended_ahead = runs.limit(1).scalar_subquery() > now
+    queued = and_(work.c.lease_until.is_(None), work.c.due_at > now)
+    ahead = or_(work.c.queued_at > now, ended_ahead)
+    yield update(work).where(queued, ahead, work.c.due_at <= was).values(due_at=now)
+    yield update(work).where(queued, ended_ahead, work.c.due_at > was).values(due_at=_earlier(work.c.due_at, by, sqlite))
+    yield _shortened(work, work.c.lease_until.is_not(None), now, by, WORK_LEASE, sqlite)
+    # A person's pause ends at the time that was asked for.
+    yield update(source).where(source.c.actor == ACTOR, source.c.paused_until > now).values(paused_until=now)
 
 
 def _shortened(table: Any, held: Any, now: datetime, by: timedelta, seconds: float, sqlite: bool) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, literal, select, update
+from sqlalchemy import Connection, case, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
@@ -96,7 +96,10 @@ def leave(session: Session, name: str, /) -> None:
     """The worker has ended, in order."""
     with session.transaction("beat") as connection:
         now = now_on(session)
-        connection.execute(update(worker).where(worker.c.name == name).values(seen_at=now, ended_at=now))
+        moment = literal(now, worker.c.seen_at.type)
+        # As for `beat`: the last heartbeat by a clock that was set back shows by how much.
+        latest = case((worker.c.seen_at > moment, worker.c.seen_at), else_=moment)
+        connection.execute(update(worker).where(worker.c.name == name).values(seen_at=latest, ended_at=now))
 
 
 def workers(connection: Connection, /) -> list[Worker]:

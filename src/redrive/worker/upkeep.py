@@ -16,7 +16,7 @@ from ..ledger.bury import bury
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
 from ..ledger.now import now_on
-from ..ledger.setback import LEAST, TOLERANCE, set_back
+from ..ledger.setback import JOB_LEASE, LEAST, TOLERANCE, set_back
 from .clocks import Clocks, Reading, step
 from .hand import Hand
 from .process import gone
@@ -52,6 +52,8 @@ class Upkeep:
         """The ledger's clock at the last prompt heartbeat."""
         self._is_back = True
         """The ledger's clock was set back, perhaps before this worker started; `set_back` has not run since."""
+        self._reaps_from = -math.inf
+        """When leases are taken back again after the ledger's clock jumped ahead, on the monotonic clock."""
         self._trips: deque[float] = deque(maxlen=4)
         self.trip = 0.0
         """Seconds of a round trip to the ledger; 0 for a file."""
@@ -103,6 +105,8 @@ class Upkeep:
         stepped = 0.0 if before is None else step(before, reading)
         if stepped < -LEAST:
             self._is_back = True
+        elif stepped > LEAST:
+            self._reaps_from = reading.ended + JOB_LEASE
         if abs(stepped) > TOLERANCE:
             self.clocks.doubt()
 
@@ -142,8 +146,16 @@ class Upkeep:
 
     def _reap(self) -> None:
         # By a clock that is ahead, leases of live workers would seem to have run out.
-        if self.clocks.checked and self._ledger.reap():
+        if self.clocks.checked and monotonic() >= self._reaps_from and self._ledger.reap(trusts=self._trusts):
             self._reaped()
+
+    def _trusts(self, now: datetime) -> bool:
+        """Whether the ledger's clock is where it should be. If it has jumped ahead, live workers first renew their leases."""
+        at = monotonic()
+        if self._clock is None or step(self._clock, Reading(now, at, at)) <= LEAST:
+            return True
+        self._reaps_from = at + JOB_LEASE
+        return False
 
     def _look(self) -> None:
         with self._ledger.connections.read.use() as session:

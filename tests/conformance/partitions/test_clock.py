@@ -1,0 +1,81 @@
+"""The ledger's clock jumps ahead by an hour and is set back: partitions keep their backoff, and no source is held."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from redrive.ledger.partition_tables import source, work
+from redrive.ledger.setback import set_back
+from redrive.partitions.record import Lease, Return
+
+from .world import World
+
+HOUR = 3600
+
+
+def reject(world: World, lease: Lease, after: float) -> None:
+    assert [one.outcome for one in world.reject(lease, after=after)] == ["rejected"]
+
+
+def jump(world: World) -> None:
+    """To jump ahead, all that is stored moves into the past."""
+    world.pass_time(HOUR)
+    world.ledger.beat("w")
+
+
+def set_clock_back(world: World) -> None:
+    world.pass_time(-HOUR)
+    with world.ledger.connections.write.use() as session:
+        assert set_back(session) == pytest.approx(HOUR, abs=60)
+
+
+def due_in(world: World) -> float:
+    with world.ledger.connections.read.use() as session:
+        due = session.core.execute(select(work.c.due_at).where(work.c.lease_until.is_(None))).scalar_one()
+    return float((due - world.ledger.now()).total_seconds())
+
+
+@pytest.mark.req("L-9")
+@pytest.mark.parametrize("after", [30 * 60, 2 * HOUR])
+def test_a_retry_from_before_the_jump_keeps_its_backoff(world: World, after: float) -> None:
+    reject(world, world.one(), after)
+    jump(world)
+    set_clock_back(world)
+    assert due_in(world) == pytest.approx(after, abs=30)
+
+
+@pytest.mark.req("L-9")
+@pytest.mark.parametrize("after", [120.0, 2 * HOUR])
+def test_a_retry_written_during_the_jump_waits_its_backoff(world: World, after: float) -> None:
+    jump(world)
+    reject(world, world.one(), after)
+    set_clock_back(world)
+    assert due_in(world) == pytest.approx(after, abs=30)
+
+
+@pytest.mark.req("L-9")
+def test_a_partition_queued_during_the_jump_is_due(world: World) -> None:
+    jump(world)
+    world.backfill(["acme"])
+    world.give_back(world.claim(1)[0], "stopped")
+    set_clock_back(world)
+    assert due_in(world) < 30
+
+
+@pytest.mark.req("L-9")
+def test_a_source_that_an_outage_paused_is_probed_and_one_that_a_person_paused_is_not(world: World) -> None:
+    jump(world)
+    world.backfill(["a", "b"])
+    world.control.give_back([Return(world.claim(1)[0], "systemic", error="503", signature="503")])
+    set_clock_back(world)
+    assert len(world.claim()) == 1, "the probe"
+    until = world.ledger.now() + timedelta(minutes=30)
+    world.control.pause_source("crm", until=until, actor="ann", because="a test")
+    jump(world)
+    set_clock_back(world)
+    with world.ledger.connections.read.use() as session:
+        stored = session.core.execute(select(source.c.paused_until)).scalar_one()
+    assert abs((stored - until).total_seconds()) < 1
