@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 
 from ..core.fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
+from ..core.known.grpc import by_name
 from ..core.known.status import by_status
 from ..core.outage import End, Parking, find_outage, verdict_of
 from ..core.signature import signature_of
@@ -22,6 +23,8 @@ from .settings import OUTAGE_ITEMS, OUTAGE_SHARE, Terms
 
 STATUS = re.compile(r"\s*(?:HTTP(?:/\d(?:\.\d)?)?\s+)?([1-5]\d\d)(?![\w.,/-]\w)(?!\w)", re.IGNORECASE)
 """The HTTP status that a reason begins with: `503`, `503 overloaded`, `HTTP 503: overloaded`."""
+GRPC_CODE = re.compile(r"\s*(?:StatusCode\.)?([A-Z]+(?:_[A-Z]+)*)\s*(?:$|[:;,.()-])")
+"""The gRPC status that a reason begins with: `UNAVAILABLE`, `StatusCode.UNAVAILABLE`, `UNAVAILABLE: no route to host`."""
 SETTLED = frozenset(("acknowledged", "giveup"))
 PARKING = Parking(least=OUTAGE_ITEMS, share=OUTAGE_SHARE)
 _status = attrgetter("status")
@@ -96,13 +99,16 @@ def rejected_for_good(report: Report, ids: Collection[str], /) -> Report:
 
 
 def fault_of(item: ItemStatus, /) -> Fault:
-    """What a rejection means: as the sender declares it, or by the HTTP status that its reason begins with."""
+    """What a rejection means: as the sender declares it, or by the HTTP or gRPC status that its reason begins with."""
     if item.permanent:
         return PERMANENT
     if item.transient is not None:
         return TRANSIENT if item.transient else UNKNOWN
     status = STATUS.match(item.reason)
-    return UNKNOWN if status is None else by_status(int(status[1]))
+    if status is not None:
+        return by_status(int(status[1]))
+    code = GRPC_CODE.match(item.reason)
+    return UNKNOWN if code is None else by_name(code[1]) or UNKNOWN
 
 
 def outage(items: Sequence[ItemStatus], /) -> str | None:
@@ -123,8 +129,16 @@ def _end(item: ItemStatus) -> End:
     if item.status == "acknowledged":
         return End(item.id, "success")
     fault = fault_of(item)
-    cause = signature_of("rejected", item.reason) if fault.status is None else f"HTTP {fault.status}"
-    return End(item.id, verdict_of(fault), cause)
+    return End(item.id, verdict_of(fault), _cause(item, fault))
+
+
+def _cause(item: ItemStatus, fault: Fault) -> str:
+    if fault.status is not None:
+        return f"HTTP {fault.status}"
+    code = GRPC_CODE.match(item.reason)
+    if code is not None and by_name(code[1]) is not None:
+        return f"gRPC {code[1]}"
+    return signature_of("rejected", item.reason)
 
 
 def charge(rejected: Sequence[ItemStatus], in_outage: bool, /) -> Charge:

@@ -33,8 +33,8 @@ class ItemStatus:
         reason: Why the item was rejected.
         permanent: If True, the rejection is final and the item is given up at once.
         transient: True: the receiver is unavailable, which is evidence of an outage. False: the
-            item itself is at fault. None: the HTTP status at the start of the reason decides (`503
-            overloaded`). A reason without a status is the item's fault.
+            item itself is at fault. None: the HTTP or gRPC status at the start of the reason decides
+            (`503 overloaded`, `UNAVAILABLE: no route`). A reason without a status is the item's fault.
     """
 
     id: str

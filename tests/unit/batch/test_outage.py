@@ -12,6 +12,7 @@ import pytest
 
 from redrive import RetryPolicy
 from redrive.batch import ItemStatus, Report, Settings, retrying
+from redrive.batch.decision import fault_of
 from redrive.journal import Ring
 from redrive.testing import FakeClock, instant
 from tests.unit.batch.world import COLOURS, AsyncSender, PlainStore, Script, Sender, Store, partial, send
@@ -262,3 +263,39 @@ def test_switched_off(caplog: pytest.LogCaptureFixture) -> None:
         assert retrying(inner, items=store, enabled=False) is inner
         assert retrying(inner, items=store, settings=Settings(enabled=False)) is inner
     assert [record.getMessage() for record in caplog.records] == ["batch disabled operation=Script.send_pending"] * 2
+
+
+@pytest.mark.req("B-15")
+@pytest.mark.parametrize(
+    ("reason", "meaning"),
+    [
+        ("UNAVAILABLE", "transient"),
+        ("StatusCode.UNAVAILABLE", "transient"),
+        ("UNAVAILABLE: no route to host", "transient"),
+        ("RESOURCE_EXHAUSTED (quota)", "throttled"),
+        ("DEADLINE_EXCEEDED", "timeout"),
+        ("INTERNAL", "transient"),
+        ("INVALID_ARGUMENT", "permanent"),
+        ("NOT_FOUND: no such tile", "permanent"),
+        ("UNKNOWN", "unknown"),
+        ("OK", "unknown"),
+        ("Unavailable", "unknown"),
+        ("UNAVAILABLE_IN_YOUR_PLAN", "unknown"),
+        ("INTERNAL CHECKSUM MISMATCH", "unknown"),
+        ("tile is UNAVAILABLE", "unknown"),
+    ],
+)
+def test_a_reason_that_begins_with_a_grpc_status_means_what_that_status_means(reason: str, meaning: str) -> None:
+    assert fault_of(ItemStatus("a", "rejected", reason)).kind == meaning
+
+
+@pytest.mark.req("B-15")
+def test_an_outage_of_a_grpc_receiver_charges_no_item_and_bad_arguments_do(redrive_clock: FakeClock) -> None:
+    store = Store()
+    ids = ["bad", *(f"t{n:03}" for n in range(20))]
+
+    def answer(item: str, _turn: int) -> str:
+        return "INVALID_ARGUMENT: checksum" if item == "bad" else f"UNAVAILABLE: upstream {item} is away"
+
+    send(Sender, store, ids, answer)
+    assert set(store.increments) == {"bad"}

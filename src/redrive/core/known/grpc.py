@@ -21,6 +21,10 @@ CODES: dict[str, Fault] = {
     # An exception in the server's handler, or a status from nowhere.
     "UNKNOWN": UNKNOWN,
 }
+REFUSED = frozenset((
+    "ALREADY_EXISTS", "CANCELLED", "DATA_LOSS", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE",
+    "PERMISSION_DENIED", "UNAUTHENTICATED", "UNIMPLEMENTED",
+))  # fmt: skip
 """Every other code is permanent. None is "never sent": the words "failed to connect to all addresses" may as well be
 those of the server's own upstream, passed on, and in grpcio 1.85 nothing tells the two apart."""
 
@@ -36,6 +40,11 @@ def by_code(code: object, trailers: object = None) -> Fault:
         return fault
     after = pushback(said)
     return PERMANENT if after is None else replace(fault, after=after)
+
+
+def by_name(name: str, /) -> Fault | None:
+    """What the name of a status code means; None: gRPC has no such code, or it is OK."""
+    return PERMANENT if name in REFUSED else CODES.get(name)
 
 
 def of_call(error: object) -> Fault:
