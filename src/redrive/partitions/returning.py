@@ -70,11 +70,11 @@ def given_back(
             key = str(one.lease.partition)
             sources.rest(session, its, policy, now, partition=key, error=one.error, after=one.after, signature=one.signature)
             held |= hold_sources(session, [its.source], now)
-        elif one.cause == "ledger":
+        elif one.cause in ("ledger", "stopped"):
             # It says nothing of the source. If this was the probe, the next one goes at once.
             if its.actor == POLICY:
                 sources.lose_probes(session, held, [one.lease.run_id], now)
-        elif one.cause != "stopped" and its.paused_at is not None and its.probes and its.actor == POLICY:
+        elif its.paused_at is not None and its.probes and its.actor == POLICY:
             sources.opened_again(session, its.source, now)  # it speaks to us again
             held |= hold_sources(session, [its.source], now)
     back = len(ended)

@@ -61,7 +61,8 @@ class Clerk:
         self._settlements: list[Settlement] = []
         self._late: list[Settlement] = []
         """Refused in transactions of their own, which took their count along."""
-        self._probes: set[int] = set()
+        self._probes: dict[int, str] = {}
+        """Job types by the job that probes them."""
         self._dry: dict[str, float] = {}
         """Groups that had nothing, until when they need not be asked again."""
         self._heard = Heard(own=ledger.connections.on_sqlite)
@@ -365,7 +366,7 @@ class Clerk:
                 self.ends.see_parked(now_parked)
                 if mine:
                     leases = self._claim(Want("probe", {name: 1}, 1, self._room.limits(name)))
-                    self._probes.update(lease.job_id for lease in leases)
+                    self._probes.update((lease.job_id, name) for lease in leases)
 
     def _set_apart(self) -> bool:
         """Whether something waits that was running when its worker died."""
@@ -428,6 +429,7 @@ class Clerk:
         if settlements:
             self._ended(self._ledger.turn(settlements, {}, worker=self._name, lease=self._lease).late)
         self.hand.lose([one.lease for one in held])
+        self.ends.release_probes(set(self._probes.values()))
         for one in held:
             emit("released", {"operation": one.kind.name, "job_id": str(one.lease.job_id), "attempt": one.lease.attempt})
         crash_point("worker.drained")

@@ -25,6 +25,8 @@ from .outcome import Outcome, expired, failed, forgiven, given_back, succeeded, 
 
 BUCKETS = {"success": "done", "recovered": "done", "retry": "again", "again": "again", "giveup": "dead", "blocked": "dead"}
 
+RELEASED = "released"
+"""Reason of an attempt that was given back because its worker ended."""
 DEATHS = ("giveup", "blocked")
 """Records of attempts that made a dead letter."""
 
@@ -47,8 +49,14 @@ class Ends:
         self._deaths: list[tuple[Lease, str, dict[str, Any]]] = []
         """Records of deaths that the ledger has not got yet."""
 
-    def settled(self, finished: Iterable[Finished], probes: set[int], /, *, draining: bool) -> list[Settlement]:
-        """What to tell the ledger of these. probes: jobs that are tried to see whether an outage is over."""
+    def settled(self, finished: Iterable[Finished], probes: dict[int, str], /, *, draining: bool) -> list[Settlement]:
+        """What to tell the ledger of these.
+
+        Args:
+            finished: The attempts.
+            probes: Job types by the job that probes them. Those whose probe has ended are removed.
+            draining: Whether the worker is ending.
+        """
         finished = list(finished)
         quiet = not wanted_success()
         if quiet and not probes and _well(finished) and not self._is_any_parked(finished):
@@ -89,7 +97,7 @@ class Ends:
         if one.error is None or one.late:
             return succeeded(one.lease, one.result, self._ledger.max_payload)
         if draining and isinstance(one.error, CancelledError):
-            return Outcome(one.lease.release(), "again", "released")
+            return Outcome(one.lease.release(), "again", RELEASED)
         try:
             found = failed(one.kind, one.lease, one.error, now=self._now(), draw=self._draw())
             settlements([found.settlement], self._ledger.max_payload)  # one that is refused would hold up all the others
@@ -97,12 +105,13 @@ class Ends:
         except Exception as problem:  # an error of the user's that cannot even be looked at
             return unreadable(one.kind, one.lease, one.error, problem)
 
-    def _seen(self, one: Finished, found: Outcome, probes: set[int]) -> None:
+    def _seen(self, one: Finished, found: Outcome, probes: dict[int, str]) -> None:
         """Whether this makes an outage, or ends one."""
         name, lease = one.kind.name, one.lease
         recent = self._recent.get(name)
-        is_probe = lease.job_id in probes
-        probes.discard(lease.job_id)
+        if found.reason == RELEASED:
+            return  # it says nothing of the service; the worker's end releases the probe
+        is_probe = probes.pop(lease.job_id, None) is not None
         if recent is None:
             return
         # If the database is away, the next failure parks the job type, and the next probe releases it.
@@ -164,6 +173,14 @@ class Ends:
             kinds.probe_again(session, name, probes=parked.probes, seconds=wait)
             now_parked = kinds.parked(session)
         self.see_parked(now_parked)
+
+    def release_probes(self, names: Iterable[str], /) -> None:
+        """The probes of these job types were given back at the end of the worker: the next one may start at once."""
+        for name in sorted(names):
+            parked = self.parked.get(name)
+            if parked is not None:
+                with self._ledger.connections.write.use() as session:
+                    kinds.probe_again(session, name, probes=parked.probes, seconds=0.0)
 
     def _unpark(self, name: str) -> None:
         """The service is back."""

@@ -315,6 +315,19 @@ def test_a_probe_that_could_not_use_the_ledger_says_nothing_of_the_source(world:
     assert not world.register.sources()[0].paused
 
 
+def test_a_probe_whose_worker_stopped_does_not_hold_the_source(world: World) -> None:
+    world.backfill(["a", "b", "c"])
+    world.control.give_back([_systemic(world.claim(1)[0])])
+    world.pass_time(100)
+    (probe,) = world.claim()
+    world.control.give_back([Return(probe, "stopped")])
+    (source,) = world.register.sources()
+    assert source.paused, "the probe said nothing of the source"
+    (next_probe,) = world.claim()
+    world.accept(next_probe)
+    assert not world.register.sources()[0].paused
+
+
 def use_a_ledger_that_is_away() -> None:
     """Raises LedgerUnavailable: its database refuses the connection."""
     with App("postgresql://127.0.0.1:1/none") as away:

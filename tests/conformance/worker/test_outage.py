@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections import Counter
@@ -24,7 +25,7 @@ from redrive.worker.ends import Ends
 from redrive.worker.parking import Parking
 from redrive.worker.worker import Worker
 
-from .world import FAST, ended, heard, kind, submit, until
+from .world import COLOURS, FAST, ended, heard, kind, submit, until
 
 QUICK = Parking(first=0.2, longest=0.4)
 EAGER = Parking(first=0.01, longest=0.02, uncharged=3)
@@ -332,3 +333,33 @@ def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_
     assert (job.reason, job.attempts) == ("attempts", 3)
     assert probes == [1, 1, 1], "each is the first probe again"
     assert not [record for record in records if record.kind == "unparked"]
+
+
+@pytest.mark.req("L-7")
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_probe_given_back_at_the_end_of_its_worker_is_followed_at_once(ledger: Ledger, colour: str) -> None:
+    submit(ledger, "mail", 2)
+    with ledger.connections.write.use() as session:
+        kinds.park(session, "mail", signature="ConnectionError", reason="a test", seconds=0)
+    began, release = threading.Event(), threading.Event()
+
+    def block(_lease: Lease) -> None:
+        began.set()
+        assert release.wait(60)
+
+    async def sleep(_lease: Lease) -> None:
+        began.set()
+        await asyncio.sleep(60)
+
+    run = sleep if colour == "async" else block
+    try:
+        with Worker(ledger, [kind("mail", run, colour)], parking=Parking(first=60, longest=600), drain=0.1):
+            assert began.wait(60)
+            with ledger.connections.read.use() as session:
+                parked = kinds.parked(session)["mail"]
+            assert (parked.probes, parked.probe_at > ledger.now()) == (1, True), "the next probe waits for this one"
+    finally:
+        release.set()
+    with ledger.connections.read.use() as session:
+        parked = kinds.parked(session)["mail"]
+    assert (parked.probes, parked.probe_at <= ledger.now()) == (0, True)
