@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, column, func, select, table
 from sqlalchemy.exc import DBAPIError
 
 from ..journal.redaction import hide
 from .session import Session
-from .tables import hidden_name
+from .tables import hidden_name, job
 
 LONGEST = 200
+ROLES = 20
 MOST = 1000
 """Names that are read: a ledger that others write to must not fill this process."""
 
@@ -35,6 +36,24 @@ def is_readable(connection: Connection, /) -> bool:
         return True
     allowed = func.has_column_privilege(hidden_name.name, hidden_name.c.name.name, "SELECT")
     return bool(connection.execute(select(allowed)).scalar())
+
+
+def roles_without(connection: Connection, /) -> list[str]:
+    """Roles of Postgres that may read jobs but not the names, quoted for SQL. Up to 20."""
+    if connection.dialect.name == "sqlite":
+        return []
+    role = table("pg_roles", column("rolname"), column("oid"))
+    query = (
+        select(func.quote_ident(role.c.rolname))
+        .where(
+            role.c.rolname.not_like("pg!_%", escape="!"),
+            func.has_table_privilege(role.c.oid, job.name, "SELECT"),
+            ~func.has_column_privilege(role.c.oid, hidden_name.name, hidden_name.c.name.name, "SELECT"),
+        )
+        .order_by(role.c.rolname)
+        .limit(ROLES)
+    )
+    return list(connection.execute(query).scalars())
 
 
 def _log_denied() -> None:

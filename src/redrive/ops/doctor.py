@@ -87,15 +87,35 @@ def _leases(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         yield Finding("dangling leases", "critical", says, expired.many, expired.since, "redrive ledger reap")
 
 
-def _mode(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
+def _access(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     file = ledger.connections.address.target
-    if not ledger.connections.on_sqlite or not file:
+    if not ledger.connections.on_sqlite:
+        yield from _grants(ledger)
+        return
+    if not file:
         return
     wide = [name for end in ("", "-wal", "-shm") if os.path.exists(name := file + end) and os.stat(name).st_mode & 0o077]  # noqa: PTH110, PTH116
     if wide and os.name == "posix":
         says = f"other accounts of this machine may read the ledger's file, with all payloads: {', '.join(wide)}"
         mend = " ".join(["chmod 600", *map(shlex.quote, wide)])
         yield Finding("file mode", "warning", says, len(wide), None, mend, False)
+
+
+def _grants(ledger: Ledger) -> Iterator[Finding]:
+    from ..ledger import hidden  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.tables import hidden_name  # noqa: PLC0415  # the same
+
+    with ledger.reading() as connection:
+        roles = hidden.roles_without(connection)
+    if roles:
+        table = hidden_name.name
+        says = (
+            f"{', '.join(roles)} may read jobs but not {table}: programs with "
+            f"{'this role' if len(roles) == 1 else 'these roles'} show secret fields that other programs declare by "
+            "App(secrets=...)"
+        )
+        grant = f"GRANT SELECT, INSERT ON {table} TO {', '.join(roles)}"
+        yield Finding("grants", "warning", says, len(roles), None, grant, False)
 
 
 def _keys(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
@@ -276,7 +296,7 @@ CHECKS: dict[str, Callable[[Ledger, float, Clock], Iterator[Finding]]] = {
     "items": _giveups,
     "partitions": _partitions,
     "audit": _audit,
-    "file mode": _mode,
+    "file mode": _access,
 }
 
 

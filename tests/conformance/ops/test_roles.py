@@ -112,3 +112,17 @@ def test_a_submitter_changes_no_job_and_reads_no_worker(url: str) -> None:
         for statement in ("UPDATE redrive_job SET state = 2", "DELETE FROM redrive_job", "SELECT * FROM redrive_worker"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement.encode())
+
+
+@pytest.mark.req("O-5")
+def test_doctor_names_roles_that_cannot_read_the_names_of_secret_fields(url: str) -> None:
+    """Grants that were made before the table of these names existed do not cover it."""
+    with shop(url) as app, psycopg.connect(url, autocommit=True) as connection:
+        operator = Operator(app, actor="ann")
+        assert [one.name for one in operator.doctor().findings] == [], "roles.sql grants it"
+        connection.execute(b"REVOKE ALL ON redrive_hidden_name FROM redrive_console, redrive_submitter")
+        (finding,) = operator.doctor().findings
+        assert (finding.name, finding.severity, finding.count) == ("grants", "warning", 2)
+        assert "redrive_console, redrive_submitter may read jobs but not redrive_hidden_name" in finding.says
+        connection.execute(finding.mend.encode())
+        assert operator.doctor().findings == ()
