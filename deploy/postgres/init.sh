@@ -1,9 +1,9 @@
 #!/bin/sh
-# Run once by the Postgres image when its folder is empty, as the superuser, which no program of ours logs in as.
-# Makes the owner of the ledger and the accounts of workers and console; roles.sql gives them their rights after the migration.
+# The Postgres image runs this once, for an empty data directory, as the superuser. Redrive never logs in as the superuser.
+# Creates the owner of the ledger and the accounts of workers and console. After the migration, roles.sql grants their rights.
 set -eu
 
-password_of() { # of a line account:password
+password_of() { # from a line account:password
     sed -n "s/^$1://p" "${ACCOUNTS:-/run/secrets/ledger_accounts}"
 }
 

@@ -1,9 +1,9 @@
--- Rights of three roles on a ledger in Postgres: worker, console, submitter. None of them may change or delete an entry of the audit log.
--- Run it as the owner of the tables, after each `redrive ledger migrate`: psql -v ON_ERROR_STOP=1 -f roles.sql
--- The roles are made once by an account that may make roles; see README.md:
+-- Grants rights on a Postgres ledger to three roles: worker, console, submitter. None of them can change or delete audit log entries.
+-- Run it as the owner of the tables after each `redrive ledger migrate`: psql -v ON_ERROR_STOP=1 -f roles.sql
+-- Create the roles once, with an account that has CREATEROLE (see README.md):
 --   CREATE ROLE redrive_worker NOLOGIN; CREATE ROLE redrive_console NOLOGIN; CREATE ROLE redrive_submitter NOLOGIN;
--- Then: GRANT redrive_worker TO shop_worker; and so on, for the accounts that programs log in by.
--- Erasing a user's name from the audit log (`redrive erase`) and migrating need the owner.
+-- Then grant them to your login accounts: GRANT redrive_worker TO shop_worker;
+-- Migrations and `redrive erase` (removes a user name from the audit log) need the owner.
 BEGIN;
 
 GRANT USAGE ON SCHEMA public TO redrive_worker, redrive_console, redrive_submitter;
@@ -19,7 +19,7 @@ BEGIN
         EXECUTE format('GRANT SELECT ON public.%I TO redrive_worker, redrive_console', found);
         CONTINUE WHEN found IN ('redrive_version', 'redrive_audit');
         EXECUTE format('GRANT INSERT, UPDATE, DELETE ON public.%I TO redrive_worker', found);
-        -- The console acts for operators: it replays, discards, releases and plans, and submits nothing of its own.
+        -- The console replays, discards, releases and plans for operators. It submits no jobs of its own.
         CONTINUE WHEN found IN ('redrive_worker', 'redrive_hidden_name');
         EXECUTE format('GRANT INSERT, UPDATE, DELETE ON public.%I TO redrive_console', found);
     END LOOP;
@@ -30,11 +30,11 @@ BEGIN
     END LOOP;
 END $$;
 
--- Entries of the audit log are added, and never changed.
+-- Audit log entries can be added, never changed.
 GRANT INSERT ON public.redrive_audit TO redrive_worker, redrive_console, redrive_submitter;
 GRANT INSERT ON public.redrive_hidden_name TO redrive_submitter;
 
--- A submitter writes jobs, keeps idempotency keys, and reads what became of its jobs. `app.receive(event)` needs redrive_worker.
+-- A submitter adds jobs, stores idempotency records and reads the results of jobs. `app.receive(event)` needs redrive_worker.
 GRANT SELECT ON public.redrive_version, public.redrive_hidden_name, public.redrive_audit, public.redrive_dead,
     public.redrive_kind TO redrive_submitter;
 GRANT SELECT, INSERT ON public.redrive_job TO redrive_submitter;

@@ -83,7 +83,7 @@ def test_legends_and_messages_name_labels_that_are_left() -> None:
         by = {name.strip() for names in GROUPING.findall(rule["expr"]) for name in names.split(",")}
         said = " ".join(rule["annotations"].values())
         assert set(re.findall(r"\$labels\.(\w+)", said)) <= by, rule["alert"]
-        assert rule["annotations"].keys() == {"summary", "mend"}
+        assert rule["annotations"].keys() == {"summary", "description"}
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         commands = re.findall(r"`redrive (\w+)", said)
         assert set(commands) <= COMMANDS.keys(), rule["alert"]
