@@ -73,7 +73,7 @@ def overview(page: Page, _mail: Mail) -> Iterator[None]:
 
 
 def failures(page: Page, _mail: Mail) -> Iterator[None]:
-    page.get_by_role("link", name=re.compile("dead letters of receipts.send")).click()
+    page.get_by_role("link", name=re.compile("dead letters.* in the last hour")).click()
     page.wait_for_url("**/failures?kind=receipts.send")
     yield
 
@@ -82,7 +82,7 @@ def one(page: Page, _mail: Mail) -> Iterator[None]:
     page.get_by_role("link", name=re.compile("ConnectionError: no answer from")).click()
     expect(page.get_by_text("first seen")).to_be_visible()
     yield
-    page.get_by_role("link", name="Show me one").click()
+    page.get_by_role("link", name="Open sample job").click()
     page.wait_for_url("**/jobs/*")
     expect(page.get_by_text("ConnectionError: no answer from smtp.example.com").first).to_be_visible()
     yield
@@ -97,9 +97,9 @@ def mended(page: Page, mail: Mail) -> Iterator[None]:
     page.get_by_role("link", name=re.compile("Replay or discard")).click()
     page.wait_for_url("**/dead?**")
     yield
-    page.get_by_role("link", name=re.compile("^Plan a replay")).first.click()
+    page.get_by_role("link", name=re.compile("^Replay all matching")).first.click()
     page.wait_for_url("**/dead/plan?**")
-    page.get_by_label("Why, for the audit").fill("INC-42: mail is back")
+    page.get_by_label("Reason").fill("INC-42: mail is back")
     page.get_by_label(re.compile("Canary")).fill("3")
     page.get_by_label(re.compile(f"Type {ORDERS}")).fill(str(ORDERS))
     yield
@@ -115,12 +115,12 @@ def swept(page: Page, mail: Mail) -> Iterator[None]:
 
 def over(page: Page, _mail: Mail) -> Iterator[None]:
     page.goto("/")
-    expect(page.get_by_text("All is well")).to_be_visible()
+    expect(page.get_by_text(re.compile("All is well|No problems found"))).to_be_visible()
     yield
 
 
 def audited(page: Page, _mail: Mail) -> Iterator[None]:
-    page.get_by_role("link", name="Audit", exact=True).click()
+    page.get_by_role("link", name="Audit log", exact=True).click()
     expect(page.get_by_text("INC-42: mail is back").first).to_be_visible()
     yield
 

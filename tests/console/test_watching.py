@@ -42,11 +42,11 @@ HIDDEN = """hidden => {
 
 def test_the_title_of_a_tab_that_is_behind_others_says_how_much_is_wrong(page: Page) -> None:
     page.goto("/journal")
-    expect(page).to_have_title("Journal · Redrive")
+    expect(page).to_have_title("Log records · Redrive")
     page.evaluate(HIDDEN, True)
-    expect(page).to_have_title(re.compile(r"^\(\d+\) Journal · Redrive$"))
+    expect(page).to_have_title(re.compile(r"^\(\d+\) Log records · Redrive$"))
     page.evaluate(HIDDEN, False)
-    expect(page).to_have_title("Journal · Redrive")
+    expect(page).to_have_title("Log records · Redrive")
 
 
 @pytest.mark.req("O-4")
@@ -57,7 +57,7 @@ def test_from_the_overview_to_one_letter_of_a_group(page: Page) -> None:
     page.goto("/failures")
     page.get_by_role("link", name="TimeoutError: read timed out after # s").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("TimeoutError: read timed out after # s")
-    expect(page.get_by_text(re.compile("growing"))).to_be_visible()
+    expect(page.get_by_text(re.compile("rising"))).to_be_visible()
     page.get_by_role("row").nth(1).get_by_role("link").click()
     page.wait_for_url("**/dead/*")
 
@@ -66,14 +66,14 @@ def test_from_the_overview_to_one_letter_of_a_group(page: Page) -> None:
 def test_items_that_were_given_up_are_reopened_for_a_reason(page: Page, app: App) -> None:
     page.goto("/batches")
     page.get_by_role("link", name="tiles").first.click()
-    page.get_by_label("reason").fill("corrupt")
+    page.get_by_label("Error contains").fill("corrupt")
     page.get_by_role("button", name="Filter").click()
-    page.get_by_role("link", name="Reopen these …").click()
+    page.get_by_role("link", name="Reopen items …").click()
     expect(page.get_by_text("3 items")).to_be_visible()
     assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
-    page.get_by_label("Why, for the audit").fill("the blobs were mended")
+    page.get_by_label("Reason").fill("the blobs were fixed")
     page.get_by_role("button", name="Reopen 3").click()
-    expect(page.get_by_role("status").first).to_have_text("3 items reopened")
+    expect(page.get_by_role("status").first).to_have_text("3 items reopened.")
     ann = Operator(app, actor="ann")
     assert ann.giveups() == []
-    assert ann.audit(limit=1)[0].because == "the blobs were mended"
+    assert ann.audit(limit=1)[0].because == "the blobs were fixed"

@@ -198,7 +198,7 @@ def _password(name: str, text: str) -> Password:
 def _token(name: str, text: str) -> str:
     _long_enough(name, text, SHORTEST_TOKEN)
     if is_hashed(text) and not TOKEN.fullmatch(text):
-        raise ValueError(f"{name}= is no hash of a token: `redrive serve --hash token` makes one")
+        raise ValueError(f"{name}= is not a valid token hash; create one with `redrive serve --hash token`")
     return text if is_hashed(text) else hashed_token(text)
 
 

@@ -40,8 +40,8 @@ SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 OPEN = ("/login", "/health", "/ready", "/static/")
 """For everybody: without these nobody could come in."""
 STRANGE = (
-    "This did not come from a page of this console, or from one that is too old: go back, load it anew, and try again. "
-    "If a proxy stands before it, let it pass the Host header on as it came."
+    "The request did not come from a current page of this console. Go back, reload the page and retry. "
+    "A proxy in front of the console must pass the Host header unchanged."
 )
 BETWEEN = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 """Headers of proxies: who comes through one is not at this machine, though the proxy may be."""
@@ -92,7 +92,7 @@ class Gate:
         """Why it may not go on; None: it may. And the body, which was read where it had to be."""
         headers = Headers(scope=scope)
         if not self.access.guarded and not _local(scope, headers):
-            said = "This console has no password or token, so it answers to its own machine only, as 127.0.0.1 or localhost."
+            said = "This console has no password or token, so it only accepts requests from its own machine, to 127.0.0.1 or localhost."
             return refusal(path, 403, said), receive
         if not self.access.guarded and scope["method"] in SAFE and (entered := self._entered(scope, headers, path)):
             return entered, receive
@@ -105,20 +105,20 @@ class Gate:
         if scope["method"] in SAFE:
             return None, receive
         if who is not None and not who.may_act and path not in ("/logout", "/login"):
-            return refusal(path, 403, f"{who.name} may look, and not act: this console is read-only for them."), receive
+            return refusal(path, 403, f"{who.name} has read-only access."), receive
         most, fields = (LOGIN_BYTES, LOGIN_FIELDS) if who is None else (MOST, FIELDS)
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _body(receive, most)
         except TimeoutError:
-            return refusal(path, 408, f"The body did not arrive within {BODY_SECONDS:.0f} s."), receive
+            return refusal(path, 408, f"The request body did not arrive within {BODY_SECONDS:.0f} s."), receive
         if body is None:
-            return refusal(path, 413, f"That is more than {most:,} bytes, or it broke off."), receive
+            return refusal(path, 413, f"The request body is incomplete or larger than {most:,} bytes."), receive
         if headers.get("content-type", "").partition(";")[0].strip() == "application/x-www-form-urlencoded":
             try:
                 state["form"] = _fields(body, fields)
             except ValueError:
-                return refusal(path, 413, f"That is more than {fields:,} fields."), receive
+                return refusal(path, 413, f"The form has more than {fields:,} fields."), receive
         if not self._meant(who, headers, state["form"]):
             return refusal(path, 403, STRANGE), receive
         return None, _replayed(body)
@@ -157,7 +157,7 @@ class Gate:
             asked = path + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
             to = f"{scope.get('root_path', '')}/login"
             return RedirectResponse(to if path == "/" else f"{to}?next={quote(asked, safe='')}", 303)
-        said = "Say who you are: a token as `Authorization: Bearer …`" + (", or sign in." if self.access.by_password else ".")
+        said = "Authentication required. Send a token as `Authorization: Bearer …`" + (" or sign in." if self.access.by_password else ".")
         answer = refusal(path, 401, said)
         answer.headers["www-authenticate"] = 'Bearer realm="redrive"'
         return answer
@@ -170,8 +170,8 @@ class Gate:
             address = f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '')}/?token={self.access.local_token}"
             LOG.warning("the console has no password; open %s on this machine", address)
         said = (
-            "This console has no password, so it needs the token of its address. "
-            "Open the address that `redrive serve` printed, or the one in the log of the server."
+            "This console has no password, so its URL needs a token. "
+            "Open the URL that `redrive serve` printed, or the one in the log of the server."
         )
         answer = refusal(path, 401, said)
         answer.headers["www-authenticate"] = 'Bearer realm="redrive"'

@@ -1,4 +1,4 @@
-"""Heat: the days of datasets as cells: one letter for what is worst in it, and a number for how much of it."""
+"""Heat map: one cell for each day of a dataset, with a letter for its worst status and a number for how much of it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any
 
+from ..core.amount import amount
 from ..ops.calendar import WORST, Calendar, Row
+from .signs import word
 
 LETTERS = {"success": "s", "pending": "p", "refresh_failed": "r", "failed": "f", "terminal": "t"}
-"""Classes of the style sheet, short since there may be thousands."""
-WORDS = {
-    "success": "accepted", "pending": "pending", "refresh_failed": "accepted, refresh failed", "failed": "failed",
-    "terminal": "terminal",
-}  # fmt: skip
+"""CSS classes by status. Short, because a page has thousands of them."""
+WORDS = {name: word(name) for name in LETTERS}
 LANES = {"fresh": "lf", "retry": "lr", "backfill": "lb"}
-"""What is queued or running, as a mark under the day: the first of these that there is."""
+"""CSS classes of the mark under a day that is queued or running. The first matching lane is shown."""
 PICKED = "k"
 SOME, MANY = 0.02, 0.25
-"""Parts of a day's partitions, from which on what is wrong is some, or much, of it."""
+"""Shares of failed partitions from which a day is drawn darker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Square:
     css: str
     """The letter, and 1, 2 or 3 for how much of the day it is."""
     said: str
-    """In words; empty where all is well, or there is nothing."""
+    """The counts in words. Empty if everything was accepted, or nothing was requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Days that somebody has picked, to plan something for them. Immutable."""
+    """Days that an operator has selected for a plan. Immutable."""
 
     source: str | None
     query: str | None
-    """None: of every dataset that is shown."""
+    """None: every dataset that is shown."""
     first: date
     last: date
     counts: Mapping[str, int]
@@ -58,18 +57,18 @@ class Pick:
 
     @property
     def said(self) -> str:
-        """What is picked, in a few words."""
-        many = (self.last - self.first).days + 1
-        of = f"{self.source or 'every source'}/{self.query or '*'}" if self.source or self.query else "all that is shown"
-        return f"{many} {'day' if many == 1 else 'days'} of {of}"
+        """Describe the selection."""
+        days = amount((self.last - self.first).days + 1, "day")
+        of = f"{self.source or 'every source'}/{self.query or '*'}" if self.source or self.query else "all datasets shown"
+        return f"{days} of {of}"
 
     @property
     def stands(self) -> str:
-        """How they stand, in words."""
-        return ", ".join(f"{many:,} {WORDS[name]}" for name, many in self.counts.items() if many) or "nothing is known of them"
+        """Describe the status of the selected partitions."""
+        return ", ".join(f"{many:,} {WORDS[name]}" for name, many in self.counts.items() if many) or "no partitions"
 
     def has(self, row: Row, /) -> bool:
-        """Whether this dataset is meant."""
+        """Whether this dataset is selected."""
         return self.source in (None, row.source) and self.query in (None, row.query)
 
 
@@ -77,7 +76,7 @@ NOTHING = Square("", "")
 
 
 def picked(calendar: Calendar, source: str | None, query: str | None, first: date, last: date, /) -> Pick:
-    """Those days, with how they stand."""
+    """Return the selection with the counts of its partitions."""
     pick = Pick(source, query, first, last, {})
     counts: dict[str, int] = {}
     for row in calendar.rows:
@@ -89,7 +88,7 @@ def picked(calendar: Calendar, source: str | None, query: str | None, first: dat
 
 
 def square(shades: Mapping[Any, int] | None, lanes: Mapping[Any, int] | None = None, /) -> Square:
-    """One day. None: nothing is known of it."""
+    """Draw one day. None: it has no partitions."""
     return NOTHING if not shades else _square(tuple(shades.items()), tuple(lanes.items()) if lanes else ())
 
 
@@ -111,12 +110,12 @@ def _square(shades: tuple[tuple[str, int], ...], lanes: tuple[tuple[str, int], .
 
 
 def days(calendar: Calendar, /) -> list[date]:
-    """All days, the last one at the end."""
+    """Return all days, in order."""
     return [calendar.since + timedelta(days=each) for each in range((calendar.until - calendar.since).days + 1)]
 
 
 def lines(calendar: Calendar, pick: Pick | None = None, /) -> list[Line]:
-    """All datasets, those with something wrong first."""
+    """Return all datasets, those with problems first."""
     every = days(calendar)
     made = [Line(row.source, row.query, row.counts, _squares(row, every, pick)) for row in calendar.rows]
     return sorted(made, key=lambda line: (-_wrong(line.counts), line.source, line.query))

@@ -1,4 +1,4 @@
-"""Nav: the pages there are, in the order of an incident: is anything wrong, show me, act, what did we do."""
+"""Nav: the pages of the menu, in the order in which an incident needs them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ class Page(NamedTuple):
     path: str
     title: str
     letter: str
-    """`g` and then this goes there."""
+    """The key that opens the page after `g`."""
 
 
 NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
     (
-        "Now",
-        (Page("/", "Overview", "o"), Page("/failures", "Failures", "f"), Page("/journal", "Journal", "t")),
+        "Status",
+        (Page("/", "Overview", "o"), Page("/failures", "Failures", "f"), Page("/journal", "Log records", "t")),
     ),
     (
-        "Act",
-        (Page("/dead", "Dead letters", "d"), Page("/sweeps", "Sweeps", "s"), Page("/keys", "Keys", "k")),
+        "Actions",
+        (
+            Page("/dead", "Dead letters", "d"),
+            Page("/sweeps", "Bulk operations", "s"),
+            Page("/keys", "Idempotency records", "k"),
+        ),
     ),
     (
         "Work",
@@ -34,5 +38,8 @@ NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
             Page("/workers", "Workers", "w"),
         ),
     ),
-    ("Record", (Page("/audit", "Audit", "a"), Page("/layers", "Layers", "l"), Page("/erase", "Erase", "x"))),
+    (
+        "Records",
+        (Page("/audit", "Audit log", "a"), Page("/layers", "Retry layers", "l"), Page("/erase", "Data erasure", "x")),
+    ),
 )

@@ -5,6 +5,7 @@ As functions, not as macros: a page of fifty rows calls for hundreds of them, an
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 
 from markupsafe import Markup, escape
@@ -13,14 +14,16 @@ from ..ops.moments import ago
 from ..ops.trend import Trend
 from .drawn import bars
 from .signs import sign, tone
+from .signs import word as word_of
 
 NEVER = Markup('<span class="dim">–</span>')
 NONE = Markup('<span class="dim none">–</span>')
+QUOTED = re.compile("`([^`\n]+)`")
 
 
 def status(name: str, word: str | None = None, /) -> Markup:
-    """A state: its sign, its word, its tone."""
-    shown = f'<span class="sign" aria-hidden="true">{sign(name)}</span>{escape(word or name)}'
+    """Render a state as its sign and its word, coloured by its tone. word: shown instead of the name of the state."""
+    shown = f'<span class="sign" aria-hidden="true">{sign(name)}</span>{escape(word or word_of(name))}'
     return Markup(f'<span class="state {tone(name)}">{shown}</span>')  # noqa: S704  # escaped above
 
 
@@ -61,10 +64,22 @@ def trend(one: Trend, what: str, /) -> Markup:
 
 
 def cli(line: str, /) -> Markup:
-    """The same at a terminal, to be copied."""
+    """Render the equivalent command line with a button that copies it."""
     text = escape(line)
     said = f'<div class="cli"><code tabindex="0">{text}</code><button type="button" class="quiet" data-copy="{text}" hidden>Copy'
     return Markup(f"{said}</button></div>")  # noqa: S704  # escaped above
+
+
+def inline(text: object, /) -> Markup:
+    """Render a message. Words between backticks become code."""
+    return Markup(QUOTED.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704  # escaped above
+
+
+def sentence(text: str, /) -> Markup:
+    """Render a message as a sentence, with a full stop and a capital letter. A name in front (`crm.sync: ...`) stays."""
+    end = "" if text.endswith((".", "!", "?", "…")) else "."
+    first = text[:1].upper() if text.partition(" ")[0].isalpha() else text[:1]
+    return inline(f"{first}{text[1:]}{end}")
 
 
 def why(reason: str | None, text: str | None, /) -> str:

@@ -1,4 +1,4 @@
-"""Problem: what went wrong, for a person as a page, for a program as application/problem+json. Never a traceback."""
+"""Error responses: a page for people, application/problem+json for programs. Never a traceback."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from .view import view
 
 LOG = logging.getLogger("redrive.console")
 TITLES = {
-    400: "That cannot be", 403: "Not allowed", 404: "Not found", 405: "Not so", 409: "Refused", 422: "That cannot be",
-    429: "Too many", 503: "The ledger cannot be reached",
+    400: "Invalid request", 403: "Not allowed", 404: "Not found", 405: "Method not allowed", 409: "Conflict",
+    422: "Invalid request", 429: "Too many requests", 503: "Ledger unavailable",
 }  # fmt: skip
 
 
 def problem(request: Request, status: int, said: str, /) -> Response:
-    """The answer."""
-    title = TITLES.get(status, "Something went wrong")
+    """Make the response."""
+    title = TITLES.get(status, "Internal error")
     if api(path_of(request.scope)):
         return JSONResponse({"title": title, "status": status, "detail": said}, status, media_type="application/problem+json")
     return view(request).page("problem.html", code=status, title=title, said=said)
 
 
 def missing(what: str, /) -> HTTPException:
-    """There is no such thing."""
+    """Make a 404 response."""
     return HTTPException(404, what)
 
 
 def told(app: FastAPI, /) -> None:
-    """Have the application answer so."""
+    """Register the error handlers."""
 
     def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -53,16 +53,16 @@ def told(app: FastAPI, /) -> None:
         return problem(request, 422, str(error))
 
     def out_of_range(request: Request, error: Exception) -> Response:
-        return problem(request, 422, f"a date or a number is out of range: {error}")
+        return problem(request, 422, f"date or number out of range: {error}")
 
     def unreachable(request: Request, error: Exception) -> Response:
         return problem(request, 503, str(error))
 
     def unexpected(request: Request, error: Exception) -> Response:
-        LOG.error("a page failed: %s %s", request.method, path_of(request.scope), exc_info=error)
+        LOG.error("request failed: %s %s", request.method, path_of(request.scope), exc_info=error)
         if type(error).__module__.partition(".")[0] in DATABASES:
-            return problem(request, 503, "The database failed. The console's log says how.")
-        return problem(request, 500, "The console has met an error that it does not know. Its log says more.")
+            return problem(request, 503, "The database failed. See the log of the console.")
+        return problem(request, 500, "Unexpected error. See the log of the console.")
 
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, invalid)

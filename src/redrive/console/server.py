@@ -26,7 +26,7 @@ HEAD_SECONDS = 10.0
 
 
 class Exposed(ValueError):
-    """Other machines could reach it, and nobody would be asked for anything."""
+    """The address is reachable from other machines, and no password or token is set."""
 
 
 def checked(host: str, access: Access, /) -> None:
@@ -38,7 +38,7 @@ def checked(host: str, access: Access, /) -> None:
     except ValueError:
         alone = False
     if not alone:
-        raise Exposed(f"{host} can be reached by others: set a password or a token first, or stay on 127.0.0.1")
+        raise Exposed(f"{host} is reachable from other machines; set a password or a token, or use 127.0.0.1")
 
 
 def bound(host: str, port: int, /) -> socket.socket:

@@ -15,7 +15,7 @@ from ..ops.moments import ago, utc
 from . import pieces
 from .command import command
 from .drawn import bars
-from .signs import sign, tone
+from .signs import sign, tone, word
 
 SHORT, HINT = 80, 400
 LONGEST = 50_000
@@ -101,6 +101,7 @@ def _environment() -> Environment:
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign,
         "tone": tone, "first_line": first_line, "hint": hint, "plainly": plainly, "short": short, "span": span, "bars": bars,
         "amount": amount, "status": pieces.status, "when": pieces.when, "count": pieces.count, "trend": pieces.trend,
+        "inline": pieces.inline, "sentence": pieces.sentence, "word": word,
     }  # fmt: skip
     made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST, "pieces": pieces}
     return made

@@ -1,4 +1,4 @@
-"""Signs: of every state a sign and a tone. The word stands beside them, always: colour alone says nothing to some."""
+"""Signs: the sign, the tone and the word of every state. The word is always shown, because colour alone is not accessible."""
 
 from __future__ import annotations
 
@@ -15,11 +15,31 @@ SIGNS = {
     "terminal": ("■", "bad"), "accepted": ("✓", "good"), "rejected": ("✕", "bad"), "late": ("!", "warn"), "leased": ("▸", "info"),
 }  # fmt: skip
 UNKNOWN = ("·", "calm")
+WORDS = {
+    "alive": "online",
+    "dlq": "dead",
+    "ended": "stopped",
+    "giveup": "gave up",
+    "leased": "running",
+    "lost": "lease lost",
+    "parked": "paused (outage)",
+    "refresh_failed": "refresh failed",
+    "retry_wait": "retry scheduled",
+    "silent": "offline",
+    "success": "accepted",
+    "terminal": "gave up",
+}
+"""How the console names a stored state. Every other state is shown by its own name."""
 
 
 def sign(state: str, /) -> str:
     """The sign that stands before a state's name."""
     return SIGNS.get(state, UNKNOWN)[0]
+
+
+def word(state: str, /) -> str:
+    """Return the name of a state as pages show it."""
+    return WORDS.get(state, state)
 
 
 def tone(state: str, /) -> str:

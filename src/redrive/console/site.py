@@ -39,7 +39,7 @@ def site(app: Operated, access: Access, /) -> ASGI:
     async def listen(_view: Here) -> Response:
         """Changes, as they come."""
         if live.full:
-            return PlainTextResponse("Too many listen already.\n", 503, {"retry-after": "30"})
+            return PlainTextResponse("Too many open pages.\n", 503, {"retry-after": "30"})
         return StreamingResponse(live.stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     return Gate(made, access, revoked)

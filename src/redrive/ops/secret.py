@@ -48,10 +48,10 @@ class Password:
         """Of a hash. ValueError: it is none of ours, or would take too much memory."""
         found = PASSWORD.fullmatch(text)
         if found is None:
-            raise ValueError("is no hash of a password: `redrive serve --hash password` makes one")
+            raise ValueError("is not a valid password hash; create one with `redrive serve --hash password`")
         n, r, p = (int(each) for each in found.groups()[:3])
         if n & (n - 1) or n < 2 or 128 * n * r >= MEMORY or p > 64:
-            raise ValueError(f"has a cost that is not borne here, {n}:{r}:{p}: `redrive serve --hash password` makes another")
+            raise ValueError(f"has an unsupported cost {n}:{r}:{p}; create another with `redrive serve --hash password`")
         return cls((n, r, p), _bytes(found[4]), _bytes(found[5]))
 
     def __str__(self) -> str:

@@ -34,7 +34,7 @@ def url(tmp_path: Path) -> str:
 def test_another_address_needs_a_password_or_a_token(url: str, host: str) -> None:
     status, printed = call("serve", url, "--host", host, "--port", "0")
     assert status == 2
-    assert "can be reached by others" in printed
+    assert "reachable from other machines" in printed
     assert "REDRIVE_CONSOLE_PASSWORD" in printed
 
 

@@ -96,11 +96,11 @@ def test_hashes_do_as_well_as_what_they_are_of() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"password": "scrypt:16384:8:1:abc"}, "password= is no hash of a password: `redrive serve --hash password`"),
-        ({"viewer_password": "sha256:" + "0" * 64}, "viewer_password= is no hash of a password"),
-        ({"password": f"scrypt:4194304:8:1:{'a' * 22}:{'b' * 43}"}, "has a cost that is not borne here"),
-        ({"password": f"scrypt:16383:8:1:{'a' * 22}:{'b' * 43}"}, "has a cost that is not borne here"),
-        ({"token": "sha256:" + "0" * 63}, "token= is no hash of a token"),
+        ({"password": "scrypt:16384:8:1:abc"}, "password= is not a valid password hash; create one with `redrive serve --hash password`"),
+        ({"viewer_password": "sha256:" + "0" * 64}, "viewer_password= is not a valid password hash"),
+        ({"password": f"scrypt:4194304:8:1:{'a' * 22}:{'b' * 43}"}, "has an unsupported cost"),
+        ({"password": f"scrypt:16383:8:1:{'a' * 22}:{'b' * 43}"}, "has an unsupported cost"),
+        ({"token": "sha256:" + "0" * 63}, "token= is not a valid token hash"),
         ({"secret": "too short for a secret"}, "secret= must have at least 32"),
     ],
 )

@@ -60,7 +60,7 @@ def test_it_can_be_mounted_anywhere(app: App) -> None:
 
 def test_what_is_not_there_is_said_so(app: App) -> None:
     browser = client(app)
-    assert "There is no dead letter 99" in browser.get("/dead/99").text
+    assert "Dead letter 99 does not exist" in browser.get("/dead/99").text
     assert browser.get("/jobs/99").status_code == 404
     assert browser.get("/jobs/99999999999999999999").status_code == 422
     assert browser.get("/dead/plan?act=replay").status_code == 422, "nothing at all would mean everything"

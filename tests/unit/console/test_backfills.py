@@ -43,8 +43,8 @@ def test_a_backfill_is_planned_on_a_page_and_begun_for_a_reason(browser: TestCli
     begun = browser.post("/partitions/apply", data=form | {"because": "history", "typed": "3"})
     assert (begun.status_code, begun.headers["location"]) == (303, "/sweeps/2")
     shown = browser.get("/sweeps/2").text
-    assert "40 % of all work" in shown
-    assert "nobody works" in shown
+    assert "40 % of worker capacity" in shown
+    assert "no worker online" in shown
     assert "has some of these partitions" in browser.get("/partitions/plan", params=told).text
 
 
@@ -66,4 +66,4 @@ def test_the_api_keeps_to_the_same_rails(browser: TestClient) -> None:
 def test_what_is_missing_is_said(browser: TestClient, wrong: dict[str, str]) -> None:
     answer = browser.get("/partitions/plan", params={**RANGE, "act": "backfill", "customer": "c-1", **wrong})
     assert answer.status_code == 422
-    assert "a backfill is of one dataset" in answer.text or "a share is a number" in answer.text
+    assert "incomplete range" in answer.text or "nvalid share" in answer.text

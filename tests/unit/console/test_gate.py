@@ -24,7 +24,7 @@ STRANGE = ["evil.example", "127.0.0.1.evil.example", "192.168.1.7:8321", "", "[:
 def test_without_a_password_only_loopback_names_are_answered(app: App, host: str) -> None:
     answer = client(app).get("/", headers={"host": host})
     assert answer.status_code == 403
-    assert "its own machine only" in answer.text
+    assert "requests from its own machine" in answer.text
 
 
 @pytest.mark.parametrize("host", ["localhost:8321", "127.0.0.1", "[::1]:8321"])
@@ -45,7 +45,7 @@ def test_without_a_password_other_machines_are_refused_whatever_they_say(app: Ap
 def test_a_proxy_on_this_machine_is_not_this_machine(app: App, header: str) -> None:
     answer = client(app).get("/", headers={header: "203.0.113.9"})
     assert answer.status_code == 403
-    assert "its own machine only" in answer.text
+    assert "requests from its own machine" in answer.text
 
 
 def test_there_are_no_websockets(app: App) -> None:

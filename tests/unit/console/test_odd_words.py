@@ -122,7 +122,7 @@ def test_a_large_payload_and_long_errors_make_no_large_page(browser: TestClient)
     ledger = browser.app.app.state.operated.ledger  # type: ignore[attr-defined]
     made = ledger.submit(NewJob("large", "shop:ann:1:large:v1", json.dumps("y" * (MAX_PAYLOAD - 100)).encode()))
     assert len(browser.get(f"/jobs/{made.id}").content) < 150_000
-    assert "Cut after 50,000 of" in browser.get(f"/jobs/{made.id}").text
+    assert "Showing 50,000 of" in browser.get(f"/jobs/{made.id}").text
     ledger.submit_many([NewJob("long", f"shop:ann:{number}:long:v1") for number in range(50)])
     ledger.settle([lease.dead("permanent", error="z" * 8000) for lease in ledger.claim({"long": 50}, worker="w")])
     assert len(browser.get("/dead?kind=long").content) < 150_000

@@ -1,4 +1,4 @@
-"""The REST API, one file for each noun, over the same functions as the pages. Its description is at /api/openapi.json."""
+"""The REST API, one file for each noun, over the same functions as the pages. Described at /api/openapi.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit: who decided what, when and why; and whether it is as it was written."""
+"""The audit log: who decided what, when and why; and whether an entry was changed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ router = APIRouter(prefix="/api/audit", tags=["audit"], responses=problems())
 def audit(
     view: Here, by: Text = None, action: Text = None, since: Since = None, limit: Limit = 100, people: bool = False
 ) -> list[Decision]:
-    """The newest first. people: not what policies decided by themselves."""
+    """List audit log entries, newest first. people: omit decisions of policies."""
     return view.ops.audit(actor=by, action=action, since=since, limit=limit, people=people)
 
 
 @router.get("/verify", responses=problems(422))
 def verify(view: Here, anchor: Text = None) -> Chain:
-    """Follow the whole chain; anchor: what an earlier look said the last entry was."""
+    """Verify the whole hash chain. anchor: the anchor of an earlier verification."""
     return view.ops.verify(anchor)

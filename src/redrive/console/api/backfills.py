@@ -1,4 +1,4 @@
-"""Backfills: a range of a dataset's days, planned and begun. How far one is: /api/sweeps; its share: /api/partitions."""
+"""Backfills: plan and start them. Progress is at /api/sweeps, and the share at /api/partitions."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ router = APIRouter(prefix="/api/backfills", tags=["partitions"], responses=probl
 
 
 class Range(Body):
-    """Which days of which dataset, for whom; and how."""
+    """The days of a dataset, the customers and the options."""
 
     source: Said
     query: Said
     since: date
     until: date
     customers: Annotated[list[Said], Field(max_length=1000)] = Field(default_factory=list)
-    """None: all that the app's dataset has."""
+    """Empty: all customers of the dataset in the app."""
     share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
-    """Its part of all work while others wait too."""
+    """Share of worker capacity while other work is queued."""
     again: bool = False
-    """Also what is accepted already."""
+    """Include partitions that are already accepted."""
     clear_terminal: bool = False
 
 
 class Begun(Range):
-    """And why."""
+    """A backfill with its reason and its limits."""
 
     because: Said
     max: Annotated[int, Field(ge=0)]
-    """Do nothing if there are more partitions."""
+    """Change nothing if there are more partitions."""
     seen: str | None = None
     rate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
     canary: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -47,16 +47,16 @@ class Begun(Range):
 
 @router.post("/plan", responses=problems(409, 422))
 def plan(view: Here, body: Range) -> Planned:
-    """What would be extracted. Leaves no trace."""
+    """Plan a backfill. Changes nothing."""
     return Planned.of(_made(view, body))
 
 
 @router.post("", responses=problems(409, 422))
 def begin(view: Here, body: Begun) -> Sweep:
-    """Begin it: a sweep, that workers carry out."""
+    """Start a backfill as a sweep, which workers carry out."""
     made = _made(view, body)
     if made.count > body.max:
-        raise NotAllowed(f"{made.count:,} match, and max says {body.max:,}: nothing was done")
+        raise NotAllowed(f"{made.count:,} match, more than max={body.max:,}; nothing was changed")
     return view.ops.begin(made, because=body.because, seen=body.seen, rate=body.rate, canary=body.canary)
 
 

@@ -1,4 +1,4 @@
-"""Batches: items that were given up, opened again."""
+"""Batches: reopen given-up items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/batches", tags=["batches"], responses=problems()
 
 
 class Again(Because):
-    """Which items of which batch."""
+    """The items of a batch to reopen."""
 
     batch: Said
     items: Annotated[list[Said], Field(max_length=10_000)] = Field(default_factory=list)
@@ -23,12 +23,12 @@ class Again(Because):
     since: AwareDatetime | None = None
     limit: Annotated[int, Field(ge=1, le=100_000)] = 100
     max: Annotated[int, Field(ge=0)] | None = None
-    """Do nothing if there are more. Asked for unless they are named one by one."""
+    """Change nothing if more items match. Required unless `items` names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What was opened, and what was left alone, and why."""
+    """Reopened items, and skipped items with the reason."""
 
     opened: tuple[str, ...]
     skipped: dict[str, str]
@@ -36,13 +36,13 @@ class Opened:
 
 @router.post("/reopen", responses=problems(409, 422))
 def reopen(view: Here, body: Again) -> Opened:
-    """Let them be sent again."""
+    """Reopen given-up items, so that they are sent again."""
     plan = view.ops.reopen(body.batch, items=body.items, reason=body.reason, since=body.since, limit=body.limit)
     if not body.items:
         if body.max is None:
-            raise ValueError(f"say max, the most you want to open: {plan.count:,} match. Nothing was done")
+            raise ValueError(f"max: missing; {plan.count:,} match, so set max to the number you expect; nothing was changed")
         if plan.count > body.max:
-            raise NotAllowed(f"{plan.count:,} match, and max says {body.max:,}: nothing was done")
+            raise NotAllowed(f"{plan.count:,} match, more than max={body.max:,}; nothing was changed")
     opened: list[str] = []
     skipped = dict(plan.skipped)
     for step in view.ops.reopening(plan, because=body.because):

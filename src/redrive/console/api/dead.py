@@ -1,4 +1,4 @@
-"""Dead letters: listed, planned on, replayed and discarded."""
+"""Dead letters: list, plan, replay and discard them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .word import Because, Body, Here, Letters, Limit, Number, Said, Since, Text
 
 router = APIRouter(prefix="/api/dead", tags=["dead letters"], responses=problems())
 Some = Annotated[int, Field(ge=1, le=2**63 - 1)]
-Most = Annotated[int, Query(ge=1, le=1_000_000, description="At most so many, the oldest first.")]
+Most = Annotated[int, Query(ge=1, le=1_000_000, description="Maximum number, oldest first.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What would be done. Making a plan leaves no trace."""
+    """A plan. Making it changes nothing."""
 
     act: str
     count: int
@@ -35,17 +35,17 @@ class Planned:
     skipped: Mapping[int, str]
     more: bool
     digest: str
-    """Give it back as `seen`: what is done is then what was planned, or nothing."""
+    """Pass it as `seen`, so that exactly the plan is carried out, or nothing."""
     upto: int | None
-    """The newest of them. Give it back too: what died since is not meant."""
+    """The newest dead letter of the plan. Pass it as `upto` to exclude newer ones."""
     missing_raw: Mapping[str, str]
-    """Of a retry or revalidation of partitions: those without raw data, which are skipped, and why. The first 100."""
+    """Retry or revalidate: partitions that are skipped because their raw data is missing. The first 100."""
     validates: Mapping[str, str]
-    """Of a revalidation of partitions: the run whose raw data is validated, by partition. The first 100."""
+    """Revalidate: the run whose raw data is validated, by partition. The first 100."""
 
     @classmethod
     def of(cls, plan: Plan) -> Planned:
-        """Without the numbers of them all."""
+        """Make the summary without the ids."""
         upto = plan.ids[-1] if plan.ids else None
         about = plan.partitions
         validates, missing_raw = ({}, {}) if about is None else (about.validates, about.missing_raw)
@@ -56,7 +56,7 @@ class Planned:
 
 
 class Selected(Body):
-    """Which dead letters, why, and how."""
+    """The selected dead letters, the reason and the options."""
 
     ids: Annotated[list[Some], Field(max_length=10_000)] = Field(default_factory=list)
     kind: Said | None = None
@@ -67,17 +67,17 @@ class Selected(Body):
     upto: Some | None = None
     because: Said
     max: Annotated[int, Field(ge=0)] | None = None
-    """Do nothing if there are more. Asked for unless they are named by their numbers."""
+    """Change nothing if more dead letters match. Required unless `ids` names them."""
     seen: str | None = None
     rate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
 
 
 class Replayed(Selected):
-    """And of a replay:"""
+    """The selection and options of a replay."""
 
     canary: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     max_replays: Annotated[int, Field(ge=0, le=1_000_000)] = MAX_REPLAYS
-    """Leave alone what was replayed so often; 0: never mind."""
+    """Skip dead letters that were already replayed this many times. 0: no limit."""
 
 
 @router.get("", responses=problems(422))
@@ -85,7 +85,7 @@ def dead(
     view: Here, kind: Text = None, error: Text = None, reason: Text = None, status: Letters = "pending", since: Since = None,
     limit: Limit = 100, before: Annotated[int, Query(ge=1, le=2**63 - 1)] | None = None,
 ) -> list[Letter]:  # fmt: skip
-    """The newest first; `before` goes on with older ones."""
+    """List dead letters, newest first. `before` continues with older ones."""
     only = None if status == "all" else status
     return view.ops.dead(kind=kind, error=error, reason=reason, status=only, since=since, limit=limit, before=before)
 
@@ -94,7 +94,7 @@ def dead(
 def groups(
     view: Here, kind: Text = None, error: Text = None, reason: Text = None, status: Letters = "pending", since: Since = None
 ) -> list[Group]:
-    """By kind and cause, of the newest thousand."""
+    """Group the newest 1,000 dead letters by job type and error."""
     only = None if status == "all" else status
     return view.ops.dead_groups(kind=kind, error=error, reason=reason, status=only, since=since)
 
@@ -104,7 +104,7 @@ def plan(
     view: Here, act: Literal["replay", "discard"], kind: Text = None, error: Text = None, reason: Text = None,
     since: Since = None, ids: Annotated[list[Some], Query(max_length=1000)] = [], limit: Most = 1000,  # noqa: B006
 ) -> Planned:  # fmt: skip
-    """What would be done, to how many."""
+    """Plan a replay or a discard. Changes nothing."""
     planned = view.ops.replay if act == "replay" else view.ops.discard
     found = planned(ids=ids, kind=kind, error=error, reason=reason, since=since, limit=max(limit, len(ids)))
     return Planned.of(found)
@@ -112,29 +112,29 @@ def plan(
 
 @router.post("/replay", responses=problems(409, 422))
 def replay(view: Here, body: Replayed) -> Sweep:
-    """Give each a new job, in the old one's place and under its key: a sweep, that workers carry out."""
+    """Replay dead letters: each gets a new job with the same key. Runs as a sweep, which workers carry out."""
     made = view.ops.replay(**_selection(body))
     return _begun(view, made, body, canary=body.canary, max_replays=body.max_replays or None)
 
 
 @router.post("/discard", responses=problems(409, 422))
 def discard(view: Here, body: Selected) -> Sweep:
-    """Drop them for good; their keys stay taken."""
+    """Discard dead letters permanently. Their job keys stay taken."""
     return _begun(view, view.ops.discard(**_selection(body)), body)
 
 
 @router.get("/{number}", responses=problems(404, 422))
 def letter(view: Here, number: Number) -> LetterReport:
-    """One of them, without secrets."""
+    """Show one dead letter, with secrets masked."""
     found = view.ops.letter(number)
     if found is None:
-        raise missing(f"there is no dead letter {number}")
+        raise missing(f"dead letter {number} does not exist")
     return found
 
 
 @router.post("/{number}/reveal", responses=problems(409, 422))
 def reveal(view: Here, number: Number, body: Because) -> Revealed:
-    """Its payload with secrets; that it was shown is in the audit."""
+    """Return the payload with secrets, and record that in the audit log."""
     return view.ops.reveal("dead", number, because=body.because)
 
 
@@ -147,9 +147,9 @@ def _selection(body: Selected) -> dict[str, Any]:
 def _begun(view: Here, made: Plan, body: Selected, **options: Any) -> Sweep:
     if not body.ids:
         if body.max is None:
-            raise ValueError(f"say max, the most you want to {made.act}: {made.count:,} match. Nothing was done")
+            raise ValueError(f"max: missing; {made.count:,} match, so set max to the number you expect; nothing was changed")
         if made.count > body.max:
-            raise NotAllowed(f"{made.count:,} match, and max says {body.max:,}: nothing was done")
+            raise NotAllowed(f"{made.count:,} match, more than max={body.max:,}; nothing was changed")
     begun = view.ops.begin(made, because=body.because, rate=body.rate, seen=body.seen, **options)
     stepped = next(iter(view.ops.carry_out(begun.id)), None)
     return begun if stepped is None else stepped.sweep

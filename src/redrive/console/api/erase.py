@@ -1,4 +1,4 @@
-"""Erase: what the ledger knows of one user, taken out."""
+"""Erase: erase the data of one user."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from ...errors import NotAllowed
 from ...ops.erase import Erasure
 from .word import Because, Body, Here, Said, problems
 
-router = APIRouter(prefix="/api/erase", tags=["one user's data"], responses=problems())
+router = APIRouter(prefix="/api/erase", tags=["data erasure"], responses=problems())
 
 
 class Whose(Body):
-    """Whose data: in the body, since addresses are logged."""
+    """The user, in the body because URLs are logged."""
 
     user: Said
 
 
 class Erased(Because):
-    """Whose, and why. Keep their name out of the reason: it stays in the audit."""
+    """The user and the reason. The reason stays in the audit log, so leave the name out of it."""
 
     user: Said
     max: Annotated[int, Field(ge=0)]
-    """Do nothing if there are more rows."""
+    """Change nothing if there are more rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What there is, or was, of theirs."""
+    """The stored rows of the user."""
 
     count: int
     jobs: int
@@ -39,17 +39,17 @@ class Rows:
     events: int
     keys: int
     busy: tuple[int, ...]
-    """Jobs that wait or run: left."""
+    """Queued or running jobs, which are not erased."""
     held: int
-    """Keys that somebody is at: left."""
+    """Idempotency records in use, which are not erased."""
     mentions: int
-    """Other rows with the name in a text."""
+    """Other rows that mention the name."""
     stays: tuple[str, ...]
-    """Places that are not covered."""
+    """Data that erasing does not cover."""
 
     @classmethod
     def of(cls, found: Erasure) -> Rows:
-        """Without the numbers of them all."""
+        """Make the summary without the ids."""
         return cls(
             found.count, found.jobs, found.letters, found.events, found.keys, found.busy, found.held, found.mentions, found.stays
         )
@@ -57,16 +57,16 @@ class Rows:
 
 @router.post("/plan", responses=problems(422))
 def plan(view: Here, body: Whose) -> Rows:
-    """What would be erased. Leaves no trace."""
+    """Preview what would be erased. Changes nothing."""
     return Rows.of(view.ops.erasing(body.user))
 
 
 @router.post("", responses=problems(409, 422))
 def erase(view: Here, body: Erased) -> Rows:
-    """Take it out, for good; what was erased, and what was left. In the audit, without their name."""
+    """Erase the data permanently. Recorded in the audit log without the name."""
     found = view.ops.erasing(body.user)
     if found.count > body.max:
-        raise NotAllowed(f"there are {found.count:,} rows, and max says {body.max:,}: nothing was done")
+        raise NotAllowed(f"{found.count:,} rows match, more than max={body.max:,}; nothing was changed")
     if found.count:
         view.ops.erase(found, because=body.because)
     return Rows.of(found)

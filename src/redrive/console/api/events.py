@@ -1,4 +1,4 @@
-"""Events: what was received, who has handled it, and handling it once more."""
+"""Events: received events, the results of their handlers, and replays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/events", tags=["events"], responses=problems())
 
 
 class Again(Because):
-    """Which event, and by which handlers; none named: by all that had it."""
+    """The event and the handlers to replay. No handlers: all handlers of the event."""
 
     id: Said
     source: Said | None = None
@@ -26,20 +26,20 @@ class Again(Because):
 def events(
     view: Here, source: Text = None, type_: Annotated[Text, Query(alias="type")] = None, limit: Limit = 100
 ) -> list[ReceivedEvent]:
-    """The newest first."""
+    """List events, newest first."""
     return view.ops.events(source=source, of_type=type_, limit=limit)
 
 
 @router.get("/one", responses=problems(404, 409, 422))
 def event(view: Here, id: Annotated[Said, Query()], source: Text = None) -> EventReport:  # noqa: A002  # as it is called
-    """One of them, with what each handler has made of it, without secrets."""
+    """Show one event with the results of its handlers, and with secrets masked."""
     found = view.ops.event(id, source=source)
     if found is None:
-        raise missing(f"there is no event {id!r}")
+        raise missing(f"event {id!r} does not exist")
     return found
 
 
 @router.post("/replay", responses=problems(409, 422))
 def replay(view: Here, body: Again) -> dict[str, str]:
-    """Have it handled once more; what became of each handler."""
+    """Replay an event. Returns the outcome for each handler."""
     return view.ops.replay_event(body.id, because=body.because, source=body.source, handlers=body.handlers)

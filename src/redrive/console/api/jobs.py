@@ -1,4 +1,4 @@
-"""Jobs, of every kind."""
+"""Jobs of all types."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ router = APIRouter(prefix="/api/jobs", tags=["jobs"], responses=problems())
 
 @router.get("", responses=problems(422))
 def jobs(view: Here, state: States | None = None, kind: Text = None, limit: Limit = 100) -> list[JobLine]:
-    """Waiting ones as they are due, ended ones the last first; without a state, the newest first."""
+    """List jobs: queued ones by due time, ended ones latest first, and without a state the newest first."""
     return view.ops.jobs(state=state, kind=kind, limit=limit)
 
 
 @router.get("/{number}", responses=problems(404, 422))
 def job(view: Here, number: Number) -> JobReport:
-    """One of them, without secrets."""
+    """Show one job, with secrets masked."""
     found = view.ops.job(number)
     if found is None:
-        raise missing(f"there is no job {number}")
+        raise missing(f"job {number} does not exist")
     return found
 
 
 @router.post("/{number}/reveal", responses=problems(409, 422))
 def reveal(view: Here, number: Number, body: Because) -> Revealed:
-    """Its payload with secrets; that it was shown is in the audit."""
+    """Return the payload with secrets, and record that in the audit log."""
     return view.ops.reveal("job", number, because=body.because)

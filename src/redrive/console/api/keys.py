@@ -1,4 +1,4 @@
-"""Idempotency keys: what is stored under each, and how one is made free."""
+"""Idempotency records: list, show and release them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ...ops.keys import HeldKey, KeyReport
 from ..problem import missing
 from .word import Because, Here, Limit, Said, Text, problems
 
-router = APIRouter(prefix="/api/keys", tags=["keys"], responses=problems())
+router = APIRouter(prefix="/api/keys", tags=["idempotency records"], responses=problems())
 KeyStatus = Literal["processing", "completed", "failed"]
 
 
 class Release(Because):
-    """Which key."""
+    """The key to release."""
 
     key: Said
     force: bool = False
-    """Even where somebody is at it right now."""
+    """Release the key also while an operation is in progress."""
 
 
 @router.get("", responses=problems(422))
@@ -27,20 +27,20 @@ def keys(
     view: Here, domain: Text = None, user: Text = None, status: KeyStatus | None = None, abandoned: bool = False,
     limit: Limit = 100,
 ) -> list[HeldKey]:  # fmt: skip
-    """By domain, user and key."""
+    """List idempotency records by domain, user and key."""
     return view.ops.keys(domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)
 
 
 @router.get("/one", responses=problems(404, 422))
 def key(view: Here, key: Annotated[Said, Query()]) -> KeyReport:
-    """One of them, without secrets."""
+    """Show one idempotency record, with secrets masked."""
     found = view.ops.key(key)
     if found is None:
-        raise missing(f"nothing is stored under {key!r}")
+        raise missing(f"idempotency record {key!r} does not exist")
     return found
 
 
 @router.post("/release", responses=problems(409, 422))
 def release(view: Here, body: Release) -> HeldKey:
-    """Forget what is known of it, so that the next caller begins anew; what it was."""
+    """Delete the stored result, so that the next caller runs the operation again. Returns the deleted record."""
     return view.ops.release(body.key, because=body.because, force=body.force)

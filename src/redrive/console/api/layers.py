@@ -1,4 +1,4 @@
-"""Layers: what tries again in the app."""
+"""Retry layers of the app."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from fastapi import APIRouter
 from ...ops.stacks import Stack
 from .word import Here, problems
 
-router = APIRouter(prefix="/api/layers", tags=["layers"], responses=problems())
+router = APIRouter(prefix="/api/layers", tags=["retry layers"], responses=problems())
 
 
 @router.get("")
 def layers(view: Here) -> list[Stack]:
-    """Of each kind: durable attempts, and what its function tries again by itself."""
+    """List durable attempts, and retries within one attempt, by job type."""
     return view.ops.stacks()

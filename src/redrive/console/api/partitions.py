@@ -1,4 +1,4 @@
-"""Partitions: how they stand, why one is not running; and having them extracted again."""
+"""Partitions: status, scheduling, and extracting them again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Key = Annotated[Said, Query(description="source/customer/query/date")]
 
 
 class Chosen(Because):
-    """Which partitions, why, and how."""
+    """The selected partitions, the reason and the options."""
 
     keys: Annotated[list[Said], Field(max_length=1000)] = Field(default_factory=list)
     source: Said | None = None
@@ -35,12 +35,12 @@ class Chosen(Because):
     until: date | None = None
     status: Standing | None = None
     max: Annotated[int, Field(ge=0)] | None = None
-    """Do nothing if there are more. Asked for unless they are named one by one."""
+    """Change nothing if more partitions match. Required unless `keys` names them."""
     seen: str | None = None
     clear_terminal: bool = False
-    """Of a retry: also what was given up."""
+    """Retry: include given-up (terminal) partitions."""
     without_raw: bool = False
-    """Of a retry: also those without raw data, which are skipped otherwise."""
+    """Retry: include partitions without raw data, which are skipped otherwise."""
     rate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
     canary: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
@@ -51,7 +51,7 @@ def partitions(
     until: date | None = None, status: Standing | None = None, after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
     limit: Limit = 100,
 ) -> list[Facts]:  # fmt: skip
-    """Page by page; `after` is the last one's number."""
+    """List partitions. `after` is the id of the last one of the previous page."""
     customers = () if customer is None else (customer,)
     some = selected(source=source, query=query, customers=customers, since=since, until=until, status=status)
     return view.ops.partitions.inspect(some, after=after, limit=limit)
@@ -61,40 +61,40 @@ def partitions(
 def calendar(
     view: Here, since: date | None = None, until: date | None = None, source: Text = None, query: Text = None
 ) -> Calendar:
-    """Days by dataset: how many customers stand how."""
+    """Count the partitions of each day by dataset and status."""
     return view.ops.partitions.calendar(since, until, source=source, query=query)
 
 
 @router.get("/one", responses=problems(404, 422))
 def one(view: Here, key: Key) -> History:
-    """One with every attempt at it, the newest first."""
+    """Show one partition with all attempts, newest first."""
     found = view.ops.partitions.history(key)
     if found is None:
-        raise missing(f"nothing is stored of {key!r}")
+        raise missing(f"partition {key!r} does not exist")
     return found
 
 
 @router.get("/explain", responses=problems(422))
 def explain(view: Here, key: Key) -> Explained:
-    """How one stands, why it is not running now, and what could be done."""
+    """Explain the status of a partition: why it is not running, and possible actions."""
     return view.ops.partitions.explain(key)
 
 
 @router.post("/plan/{act}", responses=problems(409, 422))
 def plan(view: Here, act: Act, body: Chosen) -> Planned:
-    """What would be done. Leaves no trace, whatever the reason says."""
+    """Plan an action. Changes nothing, and records no reason."""
     return Planned.of(_made(view, act, body))
 
 
 @router.post("/{act}", responses=problems(409, 422))
 def apply(view: Here, act: Act, body: Chosen) -> Sweep:
-    """Do it: a sweep, that workers carry out."""
+    """Carry out an action as a sweep, which workers process."""
     made = _made(view, act, body)
     if not body.keys:
         if body.max is None:
-            raise ValueError(f"say max, the most you want to {act}: {made.count:,} match. Nothing was done")
+            raise ValueError(f"max: missing; {made.count:,} match, so set max to the number you expect; nothing was changed")
         if made.count > body.max:
-            raise NotAllowed(f"{made.count:,} match, and max says {body.max:,}: nothing was done")
+            raise NotAllowed(f"{made.count:,} match, more than max={body.max:,}; nothing was changed")
     return view.ops.begin(
         made, because=body.because, seen=body.seen, rate=body.rate, canary=body.canary, without_raw=body.without_raw
     )  # fmt: skip
@@ -102,7 +102,7 @@ def apply(view: Here, act: Act, body: Chosen) -> Sweep:
 
 @router.post("/backfills/{number}/share", responses=problems(409, 422))
 def share(view: Here, number: Number, percent: Annotated[float, Query(gt=0, le=100)], body: Because) -> Sweep:
-    """Another part of all work for a backfill, from the next claim on."""
+    """Change the share of a backfill. Applies from the next claim."""
     return view.ops.partitions.share(number, percent / 100, because=body.because)
 
 

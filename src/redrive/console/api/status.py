@@ -1,4 +1,4 @@
-"""How the ledger stands, what is wrong with it, and whether anything has changed."""
+"""The state of the ledger, its problems, and a change marker."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ router = APIRouter(prefix="/api", tags=["ledger"], responses=problems())
 
 @router.get("/status")
 def status(view: Here) -> Status:
-    """Jobs by kind and state, workers, what is parked."""
+    """Count jobs by type and state, and list workers and paused (parked) job types."""
     return view.ops.status()
 
 
 @router.get("/doctor")
 def doctor(view: Here) -> Health:
-    """What is wrong: since when, how many, and what mends it."""
+    """List problems with start time, count and fix."""
     return view.ops.doctor()
 
 
 @router.get("/pulse")
 def pulse(view: Here) -> dict[str, str]:
-    """Another text whenever anything has changed: cheap to ask for, whatever there is."""
+    """Return a text that differs after every change. Its cost does not depend on the size of the ledger."""
     return {"pulse": view.ops.pulse()}

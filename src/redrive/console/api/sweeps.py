@@ -1,4 +1,4 @@
-"""Sweeps: replays and discards of many, how far they are; pause, resume, cancel."""
+"""Bulk operations (sweeps): progress, pause, resume and cancel."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ router = APIRouter(prefix="/api/sweeps", tags=["sweeps"], responses=problems())
 
 @router.get("", responses=problems(422))
 def sweeps(view: Here, limit: Limit = 100) -> list[Sweep]:
-    """The newest first."""
+    """List sweeps, newest first."""
     return view.ops.sweeps(limit=limit)
 
 
 @router.get("/{number}", responses=problems(404, 422))
 def sweep(view: Here, number: Number, after: Annotated[int, Query(ge=-1, le=2**31)] = -1, limit: Limit = 100) -> SweepReport:
-    """One of them, with what became of each from the place `after` on."""
+    """Show one sweep with the outcomes that follow the position `after`."""
     found = view.ops.sweep(number, after=after, limit=limit)
     if found is None:
-        raise missing(f"there is no sweep {number}")
+        raise missing(f"sweep {number} does not exist")
     return found
 
 
 @router.post("/{number}/{verb}", responses=problems(409, 422))
 def move(view: Here, number: Number, verb: Literal["pause", "resume", "cancel"], body: Because) -> Sweep:
-    """Pause it, resume it, or cancel the rest of it."""
+    """Pause, resume or cancel a sweep."""
     moves = {"pause": view.ops.pause, "resume": view.ops.resume, "cancel": view.ops.cancel}
     return moves[verb](number, because=body.because)

@@ -1,4 +1,4 @@
-"""Word: what the parameters and the refusals of the API are made of."""
+"""Word: the shared parameter and error types of the API."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from ..view import View, view
 
 def _printable(text: str) -> str:
     if "\0" in text:
-        raise ValueError("text has no NUL in it")
+        raise ValueError("invalid text: it contains a NUL character")
     return text
 
 
 Here: TypeAlias = Annotated[View, Depends(view)]
-Number: TypeAlias = Annotated[int, Path(ge=1, le=2**63 - 1, description="Its number.")]
-Limit: TypeAlias = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
+Number: TypeAlias = Annotated[int, Path(ge=1, le=2**63 - 1, description="Its id.")]
+Limit: TypeAlias = Annotated[int, Query(ge=1, le=1000, description="Maximum number.")]
 Text: TypeAlias = Annotated[
     str | None, Query(max_length=500), AfterValidator(lambda text: None if text is None else _printable(text))
 ]
 Said: TypeAlias = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_printable)]
-Since: TypeAlias = Annotated[AwareDatetime | None, Query(description="Only since then.")]
+Since: TypeAlias = Annotated[AwareDatetime | None, Query(description="Only newer than this timestamp.")]
 Letters: TypeAlias = Literal["pending", "replaying", "replayed", "discarded", "all"]
 States: TypeAlias = Literal["queued", "retry_wait", "replaying", "running", "blocked", "dlq", "done", "discarded"]
 
 
 class Body(BaseModel):
-    """What is sent: nothing that is not known."""
+    """A request body without unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Because(Body):
-    """Why, for the audit."""
+    """The reason, which is recorded in the audit log."""
 
     because: Said
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457)."""
+    """An error (RFC 9457)."""
 
     title: str
     status: int
@@ -49,8 +49,8 @@ class Problem(BaseModel):
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """What else an operation may answer."""
+    """Return the error responses of an operation."""
     of = {"application/problem+json": {"schema": Problem.model_json_schema()}}
-    said = {404: "There is no such thing", 409: "Refused: it does not stand so", 422: "That cannot be"}
+    said = {404: "Not found", 409: "Conflict with the current state", 422: "Invalid request"}
     always = (401, 403, 413, 503)
-    return {code: {"description": said.get(code, "Not now, or not you"), "content": of} for code in (*always, *codes)}
+    return {code: {"description": said.get(code, "Not allowed, or not available"), "content": of} for code in (*always, *codes)}

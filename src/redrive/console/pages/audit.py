@@ -1,4 +1,4 @@
-"""Audit: who decided what, when and why; and whether anybody changed it since."""
+"""Audit log: who decided what, when and why; and whether an entry was changed since."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ router = APIRouter()
 
 @router.get("/audit")
 def audit(view: Here) -> Response:
-    """The newest first: what people decided, or with ?all=1 policies too; with ?verify=1 the whole chain is followed."""
+    """Show decisions of people, newest first. ?all=1 adds those of policies, ?verify=1 checks the hash chain."""
     actor, action, limit = view.text("by"), view.text("action"), view.number("limit", 50, most=500)
     wrong, since, chain = None, None, None
     anchor = view.text("anchor")

@@ -1,9 +1,10 @@
-"""Batches: how their items stand, which were given up and why; opened again by a person."""
+"""Batches: the state of their items, the given-up items with their errors, and reopening them."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from ...core.amount import amount
 from ..view import Here
 
 router = APIRouter()
@@ -11,7 +12,7 @@ router = APIRouter()
 
 @router.get("/batches")
 def batches(view: Here) -> Response:
-    """How the items of every batch stand; with batch= those of one that were given up."""
+    """Show the items of every batch by state, and the given-up items."""
     batch, reason = view.text("batch"), view.text("reason")
     limit = view.number("limit", 100, most=200)
     given_up = view.ops.giveups(batch=batch, reason=reason, since=view.since(), limit=limit)
@@ -23,7 +24,7 @@ def batches(view: Here) -> Response:
 
 @router.get("/batches/reopen")
 def plan(view: Here) -> Response:
-    """What would be opened again; nothing is changed by looking."""
+    """Preview which items would be reopened. Changes nothing."""
     batch = _named(view.text("batch"))
     limit = view.number("limit", 1000, most=10_000)
     found = view.ops.reopen(batch, reason=view.text("reason"), since=view.since(), limit=limit)
@@ -32,15 +33,15 @@ def plan(view: Here) -> Response:
 
 @router.post("/batches/reopen")
 def reopen(view: Here) -> Response:
-    """Open again what was planned: by the names of the items, so that what came since is not meant."""
+    """Reopen the previewed items. They are named one by one, so that newer items are not affected."""
     batch = _named(view.form.get("batch"))
     items = view.form.get("items", "").splitlines()
     found = view.ops.reopen(batch, items=[item for item in items if item], limit=len(items) or 1)
     done = sum(len(step.done) for step in view.ops.reopening(found, because=view.form.get("because", "")))
-    return view.to("/batches", batch=batch, said=f"{done:,} {'item' if done == 1 else 'items'} reopened")
+    return view.to("/batches", batch=batch, said=f"{amount(done, 'item')} reopened.")
 
 
 def _named(batch: str | None) -> str:
     if not batch:
-        raise ValueError("say which batch")
+        raise ValueError("batch: missing; specify the name of a batch")
     return batch

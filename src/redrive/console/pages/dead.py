@@ -1,4 +1,4 @@
-"""Dead letters: found, put together, looked at; planned on by filter, and acted on once the plan is confirmed."""
+"""Dead letters: list, group, show, plan by filter, and replay or discard once the plan is confirmed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from fastapi import APIRouter, Response
 
+from ...errors import Drift
 from ...ops.dead import GROUPED
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.plan import Plan, agreed
@@ -18,13 +19,15 @@ from ..view import Here, Id, View
 router = APIRouter()
 Status = Literal["pending", "replaying", "replayed", "discarded", "all"]
 ACTS = ("replay", "discard")
+NAMED = {"rate": "rate", "canary": "canary size", "max_replays": "maximum of replays"}
+"""Fields of the form as the page labels them."""
 LIMIT = 1000
-"""The most that a plan takes, where nobody says otherwise."""
+"""Maximum number of dead letters in a plan, by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which dead letters, as the address of a page says it."""
+    """The dead letters that the query of a page selects."""
 
     kind: str | None
     error: str | None
@@ -32,7 +35,7 @@ class Filter:
     since: datetime | None
     status: Status
     wrong: str | None
-    """What is the matter with it."""
+    """The problem with the filter, if it is invalid."""
 
     @classmethod
     def of(cls, view: View, /) -> Filter:
@@ -53,13 +56,13 @@ class Filter:
 
     @property
     def narrowed(self) -> bool:
-        """Whether it leaves anything out: only then there is a plan."""
+        """Whether it selects a subset. A plan needs one."""
         return any(value is not None for value in self.selects.values())
 
 
 @router.get("/dead")
 def dead(view: Here) -> Response:
-    """The list, or its groups."""
+    """Show the list, or the error groups."""
     chosen, by_cause = Filter.of(view), view.text("by") == "cause"
     status = None if chosen.status == "all" else chosen.status
     limit = view.number("limit", 50, most=500)
@@ -74,53 +77,53 @@ def dead(view: Here) -> Response:
 
 @router.get("/dead/plan")
 def plan(view: Here) -> Response:
-    """What would be done, to how many, of what; and the form that does it."""
+    """Preview a replay or a discard, with the form that confirms it."""
     return _plan(view, view.query)
 
 
 @router.post("/dead/apply")
 def apply(view: Here) -> Response:
-    """Do what was planned, if it still is what was looked at and the number was typed."""
+    """Carry out the plan, if it has not changed and the number was typed."""
     form = view.form
     made = _made(view, form)
     named = bool(made.selection.ids)
     try:
         if not form.get("because", "").strip():
-            raise ValueError("say why: the audit will have it. Nothing was done")
+            raise ValueError("enter a reason for the audit log; nothing was changed")
         if not named and not agreed(made, form.get("typed", "")):
-            raise ValueError(f"type {made.count} to {made.act} {'it' if made.count == 1 else 'them'}: nothing was done")
+            raise ValueError(f"type {made.count} to confirm; nothing was changed")
         sweep = view.ops.begin(made, because=form.get("because", ""), seen=form.get("seen", ""), **_how(form, made.act))
-    except ValueError as wrong:
-        return _plan(view, form, said=str(wrong), status=422)
-    # A first step here: what is small is done at once, and workers go on with what is large.
+    except (ValueError, Drift) as wrong:
+        return _plan(view, form, said=str(wrong), status=409 if isinstance(wrong, Drift) else 422)
+    # Carry out the first step here: small operations end at once, and workers continue large ones.
     next(iter(view.ops.carry_out(sweep.id)), None)
     return view.to(f"/sweeps/{sweep.id}")
 
 
 @router.get("/dead/{number}")
 def letter(view: Here, number: Id) -> Response:
-    """One of them."""
+    """Show one dead letter."""
     report = view.ops.letter(number)
     if report is None:
-        raise missing(f"There is no dead letter {number}.")
+        raise missing(f"dead letter {number} does not exist")
     return view.page("letter.html", report=report, one=report.letter, revealed=None)
 
 
 @router.post("/dead/{number}/reveal")
 def reveal(view: Here, number: Id) -> Response:
-    """Its payload with secrets, once; in the audit."""
+    """Show the payload with secrets once, and record that in the audit log."""
     revealed = view.ops.reveal("dead", number, because=view.form.get("because", ""))
     report = view.ops.letter(number)
     if report is None:
-        raise missing(f"There is no dead letter {number}.")
+        raise missing(f"dead letter {number} does not exist")
     return view.page("letter.html", report=report, one=report.letter, revealed=revealed)
 
 
 def _made(view: View, given: Any) -> Plan:
-    """The plan that a query or a form asks for. ValueError: it says too little, or makes no sense."""
+    """Make the plan that a query or a form asks for. ValueError: the selection is empty or invalid."""
     act = given.get("act", "")
     if act not in ACTS:
-        raise ValueError(f"{act!r} is nothing that can be done to dead letters: replay or discard")
+        raise ValueError(f"invalid action {act!r}: use replay or discard")
     words = {name: given.get(name, "").strip() or None for name in ("kind", "error", "reason")}
     ids = numbers(" ".join(given.getlist("ids")) if hasattr(given, "getlist") else given.get("ids", ""))
     since = given.get("since", "").strip()
@@ -143,7 +146,7 @@ def _plan(view: View, given: Any, said: str | None = None, status: int = 200) ->
 
 
 def _how(form: Any, act: str) -> dict[str, Any]:
-    """Rate, canary and the most replays, as they were typed. ValueError names the one that is no number."""
+    """Read rate, canary and maximum replays. ValueError names the one that is not a number."""
     found: dict[str, Any] = {}
     for name, read in (("rate", float), ("canary", int), ("max_replays", int)):
         text = form.get(name, "").strip()
@@ -152,18 +155,18 @@ def _how(form: Any, act: str) -> dict[str, Any]:
         try:
             found[name] = read(text)
         except ValueError:
-            raise ValueError(f"{name.replace('_', ' ')} is a number, not {text!r}: nothing was done") from None
+            raise ValueError(f"invalid {NAMED[name]} {text!r}: use a number; nothing was changed") from None
     if found.get("max_replays") == 0:
         found["max_replays"] = None
     return found
 
 
 def numbers(text: str, /) -> tuple[int, ...]:
-    """Numbers with spaces or commas between. ValueError names what is none."""
+    """Read numbers separated by spaces or commas. ValueError names the first invalid one."""
     words = text.replace(",", " ").split()
     for word in words:
         if not (word.isdecimal() and word.isascii() and len(word) < 19):
-            raise ValueError(f"{word!r} is no number of a dead letter")
+            raise ValueError(f"invalid dead letter id {word!r}: use a number")
     return tuple(map(int, words))
 
 

@@ -1,9 +1,10 @@
-"""Erase: what the ledger knows of one user, looked at and taken out. Their name stands in no address: those are logged."""
+"""Erase: preview and erase the data of one user. The name is in no URL, because URLs are logged."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from ...core.amount import amount
 from ...errors import Drift
 from ...ops.erase import Erasure
 from ...ops.plan import agreed
@@ -15,36 +16,36 @@ router = APIRouter()
 
 @router.get("/erase")
 def asked(view: Here) -> Response:
-    """Whose?"""
+    """Show the form."""
     return _page(view)
 
 
 @router.post("/erase/plan")
 def plan(view: Here) -> Response:
-    """What would be erased, and what would be left; nothing is changed by looking."""
+    """Preview what would be erased. Changes nothing."""
     user = view.form.get("user", "").strip()
     if not user:
-        return _page(view, said="Say whose: as their work has them in its key, or as its `user_id`.", status=422)
+        return _page(view, said="user: missing; enter the name as it is in job keys or in `user_id`", status=422)
     return _page(view, view.ops.erasing(user))
 
 
 @router.post("/erase/apply")
 def erase(view: Here) -> Response:
-    """Take it out, if there still is as much as was looked at and the number was typed."""
+    """Erase the data, if the number of rows has not changed and was typed."""
     form = view.form
     made = view.ops.erasing(form.get("user", ""))
     try:
         if not form.get("because", "").strip():
-            raise ValueError("Say why: the audit will have it. Nothing was done.")
+            raise ValueError("enter a reason for the audit log; nothing was changed")
         if form.get("seen", "") != str(made.count):
-            raise Drift(f"There are {made.count:,} rows now: look again. Nothing was done.")
+            raise Drift(f"the data has changed to {amount(made.count, 'row')}; check the new preview; nothing was changed")
         if not agreed(made, form.get("typed", "")):
-            raise ValueError(f"Type {made.count} to erase {'it' if made.count == 1 else 'them'}. Nothing was done.")
+            raise ValueError(f"type {made.count} to confirm; nothing was changed")
     except (ValueError, Drift) as wrong:
         return _page(view, made, str(wrong), 409 if isinstance(wrong, Drift) else 422)
     view.ops.erase(made, because=form["because"])
-    left = f" Left: {len(made.busy) + made.held:,} that are not over." if made.busy or made.held else ""
-    return view.to("/erase", said=f"Erased: {made.count:,} {'row' if made.count == 1 else 'rows'}.{left}")
+    left = f" {amount(len(made.busy) + made.held, 'row')} in use not erased." if made.busy or made.held else ""
+    return view.to("/erase", said=f"{amount(made.count, 'row')} erased.{left}")
 
 
 def _page(view: View, made: Erasure | None = None, said: str | None = None, status: int = 200) -> Response:

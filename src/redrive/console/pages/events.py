@@ -1,4 +1,4 @@
-"""Events: what was received, what each handler has made of it; and handling it once more."""
+"""Events: received events, the results of their handlers, and replays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ router = APIRouter()
 
 @router.get("/events")
 def events(view: Here) -> Response:
-    """The list, the newest first."""
+    """Show events, newest first."""
     source, of_type, limit = view.text("source"), view.text("type"), view.number("limit", 50, most=500)
     found = view.ops.events(source=source, of_type=of_type, limit=limit)
     return view.page("events.html", found=found, source=source, of_type=of_type, limit=limit, now=view.ops.now())
@@ -21,30 +21,30 @@ def events(view: Here) -> Response:
 
 @router.get("/events/show")
 def event(view: Here) -> Response:
-    """One of them. By query, not by path: an id may have anything in it."""
+    """Show one event. The id is in the query, because it may contain any character."""
     return _shown(view, view.query.get("id", ""), view.text("source"))
 
 
 @router.post("/events/replay")
 def replay(view: Here) -> Response:
-    """Have it handled once more."""
+    """Replay an event to its handlers."""
     event_id, source = view.form.get("id", ""), view.form.get("source") or None
     handlers = view.form.get("handlers", "").splitlines()
     because = view.form.get("because", "")
     if not because.strip():
-        return _shown(view, event_id, source, "Say why: the audit will have it. Nothing was done.", 422)
+        return _shown(view, event_id, source, "enter a reason for the audit log; nothing was changed", 422)
     try:
         done = view.ops.replay_event(event_id, because=because, source=source, handlers=handlers)
     except ValueError as wrong:
         return _shown(view, event_id, source, str(wrong), 422)
-    said = "; ".join(f"{handler}: {became}" for handler, became in done.items()) or "no handler had it"
+    said = "; ".join(f"{handler}: {became}" for handler, became in done.items()) or "The event has no handlers."
     return view.to("/events/show", id=event_id, source=source, said=said)
 
 
 def _shown(view: View, event_id: str, source: str | None, said: str | None = None, status: int = 200) -> Response:
     report = view.ops.event(event_id, source=source)
     if report is None:
-        raise missing(f"There is no event {event_id!r}" + (f" of {source}." if source else "."))
+        raise missing(f"event {event_id!r} does not exist" + (f" in source {source}" if source else ""))
     line = command("events", "replay", event_id=event_id, source=report.event.source, because="...")
     return view.page(
         "event.html", code=status, report=report, one=report.event, now=report.now, handlers=report.handlers, said=said,

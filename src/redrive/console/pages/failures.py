@@ -1,4 +1,4 @@
-"""Failures: one problem or many; show me one."""
+"""Failures: error groups by job type, and failed partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ router = APIRouter()
 
 @router.get("/failures")
 def failures(view: Here) -> Response:
-    """Groups of what fails; with kind= and signature= one of them."""
+    """Show error groups, or the one of kind= and signature=."""
     kind = view.text("kind")
     if kind is not None and "signature" in view.query:
         return _one(view, kind, view.query["signature"])
@@ -25,5 +25,5 @@ def failures(view: Here) -> Response:
 def _one(view: Here, kind: str, signature: str) -> Response:
     report = view.ops.failure(kind, signature)
     if report is None:
-        raise missing(f"nothing of {kind} failed like this, as far as anybody remembers: {signature}")
+        raise missing(f"{kind}: no stored failure matches {signature!r}; groups are kept for 31 days")
     return view.page("failure.html", report=report, one=report.failure, now=report.now)

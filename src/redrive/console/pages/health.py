@@ -1,4 +1,4 @@
-"""Health: for those who look after processes: is it there, and can it reach its ledger. Says nothing else, to anybody."""
+"""Health: whether the process runs, and whether it reaches its ledger. Reveals nothing else."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ router = APIRouter()
 
 @router.get("/health")
 async def health() -> JSONResponse:
-    """It is there."""
+    """Return 200 while the process runs."""
     return JSONResponse({"status": "ok"})
 
 
 @router.get("/ready")
 def ready(request: Request) -> JSONResponse:
-    """It reaches its ledger."""
+    """Return 200 if the ledger can be reached, and 503 otherwise."""
     try:
         Operator(request.app.state.operated, actor="console").now()
-    except Exception:  # whatever it is, it is not ready; a page says more to those who may know
+    except Exception:  # any error means not ready; details are for signed-in users only
         return JSONResponse({"status": "the ledger cannot be reached"}, 503)
     return JSONResponse({"status": "ok"})

@@ -1,4 +1,4 @@
-"""Jobs: of every kind, by state; and one of them with all its attempts."""
+"""Jobs: list them, and show one with its attempts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter()
 
 @router.get("/jobs")
 def jobs(view: Here) -> Response:
-    """The list: waiting ones as they are due, ended ones the last first; without a state the newest first."""
+    """Show jobs: queued ones by due time, ended ones latest first, and without a state the newest first."""
     asked = view.text("state")
     state: Any = asked if asked in STATES else None
     kind, limit = view.text("kind"), view.number("limit", 50, most=500)
@@ -29,20 +29,20 @@ def jobs(view: Here) -> Response:
 
 @router.get("/jobs/{number}")
 def job(view: Here, number: Id) -> Response:
-    """One of them."""
+    """Show one job."""
     return _shown(view, number)
 
 
 @router.post("/jobs/{number}/reveal")
 def reveal(view: Here, number: Id) -> Response:
-    """Its payload with secrets, once; in the audit."""
+    """Show the payload with secrets once, and record that in the audit log."""
     return _shown(view, number, view.ops.reveal("job", number, because=view.form.get("because", "")))
 
 
 def _shown(view: View, number: int, revealed: Any = None) -> Response:
     report = view.ops.job(number)
     if report is None:
-        raise missing(f"There is no job {number}. What was done long ago is forgotten.")
+        raise missing(f"job {number} does not exist; old finished jobs are deleted")
     event = event_of(report.job.key)
     handled = None if event is None else view.ops.event(event[1], source=event[0])
     return view.page("job.html", report=report, one=report.job, now=report.now, revealed=revealed, handled=handled)

@@ -1,4 +1,4 @@
-"""Journal: what happened last, and what happens."""
+"""Log records of jobs, decisions and rejected partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVENTS = ("", "submitted", "failed", "lost", "returned", "done", "dead", "reject
 
 @router.get("/journal")
 def journal(view: Here) -> Response:
-    """The page: the newest first, and live."""
+    """Show log records, newest first."""
     kind, event = view.text("kind"), view.text("event")
     limit = view.number("limit", 100, most=200)
     found = view.ops.journal(kind=kind, events=() if event is None else (event,), since=view.since(), limit=limit)

@@ -1,4 +1,4 @@
-"""Keys: what is stored under each idempotency key, who holds it; and how one is made free."""
+"""Idempotency records: list, show and release them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATES = ("processing", "completed", "failed", "abandoned")
 
 @router.get("/keys")
 def keys(view: Here) -> Response:
-    """The list, by domain, user and key; or one that was typed."""
+    """Show idempotency records by domain, user and key. key= opens one."""
     key = view.text("key")
     if key is not None:
         return view.to("/keys/show", key=key)
@@ -32,25 +32,25 @@ def keys(view: Here) -> Response:
 
 @router.get("/keys/show")
 def key(view: Here) -> Response:
-    """One of them."""
+    """Show one idempotency record."""
     return _shown(view, view.query.get("key", ""))
 
 
 @router.post("/keys/release")
 def release(view: Here) -> Response:
-    """Forget what is known of it, so that the next caller begins anew."""
+    """Delete the stored result, so that the next caller runs the operation again."""
     name, because = view.form.get("key", ""), view.form.get("because", "")
     if not because.strip():
-        return _shown(view, name, "Say why: the audit will have it. Nothing was done.", 422)
+        return _shown(view, name, "enter a reason for the audit log; nothing was changed", 422)
     try:
         view.ops.release(name, because=because, force=bool(view.form.get("force")))
     except NotAllowed as refused:
         return _shown(view, name, str(refused), 409)
-    return view.to("/keys", said=f"{name} is free: the next caller begins anew.")
+    return view.to("/keys", said=f"{name} released. The next caller runs the operation again.")
 
 
 def _shown(view: View, name: str, said: str | None = None, status: int = 200) -> Response:
     report = view.ops.key(name)
     if report is None:
-        raise missing(f"Nothing is stored under {name}.")
+        raise missing(f"idempotency record {name} does not exist")
     return view.page("key.html", code=status, report=report, one=report.key, now=report.now, said=said)

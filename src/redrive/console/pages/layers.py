@@ -1,4 +1,4 @@
-"""Layers: what tries again in this app, how often and how long at worst, and whether anything multiplies."""
+"""Retry layers of the app: attempts and worst-case durations."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ router = APIRouter()
 
 @router.get("/layers")
 def layers(view: Here) -> Response:
-    """Kind by kind."""
+    """Show the retry layers of every job type."""
     return view.page("layers.html", stacks=view.ops.stacks())

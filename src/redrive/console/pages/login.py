@@ -1,4 +1,4 @@
-"""Login: a name for the audit, and the password."""
+"""Login: sign in with a name and a password, and sign out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ router = APIRouter()
 
 @router.get("/login")
 def asked(view: Here) -> Response:
-    """The form."""
+    """Show the form."""
     return view.to("/") if view.who is not None else _form(view, view.query.get("next", ""))
 
 
 @router.post("/login")
 def signed_in(view: Here) -> Response:
-    """Let them in, or say no; after a few wrong ones, not before a while."""
+    """Sign a person in. After several wrong passwords, the address must wait."""
     patience: Patience = view.request.app.state.patience
     client = view.request.client
     device = view.request.cookies.get(DEVICE_COOKIE, "")
@@ -32,18 +32,18 @@ def signed_in(view: Here) -> Response:
     to, name = view.form.get("next", ""), name_of(view.form.get("name", ""))
     wait = patience.wait(address)
     if wait:
-        answer = _form(view, to, name, f"Too many wrong passwords: wait {wait:.0f} s.", 429)
+        answer = _form(view, to, name, f"Too many wrong passwords. Wait {wait:.0f} s.", 429)
         answer.headers["retry-after"] = f"{wait:.0f}"
         return answer
     try:
         role = view.access.role_of(view.form.get("password", ""), known=known) if name else None
     except Busy:
         patience.well(address)
-        answer = _form(view, to, name, "Too many people are signing in: try again in a second.", 503)
+        answer = _form(view, to, name, "Too many sign-ins at the same time. Retry in a second.", 503)
         answer.headers["retry-after"] = "1"
         return answer
     if role is None:
-        said = "That password is not right." if name else "Say your name, and none of ours: the audit will have it."
+        said = "Wrong password." if name else "Enter your name. The name redrive is reserved."
         return _form(view, to, name, said, 403)
     patience.well(address)
     inside = to if to.startswith("/") and not to.startswith(("//", "/\\")) else "/"

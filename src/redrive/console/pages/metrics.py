@@ -1,4 +1,4 @@
-"""Metrics: for Prometheus, behind the same gate as everything else: give the scraper a token."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ router = APIRouter()
 
 @router.get("/metrics")
 def metrics(request: Request) -> Response:
-    """The ledger as it stands, in the text of a scrape."""
+    """Return the metrics of the ledger in the Prometheus format."""
     state = request.app.state
     if getattr(state, "exposed", None) is None:
         try:

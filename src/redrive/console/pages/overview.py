@@ -1,4 +1,4 @@
-"""Overview: is anything wrong, since when, is it growing."""
+"""Overview: problems, counts by job type, sources and datasets."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..view import Here
 router = APIRouter()
 
 MOST, SHOWN = 100, 20
-"""Kinds on the page, of which what is wrong comes first; datasets in which something is."""
+"""Maximum number of job types, problems first; and of datasets with problems."""
 
 
 @router.get("/")
 def overview(view: Here) -> Response:
-    """The page."""
+    """Show the overview."""
     found = view.ops.overview()
     summed = {
         name: sum(getattr(kind, name) for kind in found.kinds) for name in ("waiting", "running", "retry_wait", "dead", "blocked")
@@ -30,7 +30,7 @@ def overview(view: Here) -> Response:
 
 
 def _where(view: Here, one: Trouble) -> str:
-    """The page that shows more of it."""
+    """Return the URL of the page that shows the problem in detail."""
     if one.name in ("no workers", "dangling leases"):
         return view.url("/workers")
     if one.name == "source paused":

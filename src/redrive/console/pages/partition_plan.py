@@ -1,4 +1,4 @@
-"""Plans for partitions: retry, reprocess, revalidate, backfill: looked at, and carried out once they are confirmed."""
+"""Plans for partitions (retry, reprocess, revalidate, backfill): preview, and carry out once confirmed."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ PLANNED = (*ACTS, "backfill")
 
 @router.get("/partitions/plan")
 def plan(view: Here) -> Response:
-    """What would be tried again, and what would be left alone; nothing is changed by looking."""
+    """Preview which partitions would be processed and which skipped. Changes nothing."""
     return _plan(view, view.query)
 
 
 @router.post("/partitions/apply")
 def apply(view: Here) -> Response:
-    """Do what was planned, if it still is what was looked at and the number was typed."""
+    """Carry out the plan, if it has not changed and the number was typed."""
     form = view.form
     made = _made(view, form)
     try:
         if not form.get("because", "").strip():
-            raise ValueError("say why: the audit will have it. Nothing was done")
+            raise ValueError("enter a reason for the audit log; nothing was changed")
         if made.count > 1 and not agreed(made, form.get("typed", "")):
-            raise ValueError(f"type {made.count} to {made.act} them: nothing was done")
+            raise ValueError(f"type {made.count} to confirm; nothing was changed")
         sweep = view.ops.begin(made, because=form["because"], seen=form.get("seen", ""), **_how(form))
     except (ValueError, Drift) as wrong:
-        return _plan(view, form, said=str(wrong), status=422)
+        return _plan(view, form, said=str(wrong), status=409 if isinstance(wrong, Drift) else 422)
     next(iter(view.ops.carry_out(sweep.id)), None)
     return view.to(f"/sweeps/{sweep.id}")
 
@@ -44,7 +44,7 @@ def apply(view: Here) -> Response:
 def _made(view: View, given: Mapping[str, str]) -> Plan:
     act = given.get("act", "")
     if act not in PLANNED:
-        raise ValueError(f"{act!r} is nothing that is planned for partitions: {', '.join(PLANNED)}")
+        raise ValueError(f"invalid action {act!r}: use {', '.join(PLANNED)}")
     if act == "backfill":
         return _backfill(view, given)
     if act == "retry":
@@ -53,10 +53,10 @@ def _made(view: View, given: Mapping[str, str]) -> Plan:
 
 
 def _backfill(view: View, given: Mapping[str, str]) -> Plan:
-    """A range of one dataset's days. ValueError says what is missing of it."""
+    """Plan a backfill of one dataset. ValueError: the range is incomplete."""
     said = given_of(given)
     if not {"source", "query", "since", "until"} <= said.keys():
-        raise ValueError("a backfill is of one dataset, from one day to another")
+        raise ValueError("backfill: incomplete range; specify source, query, since and until")
     customers = [said["customer"]] if "customer" in said else None
     share = percent(given["share"]) if given.get("share", "").strip() else None
     clear, of = given.get("clear_terminal") == "1", label(said["source"], said["query"])
@@ -64,7 +64,7 @@ def _backfill(view: View, given: Mapping[str, str]) -> Plan:
 
 
 def _line(made: Plan, given: Mapping[str, str], told: Mapping[str, str], keys: str, clear: bool) -> str:
-    """The same at a terminal."""
+    """Return the equivalent command line."""
     because = given.get("because") or "..."
     if made.act == "backfill":
         of, customer = label(told["source"], told["query"]), told.get("customer")
@@ -97,5 +97,5 @@ def _how(form: Mapping[str, str]) -> dict[str, Any]:
             try:
                 found[name] = read(text)
             except ValueError:
-                raise ValueError(f"{name} is a number, not {text!r}: nothing was done") from None
+                raise ValueError(f"invalid {name} {text!r}: use a number; nothing was changed") from None
     return found

@@ -1,4 +1,4 @@
-"""Partitions: days by dataset as a heat map; the customers of a day; one of them with its attempts; backfills under way."""
+"""Partitions: the heat map of days by dataset, the customers of a day, one partition with its attempts, and backfills."""
 
 from __future__ import annotations
 
@@ -15,15 +15,22 @@ from ..view import Here, View
 
 router = APIRouter()
 MOST_CELLS = 6_000
-"""Days times datasets on one page."""
+"""Maximum of days times datasets on one page."""
 ACTS = ("retry", "reprocess", "revalidate")
-STEERS = ("pause", "unpause", "mark_terminal", "clear_terminal")
+STEERS = {"pause": "Pause", "unpause": "Unpause", "mark_terminal": "Give up", "clear_terminal": "Allow retries"}
+"""Actions on one partition, with their labels."""
+STEERED = {
+    "pause": "paused",
+    "unpause": "no longer paused",
+    "mark_terminal": "given up",
+    "clear_terminal": "retried again",
+}
 SHOWN = 50
 
 
 @router.get("/partitions")
 def partitions(view: Here) -> Response:
-    """Days by dataset; with from= and to= some of them picked."""
+    """Show the heat map. from= and to= select days."""
     source, query = view.text("source"), view.text("query")
     desk = view.ops.partitions
     calendar = desk.calendar(view.text("since"), view.text("until"), source=source, query=query)
@@ -46,7 +53,7 @@ def partitions(view: Here) -> Response:
 
 @router.get("/partitions/day")
 def day(view: Here) -> Response:
-    """The customers of a day, or of several; with customer= one of them, with its attempts."""
+    """Show the partitions of one or several days. key= opens one with its attempts."""
     chosen, wrong = _selection(view, view.query)
     after = view.number("after", 0)
     found = view.ops.partitions.inspect(chosen, after=after, limit=SHOWN + 1)
@@ -61,47 +68,47 @@ def day(view: Here) -> Response:
 
 @router.post("/partitions/steer")
 def steer(view: Here) -> Response:
-    """Pause, unpause, mark as terminal or clear one; in the audit."""
+    """Pause, unpause, give up or allow retries of one partition. Recorded in the audit log."""
     act, key = view.form.get("act", ""), view.form.get("key", "")
     if act not in STEERS:
-        raise ValueError(f"{act!r} is nothing that can be done to a partition: {', '.join(STEERS)}")
+        raise ValueError(f"invalid action {act!r}: use {', '.join(STEERS)}")
     desk = view.ops.partitions
     desk.steer(desk.chosen(act, selected([key])), because=view.form.get("because", ""))  # type: ignore[arg-type]  # it was checked
-    return view.to("/partitions/day", **given_of(view.form), key=key, said=f"{key}: {act.replace('_', ' ')}")
+    return view.to("/partitions/day", **given_of(view.form), key=key, said=f"{key}: {STEERED[act]}.")
 
 
 @router.post("/partitions/rollback")
 def rollback(view: Here) -> Response:
-    """Back to an earlier run that was accepted."""
+    """Make an earlier accepted run the current run."""
     key, run_id = view.form.get("key", ""), view.form.get("run_id") or None
     facts = view.ops.partitions.rollback(key, run_id, because=view.form.get("because", ""))
-    return view.to("/partitions/day", **given_of(view.form), key=key, said=f"{key}: back to run {facts.current_run_id}")
+    return view.to("/partitions/day", **given_of(view.form), key=key, said=f"{key}: the current run is {facts.current_run_id}.")
 
 
 @router.post("/partitions/share")
 def share(view: Here) -> Response:
-    """Another part of all work for a backfill."""
+    """Change the share of worker capacity of a backfill."""
     number, part = view.form.get("sweep", ""), percent(view.form.get("share", ""))
     if not number.isdecimal():
-        raise ValueError(f"a sweep has a number, not {number!r}")
+        raise ValueError(f"invalid sweep id {number!r}: use a number")
     sweep = int(number)
     view.ops.partitions.share(sweep, part, because=view.form.get("because", ""))
-    return view.to("/partitions", said=f"backfill {sweep} has {part:.0%} of all work from now on")
+    return view.to("/partitions", said=f"Backfill {sweep} now has {part:.0%} of worker capacity.")
 
 
 @router.post("/partitions/source")
 def source(view: Here) -> Response:
-    """Hand out nothing of a source, or hand it out again."""
+    """Pause or unpause a source."""
     name, desk = view.form.get("source", ""), view.ops.partitions
     if view.form.get("act") == "unpause":
         desk.unpause_source(name, because=view.form.get("because", ""))
-        return view.to("/partitions", said=f"{name} is handed out again")
+        return view.to("/partitions", said=f"{name} is no longer paused.")
     desk.pause_source(name, because=view.form.get("because", ""))
-    return view.to("/partitions", said=f"{name} is paused")
+    return view.to("/partitions", said=f"{name} is paused.")
 
 
 def _picked(view: View, calendar: Calendar) -> Pick | None:
-    """The days that the address says are picked; None: none, or it says so wrongly."""
+    """Return the selected days of the URL. None: no selection, or an invalid one."""
     try:
         first, last = (date.fromisoformat(view.text(name) or "") for name in ("from", "to"))
     except ValueError:
@@ -111,13 +118,13 @@ def _picked(view: View, calendar: Calendar) -> Pick | None:
 
 
 def given_of(given: Mapping[str, str], /) -> dict[str, str]:
-    """What of a query or a form says which partitions."""
+    """Return the fields of a query or a form that select partitions."""
     names = ("source", "query", "customer", "since", "until", "status", "error")
     return {name: value for name in names if (value := given.get(name, "").strip())}
 
 
 def _selection(view: View, given: Mapping[str, str]) -> tuple[Selection, str | None]:
-    """Which partitions; and what is the matter with what was asked, if anything."""
+    """Return the selection, and the error if it is invalid."""
     try:
         return selected_of(given), None
     except ValueError as wrong:
@@ -125,21 +132,21 @@ def _selection(view: View, given: Mapping[str, str]) -> tuple[Selection, str | N
 
 
 def selected_of(given: Mapping[str, str], /) -> Selection:
-    """Which partitions a query or a form means. ValueError says what is wrong with it."""
+    """Return the partitions that a query or a form selects. ValueError: it is invalid."""
     said: dict[str, Any] = given_of(given)
     key = given.get("keys", "").strip()
     if key:
         return selected(key.split("\n"))
     status = said.pop("status", None)
     if status is not None and status not in STANDINGS:
-        raise ValueError(f"no status {status!r}: {', '.join(STANDINGS)}")
+        raise ValueError(f"invalid status {status!r}: use {', '.join(STANDINGS)}")
     customer = said.pop("customer", None)
     return selected(**said, status=status, customers=() if customer is None else (customer,))
 
 
 def percent(text: str, /) -> float:
-    """A share, as people write it: 15, or 15%. ValueError: it is no number."""
+    """Read a share such as 15 or 15%. ValueError: it is not a number."""
     try:
         return float(text.strip().rstrip("%")) / 100
     except ValueError:
-        raise ValueError(f"a share is a number of percent, not {text!r}") from None
+        raise ValueError(f"invalid share {text!r}: use a percentage such as 15") from None

@@ -1,4 +1,4 @@
-"""Schedules: what fires by itself."""
+"""Schedules: next and last runs."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ router = APIRouter()
 
 @router.get("/schedules")
 def schedules(view: Here) -> Response:
-    """The page."""
+    """Show all schedules."""
     return view.page("schedules.html", found=view.ops.schedules(), now=view.ops.now())

@@ -1,4 +1,4 @@
-"""Sweeps: what is done to many dead letters at once: how far it is, what became of each; pause, resume, cancel."""
+"""Bulk operations (sweeps): progress, outcomes, pause, resume and cancel."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from ..view import Here, Id, View
 
 router = APIRouter()
 MOVES = {"running": ("pause", "cancel"), "paused": ("resume", "cancel"), "halted": ("resume", "cancel")}
-"""What may be done to one, by its state."""
+"""The actions that each state allows."""
 PAGE = 100
+ENDED = ("done", "dead again")
+"""States of replayed jobs that do not change any more."""
 OF_LETTERS = ("replay", "discard")
-"""What is done to dead letters; the other sweeps are over partitions."""
+"""Sweeps over dead letters. All others are over partitions."""
 
 
 @router.get("/sweeps")
 def sweeps(view: Here) -> Response:
-    """The list."""
+    """Show bulk operations, newest first."""
     limit = view.number("limit", 50, most=500)
     found = view.ops.sweeps(limit=limit)
     nobody = view.ops.nobody() if any(one.state == "running" for one in found) else None
@@ -27,22 +29,22 @@ def sweeps(view: Here) -> Response:
 
 @router.get("/sweeps/{number}")
 def sweep(view: Here, number: Id) -> Response:
-    """One of them."""
+    """Show one bulk operation."""
     return _shown(view, number)
 
 
 @router.post("/sweeps/{number}/{verb}")
 def move(view: Here, number: Id, verb: str) -> Response:
-    """Pause, resume or cancel it."""
+    """Pause, resume or cancel a bulk operation."""
     moves = {"pause": view.ops.pause, "resume": view.ops.resume, "cancel": view.ops.cancel}
     if verb not in moves:
-        raise missing(f"A sweep can be paused, resumed or cancelled; there is no {verb}.")
+        raise missing(f"invalid action {verb!r}: use pause, resume or cancel")
     try:
         moves[verb](number, because=view.form.get("because", ""))
     except NotAllowed as refused:
         return _shown(view, number, str(refused), 409)
     except ValueError:
-        return _shown(view, number, "Say why: the audit will have it. Nothing was done.", 422)
+        return _shown(view, number, "enter a reason for the audit log; nothing was changed", 422)
     return view.to(f"/sweeps/{number}")
 
 
@@ -50,10 +52,10 @@ def _shown(view: View, number: int, said: str | None = None, status: int = 200) 
     after = view.number("after", 0) - 1
     report = view.ops.sweep(number, after=after, limit=PAGE)
     if report is None:
-        raise missing(f"There is no sweep {number}.")
+        raise missing(f"bulk operation {number} does not exist")
     far = None if report.sweep.act in OF_LETTERS else view.ops.partitions.progress(number)
     nobody = view.ops.nobody() if report.sweep.state == "running" else None
     return view.page(
         "sweep.html", code=status, far=far, nobody=nobody, report=report, one=report.sweep, now=report.now, said=said,
-        after=after, page=PAGE, moves=MOVES.get(report.sweep.state, ()),
+        after=after, page=PAGE, pending_jobs=sum(report.jobs.values()) > sum(report.jobs.get(name, 0) for name in ENDED), moves=MOVES.get(report.sweep.state, ()),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Workers: who is there, and what each has in its hands."""
+"""Workers: their status and their current work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = 100
 
 @router.get("/workers")
 def workers(view: Here) -> Response:
-    """The page."""
+    """Show workers with a recent heartbeat. all= adds the stopped ones."""
     found = view.ops.workers()
     everyone = view.text("all") is not None
     some = [one for one in found.workers if everyone or one.presence != "ended"]

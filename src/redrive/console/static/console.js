@@ -5,11 +5,11 @@ const body = document.body;
 const one = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-// ---- what only works with JavaScript is shown by it ----
+// ---- show the controls that need JavaScript ----
 const SCRIPTED = "[data-copy], [data-theme-toggle], [data-help], [data-select-all], [data-script]";
 for (const element of all(SCRIPTED)) element.hidden = false;
 
-// ---- dark, light, or as the system has it: a cookie, so that the server renders it at once ----
+// ---- theme: stored in a cookie, so that the server renders it without a flash ----
 const toggle = one("[data-theme-toggle]");
 const themed = (name) => {
   if (name === "auto") delete document.documentElement.dataset.theme;
@@ -42,8 +42,8 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => (button.textContent = "Copy"), 1500);
 });
 
-// ---- times: how long ago, and countdowns; the server's words, kept true ----
-const SLACK = 5; // seconds: what happened a moment ago is not to come
+// ---- relative times and countdowns: keep the text that the server rendered up to date ----
+const SLACK = 5; // seconds of clock difference that are shown as "now" instead of as future
 const STEPS = [[86400, "d"], [3600, "h"], [60, "min"]];
 const said = (seconds) => {
   const [size, name] = STEPS.find(([step]) => Math.abs(seconds) >= 2 * step) || [1, "s"];
@@ -51,7 +51,7 @@ const said = (seconds) => {
   if (!many) return "now";
   return seconds > 0 ? `${many.toLocaleString("en")} ${name} ago` : `in ${many.toLocaleString("en")} ${name}`;
 };
-// How far this clock is before the server's: at most so much, since an answer takes its time; the quickest one tells best.
+// How far this clock is ahead of the server's. A response takes time, so the smallest difference seen is the best estimate.
 let ahead = Date.now() - Date.parse(body.dataset.now);
 const synchronised = (now) => (ahead = Math.min(ahead, Date.now() - Date.parse(now)));
 const tick = () => {
@@ -65,8 +65,8 @@ const tick = () => {
 };
 setInterval(tick, 1000);
 
-// ---- live: the server says that something changed; the page is fetched anew, and its live regions take the place of the old ----
-// Nothing is replaced under a finger: a click that began on one element and ends on another is none.
+// ---- live updates: on a change event, fetch the page again and replace its live regions ----
+// Wait while a button is pressed: a click that starts and ends on different elements is lost.
 let pressed = false;
 addEventListener("pointerdown", () => (pressed = true), true);
 for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => (pressed = false), true);
@@ -76,8 +76,8 @@ const released = async () => {
 const sign = one("[data-live-sign]");
 let running = null;
 let again = false;
-let out = false; // the session is over
-// Whoever asks while it is being fetched waits for the next one: what they want to see came after this one was asked for.
+let out = false; // the session has ended
+// A request during a fetch triggers one more fetch, because the change may be newer than the running fetch.
 const refresh = () => {
   if (running) return (again = true), running;
   const rounds = async () => {
@@ -104,18 +104,24 @@ const fetched = async () => {
       }
     }
   } catch {
-    // away for a moment: the stream says so, and comes back by itself
+    // The server is unreachable. The event stream shows that and reconnects.
   }
 };
+const TYPED = "input[name]:not([type=hidden], [type=checkbox])";
 const replace = (region, other) => {
   const chosen = new Set(all("input:checked", region).map((box) => box.value));
+  const texts = all(TYPED, region).map((field) => [field.name, field.value]);
   const open = new Set(all("details[open][id]", region).map((each) => each.id));
   const focused = region.contains(document.activeElement) ? document.activeElement : null;
+  const typing = focused?.matches(TYPED) ? focused.name : null;
   const place = focused && (focused.id ? `#${CSS.escape(focused.id)}` : focused.getAttribute("href") && `a[href="${CSS.escape(focused.getAttribute("href"))}"]`);
   const at = all("tbody tr", region).findIndex((row) => row.classList.contains("at"));
   const scrolled = all("[data-heat-scroll]", region).map((area) => area.scrollLeft);
   region.replaceChildren(...[...other.childNodes].map((node) => document.importNode(node, true)));
   for (const box of all("input[type=checkbox]", region)) if (chosen.has(box.value)) box.checked = true;
+  // A form is replaced when its buttons change. Keep the text that the operator has typed.
+  for (const [name, value] of texts) for (const field of all(TYPED, region)) if (field.name === name) field.value = value;
+  if (typing) all(TYPED, region).find((field) => field.name === typing)?.focus({ preventScroll: true });
   for (const each of all("details[id]", region)) if (open.has(each.id)) each.open = true;
   for (const element of all(SCRIPTED, region)) element.hidden = false;
   all("[data-heat-scroll]", region).forEach((area, at) => (area.scrollLeft = scrolled[at] ?? area.scrollWidth));
@@ -137,12 +143,12 @@ if (body.dataset.liveAt && one("[data-live]")) {
     stream.addEventListener("open", () => heard(true));
     stream.addEventListener("error", () => {
       heard(false);
-      // Refused, so that the browser gives up: the session is over, or too many listen. A look at the page tells which.
+      // The server refused the stream and the browser does not retry: the session has ended, or too many pages listen.
       if (stream?.readyState === EventSource.CLOSED) setTimeout(() => stream?.readyState === EventSource.CLOSED && (listen(), refresh()), 15000);
     });
     stream.addEventListener("change", refresh);
   };
-  // Nobody looks at a hidden page: it neither listens nor fetches, and is brought up to date when it is shown again.
+  // A hidden page neither listens nor fetches. It is refreshed when it becomes visible.
   const shown = () => {
     if (document.hidden) stream?.close(), (stream = null);
     else if (!stream) listen(), refresh();
@@ -151,7 +157,7 @@ if (body.dataset.liveAt && one("[data-live]")) {
   if (!document.hidden) listen();
   addEventListener("pagehide", () => stream?.close());
 
-  // The title of a tab that is behind others says how much is wrong. Asked for rarely: browsers let such tabs do little.
+  // A background tab shows the number of problems in its title. It polls rarely, because browsers throttle such tabs.
   const titled = document.title;
   const watch = async () => {
     if (!document.hidden) return void (document.title = titled);
@@ -160,14 +166,14 @@ if (body.dataset.liveAt && one("[data-live]")) {
       const wrong = answer.ok ? (await answer.json()).findings.length : 0;
       if (document.hidden) document.title = wrong ? `(${wrong}) ${titled}` : titled;
     } catch {
-      // away: the title stays as it was
+      // The server is unreachable. The title stays.
     }
   };
   document.addEventListener("visibilitychange", watch);
   setInterval(watch, 60000);
 }
 
-// ---- choosing rows ----
+// ---- row selection ----
 const counted = () => {
   for (const word of all("[data-chosen]")) word.textContent = all("tbody input:checked").length;
 };
@@ -177,7 +183,7 @@ document.addEventListener("change", (event) => {
   if (box.type === "checkbox") counted();
 });
 
-// ---- a number to be typed before something is done to many ----
+// ---- confirmation by typing a number ----
 for (const field of all("[data-type]")) {
   const button = one("[data-when-typed]", field.form);
   const check = () => (button.disabled = field.value.trim().replaceAll(",", "") !== field.dataset.type);
@@ -187,7 +193,7 @@ for (const field of all("[data-type]")) {
 
 one(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
-// ---- keys ----
+// ---- keyboard shortcuts ----
 const help = one("#help");
 one("[data-help]").addEventListener("click", () => help.showModal());
 let waiting = false;

@@ -1,15 +1,15 @@
-// The heat map: a click opens a day; dragging, Shift-click, or Shift with arrows and Enter picks some, and the address holds them.
-// Arrow keys move, and the newest days are in sight. Its rows lead on without it.
+// The heat map. A click opens a day. Dragging, Shift-click, or Shift with arrow keys and Enter selects days. The URL holds the selection.
+// Without JavaScript, the dataset links of the rows still work.
 "use strict";
 
-const EVERY = -1; // the row of dates: the same days of all that is shown
-const rowsOf = (table) => [...table.tBodies[0].rows].map((row) => [...row.cells].filter((cell) => cell.tagName === "TD" && !cell.classList.contains("num")));
+const EVERY = -1; // the row of dates: selects the same days of every dataset
+const rowsOf = (table) => [...table.tBodies[0].rows].map((row) => [...row.cells].filter((cell) => cell.tagName === "TD"));
 const heat = () => document.querySelector("table.heat");
 const dates = () => [...heat().tHead.rows[0].cells].filter((cell) => cell.dataset.day).map((cell) => cell.dataset.day);
 const placeOf = (target) => {
-  const cell = target.closest?.("table.heat td:not(.num), table.heat th[data-day]");
+  const cell = target.closest?.("table.heat td, table.heat th[data-day]");
   if (!cell) return null;
-  const place = cell.cellIndex - 2; // behind the name and the number
+  const place = cell.cellIndex - 1; // the first column is the dataset
   return { cell, place, row: cell.tagName === "TH" ? EVERY : cell.parentElement.sectionRowIndex };
 };
 
@@ -23,7 +23,7 @@ const opened = (at) => {
 };
 
 // ---- several ----
-let picking = null; // { row, from, to }: by places, since regions may be replaced under the hand
+let picking = null; // { row, from, to }: by position, because a live update may replace the cells
 let dragged = false;
 const painted = () => {
   rowsOf(heat()).forEach((cells, row) =>
@@ -78,7 +78,7 @@ document.addEventListener("click", (event) => {
 });
 
 // ---- keys ----
-let at = null; // the row and the place in it that the keys are at
+let at = null; // the cell that the keyboard is on
 const mark = (to, moved = true) => {
   const rows = rowsOf(heat());
   if (!rows.length) return;
@@ -89,7 +89,7 @@ const mark = (to, moved = true) => {
   if (moved) cell.scrollIntoView({ block: "nearest", inline: "nearest" });
   const line = cell.parentElement.dataset;
   const word = document.querySelector("[data-heat-said]");
-  if (word && moved) word.textContent = `${line.source}/${line.query}, ${cell.title || dates()[at.place]}${cell.classList.contains("k") ? ", picked" : ""}`;
+  if (word && moved) word.textContent = `${line.source}/${line.query}, ${cell.title || dates()[at.place]}${cell.classList.contains("k") ? ", selected" : ""}`;
 };
 document.addEventListener("keydown", (event) => {
   if (!event.target.matches?.("[data-heat-scroll]")) return;
@@ -114,14 +114,14 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// ---- where one was, when the page comes or is brought up to date ----
+// ---- restore the selection after a load or a live update ----
 const resumed = () => {
   const first = document.querySelector("table.heat td.k");
   if (!picking && first) {
     const places = rowsOf(heat())[first.parentElement.sectionRowIndex].map((cell) => cell.classList.contains("k"));
     picking = { row: first.parentElement.sectionRowIndex, from: places.indexOf(true), to: places.lastIndexOf(true) };
   }
-  if (picking) painted(); // what is picked and not taken yet, the server does not know of
+  if (picking) painted(); // the server does not know a selection that is not confirmed yet
   if (at) mark(at, false);
 };
 document.addEventListener("replaced", resumed);
