@@ -20,7 +20,7 @@ from .output import heading, pairs
 from .shown import indented
 
 __all__ = ["counted", "explained", "quoted", "rejected", "standing", "told"]
-UNKNOWN = "what else is in its way is not known"
+UNKNOWN = "limits of "
 """How an explanation begins that says nothing of what hinders it."""
 CHECKS = 6
 """Checks of one verdict that are shown where all are well."""

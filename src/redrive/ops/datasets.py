@@ -75,11 +75,11 @@ def exist(there: Sequence[tuple[str, str]], source: str | None, query: str | Non
     """ValueError where there is no such source, or none of that query; with what there is, and the nearest name."""
     sources = sorted({each for each, _ in there})
     if source is not None and source not in sources:
-        raise ValueError(f"there is no source {source!r}{meant(source, sources)}; {_there(sources)}")
+        raise ValueError(f"unknown source {source!r}{meant(source, sources)}; {_there(sources)}")
     queries = sorted({each for of, each in there if source in (None, of)})
     if query is not None and query not in queries:
         of = "" if source is None else f" of source {source!r}"
-        raise ValueError(f"there is no query {query!r}{of}{meant(query, queries)}; {_there(queries)}")
+        raise ValueError(f"unknown query {query!r}{of}{meant(query, queries)}; {_there(queries)}")
 
 
 def checked(app: Operated, selection: Selection, /) -> Selection:
@@ -95,6 +95,6 @@ def checked(app: Operated, selection: Selection, /) -> Selection:
 
 def _there(names: Sequence[str]) -> str:
     if not names:
-        return "nothing is known here yet: no dataset is registered, and none has partitions"
+        return "no dataset is registered, and none has partitions"
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"there is {shown}" if len(names) == 1 else f"there are {shown}"
+    return f"known: {shown}"

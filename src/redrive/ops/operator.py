@@ -195,7 +195,7 @@ class Operator(RecordKeeping, Partitioning):
         """
         self._say(because)
         if seen is not None and seen != what.digest:
-            raise Drift(f"they are no longer what you looked at, but {what.count:,}: look again. Nothing was done")
+            raise Drift(f"the plan has changed and now covers {what.count:,}; check the new plan; nothing was changed")
         if what.partitions is not None:
             how = {"rate": rate, "canary": canary, "halt_on": halt_on, "without_raw": without_raw, "accept_drift": accept_drift}
             return self._begun(what, because=because, **how)

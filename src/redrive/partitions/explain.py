@@ -41,16 +41,16 @@ def explained(session: Session, key: Partition, terms: Terms | None, /) -> Expla
     if mine is None:
         inside = _waiting_in(session, key) if found is None or found.terminal is None else None
         if found is None and inside is None and key.logical_date > now.date():
-            why.append("its day has not come yet: there is nothing to extract")
+            why.append("the day is in the future, so there is no data to extract")
         else:
             why += _idle(found, inside, damaged)
     elif mine.leased:
-        why.append(f"it is running: run {mine.run_id} by {mine.worker}, its lease lasts until {_at(mine.lease_until)}")
+        why.append(f"running now: run {mine.run_id} on {mine.worker}, lease until {_at(mine.lease_until)}")
         if mine.lease_until is not None and mine.lease_until < now:
-            why.append("its lease has run out: its worker is gone, and it is taken back with the next tick")
+            why.append("the lease has expired because the worker is offline; another worker recovers the partition")
     else:
         if mine.due_at > now:
-            why.append(f"it waits until {_at(mine.due_at)}: {mine.strategy}")
+            why.append(f"scheduled for {_at(mine.due_at)}: {mine.strategy}")
         why += _swept(session, mine)
         position, queued = _place(session, mine)
     if inside is not None or (mine is not None and not mine.leased):
@@ -63,28 +63,28 @@ def explained(session: Session, key: Partition, terms: Terms | None, /) -> Expla
 def _idle(found: Facts | None, inside: Range | None, damaged: Run | None) -> list[str]:
     if found is not None:
         if found.terminal is not None:
-            return [f"it is terminal ({found.terminal}): clear-terminal has it tried again"]
+            return [f"gave up ({found.terminal}); clear-terminal allows retries"]
         if found.paused is not None:
-            return [f"it is paused ({found.paused})"]
+            return [f"paused ({found.paused})"]
     if inside is not None:
-        turn = f"{inside.cursor} of {inside.total} had theirs"
-        return [f"its turn in sweep {inside.id} ({inside.act}, {inside.state}) has not come: {turn}"]
+        queued = f"{inside.cursor} of {inside.total} partitions are queued so far"
+        return [f"not queued yet by sweep {inside.id} ({inside.act}, {inside.state}): {queued}"]
     if found is None:
-        return ["nothing is stored of it: nobody has asked for it yet (by cron, or a backfill)"]
+        return ["never requested, neither by a schedule nor by a backfill"]
     if damaged is not None:
-        return ["it was accepted, its raw data was found damaged, and nobody has asked for another extraction"]
+        return ["accepted, but its raw data is damaged and no new extraction is requested"]
     if found.status == "success":
         if found.last_verdict == "rejected":
-            return ["it was accepted and is readable; its refresh was rejected, and nobody has asked for another"]
-        return ["it is accepted: nothing is to be done"]
-    return ["nobody has asked for it to be tried again: that is retry"]
+            return ["accepted and readable; the refresh was rejected, and no other is requested"]
+        return ["accepted, so no extraction is needed"]
+    return ["failed, and no retry is requested"]
 
 
 def _swept(session: Session, mine: Work) -> list[str]:
     if not mine.sweep_id:
         return []
     state = session.core.execute(select(sweep.c.state).where(sweep.c.id == mine.sweep_id)).scalar()
-    return [] if state == "running" else [f"its sweep {mine.sweep_id} is {state}"]
+    return [] if state == "running" else [f"sweep {mine.sweep_id} is {state}"]
 
 
 def _place(session: Session, mine: Work) -> tuple[int, int]:
@@ -108,10 +108,10 @@ def _place(session: Session, mine: Work) -> tuple[int, int]:
 def _in_the_way(session: Session, key: Partition, held: Held | None, terms: Terms | None, now: datetime) -> list[str]:
     said = []
     if held is not None and sources.room(held, now) is not None:
-        until = f"until {_at(held.paused_until)}" if held.paused_until else "until somebody says so"
-        said.append(f"source {key.source} is paused {until} by {held.actor}: {held.because}")
+        until = f"until {_at(held.paused_until)}" if held.paused_until else "until it is unpaused"
+        said.append(f"source {key.source} is paused by {held.actor} {until}: {held.because}")
     if terms is None:
-        said.append(f"what else is in its way is not known here: only the app has the limits of {key.source}/{key.query_name}")
+        said.append(f"limits of {key.source}/{key.query_name} not checked, because only the app defines them")
         return said
     busy = select(work.c.query_name, func.count()).where(work.c.source == key.source, work.c.lease_until.is_not(None))
     active = {row[0]: row[1] for row in session.core.execute(busy.group_by(work.c.query_name))}
@@ -129,7 +129,7 @@ def _slowed(session: Session, key: Partition, held: Held, terms: Terms, now: dat
     named = [(f"{key.source}/{key.query_name}", one) for one in rates.datasets.values()]
     named += [(f"source {key.source}", one) for one in rates.sources.values()]
     spent = [(name, one) for name, one in named if not one.room]
-    return [f"of {name} {one.rate:g} may start in a second, and the next one in {one.after(0):.1f} s" for name, one in spent]
+    return [f"{name} is limited to {one.rate:g} starts per second; the next one in {one.after(0):.1f} s" for name, one in spent]
 
 
 def _waiting_in(session: Session, key: Partition) -> Range | None:
@@ -149,7 +149,7 @@ def _budget(found: Facts, grant: Mark | None, terms: Terms | None) -> str | None
     limit = grant.amount if grant is not None and grant.amount is not None else policy.max_attempts
     used = found.attempt_count - (grant.attempts if grant else 0)
     since = f" since the grant by {grant.actor}" if grant else ""
-    ever = f"{amount(found.attempt_count, 'verdict')} and {amount(found.dispatch_count, 'run')} in all"
+    ever = f"{amount(found.attempt_count, 'verdict')} and {amount(found.dispatch_count, 'run')} in total"
     return f"{max(0, limit - used)} of {amount(limit, 'attempt')} left{since}; {ever}"
 
 

@@ -95,7 +95,7 @@ def test_what_makes_no_sense_is_refused(mixed: World, ann: Operator) -> None:
     ahead = mixed.ledger.now().date() + timedelta(days=3)
     for wrong, says in (
         (Selection(), "say which"),
-        (Selection(source="crmm"), r"no source 'crmm' \(did you mean 'crm'\?\); there is crm"),
+        (Selection(source="crmm"), r"unknown source 'crmm' \(did you mean 'crm'\?\); known: crm"),
         (Selection(source="crm", query_name="order"), r"no query 'order' of source 'crm' \(did you mean 'orders'\?\)"),
         (Selection(source="crm", until=ahead), f"{ahead} has not come yet"),
         (keys_on(ahead), "has not come yet"),
@@ -156,7 +156,7 @@ def test_the_world_moves_on(mixed: World, ann: Operator) -> None:
     with pytest.raises(Drift, match="moved on since this was planned: 1 success meanwhile"):
         ann.apply(plan, **WHY)
     assert mixed.claim() == []
-    with pytest.raises(Drift, match="no longer what you looked at"):
+    with pytest.raises(Drift, match="the plan has changed"):
         ann.begin(ann.retry(keys("bad-1", "bad-2")), because="x", seen=plan.digest)
     done = ann.apply(plan, because="only the other", accept_drift=True)
     assert (done.sweep.made, done.sweep.skipped) == (1, 1)
@@ -186,7 +186,7 @@ def test_successes_only_by_reprocess(mixed: World, ann: Operator) -> None:
 @pytest.mark.req("P-10")
 @pytest.mark.req("O-3")
 def test_a_backfill_from_plan_to_end(world: World, ann: Operator) -> None:
-    with pytest.raises(ValueError, match="there is no source 'crm'.*nothing is known here yet"):
+    with pytest.raises(ValueError, match="unknown source 'crm'.*no dataset is registered"):
         ann.backfill("crm/orders", DAY, DAY, customers=["a"])
     world.accept(world.one("a"))
     world.control.tick()
@@ -260,13 +260,13 @@ def test_partitions_and_sources_are_put_aside(mixed: World, ann: Operator) -> No
     mixed.pass_time(3600)
     assert mixed.claim() == []
     said = desk.explain(mixed.key("bad-2"))
-    assert any("source crm is paused until somebody says so by ann: the CRM moves house" in line for line in said.explanation.why)
+    assert any("source crm is paused by ann until it is unpaused: the CRM moves house" in line for line in said.explanation.why)
     desk.unpause_source("crm", because="it has moved")
     assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-2", "none"}
     desk.steer(desk.chosen("unpause", keys("bad-1")), because="looked at")
     assert [lease.partition.customer_id for lease in mixed.claim()] == ["bad-1"]
     assert actions(ann)[-4:] == ["partition.pause", "source.pause", "source.unpause", "partition.unpause"]
-    with pytest.raises(ValueError, match="no source 'cmr'"):
+    with pytest.raises(ValueError, match="unknown source 'cmr'"):
         desk.pause_source("cmr", because="x")
 
 
@@ -292,7 +292,7 @@ def test_looked_at_from_every_side(mixed: World, ann: Operator) -> None:
     assert desk.history(f"crm/nobody/orders/{DAY}") is None
     nobody = desk.explain(f"crm/nobody/orders/{DAY}")
     assert nobody.explanation.facts is None
-    assert "nothing is stored of it" in nobody.explanation.why[0]
+    assert "never requested" in nobody.explanation.why[0]
     with pytest.raises(ValueError, match="no query 'ordres' of source 'crm'"):
         desk.explain(f"crm/acme/ordres/{DAY}")
 

@@ -294,23 +294,23 @@ def test_explain_says_why(world: World) -> None:
     def why(customer: str) -> str:
         return "\n".join(world.register.explain(world.key(customer), world.terms).why)
 
-    assert "nobody has asked" in why("acme")
+    assert "never requested" in why("acme")
     sweep = world.backfill(["acme", "b"])
-    assert f"its turn in sweep {sweep}" in why("acme")
+    assert f"not queued yet by sweep {sweep}" in why("acme")
     lease, other = world.claim()
-    assert "it is running" in why("acme")
+    assert "running now" in why("acme")
     world.reject(lease, other)
     found = world.register.explain(world.key("acme"), world.terms)
-    assert "it waits until" in found.why[0]
+    assert "scheduled for" in found.why[0]
     assert "backoff after attempt 1 of 3" in found.why[0]
     assert (found.position, found.queued) in ((1, 2), (2, 2))
-    assert found.budget == "2 of 3 attempts left; 1 verdict and 1 run in all"
+    assert found.budget == "2 of 3 attempts left; 1 verdict and 1 run in total"
     world.control.move(sweep, "pause", **SAID)
-    assert f"its sweep {sweep} is paused" in why("acme")
+    assert f"sweep {sweep} is paused" in why("acme")
     world.control.mark_terminal([world.facts().id], **SAID)
-    assert "it is terminal (manual: a test)" in why("acme")
+    assert "gave up (manual: a test)" in why("acme")
     world.control.pause([world.facts(world.key("b")).id], **SAID)
-    assert "it is paused (ann: a test)" in why("b")
+    assert "paused (ann: a test)" in why("b")
 
 
 def test_policies_of_a_reprocessing_that_keeps_failing_end(ledger: Ledger) -> None:

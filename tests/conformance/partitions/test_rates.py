@@ -27,7 +27,7 @@ def test_a_datasets_rate_is_one_for_all_planes(ledger: Ledger) -> None:
     assert planes[1].soon is not None
     assert 900 < planes[1].soon <= 1000, "it says when to look again"
     why = world.register.explain(world.key("c"), world.terms).why
-    assert any(said.startswith("of crm/orders 0.001 may start in a second, and the next one in ") for said in why)
+    assert any(said.startswith("crm/orders is limited to 0.001 starts per second; the next one in ") for said in why)
     world.pass_time(1001)
     assert [len(plane.claim(10, worker="w")) for plane in planes] == [1, 0]
     world.pass_time(5000)

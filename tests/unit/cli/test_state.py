@@ -72,7 +72,7 @@ def test_the_overview_has_them_too(lake: World) -> None:
     assert "waits   source crm is paused by jane, until somebody says so: moves house" in printed
     lake.pass_time(7200)
     explained = call("state", "explain", BAD, width=140)[1]
-    assert re.search(r"not running  It is due\n +Source crm is paused until somebody says so by jane", explained)
+    assert re.search(r"not running  It is due\n +Source crm is paused by jane until it is unpaused", explained)
 
 
 @pytest.mark.req("O-1")
@@ -108,12 +108,12 @@ def test_one_is_explained(lake: World) -> None:
     assert "48,201 rows  ← consumers read this" in odd
     assert "refresh" in odd
     assert "'crm/Zoë, Söhne%2FCo/orders/2026-03-01'" in odd
-    assert "running   It is running: run " in call("state", "explain", f"crm/c7/orders/{DAY}", width=140)[1]
+    assert "running   Running now: run " in call("state", "explain", f"crm/c7/orders/{DAY}", width=140)[1]
     assert "clear-terminal" in call("state", "explain", f"crm/c6/orders/{DAY}", width=140)[1]
     asked = call("state", "explain", f"crm/nobody/orders/{DAY}", width=140)[1]
     assert f"redrive backfill plan crm/orders --since {DAY} --until {DAY} --customer-id nobody" in asked
     ahead = call("state", "explain", "crm/c0/orders/2999-01-01")[1]
-    assert "Its day has not come yet" in ahead
+    assert "The day is in the future" in ahead
     assert "backfill plan" not in ahead  # it would be refused
     history = call("state", "history", BAD, width=140)[1]
     assert "because  row_count: too few" in history
@@ -124,7 +124,7 @@ NONSENSE: list[tuple[tuple[str, ...], str]] = [
     (("state", "retry", "--because", "x"), "say which"),
     (("state", "retry", "crm/orders"), "--because must say why"),
     (("state", "retry", "crm/orders", "--because", " "), "--because must say why"),
-    (("state", "retry", "cmr/orders", "--because", "x"), "there is no source 'cmr' (did you mean 'crm'?); there is crm"),
+    (("state", "retry", "cmr/orders", "--because", "x"), "unknown source 'cmr' (did you mean 'crm'?); known: crm"),
     (("state", "inspect", "crm/ordes"), "no query 'ordes' of source 'crm' (did you mean 'orders'?); there is orders"),
     (("state", "retry", "crm/*/orders/2026-03-09..2026-03-01", "--because", "x"), "the range is reversed"),
     (("state", "retry", "crm/*/orders/2999-01-01", "--because", "x"), "2999-01-01 has not come yet"),
@@ -209,7 +209,7 @@ def test_steered(lake: World) -> None:
     assert call("state", "clear-terminal", BAD, "--grant", "2", "--because", "back")[1] == "1 partition cleared\n"
     assert "2 attempts from 1 on, by" in call("state", "history", BAD, width=140)[1]
     assert call("state", "pause", BAD, "--because", "looked at")[1] == "1 partition paused\n"
-    assert "Not running  It is paused" in call("state", "explain", BAD)[1].replace("not running", "Not running")
+    assert "Not running  Paused" in call("state", "explain", BAD)[1].replace("not running", "Not running")
     assert call("state", "unpause", BAD, "--because", "looked at")[1] == "1 partition unpaused\n"
     assert (
         call("state", "pause", "crm", "--whole-source", "--because", "moves")[1]

@@ -139,7 +139,7 @@ def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
     found = lake.ann.partitions.explain(key).explanation
     assert found.damaged is not None
     assert found.damaged.raw_run_id == run
-    assert "found damaged" in found.why[0]
+    assert "raw data is damaged" in found.why[0]
     shown = plain(explained(lake.ann.partitions.explain(key)))
     assert "consumers do not get it" in shown
     assert "consumers read this" not in shown
