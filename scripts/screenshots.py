@@ -1,7 +1,7 @@
-"""Takes the pictures of the console that stand in README and docs, into docs/pictures. `make screenshots`.
+"""Takes the screenshots of the console for README and docs, into docs/pictures. `make screenshots`.
 
 Needs Chromium on PATH or in REDRIVE_TEST_CHROMIUM, with fonts: `apt-get install chromium fonts-dejavu fonts-liberation`.
-With a folder as its argument, every page goes there, at 400 and 1600 pixels, dark and light: to be looked at.
+With a folder as its argument, it takes every page at 390 and 1280 pixels, dark and light, for a review.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ EVERY = {
     **{page.path.strip("/") or "overview": page.path for _, pages in NAV for page in pages}, **PICTURES,
     "letter": "/dead/18", "job": "/jobs/2", "retrying": "/jobs/21", "event": "/events/show?id=ev-0",
     "key": "/keys/show?key=billing:ann:o-1:charge:v1", "verified": "/audit?verify=1", "missing": "/jobs/999",
+    "group": "/failures?kind=crm.sync&signature=TimeoutError:+read+timed+out+after+%23+s",
+    "partition-plan": f"/partitions/plan?act=retry&source=crm&query=orders&{RANGE}",
+    "backfill": "/sweeps/3", "reopen": "/batches/reopen?batch=tiles&reason=corrupt", "invalid": "/dead/plan?act=burn&ids=1",
+    "nothing": "/dead?kind=nothing", "filtered": "/dead?kind=crm.sync&error=Timeout", "stopped": "/workers?all=1",
     "day": f"/partitions/day?source=crm&query=orders&status=failed&{RANGE}",
     "drawer": f"/partitions/day?source=crm&query=orders&status=failed&key=crm/c7/orders/{DAY + timedelta(days=12)}",
 }  # fmt: skip
@@ -51,6 +55,9 @@ def main() -> int:
         letters = [one.id for one in app.ledger.dead_letters(status="pending", error="CrmRejected", limit=9)]
         begun = app.ledger.sweeps.begin("replay", letters, actor="ann", because="INC-42: addresses are there now", canary=1)
         app.ledger.sweeps.step(begun.id)
+        items = app.items("tiles")
+        items.increment_many([f"t-{number}" for number in range(5)])
+        items.give_up_many({f"t-{number}": "corrupt blob" for number in range(3)})
         lake(World(app.ledger))
         with served(app) as url, sync_playwright() as playwright:
             told: dict[str, Any] = options()
@@ -58,19 +65,19 @@ def main() -> int:
             let_in(context, url)
             if everywhere is None:
                 for name, path in PICTURES.items():
-                    app.ledger.beat("web-1:41")  # it is alive, however long this takes
+                    app.ledger.beat("web-1:41")  # keep the worker online
                     picture(context, url + path, ROOT / "docs" / "pictures" / f"{name}.png", 1280, "light")
             else:
                 for name, path in EVERY.items():
                     app.ledger.beat("web-1:41")
-                    for width, scheme in ((400, "light"), (1600, "dark"), (400, "dark"), (1600, "light")):
+                    for width, scheme in ((390, "light"), (1280, "dark"), (390, "dark"), (1280, "light")):
                         picture(context, url + path, everywhere / f"{name}-{width}-{scheme}.png", width, scheme)
             context.close()
     return 0
 
 
 def lake(world: World) -> None:
-    """A dataset of twelve customers: most days are well, some are not."""
+    """Make a dataset of twelve customers, with some failed days."""
     world.backfill(12, DAYS)
     leases = world.claim(10_000)
     outage = [lease for lease in leases if (lease.partition.logical_date - DAY).days in (20, 21, 22)]
