@@ -80,9 +80,10 @@ def _strings(path: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
-            if documents or id(node) not in bare:
-                yield node.value
+        elif not isinstance(node, ast.Constant) or id(node) in inner:
+            continue
+        elif isinstance(node.value, str) and (documents or id(node) not in bare):
+            yield node.value
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)

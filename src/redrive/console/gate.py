@@ -92,7 +92,9 @@ class Gate:
         """Why it may not go on; None: it may. And the body, which was read where it had to be."""
         headers = Headers(scope=scope)
         if not self.access.guarded and not _local(scope, headers):
-            said = "This console has no password or token, so it only accepts requests from its own machine, to 127.0.0.1 or localhost."
+            said = (
+                "This console has no password or token. It only accepts requests from its own machine, to 127.0.0.1 or localhost."
+            )
             return refusal(path, 403, said), receive
         if not self.access.guarded and scope["method"] in SAFE and (entered := self._entered(scope, headers, path)):
             return entered, receive
@@ -157,7 +159,8 @@ class Gate:
             asked = path + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
             to = f"{scope.get('root_path', '')}/login"
             return RedirectResponse(to if path == "/" else f"{to}?next={quote(asked, safe='')}", 303)
-        said = "Authentication required. Send a token as `Authorization: Bearer …`" + (" or sign in." if self.access.by_password else ".")
+        sign_in = " or sign in." if self.access.by_password else "."
+        said = f"Authentication required. Send a token as `Authorization: Bearer …`{sign_in}"
         answer = refusal(path, 401, said)
         answer.headers["www-authenticate"] = 'Bearer realm="redrive"'
         return answer

@@ -96,7 +96,7 @@ def test_what_makes_no_sense_is_refused(mixed: World, ann: Operator) -> None:
     for wrong, says in (
         (Selection(), "say which"),
         (Selection(source="crmm"), r"unknown source 'crmm' \(did you mean 'crm'\?\); known: crm"),
-        (Selection(source="crm", query_name="order"), r"no query 'order' of source 'crm' \(did you mean 'orders'\?\)"),
+        (Selection(source="crm", query_name="order"), r"unknown query 'order' of source 'crm' \(did you mean 'orders'\?\)"),
         (Selection(source="crm", until=ahead), f"{ahead} has not come yet"),
         (keys_on(ahead), "has not come yet"),
     ):
@@ -293,7 +293,7 @@ def test_looked_at_from_every_side(mixed: World, ann: Operator) -> None:
     nobody = desk.explain(f"crm/nobody/orders/{DAY}")
     assert nobody.explanation.facts is None
     assert "never requested" in nobody.explanation.why[0]
-    with pytest.raises(ValueError, match="no query 'ordres' of source 'crm'"):
+    with pytest.raises(ValueError, match="unknown query 'ordres' of source 'crm'"):
         desk.explain(f"crm/acme/ordres/{DAY}")
 
 

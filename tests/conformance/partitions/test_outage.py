@@ -45,7 +45,7 @@ def test_rejections_of_an_outage_are_counted_and_not_charged(ledger: Ledger) -> 
     assert (facts.shade, facts.status, facts.attempt_count, facts.terminal) == ("failed", "failed", 1, None)
     assert world.history(first.partition)[0].note == f"not charged: {SAYS}"
     assert world.register.explain(first.partition, world.terms).budget == (
-        "1 of 1 attempt left since the grant by redrive; 1 verdict and 1 run in all"
+        "1 of 1 attempt left since the grant by redrive; 1 verdict and 1 run in total"
     )
     assert [one.because for one in world.register.sources()] == [SAYS]
     assert world.wrong() == []

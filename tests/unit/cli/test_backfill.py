@@ -84,7 +84,7 @@ def test_an_app_knows_its_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     days = ("--since", "2025-01-01", "--until", "2025-01-31")
     assert call("state", "inspect", *here)[1].startswith("no partitions yet")
     status, printed = call("backfill", "plan", "crm/order", *days, *here)
-    assert (status, "no query 'order' of source 'crm' (did you mean 'orders'?); there is orders" in printed) == (2, True)
+    assert (status, "unknown query 'order' of source 'crm' (did you mean 'orders'?); known: orders" in printed) == (2, True)
     status, printed = call("backfill", "plan", "crm/orders", *days, *here)
     assert (status, "crm/orders × 2 customers × 31 days = 62, the last day first" in printed) == (0, True)
     printed = call("backfill", "plan", "crm/orders", *days, *here, "--customer-id", "acne", "--customer-id", "globex", width=160)[

@@ -96,7 +96,10 @@ def test_hashes_do_as_well_as_what_they_are_of() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"password": "scrypt:16384:8:1:abc"}, "password= is not a valid password hash; create one with `redrive serve --hash password`"),
+        (
+            {"password": "scrypt:16384:8:1:abc"},
+            "password= is not a valid password hash; create one with `redrive serve --hash password`",
+        ),
         ({"viewer_password": "sha256:" + "0" * 64}, "viewer_password= is not a valid password hash"),
         ({"password": f"scrypt:4194304:8:1:{'a' * 22}:{'b' * 43}"}, "has an unsupported cost"),
         ({"password": f"scrypt:16383:8:1:{'a' * 22}:{'b' * 43}"}, "has an unsupported cost"),

@@ -55,7 +55,8 @@ def _shown(view: View, number: int, said: str | None = None, status: int = 200) 
         raise missing(f"bulk operation {number} does not exist")
     far = None if report.sweep.act in OF_LETTERS else view.ops.partitions.progress(number)
     nobody = view.ops.nobody() if report.sweep.state == "running" else None
+    pending_jobs = any(name not in ENDED for name in report.jobs)
     return view.page(
         "sweep.html", code=status, far=far, nobody=nobody, report=report, one=report.sweep, now=report.now, said=said,
-        after=after, page=PAGE, pending_jobs=sum(report.jobs.values()) > sum(report.jobs.get(name, 0) for name in ENDED), moves=MOVES.get(report.sweep.state, ()),
+        after=after, page=PAGE, pending_jobs=pending_jobs, moves=MOVES.get(report.sweep.state, ()),
     )  # fmt: skip
