@@ -29,6 +29,8 @@ class Demand(NamedTuple):
     """Of the leases, see `new_token`."""
     start_last: bool = True
     """False: an attempt that may be its job's last one is only claimed, so that a lost response never uses it up."""
+    starts: Sequence[Lease] = ()
+    """Leases of earlier claims whose attempts start with this turn. Not for `claim_in`."""
 
 
 class Hot(Protocol):
@@ -41,7 +43,7 @@ class Hot(Protocol):
         """The same in the caller's transaction."""
 
     def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
-        """Settle, then claim."""
+        """Settle, start and claim: one write, where no settlement needs one of its own."""
 
     def receive(
         self, session: Session, settlements: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /

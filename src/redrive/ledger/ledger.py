@@ -183,9 +183,9 @@ class Ledger:
     def turn(
         self, settlements: Sequence[Settlement], kinds: Mapping[str, int], /, *, worker: str, lease: Seconds = LEASE,
         total: int | None = None, start: bool = True, alone: bool = False, token: int | None = None,
-        start_last: bool = True,
+        start_last: bool = True, starts: Sequence[Lease] = (),
     ) -> Turn:  # fmt: skip
-        """Settle attempts and claim due jobs, in one transaction.
+        """Settle attempts, start claimed jobs and claim due jobs, in one transaction.
 
         Settlements that arrive too late are counted and change nothing.
 
@@ -200,16 +200,19 @@ class Ledger:
             alone: Claim one job that was running when its worker died. Run nothing beside it.
             token: Token of the leases. Default: a new one.
             start_last: False leaves a job's last attempt unstarted. Call `start` before it runs.
+            starts: Claimed leases to start in the same transaction.
 
         Returns:
-            New leases, and settlements that were too late.
+            New leases, settlements that were too late, and the leases of `starts` that were started.
         """
+        if alone and starts:
+            raise ValueError(f"starts: {len(starts)} leases together with alone=True; start them by a turn before it")
         most = sum(kinds.values()) if total is None else total
         limits.name("worker", worker, limits.MAX_KIND)
         limits.settlements(settlements, self.max_payload)
         most = min(most, 1) if alone else most
         drawn = new_token() if token is None else token
-        demand = Demand(kinds, worker, lasting("lease", lease), most, start, alone, drawn, start_last)
+        demand = Demand(kinds, worker, lasting("lease", lease), most, start, alone, drawn, start_last, starts)
         # `with` and a look at the file would cost as much as the claim. Who only claims does look.
         session = self._write.take(checked=not settlements)
         try:

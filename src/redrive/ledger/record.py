@@ -6,7 +6,7 @@ All are immutable: threads, event loops and forked children may share them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from secrets import randbits
@@ -275,6 +275,8 @@ class Turn(NamedTuple):
 
     leases: list[Lease]
     late: list[Settlement]
+    started: Sequence[Lease] = ()
+    """The leases whose attempts were started. Leases that are missing here are lost."""
 
 
 class Job(NamedTuple):

@@ -1,4 +1,4 @@
-"""Clerk: the ledger thread of a worker. Claims, hands out, settles, in one turn; renews; looks after the ledger."""
+"""Clerk: the ledger thread of a worker. Settles, starts and claims in one write; renews; looks after the ledger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..ledger.crashpoint import crash_point
 from ..ledger.hot import Demand
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, Settlement, lease_name
+from ..ledger.record import Lease, Settlement, Turn, lease_name
 from .alone import Alone
 from .crew import Crew
 from .due import POLL, Due
@@ -40,6 +40,8 @@ from .upkeep import Upkeep
 
 SOON = 0.05
 """Seconds between two looks for places that others leave in kinds with a limit, and at short jobs that wait for a thread."""
+PROMPT = 0.001
+"""Seconds until another thread is woken for a started last attempt: the thread that was to run it may be in a long job."""
 GIVE_BACK = 2.0
 """Seconds to tell the ledger of what has not ended, once `drain` is over."""
 
@@ -169,10 +171,10 @@ class Clerk:
         if self._stopping is not None:
             moments = [self.upkeep.timers.next, self._stopping]
         if self._crew.waiting:
-            moments.append(now + SOON)
-        self._poke.wait(max(0.0, min(min(moments) - now, POLL)))
+            moments.append(now + (PROMPT if self._crew.waiting_last else SOON))
+        poked = self._poke.wait(max(0.0, min(min(moments) - now, POLL)))
         self._poke.clear()
-        self._crew.help()
+        self._crew.help(late=not poked)
 
     def _eager(self) -> bool:
         """Whether there may be more, and room for it."""
@@ -193,7 +195,7 @@ class Clerk:
         self._lingers = not behind and self._take_in()
         # What has ended is written with what comes next, unless so much waits that a claim is sure to find something.
         apart = self.intake.comes and not behind
-        if self._stopping is None and self.upkeep.clocks.problem is None:
+        if self._may_start():
             self._wake()
             if not self._alone.holds:
                 self._room.next()
@@ -203,7 +205,8 @@ class Clerk:
                         if want.total > 0:
                             self._claim(want, apart=apart)
                 self._probe()
-            self._start_last()
+            if self._crew.startable:
+                self._settle()
             if self._alone.visits(monotonic(), idle=not len(self.hand), waits=self._set_apart, others=self._has_others):
                 self._claim_alone()
         if self._stopping is not None:
@@ -218,8 +221,37 @@ class Clerk:
             raise LedgerError(self.upkeep.clocks.problem)
 
     def _settle(self) -> None:
-        if self._settlements:
-            self._ended(self._ledger.turn(self._settlements, {}, worker=self._name, lease=self._lease).late)
+        """Settle finished jobs and start last attempts, in one write."""
+        if self._settlements or (self._crew.startable and self._may_start()):
+            self._ended(self._write(self._settlements, Want("", {}, 0)).late)
+
+    def _write(self, settlements: Sequence[Settlement], want: Want, *, token: int | None = None, alone: bool = False) -> Turn:
+        """Settle, start the last attempts that can run at once, and claim, in one write. Run the started ones.
+
+        A last attempt that was only claimed, or waits for a thread, must not be used up if the worker is killed or
+        the response is lost. Other attempts start with their claim: a lost one counts, and does not end its job.
+        """
+        starts = self._crew.starting() if self._may_start() and not alone else []
+        try:
+            turn = self._ledger.turn(
+                settlements, want.kinds, worker=self._name, lease=self._lease, total=want.total, start=not alone,
+                alone=alone, token=token, start_last=False, starts=starts,
+            )  # fmt: skip
+        except BaseException:
+            # The ledger may have written it: giving the jobs back is right in both cases.
+            self._crew.drop(starts)
+            self._settlements += [lease.release() for lease in starts]
+            raise
+        if starts:
+            if len(turn.started) < len(starts):
+                names = set(map(lease_name, turn.started))
+                self._crew.drop([lease for lease in starts if lease_name(lease) not in names])
+            self._crew.run(turn.started)
+        return turn
+
+    def _may_start(self) -> bool:
+        """Whether jobs may start now: the worker is not stopping, and its clock agrees with the ledger's."""
+        return self._stopping is None and self.upkeep.clocks.problem is None
 
     def _take_in(self) -> bool:
         """Store what sources have read, together with what has ended; begin as much of it as there is room for.
@@ -276,10 +308,7 @@ class Clerk:
             return self._claim_limited(want, want.limits, alone)
         ended = () if apart else self._settlements  # apart: these are left for another turn
         with self._undelivered.claim() as token:
-            turn = self._ledger.turn(
-                ended, want.kinds, worker=self._name, lease=self._lease, total=want.total, start=not alone, alone=alone,
-                token=token, start_last=False,
-            )  # fmt: skip
+            turn = self._write(ended, want, token=token, alone=alone)
             if not apart:
                 self._ended(turn.late)
             leases = self._ledger.start(turn.leases) if alone else turn.leases
@@ -288,27 +317,6 @@ class Clerk:
         if not alone and len(turn.leases) < want.total:
             self._dry[want.group] = self._due.next(monotonic())
         return leases
-
-    def _start_last(self) -> None:
-        """Start the last attempts that can run at once, in one statement.
-
-        A last attempt that was only claimed, or waits for a thread, must not be used up if the worker is killed or
-        the response is lost. Other attempts start with their claim: a lost one counts, and does not end its job.
-        """
-        leases = self._crew.starting()
-        if not leases:
-            return
-        try:
-            started = self._ledger.start(leases)
-        except BaseException:
-            # The ledger may have written it: giving the jobs back is right in both cases.
-            self._crew.drop(leases)
-            self._settlements += [lease.release() for lease in leases]
-            raise
-        if len(started) < len(leases):
-            names = set(map(lease_name, started))
-            self._crew.drop([lease for lease in leases if lease_name(lease) not in names])
-        self._crew.run(started)
 
     def _claim_limited(self, want: Want, limits: Mapping[str, limited.Limit], alone: bool) -> list[Lease]:
         self._settle()  # what has ended has left its place

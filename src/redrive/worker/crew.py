@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
 from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, lease_name
+from ..ledger.record import Lease
 from .finished import Finished
 from .hand import Hand
 from .kind import Kind
@@ -31,8 +32,10 @@ class Crew:
     ) -> None:  # fmt: skip
         """theirs: the ledger for transactions of the work, which may have all of its connections in use for long."""
         self._known, self._hand, self._room = known, hand, room
-        self._unstarted: dict[tuple[int, ...], Lease] = {}
-        """Last attempts that were claimed. Each is started just before it runs."""
+        self._unstarted: deque[Lease] = deque()
+        """Claimed last attempts that wait for a thread. Each is started just before it runs."""
+        self._startable: list[Lease] = []
+        """Claimed last attempts that have a thread, or run on the event loop."""
         self._pool = Pool(theirs, around, threads, told, name)
         self._loop = Loop(around, told, f"{name}-loop") if any(kind.colour == "async" for kind in known.values()) else None
 
@@ -45,9 +48,10 @@ class Crew:
         both = [(known[lease.kind], lease) for lease in leases]
         self._hand.take(both)
         threads = self._room.takes(both)
-        unstarted = [lease for lease in leases if not lease.started]
-        if unstarted:
-            self._unstarted.update((lease_name(lease), lease) for lease in unstarted)
+        if not all(lease.started for lease in leases):
+            for lease in leases:
+                if not lease.started:
+                    (self._unstarted if self._room.shares(lease) else self._startable).append(lease)
             both = [each for each in both if each[1].started]
         tasks = [each for each in both if each[0].colour == "async"] if self._loop is not None else []
         plain = [each for each in both if each[0].colour != "async"] if tasks else both
@@ -56,13 +60,19 @@ class Crew:
         if tasks and self._loop is not None:
             self._loop.give(tasks)
 
+    @property
+    def startable(self) -> bool:
+        """Whether an unstarted lease can run at once."""
+        return bool(self._startable) or (bool(self._unstarted) and self._room.startable > 0)
+
     def starting(self) -> list[Lease]:
-        """The unstarted leases that can run at once: start them in the ledger, then pass them to `run` or `drop`."""
-        if not self._unstarted:
-            return []
-        leases = self._room.starting(self._unstarted.values())
-        for lease in leases:
-            del self._unstarted[lease_name(lease)]
+        """Take the unstarted leases that can run at once: start them in the ledger, then pass them to `run` or `drop`."""
+        leases, self._startable = self._startable, []
+        if self._unstarted:
+            free = min(len(self._unstarted), self._room.startable)
+            shared = [self._unstarted.popleft() for _ in range(free)]
+            self._room.start(shared)
+            leases += shared
         return leases
 
     def run(self, leases: Sequence[Lease], /) -> None:
@@ -72,7 +82,7 @@ class Crew:
         plain = [each for each in both if each[0].colour != "async"]
         tasks = [each for each in both if each[0].colour == "async"]
         if plain:
-            self._pool.give_first(plain)
+            self._pool.give_first(plain, self._room.threads_for(kind.name for kind, _ in plain))
         if tasks and self._loop is not None:
             self._loop.give(tasks)
 
@@ -83,7 +93,8 @@ class Crew:
 
     def drop_unstarted(self) -> list[Lease]:
         """Drop all leases that are not started."""
-        leases = list(self._unstarted.values())
+        leases = [*self._startable, *self._unstarted]
+        self._startable.clear()
         self._unstarted.clear()
         self.drop(leases)
         return leases
@@ -100,10 +111,15 @@ class Crew:
         """Whether anything waits for a thread."""
         return self._pool.waiting
 
-    def help(self) -> None:
-        """One more thread for what waits."""
+    @property
+    def waiting_last(self) -> bool:
+        """Whether a started last attempt waits for a thread."""
+        return self._pool.waiting_last
+
+    def help(self, *, late: bool) -> None:
+        """Wake one more thread for waiting jobs. late: wake all threads if a started last attempt is among them."""
         if self._pool.waiting:
-            self._pool.help()
+            self._pool.help(self._pool.size if late and self._pool.waiting_last else 1)
 
     def cancel(self, leases: Sequence[Lease] | None = None, /) -> None:
         """Stop these, or all, as far as they can be stopped."""

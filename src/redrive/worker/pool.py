@@ -45,10 +45,10 @@ class Pool:
         self._todo.extend(jobs)
         self.help(threads)
 
-    def give_first(self, jobs: Sequence[tuple[Kind, Lease]], /) -> None:
-        """Run these before all others, in a thread each."""
+    def give_first(self, jobs: Sequence[tuple[Kind, Lease]], threads: int, /) -> None:
+        """Run these before all others, in so many threads at least, if there are so many idle ones."""
         self._todo.extendleft(reversed(jobs))
-        self.help(len(jobs))
+        self.help(threads)
 
     def help(self, threads: int = 1, /) -> None:
         """One more thread for what waits: the one that was to do it may be in a long job."""
@@ -63,6 +63,20 @@ class Pool:
     def waiting(self) -> bool:
         """Whether anything waits for a thread."""
         return bool(self._todo)
+
+    @property
+    def waiting_last(self) -> bool:
+        """Whether a started last attempt waits for a thread. These are first in the queue."""
+        try:
+            lease = self._todo[0][1]
+        except IndexError:
+            return False
+        return lease.max_attempts is not None and lease.attempt >= lease.max_attempts
+
+    @property
+    def size(self) -> int:
+        """How many threads there are."""
+        return len(self._threads)
 
     def empty(self) -> list[tuple[Kind, Lease]]:
         """Take back what has not begun."""

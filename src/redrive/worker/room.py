@@ -27,6 +27,10 @@ MOST_FAR = 1000
 """The same where the ledger is far away: a turn is a round trip, whatever it carries."""
 FAR = 0.01
 """Seconds of a round trip; where it takes less, the ledger is near."""
+WAKE = 0.0001
+"""Seconds that it takes about to wake a thread."""
+SHARED = ("short", "far")
+"""Groups whose jobs share threads."""
 LONG = 10
 """Round trips; jobs that take longer gain little by being fetched ahead."""
 KNOWN = 0.1
@@ -120,19 +124,30 @@ class Room:
         if self._last:
             self._last.difference_update(map(lease_name, leases))
 
-    def starting(self, claimed: Iterable[Lease], /) -> list[Lease]:
-        """The unstarted leases that a thread, or the event loop, can run at once. They count as started from now on."""
-        left = self._threads - self._used["plain"] - self._used["transaction"] - len(self._last)
-        leases = []
-        for lease in claimed:
-            name = lease_name(lease)
-            if self._groups.get(name) in ("short", "far"):
-                if left <= 0:
-                    continue
-                left -= 1
-                self._last.add(name)
-            leases.append(lease)
-        return leases
+    def shares(self, lease: Lease, /) -> bool:
+        """Whether this lease shares threads with others, so that it may have to wait for one."""
+        return self._groups.get(lease_name(lease)) in SHARED
+
+    @property
+    def startable(self) -> int:
+        """How many last attempts that share threads can run at once: one for each thread."""
+        return self._threads - self._used["plain"] - self._used["transaction"] - len(self._last)
+
+    def start(self, leases: Iterable[Lease], /) -> None:
+        """Count these leases, which share threads, as started."""
+        self._last.update(map(lease_name, leases))
+
+    def threads_for(self, kinds: Iterable[str], /) -> int:
+        """How many threads to wake for started jobs of these kinds, one for each job at most.
+
+        A job that is started and does not run yet is used up if the worker is killed. So one thread runs several
+        jobs only where it is done with all of them before a second thread would be awake.
+        """
+        jobs, seconds = 0, 0.0
+        for name in kinds:
+            jobs += 1
+            seconds += self._means[name]
+        return min(jobs, max(1, math.ceil(seconds / WAKE)))
 
     def next(self) -> None:
         """It is another's turn to be first."""
@@ -194,7 +209,7 @@ class Room:
             if name not in names or name not in self._kinds or name in self._limits:
                 continue
             if self._kinds[name].settings.max_attempts == 1:
-                continue  # an only attempt begins by a write of its own, see Clerk
+                continue  # an only attempt starts by a later write, see Clerk._write
             group = self.group(name)
             most = min(came, left.get(group, max(0, self.free(group))))
             if group == "short":

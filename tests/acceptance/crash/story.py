@@ -90,7 +90,7 @@ def work(ledger: Ledger, diary: Diary) -> None:
     while True:
         ledger.beat(WORKER)
         ledger.reap()
-        leases, late = ledger.turn(settlements, kinds, worker=WORKER, lease=LEASE, total=5, start=False)
+        leases, late, _ = ledger.turn(settlements, kinds, worker=WORKER, lease=LEASE, total=5, start=False)
         settlements = []
         for one in late:
             diary.note("late", one.kind, one.job_id)

@@ -81,6 +81,9 @@ def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[Kind]:
             raise ConnectionError(f"no answer for {lease.key}")
         end(lease)
 
+    def brief(lease: Lease) -> None:
+        end(lease)
+
     def gated(lease: Lease) -> None:
         """The first few as any; all others stay in the middle until the gate is open."""
         begin(lease)
@@ -97,6 +100,7 @@ def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[Kind]:
     return [
         Kind("down", down, "plain", SETTINGS),
         Kind("work", work, "plain", SETTINGS),
+        Kind("brief", brief, "plain", SETTINGS),
         Kind("gated", gated, "plain", SETTINGS),
         Kind("task", task, "async", SETTINGS),
         Kind("paid", paid, "transaction", SETTINGS),

@@ -74,6 +74,43 @@ def test_what_is_only_claimed_is_started_before_it_runs(ledger: Ledger) -> None:
     assert ledger.start([]) == []
 
 
+@pytest.mark.req("L-3")
+def test_one_turn_settles_starts_and_claims(ledger: Ledger) -> None:
+    ledger.submit_many(new(*"abcdef", max_attempts=1))
+    first = claim(ledger, 4, start=False)
+    (running,) = ledger.start(first[:1])
+    lost, waiting = first[1], first[2:]
+    ledger.settle(lost.release())
+    turn = ledger.turn([running.done()], {KIND: 10}, worker="w", start_last=False, starts=[lost, *waiting])
+    assert turn.late == []
+    assert [(lease.job_id, lease.attempt, lease.started) for lease in turn.started] == [
+        (lease.job_id, 1, True) for lease in waiting
+    ]
+    assert {(lease.attempt, lease.started) for lease in turn.leases} == {(0, False)}
+    assert keys(turn.leases) == {"b", "e", "f"}
+    jobs = [ledger.get(lease.job_id) for lease in (running, *waiting)]
+    assert [(job.shown, job.attempts) for job in jobs if job is not None] == [("done", 1), ("running", 1), ("running", 1)]
+    assert ledger.turn([], {}, worker="w", starts=turn.started).started == []  # these have started already
+
+
+@pytest.mark.req("L-3")
+def test_a_turn_starts_a_newer_lease_and_not_the_lost_one_of_the_same_job(ledger: Ledger) -> None:
+    ledger.submit_many(new("a", max_attempts=1))
+    (lost,) = claim(ledger, start=False)
+    ledger.settle(lost.release())
+    (newer,) = claim(ledger, start=False)
+    turn = ledger.turn([], {}, worker="w", starts=[lost, newer])
+    assert [(lease.fence, lease.token) for lease in turn.started] == [(newer.fence, newer.token)]
+
+
+def test_a_turn_for_a_quarantined_job_starts_nothing_else(ledger: Ledger) -> None:
+    ledger.submit_many(new("a", max_attempts=1))
+    leases = claim(ledger, start=False)
+    with pytest.raises(ValueError, match="starts: 1 leases together with alone=True"):
+        ledger.turn([], {KIND: 1}, worker="w", alone=True, starts=leases)
+    ledger.settle([lease.release() for lease in leases])
+
+
 @pytest.mark.req("L-2")
 def test_a_renewed_lease_is_not_reaped_and_a_lost_one_is_told(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b"))
@@ -113,7 +150,7 @@ def test_a_turn_settles_and_claims_at_once(ledger: Ledger) -> None:
     assert turn.late == []
     assert tally(ledger) == (4, 1, 2, 1, 0, 0, 0, 0)
     turn = ledger.turn([lease.done() for lease in turn.leases], {KIND: 10}, worker="w1")
-    assert turn == ([], [])
+    assert turn == ([], [], [])
     assert tally(ledger).done == 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from redrive.errors import LeaseLost
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.record import Lease, Settlement
+from redrive.ledger.record import Lease, Settlement, lease_name
 from redrive.ledger.tables import METADATA
 from tests.conformance.ledger.model import Model
 from tests.conformance.ledger.world import KIND, pass_time, session, tally
@@ -80,18 +80,23 @@ class Acts:
         assert done is self.model.settle(lease, settled)
         return done
 
-    def turn(self, ats: list[int], most: int) -> Any:
+    def turn(self, ats: list[int], most: int, starts: Sequence[int] = ()) -> Any:
         settled = [settlement(self.leases[at], "done") for at in ats]
         held = [self.model.settle(self.leases[at], one) for at, one in zip(ats, settled, strict=True)]
+        starting = {at: self.leases[at] for at in starts if at not in ats}
+        startable = [self.model.start(lease) for lease in starting.values()]
         due = self.model.due(alone=False)
-        turn = self.ledger.turn(settled, {KIND: most}, worker="w", lease=LEASE)
+        turn = self.ledger.turn(settled, {KIND: most}, worker="w", lease=LEASE, starts=list(starting.values()))
+        started = {lease_name(lease): lease for lease in turn.started}
+        assert [lease_name(lease) in started for lease in starting.values()] == startable
+        self.leases = [started.get(lease_name(lease), lease) for lease in self.leases]
         assert [one for one, good in zip(settled, held, strict=True) if not good] == turn.late
         assert {lease.key for lease in turn.leases} <= due
         assert len(turn.leases) == min(len(due), most)
         for lease in turn.leases:
             self.model.claimed(lease, LEASE, start=True)
         self.leases += turn.leases
-        return len(turn.late), sorted(lease.key for lease in turn.leases)
+        return len(turn.late), sorted(lease.key for lease in turn.leases), startable
 
     def renew(self, at: int) -> Any:
         lease = self.leases[at]
@@ -180,9 +185,9 @@ class Machine(RuleBasedStateMachine):
         self.acts.settle(self._at(at), outcome)
 
     @precondition(lambda self: self.acts.leases)
-    @rule(ats=st.lists(at, max_size=3), most=st.integers(0, 3))
-    def turn(self, ats: list[int], most: int) -> None:
-        self.acts.turn([self._at(at) for at in ats], most)
+    @rule(ats=st.lists(at, max_size=3), most=st.integers(0, 3), starts=st.lists(at, max_size=3))
+    def turn(self, ats: list[int], most: int, starts: list[int]) -> None:
+        self.acts.turn([self._at(at) for at in ats], most, [self._at(at) for at in starts])
 
     @precondition(lambda self: self.acts.leases)
     @rule(at=at)
@@ -259,7 +264,7 @@ def trace(ledger: Ledger, seed: int, length: int) -> Iterator[Any]:
             at = -1 - at % min(len(acts.leases), 8)
             acts.leases.sort(key=lambda lease: (lease.key, lease.fence))
             if verb == "turn":
-                yield verb, acts.turn([at], 1000)
+                yield verb, acts.turn([at], 1000, range(-1, -1 - len(acts.leases), -1)[:4])
             elif verb == "settle":
                 yield verb, acts.settle(at, dice.choice(OUTCOMES))
             else:

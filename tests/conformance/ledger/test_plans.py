@@ -94,6 +94,7 @@ HOT_POSTGRES = {
     "known": submit_postgres.KNOWN,
     "turn": turn_postgres.TURN,
     "turn alone": turn_postgres.TURN_ALONE,
+    "turn start": turn_postgres.TURN_START,
     "start": turn_postgres.START,
     "renew": turn_postgres.RENEW,
     "settle": settle_postgres.SETTLE,
@@ -146,7 +147,8 @@ def test_settle_goes_by_the_primary_key(full: Ledger) -> None:
     """Traps 1 and 3: `state = 1` lets a kept plan go through the index over leases, once for each row of the batch."""
     with session(full) as held:
         on_sqlite = held.sqlite
-    for text in (HOT_SQLITE["done"], HOT_SQLITE["settle"]) if on_sqlite else (HOT_POSTGRES["turn"], HOT_POSTGRES["settle"]):
+    names = ("done", "settle", "start") if on_sqlite else ("turn", "turn start", "settle")
+    for text in ((HOT_SQLITE if on_sqlite else HOT_POSTGRES)[name] for name in names):
         found = plan(full, text)
         assert "redrive_job_leased" not in found
         assert ("PRIMARY KEY" if on_sqlite else "redrive_job_pkey") in found

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from threading import Event, Semaphore
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,7 +13,7 @@ from sqlalchemy import select, update
 
 from redrive import RetryPolicy
 from redrive.errors import LedgerUnavailable
-from redrive.ledger import Lease, Ledger, NewJob, open_ledger
+from redrive.ledger import Lease, Ledger, NewJob, Settlement, Turn, open_ledger
 from redrive.ledger.arrival import Arriving, Part
 from redrive.ledger.state import LEASED
 from redrive.ledger.tables import job as job_table
@@ -95,6 +96,25 @@ def test_a_turn_that_settles_and_claims_is_lost(direct: Ledger, relayed: Ledger,
 
 
 @pytest.mark.req("L-3")
+def test_a_turn_that_settles_and_starts_is_lost(direct: Ledger, relayed: Ledger, relay: Relay) -> None:
+    """Short jobs wait in the worker, so that one write settles some of them and starts others."""
+    ran: Counter[str] = Counter()
+    ids = submit(direct, "mail", 300, max_attempts=1)
+
+    def work(lease: Lease) -> None:
+        ran[lease.key] += 1
+        if len(ran) == 150:
+            relay.lose_response(str(sorted(ids)[200]).encode())  # the statement is prepared by now: only its parameters are sent
+
+    with Worker(relayed, [kind("mail", work, policy=ONCE)], threads=2):
+        jobs = ended(direct, *ids)
+    assert relay.lost.is_set()
+    assert {(job.state, job.attempts, job.crashes) for job in jobs} == {("done", 1, 0)}
+    assert set(ran.values()) == {1}
+    assert direct.dead_letters() == []
+
+
+@pytest.mark.req("L-3")
 def test_a_limited_claim_whose_commit_is_lost_is_not_an_attempt(direct: Ledger, relayed: Ledger, relay: Relay) -> None:
     ran: Counter[str] = Counter()
     ids = submit(direct, "mail", 3, max_attempts=1)
@@ -164,6 +184,24 @@ def test_last_attempts_are_not_started_while_they_wait_for_a_thread(shared: Ledg
     assert started <= begun
     assert {(job.state, job.attempts) for job in jobs} == {("done", attempts)}
     assert set(ran.values()) == {1}
+
+
+def test_last_attempts_start_with_the_write_that_settles_others(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[tuple[int, int]] = []
+    turn = Ledger.turn
+
+    def count(ledger: Ledger, settlements: Sequence[Settlement], *rest: Any, **more: Any) -> Turn:
+        turns.append((len(settlements), len(more.get("starts", ()))))
+        return turn(ledger, settlements, *rest, **more)
+
+    monkeypatch.setattr(Ledger, "turn", count)
+    monkeypatch.setattr(Ledger, "start", lambda ledger, leases: pytest.fail(f"a write of its own for {leases}"))
+    ids = submit(shared, "mail", 400, max_attempts=1)
+    with Worker(shared, [kind("mail", lambda lease: None, policy=ONCE)], threads=4):
+        jobs = ended(shared, *ids)
+    assert {(job.state, job.attempts) for job in jobs} == {("done", 1)}
+    assert max(starts for _, starts in turns) <= 4, "one for each thread"
+    assert any(settled and starts for settled, starts in turns)
 
 
 @pytest.mark.req("L-3")

@@ -179,9 +179,26 @@ def test_of_last_attempts_that_share_threads_one_starts_for_each_thread() -> Non
     for _ in range(200):
         room.took([("mail", 0.0001)])
     claimed = [lease(job_id=number, kind="mail") for number in range(10)]
+    long = lease(job_id=20, kind="report")
     room.takes([(mail, one) for one in claimed])
-    room.takes([(report, lease(job_id=20, kind="report"))])
-    assert room.starting(claimed) == claimed[:3], "a long job has the fourth thread"
-    assert room.starting(claimed[3:]) == []
+    room.takes([(report, long)])
+    assert all(map(room.shares, claimed))
+    assert not room.shares(long)
+    assert room.startable == 3, "a long job has the fourth thread"
+    room.start(claimed[:3])
+    assert room.startable == 0
     room.gives(claimed[:2])
-    assert room.starting(claimed[3:]) == claimed[3:5]
+    assert room.startable == 2
+
+
+def test_started_jobs_share_a_thread_only_where_they_are_done_before_another_is_awake() -> None:
+    room = Room([kind("brief"), kind("short"), kind("long")], 8, 100)
+    for _ in range(400):
+        room.took([("brief", 0.00001), ("short", 0.0002), ("long", 1.0)])
+    assert room.threads_for(["brief"] * 8) == 1
+    assert room.threads_for(["brief"] * 8 + ["long"]) == 9
+    assert room.threads_for(["short"] * 8) == 8
+    assert room.threads_for(["long"]) == 1
+    for _ in range(400):
+        room.took([("brief", 0.0)])
+    assert room.threads_for(["brief"]) == 1

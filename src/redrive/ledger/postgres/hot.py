@@ -13,6 +13,7 @@ from ..session import Session
 from ..statement import Many
 from . import receive, settle, submit, turn
 from .marks import EVERYTHING, Marks
+from .turn import Turned
 
 
 class OnPostgres:
@@ -33,33 +34,34 @@ class OnPostgres:
         return submit.submit(run, jobs)
 
     def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
-        """Settle, then claim."""
+        """Settle, start and claim in one statement; settlements that did not succeed have one of their own before it."""
         late: list[Settlement] = []
         short = plain(settlements)
         if not short:
             late = self.settle(session, settlements)
         crash_point("turn.before_commit")
-        leases, settled = self._claim(session, settlements if short else (), demand)
+        leases, settled, started = self._claim(session, settlements if short else (), demand)
         crash_point("turn.after_commit")
         if short and len(settled) != len(settlements):
             late = settle.counted_late(session.run, [one for one in settlements if one.job_id not in settled])
-        return Turn(leases, late)
+        return Turn(leases, late, started)
 
-    def _claim(self, session: Session, done: Sequence[Settlement], demand: Demand) -> tuple[list[Lease], set[int]]:
+    def _claim(self, session: Session, done: Sequence[Settlement], demand: Demand) -> Turned:
         everything = [EVERYTHING] * len(demand.kinds)
         if demand.alone:
             return turn.turn(session.run, done, demand, everything)
         since = self._marks.since(demand.kinds)
-        leases, settled = turn.turn(session.run, done, demand, since)
+        turned = turn.turn(session.run, done, demand, since)
+        leases = turned.leases
         self._marks.seen(demand.kinds, leases, since)
         left = demand.total - len(leases)
         if left > 0 and since != everything:
             taken = Counter(lease.kind for lease in leases)
             kinds = {kind: most - taken[kind] for kind, most in demand.kinds.items() if most > taken[kind]}
             if kinds:
-                rest = demand._replace(kinds=kinds, total=left)
-                leases += turn.turn(session.run, (), rest, [EVERYTHING] * len(kinds))[0]
-        return leases, settled
+                rest = demand._replace(kinds=kinds, total=left, starts=())
+                leases += turn.turn(session.run, (), rest, [EVERYTHING] * len(kinds)).leases
+        return turned
 
     def receive(
         self, session: Session, settlements: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /
@@ -81,7 +83,7 @@ class OnPostgres:
 
     def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
         """Claim in the transaction that is open."""
-        return turn.turn(session.run, (), demand, [EVERYTHING] * len(demand.kinds))[0]
+        return turn.turn(session.run, (), demand, [EVERYTHING] * len(demand.kinds)).leases
 
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
         """Settle; those that came too late."""

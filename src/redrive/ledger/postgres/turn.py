@@ -1,8 +1,10 @@
-"""A worker's turn on Postgres: what is done is settled and new work is claimed, in one statement."""
+"""A worker's turn on Postgres: jobs are settled, started and claimed in one statement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -26,7 +28,7 @@ from sqlalchemy import (
     union_all,
     update,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, array
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from ..hot import Demand
@@ -43,6 +45,7 @@ LEASE = (
     job.c.started_at, job.c.token,
 )  # fmt: skip
 """The columns of a `Lease`, in its order."""
+COLUMNS = len(LEASE)
 # `state = 1` would let a cached plan go through the index over leases for each row: quadratic in the batch.
 HELD = (job.c.state + number(0)) == number(LEASED)
 UNTIL = func.now() + bindparam("seconds", type_=Float(53)) * SECOND
@@ -83,7 +86,16 @@ def settled() -> ReturningUpdate[tuple[int, str]]:
     )
 
 
-def _turn(lanes: Sequence[int]) -> str:
+_held = rows("held", id=BigInteger(), fence=Integer(), token=BigInteger())
+_mine = (job.c.id == _held.c.id, job.c.fence == _held.c.fence, job.c.token == _held.c.token, HELD)
+_named = (job.c.id, job.c.fence, job.c.token)
+_started = (
+    update(job).values(attempts=job.c.attempts + number(1), started_at=func.now()).where(*_mine, job.c.started_at.is_(None))
+)
+
+
+def _turn(lanes: Sequence[int], *, starting: bool = False) -> str:
+    """starting: the statement also starts leases. Its last columns hold pairs of their id and token, and the time."""
     ended = settled().cte("settled")
     start, last = bindparam("start", type_=Integer()), bindparam("start_last", type_=Integer())
     starts = case((job.c.attempts + number(1) >= job.c.max_attempts, last), else_=start)
@@ -115,25 +127,40 @@ def _turn(lanes: Sequence[int]) -> str:
         .cte("counted")
     )
     none = cast(null(), ARRAY(BigInteger))
+    nones: list[ColumnElement[Any]] = [none.label("settled")]
+    summary: list[ColumnElement[Any]] = [func.array_agg(ended.c.id)]
+    if starting:
+        started = _started.returning(job.c.id, job.c.token).cte("started")
+        nones += [none.label("started"), cast(null(), DateTime(timezone=True)).label("at")]
+        names = select(func.array_agg(array([started.c.id, started.c.token])))
+        summary += [names.scalar_subquery(), func.now()]
     return postgres(
         union_all(
-            select(*claimed.c, none.label("settled")),
-            select(
-                *(cast(null(), column.type) for column in LEASE),
-                func.array_agg(ended.c.id),
-            ),
+            select(*claimed.c, *nones),
+            select(*(cast(null(), column.type) for column in LEASE), *summary),
         ).add_cte(counted)
     ).text
 
 
 TURN = _turn(PRIORITIES)
 TURN_ALONE = _turn((QUARANTINE,))
+TURN_START = _turn(PRIORITIES, starting=True)
 
 
-def turn(run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequence[str], /) -> tuple[list[Lease], set[int]]:
-    """Settle what is done and replays nothing, and claim what was due since these moments. The leases, and the settled ids."""
+class Turned(NamedTuple):
+    """What the statement of a turn did."""
+
+    leases: list[Lease]
+    settled: set[int]
+    """The ids of settled jobs."""
+    started: list[Lease]
+
+
+def turn(run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequence[str], /) -> Turned:
+    """Settle jobs that are done and replay nothing, start leases, and claim jobs that are due since these times."""
+    starts = demand.starts
     found = run.execute(
-        TURN_ALONE if demand.alone else TURN,
+        TURN_ALONE if demand.alone else TURN_START if starts else TURN,
         {
             "done_id": plain([one.job_id for one in done]),
             "done_fence": plain([one.fence for one in done]),
@@ -148,21 +175,24 @@ def turn(run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequenc
             "seconds": demand.seconds,
             "by": demand.worker,
             "drawn": demand.token,
+            **(_these(starts) if starts else {}),
         },
     ).fetchall()
-    *leased, (*_, settled) = found
-    return [Lease._make(row[:-1]) for row in leased], set(settled or ())
+    *leased, last = found
+    settled, *begun = last[COLUMNS:]
+    leases = [Lease._make(row[:COLUMNS]) for row in leased]
+    return Turned(leases, set(settled or ()), _begun(starts, *begun) if starts else [])
 
 
-_held = rows("held", id=BigInteger(), fence=Integer(), token=BigInteger())
-_mine = (job.c.id == _held.c.id, job.c.fence == _held.c.fence, job.c.token == _held.c.token, HELD)
-_named = (job.c.id, job.c.fence, job.c.token)
-START = postgres(
-    update(job)
-    .values(attempts=job.c.attempts + number(1), started_at=func.now())
-    .where(*_mine, job.c.started_at.is_(None))
-    .returning(*_named, job.c.started_at)
-).text
+def _begun(starts: Sequence[Lease], pairs: Sequence[tuple[int, int]] | None, at: datetime) -> list[Lease]:
+    # Not by the id alone: a lost lease and a newer one of the same job may be among them.
+    names = set(map(tuple, pairs or ()))
+    return [
+        lease._replace(attempt=lease.attempt + 1, started_stored=at) for lease in starts if (lease.job_id, lease.token) in names
+    ]
+
+
+START = postgres(_started.returning(*_named, job.c.started_at)).text
 RENEW = postgres(update(job).values(lease_until=UNTIL).where(*_mine).returning(*_named)).text
 
 

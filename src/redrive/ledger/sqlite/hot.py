@@ -45,7 +45,7 @@ class OnSQLite:
         return submit.submit(run, jobs, micros_now())
 
     def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
-        """Settle, then claim."""
+        """Settle, start and claim in one transaction."""
         raw = session.raw
         now = micros_now()
         raw.execute(BEGIN)
@@ -56,6 +56,7 @@ class OnSQLite:
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
                 short, late = False, settle.settle(raw, settlements, now)
+            started = claim.start(raw, demand.starts, now)
             leases = claim.claim(raw, demand, now)
             _count(raw, settlements if short else (), leases)
             crash_point("turn.before_commit")
@@ -64,7 +65,7 @@ class OnSQLite:
             session.undo()
             raise
         crash_point("turn.after_commit")
-        return Turn(leases, late)
+        return Turn(leases, late, started)
 
     def receive(
         self, session: Session, settlements: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /
