@@ -20,27 +20,45 @@ MAX_JOINED = 12.0
 MAX_WORDS = 30
 """Of one sentence. The goal is 20; quoted names and numbers may need more."""
 
-IDIOM = re.compile(
-    r"""
-    \b(?:
-        nobody|somebody|whoever|everybody|anybody|whatever|shall
-        |mend(?:s|ed|ing)?
-        |tr(?:y|ied|ies|ying)\ (?:it\ |them\ |that\ )?again|another\ drive
-        |what\ (?:waits|runs|came|comes|failed|fails|was|is|has|had|ended|ends|died|dies|went|stands|happens\ to)
-        |who\ (?:is|was|has|may|does|asks|waits|holds|comes|only|cannot|writes|reads)
-        |at\ it|under\ way|in\ hand|is\ there|are\ there
-        |(?:is|are|was|were)\ well|all\ is\ well
-        |(?:is|are)\ no\ (?!longer|more\b|later|earlier|older|newer|larger|smaller|different|worse|better|need|other|way)[a-z]+
-        |so\ (?:many|much|long|often|far)(?!\ (?:that|as))
-        |in\ force|rests|left\ alone|leaves?\ alone|gives?\ back\ to|is\ begun|was\ begun|are\ begun
-        |time-?outs?(?<!timeout)(?<!timeouts)
-        |by\ itself\ alone|no\ more\ than\ once\ more|once\ more|of\ its\ own\ accord|to\ be\ had
-        |says?\ so|said\ so|is\ said|are\ said|was\ said|told\ of|is\ told|are\ told|worth\ trying
-        |the\ audit(?!\ log)|the\ moment|a\ moment|the\ word\b
-    )\b
-    """,
-    re.VERBOSE | re.IGNORECASE,
+WORDS: tuple[tuple[str, str], ...] = (
+    (r"nobody|somebody|whoever|everybody|anybody", "name the person or the program: you, the operator, the worker, no worker"),
+    (r"whatever", "name the cases: any value, regardless of"),
+    (r"shall", "must, or the present tense"),
+    (r"mend(?:s|ed|ing)?", "fix, fixed"),
+    (r"tr(?:y|ied|ies|ying)\ (?:it\ |them\ |that\ )?again|another\ drive|worth\ trying", "retry, retried, another attempt"),
+    (
+        r"what\ (?:waits|runs|came|comes|failed|fails|was|is|has|had|ended|ends|died|dies|went|stands|happens\ to)",
+        "a noun: queued jobs, rejected items, the failed call",
+    ),
+    (
+        r"who\ (?:is|was|has|may|does|asks|waits|holds|comes|only|cannot|writes|reads)",
+        "a noun: the caller, the owner of the lease",
+    ),
+    (r"at\ it|under\ way|in\ hand", "running, in progress"),
+    (r"is\ there|are\ there", "exists, online, present"),
+    (r"(?:is|are|was|were)\ well|all\ is\ well", "healthy, no problems found"),
+    (
+        r"(?:is|are)\ no\ (?!longer|more\b|later|earlier|older|newer|larger|smaller|different|worse|better|need|other|way)[a-z]+",
+        "invalid X, not a valid X, there are no Xs: No Xs.",
+    ),
+    (r"so\ (?:many|much|long|often|far)(?!\ (?:that|as))", "a number with its unit: N jobs, up to 30 s"),
+    (r"in\ force", "current"),
+    (r"rests", "is paused after an outage"),
+    (r"left\ alone|leaves?\ alone", "skip, skipped, unchanged"),
+    (r"gives?\ back\ to", "return to"),
+    (r"is\ begun|was\ begun|are\ begun", "begins, started"),
+    (r"time-?outs?(?<!timeout)(?<!timeouts)", "timeout"),
+    (r"by\ itself\ alone|of\ its\ own\ accord", "automatically"),
+    (r"no\ more\ than\ once\ more|once\ more", "one more time, again"),
+    (r"to\ be\ had", "available"),
+    (r"says?\ so|said\ so|is\ said|are\ said|was\ said|told\ of|is\ told|are\ told", "log, report, print, show"),
+    (r"the\ audit(?!\ log)", "the audit log"),
+    (r"the\ moment|a\ moment", "timestamp, time, duration"),
+    (r"the\ word\b", "the term, the value"),
 )
+"""Phrases that make a reader stop, and the words to use instead."""
+
+IDIOM = re.compile(rf"\b(?:{'|'.join(pattern for pattern, _ in WORDS)})\b", re.VERBOSE | re.IGNORECASE)
 JOINED = re.compile(r";(?=\s)|(?<=[a-z)`\"'»”]):(?=\ [a-z`*\"(\[0-9])")
 WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
 SENTENCE = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[A-Z`*\"(\[])")
@@ -68,6 +86,7 @@ class Measure(NamedTuple):
 def markdown(text: str) -> list[str]:
     """The prose blocks of a page, without code and links."""
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"^::: .*\n(?:(?: {4}.*)?\n)*", "\n", text, flags=re.MULTILINE)
     text = re.sub(r"^( *)(```|~~~).*?^\1\2\s*$", "\n", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"`[^`\n]+`", "`x`", text)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
@@ -146,6 +165,11 @@ def measure(blocks: Iterable[str]) -> Measure:
         joined += [_around(block, found) for found in JOINED.finditer(block)]
         long += [each for each in SENTENCE.split(block) if len(WORD.findall(each)) > MAX_WORDS]
     return Measure(words, idiom, joined, long)
+
+
+def better(hit: str) -> str:
+    """Return the words to use instead of `hit`, a match of IDIOM."""
+    return next(words for pattern, words in WORDS if re.match(rf"(?:{pattern})\b", hit, re.VERBOSE | re.IGNORECASE))
 
 
 def _around(block: str, found: re.Match[str]) -> str:
