@@ -55,8 +55,12 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
             wait = run.wait
             if wait is None:
                 raise
+            started = run.began
             if wait > 0:
                 sleep(wait)
+                started = monotonic()
+            elif run.heard:  # the failure was recorded; otherwise the next attempt starts less than 1 µs after it
+                started = monotonic()
         else:
             if type(result) is not usual:
                 usual = settled(result, settings)
@@ -67,7 +71,6 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
             cell = own_cell()
         while True:
             seen = GIVEUPS.count
-            started = monotonic()
             cell.scope = (inf, run.attempt, settings, None, None)
             try:
                 result = fn(*args, **kwargs) if kwargs else fn(*args)
@@ -78,6 +81,7 @@ def _plain_untimed(settings: Settings, fn: Callable[..., Any], bounds: Limits) -
                     raise
                 if wait > 0:
                     sleep(wait)
+                started = monotonic()
             else:
                 if type(result) is not usual:
                     usual = settled(result, settings)
@@ -150,10 +154,10 @@ def _plain_again(
     reject, breaker = settings.reject, settings.breaker
 
     def again(run: Run | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call, clock = _on_stage(settings, fn)
+        call, clock = _on_stage(settings, fn) if WATCH else (fn, SYSTEM)
         cell = own_cell()
         outer = cell.scope
-        key = bounds.key(args, kwargs)
+        key = None if settings.key is None else bounds.key(args, kwargs)
         if run is None:
             run = begin(settings, clock, bounds.timeout, key, outer)
         while True:
@@ -300,9 +304,9 @@ def _coroutine_again(
         from .hedge import race  # noqa: PLC0415  # only for those who have one
 
     async def again(run: Run | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call, clock = _on_stage(settings, fn)
-        outer = scope_around()
-        key = bounds.key(args, kwargs)
+        call, clock = _on_stage(settings, fn) if WATCH else (fn, SYSTEM)
+        outer = None if cell_around() is None else scope_around()
+        key = None if settings.key is None else bounds.key(args, kwargs)
         if run is None:
             run = begin(settings, clock, bounds.timeout, key, outer)
         while True:
@@ -353,7 +357,8 @@ def _coroutine_again(
 
 
 def _on_stage(settings: Settings, fn: Callable[..., Any]) -> tuple[Callable[..., Any], Clock]:
-    stage = STAGE.get() if WATCH else None
+    """The function and the clock of the test around. Only asked while WATCH is not empty."""
+    stage = STAGE.get()
     if stage is None:
         return fn, SYSTEM
     return (fn if stage.faults is None else stage.faults(settings, fn)), stage.clock

@@ -155,7 +155,10 @@ def running_task() -> Task[Any] | None:
 
 def cancellations() -> int:
     """How often the task around has been asked to stop; 0 outside of one."""
-    task = running_task()
+    try:
+        task = current_task()  # called directly: each attempt calls this function twice
+    except RuntimeError:
+        task = running_task()
     return 0 if task is None else task.cancelling()
 
 

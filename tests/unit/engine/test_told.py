@@ -193,3 +193,37 @@ def test_every_record_of_an_attempt_says_how_long_it_took(limit: float | None, f
         unsubscribe()
     assert [record.kind for record in heard] == ["retry", "retry", "recovered"]
     assert all(record.fields["latency_ms"] >= 0 for record in heard)
+
+
+@pytest.mark.req("J-1")
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+def test_the_latency_of_a_later_attempt_is_its_own(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+    """Without a sink the first attempt reads no clock. A slow log handler does not count for the next attempt."""
+    now = 100.0
+    latencies: list[float | None] = []
+
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            nonlocal now
+            now += 5.0
+            latencies.append(vars(record)["redrive"].get("latency_ms"))
+
+    def work() -> None:
+        nonlocal now
+        now += 0.25
+        raise OSError("down")
+
+    monkeypatch.setattr("redrive.engine.loop.monotonic", lambda: now)
+    monkeypatch.setattr("redrive.engine.run.monotonic", lambda: now)
+    monkeypatch.setattr("redrive.core.clock.SystemClock.monotonic", staticmethod(lambda: now))
+    logger, handler = logging.getLogger("redrive"), Slow()
+    logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(level)
+    try:
+        with pytest.raises(OSError, match="down"):
+            retry(RetryPolicy(3, 0, 0, 0), attempt_timeout=None, on=OSError).call(work)
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
+    assert latencies == ([None, 250.0, 250.0] if level == logging.INFO else [250.0])
