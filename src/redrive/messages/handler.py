@@ -134,4 +134,4 @@ def _nothing(of: Handler, result: object) -> None:
         close = getattr(result, "close", None)
         if close is not None:
             close()
-        raise TypeError(f"{of.place} returned {type(result).__name__}, which nobody awaits: make it `async def`")
+        raise TypeError(f"{of.place} returned {type(result).__name__}, which is not awaited; use `async def`")

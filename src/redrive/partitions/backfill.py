@@ -48,7 +48,7 @@ def begin(
     ranges.finish(session, now)  # what has ended, and nobody has said so yet, is in nobody's way
     if met := overlaps(session, grid):
         said = "; ".join(f"sweep {one.sweep_id} ({one.state}) has {one.partitions} of them: {one.grid}" for one in met)
-        raise NotAllowed(f"a backfill of the same partitions is under way: {said}. Cancel it, wait for it, or choose others")
+        raise NotAllowed(f"a backfill of the same partitions is running: {said}; cancel it, wait for it, or choose others")
     found = _begun(
         session, "backfill", grid, now, actor, because, lane=LANES.index("backfill"), share=share,
         canary=min(canary, len(grid)), halt_on=halt_on, rate=rate, again=again, clear=clear_terminal,
@@ -116,7 +116,7 @@ def set_share(session: Session, sweep_id: int, share: float, actor: str, because
     if found is None:
         raise NotAllowed(f"there is no sweep {sweep_id} over partitions")
     if found.state not in UNDER_WAY:
-        raise NotAllowed(f"sweep {sweep_id} is {found.state}: there is nothing to share")
+        raise NotAllowed(f"sweep {sweep_id} is {found.state}; only a running backfill has a share")
     session.core.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(share=share))
     what = {"sweep": sweep_id, "from": found.share, "to": share}
     audit.write(session, actor=actor, action="sweep.share", because=because, what=what)

@@ -243,21 +243,21 @@ def _moment(column: str, value: Any) -> datetime:
         try:
             found = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError(f"freshness: {column} is {value!r:.60}, which is no moment in ISO form") from None
+            raise ValueError(f"freshness: {column} is {value!r:.60}, not a timestamp in ISO form") from None
         value = found.date() if len(value) <= 10 else found
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     if isinstance(value, date):
         return datetime.combine(value + timedelta(days=1), time(), UTC)
-    raise ValueError(f"freshness: {column} is {type(value).__name__} {value!r:.60}, which is no moment")
+    raise ValueError(f"freshness: {column} is {type(value).__name__} {value!r:.60}, not a timestamp")
 
 
 def _columns(check: str, columns: tuple[str, ...]) -> tuple[str, ...]:
     if not columns:
-        raise TypeError(f'{check}() is told which columns: {check}("order_id")')
+        raise TypeError(f'{check}() needs column names, as in {check}("order_id")')
     for name in columns:
         if not isinstance(name, str) or not name:
-            raise TypeError(f"{check}: a column has a name, which is text, not {name!r}")
+            raise TypeError(f"{check}: a column name is a string, not {name!r}")
     return columns
 
 

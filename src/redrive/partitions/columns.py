@@ -88,7 +88,7 @@ def shown(kind: Any, /) -> str:
 
 def _either(name: str, kind: Any) -> list[Fits]:
     if not isinstance(name, str):
-        raise TypeError(f"a column has a name, which is text, not {name!r}")
+        raise TypeError(f"a column name is a string, not {name!r}")
     if isinstance(kind, tuple):
         return [fit for each in kind for fit in _either(name, each)]
     if typing.get_origin(kind) in (typing.Union, types.UnionType):

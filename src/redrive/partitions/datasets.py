@@ -48,7 +48,7 @@ class Datasets:
             raise TypeError(f"{name}: raw= is a store, or the name of one of App(stores=...), not {type(raw).__name__}: {raw!r}")
         known = self._stores().config.stores
         if raw not in known:
-            raise ValueError(f"{name}: raw={raw!r} is no store of this app; App(stores=...) has {', '.join(known) or 'none'}")
+            raise ValueError(f"{name}: raw={raw!r} is not a store of this app; App(stores=...) has {', '.join(known) or 'none'}")
         return lambda: self._stores().get_store(raw)
 
     def find(self, source: str, query: str, /) -> Extraction:
@@ -56,7 +56,7 @@ class Datasets:
         found = self._known.get((source, query))
         if found is None:
             there = ", ".join(one.name for one in self) or "none at all"
-            raise ValueError(f"there is no dataset {dataset_name(source, query)}; there is {there}")
+            raise ValueError(f"unknown dataset {dataset_name(source, query)}; known: {there}")
         return found
 
     def chosen(self, only: Collection[str] | None, /) -> list[Extraction]:

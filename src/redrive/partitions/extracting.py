@@ -33,7 +33,7 @@ class Held:
         """Raises where the attempt is over, whatever its function thinks of it."""
         if self.lost:
             raise LeaseLost(
-                f"{self.lease.partition}: run {self.lease.run_id} has lost its lease: somebody else has the partition now"
+                f"{self.lease.partition}: run {self.lease.run_id} lost its lease; another worker has the partition now"
             )
         if monotonic() >= self.end:
             seconds = self.end - self.began
@@ -164,11 +164,11 @@ def _nothing(held: Held, result: Any) -> None:
     if inspect.isawaitable(result):
         if close is not None:
             close()
-        raise TypeError(f"{held.extraction.place} returned {type(result).__name__}, which nobody awaits: make it `async def`")
+        raise TypeError(f"{held.extraction.place} returned {type(result).__name__}, which is not awaited; use `async def`")
     if hasattr(result, "__next__") or isinstance(result, (list, tuple)):
         if close is not None:
             close()
-        raise TypeError(f"{held.extraction.place} returned {type(result).__name__}, which nobody writes: out.rows(...) does")
+        raise TypeError(f"{held.extraction.place} returned {type(result).__name__}, which is not written; use out.rows(...)")
 
 
 def _key(lease: Lease) -> Key | None:

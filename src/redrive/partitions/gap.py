@@ -33,12 +33,12 @@ def gap(partition: Partition, facts: Facts | None, /, *, today: date) -> Gap:
     if facts is None:
         future = partition.logical_date > today
         return Gap(
-            partition, "never_run", "the day has not come yet" if future else "nobody has asked for it: no schedule, no backfill"
+            partition, "never_run", "the day is in the future" if future else "never requested by a schedule or a backfill"
         )
     if facts.running:
-        return Gap(partition, "running", f"run {facts.run_id} is under way{_last(facts)}")
+        return Gap(partition, "running", f"run {facts.run_id} is running{_last(facts)}")
     if facts.terminal is not None:
-        return Gap(partition, "terminal", f"not tried any more: {facts.terminal}{_last(facts)}")
+        return Gap(partition, "terminal", f"gave up: {facts.terminal}{_last(facts)}")
     if facts.paused is not None:
         return Gap(partition, "paused", f"paused: {facts.paused}{_last(facts)}")
     if facts.status == "failed":
@@ -48,8 +48,8 @@ def gap(partition: Partition, facts: Facts | None, /, *, today: date) -> Gap:
 
 def _next(facts: Facts) -> str:
     if facts.next_at is None:
-        return "not tried again by itself"
-    return f"waits in lane {facts.lane}, due {facts.next_at.isoformat(timespec='seconds')}"
+        return "not retried automatically"
+    return f"queued in lane {facts.lane}, due {facts.next_at.isoformat(timespec='seconds')}"
 
 
 def _last(facts: Facts) -> str:

@@ -37,7 +37,7 @@ class Grid:
             raise TypeError(f"customers= is a collection of ids, not one text: [{customers!r}]")
         unique = tuple(dict.fromkeys(named("a customer", one) for one in customers))
         if not unique:
-            raise ValueError(f"there is no customer to extract {source}/{query_name} for")
+            raise ValueError(f"{source}/{query_name}: no customers to extract")
         return cls(source, query_name, unique, first, last, newest)
 
     def __len__(self) -> int:

@@ -78,9 +78,9 @@ def read(file: BinaryIO, name: str, /) -> Iterator[dict[str, Any]]:
         try:
             row = json.loads(line)
         except ValueError as wrong:
-            raise ValueError(f"{name}, line {number} is no JSON: {wrong}") from None
+            raise ValueError(f"{name}, line {number} is not valid JSON: {wrong}") from None
         if not isinstance(row, dict):
-            raise ValueError(f"{name}, line {number} is no row: a JSON object is wanted, not {type(row).__name__}")
+            raise ValueError(f"{name}, line {number} is not a row; expected a JSON object, not {type(row).__name__}")
         yield row
 
 

@@ -81,9 +81,9 @@ class Manifest:
         """From its bytes; ValueError says what is wrong with them."""
         found = json.loads(stored)
         if not isinstance(found, dict) or "redrive_manifest" not in found:
-            raise ValueError("it is no manifest of redrive's")
+            raise ValueError("not a manifest of Redrive")
         if found["redrive_manifest"] != VERSION:
-            raise ValueError(f"it is of version {found['redrive_manifest']!r}, and this code reads {VERSION}")
+            raise ValueError(f"version {found['redrive_manifest']!r} of the manifest; this code reads {VERSION}")
         try:
             files = tuple(
                 Written(str(one["name"]), int(one["size"]), str(one["sha256"]), _rows(one["rows"])) for one in found["files"]
@@ -108,9 +108,7 @@ def loaded(store: Store, partition: Partition, run_id: str, /, *, digest: str | 
             store, path, f"run {run_id} of {partition} has no manifest: it was never ended, or has been deleted"
         ) from missing
     if digest is not None and sha256(stored).hexdigest() != digest:
-        raise _damaged(
-            store, path, f"the manifest of run {run_id} of {partition} is not the one that was written: it has been changed"
-        )
+        raise _damaged(store, path, f"the manifest of run {run_id} of {partition} differs from the written one; it was changed")
     try:
         found = Manifest.decoded(stored)
     except ValueError as wrong:  # JSON's and Unicode's errors are some of these

@@ -38,7 +38,7 @@ def read(file: BinaryIO, name: str, /) -> Iterator[dict[str, Any]]:
         try:
             opened = library.ParquetFile(cast(BinaryIO, whole))
         except Exception as wrong:
-            raise ValueError(f"{name} is no Parquet: {wrong}") from wrong
+            raise ValueError(f"{name} is not a Parquet file: {wrong}") from wrong
         for batch in opened.iter_batches(BATCH):
             yield from batch.to_pylist()
 

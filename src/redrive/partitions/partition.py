@@ -89,7 +89,7 @@ def day(what: str, value: object, /) -> date:
     """A date that exists, given as one or as "2026-01-31"."""
     if isinstance(value, datetime):
         raise TypeError(
-            f"{what} is a day, not a moment: give {value.date().isoformat()!r}, or the day that you mean by {value!r}"
+            f"{what} is a day, not a timestamp; pass {value.date().isoformat()!r}, or the day that you mean by {value!r}"
         )
     if isinstance(value, date):
         return value

@@ -43,7 +43,7 @@ class File:
         try:
             inner = self._store.read(self._path)
         except NotFound as missing:
-            raise self.damaged("is gone from the store: somebody has deleted it") from missing
+            raise self.damaged("is missing in the store; it was deleted") from missing
         return cast(BinaryIO, io.BufferedReader(Verified(inner, self), CHUNK))
 
     def looked(self) -> None:
@@ -55,9 +55,9 @@ class File:
         try:
             size = self._store.info(self._path).size
         except NotFound as missing:
-            raise self.damaged("is gone from the store: somebody has deleted it") from missing
+            raise self.damaged("is missing in the store; it was deleted") from missing
         if size != self.size:
-            raise self.damaged(f"has {amount(size, 'byte')}, and {amount(self.size, 'was', 'were')} written: it has been changed")
+            raise self.damaged(f"has {amount(size, 'byte')}, but {amount(self.size, 'was', 'were')} written; it was changed")
 
     def damaged(self, says: str, /) -> Damaged:
         """Return an error about this file.
@@ -137,9 +137,9 @@ class Verified(io.RawIOBase):
         if self._read > self._file.size or (not piece and self._read < self._file.size):
             more = "at least " if piece else ""
             written = amount(self._file.size, "was", "were")
-            raise self._file.damaged(f"has {more}{amount(self._read, 'byte')}, and {written} written: it has been changed")
+            raise self._file.damaged(f"has {more}{amount(self._read, 'byte')}, but {written} written; it was changed")
         if not piece and self._digest.hexdigest() != self._file.sha256:
-            raise self._file.damaged("is not what was written: its bytes have been changed")
+            raise self._file.damaged("differs from the written file; its bytes were changed")
 
     def close(self) -> None:
         if not self.closed:

@@ -67,9 +67,9 @@ class Reader:
         try:
             found = raw(self._store(), key, run_id)
         except Damaged as damage:
-            return Gap(key, "lost", f"run {facts.current_run_id} is in force, and its data cannot be read: {damage}")
+            return Gap(key, "lost", f"the data of the current run {facts.current_run_id} cannot be read: {damage}")
         if facts.record_count not in (None, found.row_count):
             accepted = amount(facts.record_count or 0, "was", "were")
-            told = f"its manifest says {amount(found.row_count, 'row')}, and {accepted} accepted: it has been changed"
-            return Gap(key, "lost", f"run {facts.current_run_id} is in force, and {told}")
+            told = f"the manifest says {amount(found.row_count, 'row')}, but {accepted} accepted; it was changed"
+            return Gap(key, "lost", f"current run {facts.current_run_id}: {told}")
         return found

@@ -92,8 +92,8 @@ class Writing:
             files = tuple(sorted(self._files.values(), key=lambda file: file.name))
         if not files:
             raise ValueError(
-                f"the extraction of {self.partition} returned and had written nothing: out.rows(rows) or out.open(name) writes; "
-                f"where there is no data, say so with out.rows([])"
+                f"the extraction of {self.partition} wrote no file; call out.rows(rows) or out.open(name), "
+                f"or out.rows([]) if there are no rows"
             )
         manifest = Manifest(self.partition, self.run_id, files, now)
         self._alive()
@@ -221,7 +221,7 @@ def _counted(name: str, file: BinaryIO) -> int | None:
 
 def _agreed(name: str, told: int | None, found: int | None) -> int | None:
     if told is not None and found is not None and told != found:
-        raise ValueError(f"{name!r} has {amount(found, 'row')}, and rows={told:,} was said")
+        raise ValueError(f"{name!r} has {amount(found, 'row')}, but rows={told:,} was passed")
     return told if found is None else found
 
 

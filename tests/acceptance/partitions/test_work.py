@@ -138,9 +138,9 @@ def test_bad_extractions_say_what_is_wrong(app: App) -> None:
         facts = Register(app.ledger).get(Partition("crm", "a,b/é", fn.__name__, SINCE))  # type: ignore[arg-type]
         assert facts is not None
         said[fn.__name__] = facts.error or ""
-    assert "returned and had written nothing" in said["writes_nothing"]
+    assert "wrote no file" in said["writes_nothing"]
     assert "'rows.jsonl' was written by this run already" in said["writes_twice"]
-    assert "returned generator, which nobody writes: out.rows(...) does" in said["returns_a_generator"]
+    assert "returned generator, which is not written; use out.rows(...)" in said["returns_a_generator"]
     assert "page 2" in said["raises_in_the_middle"]
     assert "and half" in said["mumbles"]
     assert "SystemExit" in said["exits"]
@@ -212,14 +212,14 @@ def test_raw_data_deleted_behind_our_back_is_said(app: App) -> None:
     first = next(path for path in paths if "2026-01-01" in path and path.endswith("manifest.json"))
     kept = store.read_bytes(first)
     store.write(first, kept.replace(b'"rows": 1', b'"rows": 2'))
-    assert "2 rows, and 1 was accepted" in orders.read("acme", SINCE).missing[0].detail
+    assert "2 rows, but 1 was accepted" in orders.read("acme", SINCE).missing[0].detail
     store.write(first, kept)
     reading = orders.read("acme", SINCE, UNTIL)
     assert [(str(gap.partition.logical_date), gap.why) for gap in reading.missing] == [
         ("2026-01-02", "lost"), ("2026-01-03", "lost"), ("2026-01-04", "lost"),
     ]  # fmt: skip
     assert "has no manifest" in reading.missing[0].detail
-    assert "is gone from the store" in reading.missing[1].detail
+    assert "is missing in the store" in reading.missing[1].detail
     assert "cannot be read" in reading.missing[2].detail
     assert list(reading.rows()) == [{"n": 1}]
 

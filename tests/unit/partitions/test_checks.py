@@ -90,7 +90,7 @@ def test_freshness() -> None:
     assert found(freshness("at", within=600), rows, at=early).value == 300.0, "the day is not over: the run's own moment counts"
     assert found(freshness("at", within=1), [{"at": "2026-01-31"}]).ok, "a date counts to its end"
     assert found(freshness("at", within=1), [{}]).detail == "no row has a moment in at"
-    with pytest.raises(ValueError, match="at is 'soon', which is no moment in ISO form"):
+    with pytest.raises(ValueError, match="at is 'soon', not a timestamp in ISO form"):
         found(freshness("at", within=1), [{"at": "soon"}])
 
 
@@ -108,8 +108,8 @@ def test_drop() -> None:
         (lambda: row_count(min=-1), "min must be at least 0"),
         (lambda: row_count(min=3, max=2), "no number is at least 3 and at most 2"),
         (lambda: row_count(min="1"), "min must be a whole number"),  # type: ignore[arg-type]
-        (not_null, r"not_null\(\) is told which columns"),
-        (lambda: unique(3), "a column has a name"),  # type: ignore[arg-type]
+        (not_null, r"not_null\(\) needs column names"),
+        (lambda: unique(3), "a column name is a string"),  # type: ignore[arg-type]
         (lambda: schema({}), "schema.. says what a row has"),
         (lambda: schema({"a": set}), "the column 'a' cannot be of <class 'set'>; known: str, int"),
         (lambda: drop(max=30), "max is a part of one, from 0 to 1, not 30"),

@@ -104,7 +104,7 @@ def generator(partition: Partition, out: Sink) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"raw": "rwa"}, r"crm/orders: raw='rwa' is no store of this app; App\(stores=...\) has raw"),
+        ({"raw": "rwa"}, r"crm/orders: raw='rwa' is not a store of this app; App\(stores=...\) has raw"),
         ({"raw": 3}, "raw= is a store, or the name of one"),
         ({"checks": row_count(min=1)}, r"checks= is a list of checks, such as \[row_count\(min=1\)\]"),
         ({"checks": [row_count]}, "row_count makes a check, and is none itself"),
@@ -144,7 +144,7 @@ def test_two_of_one_name(app: App) -> None:
         told(app)
     told(app, query="orders/v2")
     assert [one.name for one in app.datasets] == ["crm/orders", "crm/orders%2Fv2"]
-    with pytest.raises(ValueError, match="there is no dataset crm/oders; there is crm/orders, crm/orders%2Fv2"):
+    with pytest.raises(ValueError, match="unknown dataset crm/oders; known: crm/orders, crm/orders%2Fv2"):
         app.datasets.find("crm", "oders")
 
 

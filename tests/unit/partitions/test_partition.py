@@ -39,7 +39,7 @@ def test_commas_slashes_percents_and_unicode_are_fine() -> None:
         (("crm", "a", "q", "20260131"), "is written year-month-day"),
         (("crm", "a", "q", "yesterday"), "no date that exists"),
         (("crm", "a", "q", 5), "must be a date"),
-        (("crm", "a", "q", datetime(2026, 1, 31)), "a day, not a moment"),  # noqa: DTZ001
+        (("crm", "a", "q", datetime(2026, 1, 31)), "a day, not a timestamp"),  # noqa: DTZ001
     ],
 )
 def test_what_no_partition_can_be_called(wrong: tuple[Any, ...], said: str) -> None:

@@ -55,8 +55,8 @@ def test_no_manifest(store: Store) -> None:
         (b"", "cannot be read"),
         (b"{", "cannot be read"),
         (b"\xff", "cannot be read"),
-        (b"[]", "no manifest of redrive's"),
-        (b'{"redrive_manifest": 9}', "of version 9, and this code reads 1"),
+        (b"[]", "not a manifest of Redrive"),
+        (b'{"redrive_manifest": 9}', "version 9 of the manifest; this code reads 1"),
         (b'{"redrive_manifest": 1, "files": []}', "it lacks 'logical_date'"),
         (b'{"redrive_manifest": 1, "files": [3]}', "cannot be read"),
     ],
@@ -80,37 +80,37 @@ def test_a_manifest_that_is_not_the_ledgers(store: Store) -> None:
     assert raw(store, KEY, "r-1", digest=digest).row_count == 3
     said = json.loads(store.read_bytes(MANIFEST))
     store.write(MANIFEST, json.dumps(said | {"row_count": 4}).encode())
-    with pytest.raises(Damaged, match="it has been changed"):
+    with pytest.raises(Damaged, match="it was changed"):
         raw(store, KEY, "r-1", digest=digest)
 
 
 def test_a_file_that_was_deleted(store: Store) -> None:
     found = raw(store, KEY, "r-1")
     store.delete(ROWS)
-    with pytest.raises(Damaged, match="is gone from the store: somebody has deleted it"):
+    with pytest.raises(Damaged, match="is missing in the store; it was deleted"):
         raw(store, KEY, "r-1")
-    with pytest.raises(Damaged, match="is gone"):
+    with pytest.raises(Damaged, match="is missing"):
         list(found.rows())
 
 
 def test_a_file_of_another_size(store: Store) -> None:
     found = raw(store, KEY, "r-1")
     store.write(ROWS, b'{"n":0}\n')
-    with pytest.raises(Damaged, match="has 8 bytes, and 24 were written"):
+    with pytest.raises(Damaged, match="has 8 bytes, but 24 were written"):
         raw(store, KEY, "r-1")
-    with pytest.raises(Damaged, match="has 8 bytes, and 24 were written"):
+    with pytest.raises(Damaged, match="has 8 bytes, but 24 were written"):
         list(found.rows())
     store.write(ROWS, b'{"n":0}\n' * 4)
-    with pytest.raises(Damaged, match="has at least 32 bytes, and 24 were written"):
+    with pytest.raises(Damaged, match="has at least 32 bytes, but 24 were written"):
         found.verified()
 
 
 def test_a_file_of_other_bytes(store: Store) -> None:
     store.write(ROWS, b'{"n":0}\n{"n":1}\n{"n":3}\n')
     found = raw(store, KEY, "r-1")
-    with pytest.raises(Damaged, match="its bytes have been changed"):
+    with pytest.raises(Damaged, match="its bytes were changed"):
         list(found.rows())
-    with pytest.raises(Damaged, match="its bytes have been changed"), found.files[0].open() as file:
+    with pytest.raises(Damaged, match="its bytes were changed"), found.files[0].open() as file:
         file.read()
 
 
@@ -135,7 +135,7 @@ def test_files_that_have_no_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("stored", "says"),
-    [(b'{"a":1}\n{"a"\n', "a.jsonl, line 2 is no JSON"), (b"[1]\n", "line 1 is no row: a JSON object is wanted")],
+    [(b'{"a":1}\n{"a"\n', "a.jsonl, line 2 is not valid JSON"), (b"[1]\n", "line 1 is not a row; expected a JSON object")],
 )
 def test_lines_that_are_no_rows(tmp_path: Path, stored: bytes, says: str) -> None:
     store = Store(Local(root=str(tmp_path)))

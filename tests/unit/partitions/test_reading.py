@@ -36,18 +36,18 @@ REJECTED: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("known", "why", "says"),
     [
-        (None, "never_run", "nobody has asked for it: no schedule, no backfill"),
-        (facts(lane="fresh", next_at=AT), "never_run", "waits in lane fresh, due 2026-02-01T04:00:00+00:00"),
-        (facts(run_id="r-1"), "running", "run r-1 is under way"),
+        (None, "never_run", "never requested by a schedule or a backfill"),
+        (facts(lane="fresh", next_at=AT), "never_run", "queued in lane fresh, due 2026-02-01T04:00:00+00:00"),
+        (facts(run_id="r-1"), "running", "run r-1 is running"),
         (
             facts(**REJECTED, lane="retry", next_at=AT),
             "failed",
-            "waits in lane retry, due 2026-02-01T04:00:00+00:00; attempt 2 was rejected: row_count (0 rows)",
+            "queued in lane retry, due 2026-02-01T04:00:00+00:00; attempt 2 was rejected: row_count (0 rows)",
         ),
         (
             facts(**REJECTED, terminal="6 of 6 attempts"),
             "terminal",
-            "not tried any more: 6 of 6 attempts; attempt 2 was rejected: row_count (0 rows)",
+            "gave up: 6 of 6 attempts; attempt 2 was rejected: row_count (0 rows)",
         ),
         (facts(paused="until the contract is signed"), "paused", "paused: until the contract is signed"),
     ],
@@ -57,7 +57,7 @@ def test_gaps(known: Facts | None, why: str, says: str) -> None:
 
 
 def test_the_future() -> None:
-    assert gap(KEY, None, today=date(2026, 1, 30)).detail == "the day has not come yet"
+    assert gap(KEY, None, today=date(2026, 1, 30)).detail == "the day is in the future"
 
 
 def test_rows_and_completeness() -> None:

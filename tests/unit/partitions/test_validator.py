@@ -125,7 +125,7 @@ def test_damaged_data_is_rejected(check: Check) -> None:
     verdict = Validator("v", "1", [check]).judge(found)
     assert (verdict.decision, verdict.reason) == ("rejected", "damaged")
     assert verdict.message is not None
-    assert "its bytes have been changed" in verdict.message
+    assert "its bytes were changed" in verdict.message
 
 
 @pytest.mark.parametrize("check", [unique("id"), no_negative_ids], ids=["rows", "own"])
