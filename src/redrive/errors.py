@@ -1,40 +1,40 @@
-"""Every exception of ours. A call that gives up raises the caller's own exception; ours only where there is none to raise.
+"""The exceptions of Redrive. A call that gives up raises the caller's own exception.
 
 RedriveError
-├── AttemptTimeout (also TimeoutError)   an attempt ran out of time, or had none left to start
-├── Rejected                             a result was refused by `reject=`; carries it
-├── BreakerOpen                          not called: the breaker is open; carries retry_at
-├── KeyRefused                           an idempotency key says no
-│   ├── KeyBusy                          another caller is at it now; carries retry_at
-│   ├── KeyConflict                      same key, other request
-│   └── KeyFailed                        the first use failed for good; carries the stored error
-├── BadReport                            a sender's report of a batch makes no sense; carries it
-├── Dead                                 the job waited for became a dead letter; carries its id and its error
-├── Refused                              the receiver of a batch said no to it, or to one item
+├── AttemptTimeout (also TimeoutError)   an attempt timed out, or had no time left to start
+├── Rejected                             `reject=` rejected a result; has it
+├── BreakerOpen                          not called, the circuit breaker is open; has retry_at
+├── KeyRefused                           an idempotency key was rejected
+│   ├── KeyBusy                          another caller runs under it; has retry_at
+│   ├── KeyConflict                      it was used for another request
+│   └── KeyFailed                        its first use failed permanently; has the stored error
+├── BadReport                            the report of a batch sender is not valid; has it
+├── Dead                                 the job became a dead letter; has its id and its error
+├── Refused                              the receiver of a batch rejected it, or one item
 ├── BufferClosed                         a send buffer is closed; says whether the item may have been sent
-├── PollerClosed                         a shared poller is closed; no signal had arrived
-├── NotReady                             wait_until_ready: unavailable in time, or failed (`.unavailable`)
-├── Incomplete                           data of some days is not there; carries what is missing
-├── LeaseLost                            somebody else owns this job now
-├── NotAllowed                           an operator's act was refused
-│   └── Drift                            what is to be applied is not what was planned
-├── LedgerError                          the database is not what it should be
-│   ├── LedgerUnavailable                it cannot be reached, is busy or refuses writes; may pass
+├── PollerClosed                         a shared poller is closed
+├── NotReady                             wait_until_ready: not ready in time, or failed (`.unavailable`)
+├── Incomplete                           data of some days is missing; has the gaps
+├── LeaseLost                            another worker has this job now
+├── NotAllowed                           an operator action was rejected
+│   └── Drift                            the ledger changed after the plan was made
+├── LedgerError                          the database is not in a valid state
+│   ├── LedgerUnavailable                it cannot be reached, is busy or rejects writes; transient
 │   │   └── LedgerRemoved                its file was removed or replaced; restart the program
-│   └── SchemaMismatch                   it is older or newer than this code, or another program's
-└── StorageError                         a file could not be read or written; carries path and backend
+│   └── SchemaMismatch                   another schema version, or tables of another program
+└── StorageError                         a file could not be read or written; has path and backend
     ├── NotFound                         there is no such file
-    ├── AlreadyExists                    it is there already, and was to be created
-    ├── Denied                           the backend says no: permission, a token, a lock
-    ├── Unavailable                      the backend cannot be reached, or is not well; may pass
-    ├── Damaged                          what a run wrote is gone, or is not what it was
-    └── PathInvalid                      no file can have this path
+    ├── AlreadyExists                    the file to create exists
+    ├── Denied                           permission, token, or a lock of another program
+    ├── Unavailable                      the backend cannot be reached or does not work; transient
+    ├── Damaged                          a file of a run is gone or has changed
+    └── PathInvalid                      the path is not valid
 
-Raised by your own handlers, to say what they mean (not under RedriveError, so that `except RedriveError` never eats one):
+Raised by your own handlers (not under RedriveError, so that `except RedriveError` never catches one):
 Again(after=...)   Stop("because")   Blocked("because", until=...)
 
-Misuse is a plain TypeError or ValueError, at decoration where possible. What works, but is probably not meant, is a warning:
-DirectCall and BlockingCall, both under RedriveWarning.
+Misuse is a TypeError or ValueError, at decoration where possible. DirectCall and BlockingCall are warnings under
+RedriveWarning.
 """
 
 from __future__ import annotations
@@ -46,19 +46,22 @@ if TYPE_CHECKING:
 
 
 class RedriveWarning(UserWarning):
-    """Something works, but is probably not meant. Each is issued once."""
+    """Base class of warnings: the code works, but is probably not intended. Each is issued once."""
 
 
 class DirectCall(RedriveWarning):
-    """A command was called, not submitted: it ran without key, ledger or deduplication. `.run(...)` is the same on purpose."""
+    """A command was called instead of submitted, so that it ran without key and ledger.
+
+    Use `.submit(...)`, or `.run(...)` if you mean it.
+    """
 
 
 class BlockingCall(RedriveWarning):
-    """A sync method was called inside of an event loop, which it blocks; it has an async twin."""
+    """A sync method was called in an event loop, which it blocks. Use its async variant."""
 
 
 class RedriveError(Exception):
-    """Something that only redrive can say."""
+    """Base class of the exceptions that Redrive raises."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By its arguments and attributes: the usual way calls __init__ without what it wants by name, and an exception that
@@ -69,15 +72,20 @@ class RedriveError(Exception):
 
 
 class Final(Exception):  # no error of its own, only what four others have in common
-    """What is never tried again in process, whatever `on=` says: a handler's own word, and an open breaker's."""
+    """Common base of exceptions that no retry in process repeats, whatever `on=` says."""
 
 
 class AttemptTimeout(RedriveError, TimeoutError):
-    """An attempt ran out of time: an async one was cancelled, or one could not start because the deadline had passed."""
+    """An attempt timed out, or could not start because its deadline had passed."""
 
 
 class Rejected(RedriveError):
-    """A result was refused by `reject=` (or by `attempt.reject()`), and no attempt is left to get a better one."""
+    """A result was rejected by `reject=` or `attempt.reject()`, and no attempt is left.
+
+    Args:
+        because: Reason.
+        result: The last result.
+    """
 
     def __init__(self, because: str = "the result was rejected", /, *, result: Any = None) -> None:
         super().__init__(because)
@@ -85,7 +93,11 @@ class Rejected(RedriveError):
 
 
 class BreakerOpen(RedriveError, Final):
-    """Not called: too many recent calls failed. Never retried; `retry_at` says when a probe is let through."""
+    """The function was not called, because its circuit breaker is open. Never retried.
+
+    Attributes:
+        retry_at: When a probe is let through.
+    """
 
     def __init__(self, message: str, /, *, retry_at: datetime) -> None:
         super().__init__(message)
@@ -93,7 +105,11 @@ class BreakerOpen(RedriveError, Final):
 
 
 class KeyRefused(RedriveError):
-    """An idempotency key says no."""
+    """Base class of errors of an idempotency key.
+
+    Attributes:
+        key: The idempotency key.
+    """
 
     def __init__(self, message: str, /, *, key: str) -> None:
         super().__init__(message)
@@ -101,7 +117,12 @@ class KeyRefused(RedriveError):
 
 
 class KeyBusy(KeyRefused):
-    """Another caller is working under this key right now; come back at `retry_at`."""
+    """Another caller runs under this idempotency key.
+
+    Attributes:
+        key: The idempotency key.
+        retry_at: When to retry.
+    """
 
     def __init__(self, message: str, /, *, key: str, retry_at: datetime) -> None:
         super().__init__(message, key=key)
@@ -109,11 +130,16 @@ class KeyBusy(KeyRefused):
 
 
 class KeyConflict(KeyRefused):
-    """The same key came with another request."""
+    """The idempotency key was used for a different request."""
 
 
 class KeyFailed(KeyRefused):
-    """The first use of this key failed for good; `error` is what was stored of it."""
+    """The first use of this idempotency key failed permanently.
+
+    Attributes:
+        key: The idempotency key.
+        error: The stored error.
+    """
 
     def __init__(self, message: str, /, *, key: str, error: dict[str, Any]) -> None:
         super().__init__(message, key=key)
@@ -121,7 +147,11 @@ class KeyFailed(KeyRefused):
 
 
 class BadReport(RedriveError):
-    """What a sender of batches returned makes no sense; `report` is what it was. Nothing of it was counted."""
+    """The report of a batch sender is not valid. No part of it was counted.
+
+    Attributes:
+        report: What the sender returned.
+    """
 
     def __init__(self, message: str, /, *, report: Any) -> None:
         super().__init__(message)
@@ -129,7 +159,13 @@ class BadReport(RedriveError):
 
 
 class Dead(RedriveError):
-    """The job waited for became a dead letter; `error` is what was stored of its last error, with where it was raised."""
+    """The job became a dead letter. Raised by `job.result()`.
+
+    Attributes:
+        dead_id: Id of the dead letter.
+        reason: Why the job gave up.
+        error: The last error with its place in the code.
+    """
 
     def __init__(self, message: str, /, *, dead_id: str, reason: str, error: str | None = None) -> None:
         super().__init__(message)
@@ -139,11 +175,15 @@ class Dead(RedriveError):
 
 
 class Refused(RedriveError):
-    """The receiver of a batch said no to it, or to this item. Sending it again would not help."""
+    """The receiver of a batch rejected it, or this item. A retry does not help."""
 
 
 class BufferClosed(RedriveError):
-    """A send buffer is closed, or was before this item was answered; `sent` says whether it may have been sent."""
+    """A send buffer is closed, or was closed before this item had a response.
+
+    Attributes:
+        sent: True if the item may have been sent.
+    """
 
     def __init__(self, message: str, /, *, sent: bool) -> None:
         super().__init__(message)
@@ -151,20 +191,29 @@ class BufferClosed(RedriveError):
 
 
 class PollerClosed(RedriveError):
-    """A shared poller is closed, or was before a signal arrived for this waiter."""
+    """A shared poller is closed, or was closed before a signal arrived."""
 
 
 class NotReady(RedriveError):
-    """A service did not get ready in time."""
+    """A service was not ready in time.
+
+    Attributes:
+        unavailable: True if it could not be reached, or said that it is not ready. False if it
+            failed.
+    """
 
     def __init__(self, message: str, /, *, unavailable: bool) -> None:
-        """unavailable: it could not be reached, or said that it is not there yet; False: it is there, and failed."""
+        """Say whether the service was unavailable."""
         super().__init__(message)
         self.unavailable = unavailable
 
 
 class Incomplete(RedriveError):
-    """Data of some days is not there; `gaps` says which, and why."""
+    """Data of some days is missing.
+
+    Attributes:
+        gaps: The missing days, with the reasons.
+    """
 
     def __init__(self, message: str, /, *, gaps: list[Any]) -> None:
         super().__init__(message)
@@ -172,29 +221,33 @@ class Incomplete(RedriveError):
 
 
 class LeaseLost(RedriveError):
-    """Somebody else owns this job now: stop, and settle nothing."""
+    """Another worker or caller has this job or key now. Stop working on it."""
 
 
 class NotAllowed(RedriveError):
-    """An operator's act was refused."""
+    """An operator action was rejected. Nothing was changed."""
 
 
 class Drift(NotAllowed):
-    """What is to be applied is not what was planned: the world has moved on."""
+    """The ledger changed after the plan was made. Nothing was changed."""
 
 
 class LedgerError(RedriveError):
-    """The ledger's database is not what it should be."""
+    """The ledger's database is not in a valid state."""
 
 
 class LedgerUnavailable(LedgerError):
-    """The ledger's database cannot be reached, is busy or refuses writes for now. Never the fault of a job."""
+    """The ledger's database cannot be reached, is busy or rejects writes.
+
+    A job that raises it is retried, and that does not count as an attempt.
+
+    Attributes:
+        sent: True if the operation may have been executed. False if it was certainly not.
+        stale: True if an idle connection was broken. A new one may work.
+    """
 
     def __init__(self, message: str, /, *, sent: bool = False, stale: bool = False) -> None:
-        """sent: the operation may have been executed all the same; False: certainly not.
-
-        stale: an idle connection turned out to be useless; a new one may reach the database.
-        """
+        """Say whether the operation may have been executed, and whether a new connection may help."""
         super().__init__(message)
         self.sent = sent
         self.stale = stale
@@ -205,47 +258,57 @@ class LedgerRemoved(LedgerUnavailable):
 
 
 class SchemaMismatch(LedgerError):
-    """The database is older or newer than this code, or belongs to another program."""
+    """The ledger has another schema version, or the tables belong to another program.
+
+    Attributes:
+        found: Revision of the database, if it is one of Redrive.
+        wanted: Revision that this code needs. None if the tables are not Redrive's.
+    """
 
     def __init__(self, message: str, /, *, found: str | None = None, wanted: str | None = None) -> None:
-        """found: its revision, where it has one of ours. wanted: what this code is written for; None: it is not ours."""
+        """Name both revisions."""
         super().__init__(message)
         self.found = found
         self.wanted = wanted
 
 
 class StorageError(RedriveError):
-    """A file could not be read or written."""
+    """A file could not be read or written.
+
+    Attributes:
+        path: Path within the backend. Empty for the backend as a whole.
+        backend: Name of the backend in the configuration.
+    """
 
     def __init__(self, message: str, /, *, path: str, backend: str) -> None:
-        """path: within the backend, its root left out; "" for the backend as a whole. backend: its name in the configuration."""
+        """Name the file and its backend."""
         super().__init__(message)
         self.path = path
         self.backend = backend
 
 
 class NotFound(StorageError):
-    """There is no such file, or the container that should hold it is missing."""
+    """There is no such file, or its container is missing."""
 
 
 class AlreadyExists(StorageError):
-    """It is there already, and was to be created."""
+    """The file to create exists."""
 
 
 class Denied(StorageError):
-    """The backend says no: permission, a token, or somebody else's lock."""
+    """The backend denies access: permission, token, or a lock of another program."""
 
 
 class Unavailable(StorageError):
-    """The backend cannot be reached, or is not well. It may pass; what the backend itself was told to retry is spent."""
+    """The backend cannot be reached or does not work. Transient, but its own retries are used up."""
 
 
 class Damaged(StorageError):
-    """What a run wrote is gone, or its bytes are not those that were written."""
+    """A file of a run is gone, or its bytes have changed."""
 
 
 class PathInvalid(StorageError):
-    """No file can have this path."""
+    """The path is not valid."""
 
 
 class Again(Final):  # a handler's word, not an error of ours

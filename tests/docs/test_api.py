@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from redrive import errors
 from tests.docs.test_reference import PACKAGES
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference" / "api"
@@ -53,6 +54,13 @@ def parameters(function: Any) -> set[str]:
     return names - {"self", "cls", "_"} - FIELDS_OF_REDRIVE
 
 
+def constructor(public: type) -> set[str]:
+    if not issubclass(public, Exception):
+        return set(inspect.signature(public).parameters) - FIELDS_OF_REDRIVE
+    # Redrive raises these with a message of its own. The base class describes inherited attributes.
+    return parameters(public.__init__) - {"message"} if "__init__" in vars(public) else set()
+
+
 def undescribed(path: str, members: list[str] | None) -> Iterator[str]:
     public = found(path)
     if not callable(public) or not hasattr(public, "__module__"):
@@ -64,8 +72,7 @@ def undescribed(path: str, members: list[str] | None) -> Iterator[str]:
     name = path.rpartition(".")[2]
     is_protocol = getattr(public, "_is_protocol", False)
     if name not in NOT_CONSTRUCTED and not is_protocol and not path.startswith("redrive.testing.Items"):
-        own = inspect.signature(public).parameters
-        yield from sorted(set(own) - FIELDS_OF_REDRIVE - described(public.__doc__, public.__init__.__doc__))
+        yield from sorted(constructor(public) - described(public.__doc__, public.__init__.__doc__))
     for member in [each for each in dir(public) if not each.startswith("_")] if members is None else members:
         function = inspect.getattr_static(public, member)
         function = getattr(function, "__func__", function)
@@ -79,6 +86,11 @@ def test_every_public_name_is_in_the_api_reference(package: str) -> None:
     documented = {id(found(path)) for path in ENTRIES}
     names = {name for name in module.__all__ if not name.startswith("__") and not inspect.ismodule(getattr(module, name))}
     assert {name for name in names if id(getattr(module, name)) not in documented} == set()
+
+
+def test_every_exception_is_in_the_api_reference() -> None:
+    ours = {each for each in vars(errors).values() if inspect.isclass(each) and each.__module__ == errors.__name__}
+    assert {each.__name__ for each in ours - {found(path) for path in ENTRIES if inspect.isclass(found(path))}} == {"Final"}
 
 
 @pytest.mark.parametrize("path", ENTRIES)

@@ -271,12 +271,12 @@ class Turn(NamedTuple):
     Attributes:
         leases: New leases.
         late: Settlements that came too late and changed nothing.
+        started: Leases whose attempts were started. Leases that are missing here are lost.
     """
 
     leases: list[Lease]
     late: list[Settlement]
     started: Sequence[Lease] = ()
-    """The leases whose attempts were started. Leases that are missing here are lost."""
 
 
 class Job(NamedTuple):
