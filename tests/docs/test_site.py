@@ -25,6 +25,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "docs" / "assets", docs / "assets")
     (docs / "deep").mkdir()
     (docs / "index.md").write_text("# Home\n\nNothing here.\n")
+    (docs / "design.md").write_text("# Design\n\nWhy a breaker opens.\n")  # mkdocs.yml: not_in_nav
     (docs / "deep" / "page.md").write_text("# Circuits\n\nA breaker opens at a failure rate.\n")
     options: dict[str, Any] = {"docs_dir": str(docs), "site_dir": str(target), "nav": ["index.md", "deep/page.md"]}
     config = load_config(str(ROOT / "mkdocs.yml"), plugins=["search", "offline"], **options)
@@ -55,5 +56,6 @@ def test_a_site_on_disk_is_searched_and_loads_nothing_from_outside(site: Path, c
         result = tab.wait_for_selector(".md-search-result__article")
         assert result is not None
         assert "Circuits" in result.inner_text()
+        assert tab.locator(".md-search-result__article").count() == 1, "papers for contributors are not searched"
         assert all(url.startswith("file:") for url in requests)
         browser.close()

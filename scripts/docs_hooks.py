@@ -1,4 +1,4 @@
-"""MkDocs hook: write the version of pyproject.toml into the footer of every page."""
+"""MkDocs hooks: the version in the footer of every page, and a search without the contributors' papers."""
 
 from __future__ import annotations
 
@@ -19,3 +19,10 @@ def on_config(config: Any) -> Any:
     """Set the footer. MkDocs calls this once for each build."""
     config["copyright"] = f"Redrive {version()}"
     return config
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Keep pages that are not in the navigation out of the search. MkDocs calls this for each page."""
+    if page.file.inclusion.is_not_in_nav():
+        page.meta["search"] = {"exclude": True}
+    return markdown
