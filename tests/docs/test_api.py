@@ -19,9 +19,7 @@ PAGES = Path(__file__).parents[2] / "docs" / "reference" / "api"
 ENTRY = re.compile(r"(?m)^::: (?P<path>[\w.]+)\n(?P<options>(?: {4}.*\n)*)")
 SECTION = re.compile(r"(?m)^(?:Args|Attributes):\n(?P<lines>(?: {4}.*\n?|\n)*)")
 ITEM = re.compile(r"(?m)^ {4}(?P<name>\w+)(?: \([^)]*\))?: ")
-NOT_CONSTRUCTED = {
-    "Attempt", "Command", "Dataset", "File", "Injected", "Job", "Ledger", "Raw", "Reading", "Retry", "Ring", "Sandbox", "Sink",
-}  # fmt: skip
+NOT_CONSTRUCTED = set("Attempt Claim Command Dataset File Injected Job Ledger Raw Reading Retry Ring Sandbox Sink Worker".split())
 """Redrive makes these. Their constructors are private."""
 FIELDS_OF_REDRIVE = {"serial", "made"}
 """Fields of `Outcome` that only Redrive reads."""

@@ -25,7 +25,11 @@ _JSON = codec(Any)
 
 
 class Claim:
-    """An idempotency key in our hands, or its stored answer. Belongs to the block."""
+    """An idempotency key that this block holds, or its stored response. Belongs to the block.
+
+    `key` is the idempotency key. `fresh` is True if the work is not done yet. If it is False,
+    `response` has the stored response.
+    """
 
     __slots__ = ("_response", "freed", "fresh", "key")
 
@@ -38,7 +42,7 @@ class Claim:
 
     @property
     def response(self) -> Any:
-        """The answer: what JSON can hold. Set it in a fresh block; it is stored when the block ends (None, if never set)."""
+        """The response, as JSON can hold it. Set it if `fresh` is True. It is stored when the block ends."""
         return self._response
 
     @response.setter
@@ -48,7 +52,7 @@ class Claim:
         self._response = _JSON.dump(value)
 
     def free(self) -> None:
-        """Nothing was done that counts: when the block ends, the key is given back instead of completed."""
+        """Release the key at the end of the block, so that the next caller runs the work."""
         self.freed = True
 
     def __repr__(self) -> str:

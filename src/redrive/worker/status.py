@@ -8,27 +8,35 @@ from typing import NamedTuple
 
 
 class Status(NamedTuple):
-    """A worker at one moment. Immutable."""
+    """The status of a worker. Immutable.
+
+    Attributes:
+        name: Name of the worker.
+        state: `starting`, `working`, `alone` (runs one job whose worker died before), `draining` or
+            `ended`.
+        since: When it was started.
+        running: Jobs that are running.
+        done: Jobs that are done.
+        again: Attempts that failed or asked for a retry.
+        dead: Dead letters, including blocked jobs.
+        late: Results that came too late and changed nothing.
+        overdue: Sync functions that run longer than their attempt timeout.
+        parked: Job types that are paused after an outage, with the reason.
+        trouble: The last error of the ledger, while it cannot be reached.
+        partitions: Number of extractions by state. Empty if there are no datasets.
+        failing: Other tasks of the worker that failed, such as reading a stream, with the error.
+    """
 
     name: str
     state: str
-    """starting, working, alone (one job that was running when a worker died, with nothing beside it), draining, ended."""
     since: datetime
     running: int
     done: int
     again: int
-    """Attempts that failed, or asked to come back."""
     dead: int
-    """Dead letters, blocked ones included."""
     late: int
-    """Ends of attempts that came too late, and changed nothing."""
     overdue: int
-    """Plain functions that run longer than their attempt may take: nobody can stop them, and they keep their lease."""
     parked: Mapping[str, str]
-    """Kinds that are not handed out for now, and why."""
     trouble: str | None
-    """What the ledger said last, where it cannot be reached."""
     partitions: Mapping[str, int] = {}
-    """Of datasets: how many extractions are running, were accepted, rejected, terminal, given back, late; {}: it has none."""
     failing: Mapping[str, str] = {}
-    """What it does beside the jobs and could not do the last time, reading a stream for example, and why."""

@@ -49,10 +49,11 @@ def kept(keep: Seconds | None, /) -> float:
 
 
 class Worker:
-    """Takes jobs of its kinds from the ledger and runs them, until it is told to stop. Making one opens nothing.
+    """Claims jobs from the ledger and runs them, until it is stopped. Creating one opens nothing.
 
-    `run` in a thread of yours, or `start` and `close` (a context manager does both). Threads may share it; a forked child
-    makes its own.
+    Use it as a context manager, or call `start` and `close`, or `run` in your own thread.
+
+    Threads may share it. A forked child makes its own.
     """
 
     def __init__(
@@ -93,8 +94,13 @@ class Worker:
         """When what runs must have ended, on the monotonic clock."""
 
     def run(self, stop: threading.Event | None = None, /) -> None:
-        """Work until `stop` is set, or `stop()` is called; then drain. Returns when all is given back, and at most 3 s after
-        `drain` is over, whatever a thread is blocked in."""
+        """Work until `stop` is set or `stop()` is called, then drain.
+
+        It returns at most 3 s after the drain, even if a thread is blocked.
+
+        Args:
+            stop: Event that stops the worker.
+        """
         self.start()
         try:
             while self._is_running():
@@ -120,7 +126,14 @@ class Worker:
             pass
 
     def start(self) -> Self:
-        """Work in the background; returns when it is ready to take jobs."""
+        """Work in the background. Returns when the worker is ready to claim jobs.
+
+        Returns:
+            The worker.
+
+        Raises:
+            RuntimeError: It was started before.
+        """
         if self._thread is not None:
             raise RuntimeError("this worker has been started already: make another")
         info = {
@@ -164,7 +177,13 @@ class Worker:
                 self._own.close()
 
     def stop(self, *, now: bool = False) -> None:
-        """Take nothing more, end what runs, within `drain`. now: don't wait. Returns at once; safe in a signal handler."""
+        """Claim no more jobs, and let running jobs end within `drain`. Returns at once.
+
+        It is safe in a signal handler.
+
+        Args:
+            now: Do not wait for running jobs.
+        """
         self._told = True
         end = monotonic() + (0.0 if now else self._drain)
         self._until = end if self._until is None else min(end, self._until)
@@ -181,19 +200,19 @@ class Worker:
         self._ledger.connections.hurry(SILENT)
 
     def close(self) -> None:
-        """`stop`, and wait until it has ended, at most 3 s longer than `drain`."""
+        """Stop the worker, and wait until it has ended, at most 3 s longer than `drain`."""
         self.stop()
         self._wait()
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it makes progress: the ledger answers, and the last turn was completed less than 15 s ago."""
+        """True if the ledger responds and the last turn was completed less than 15 s ago."""
         clerk = self._clerk
         return clerk is None or (clerk.trouble.says is None and monotonic() - clerk.turned < UNHEALTHY)
 
     @property
     def problem(self) -> str | None:
-        """Once it has ended: why the ledger does not know all of what became of its jobs; None: it does."""
+        """After the end: why some results could not be stored. None if all were."""
         clerk = self._clerk
         if clerk is None or clerk.gave_back:
             return None
@@ -201,7 +220,7 @@ class Worker:
 
     @property
     def status(self) -> Status:
-        """How it is now."""
+        """The status of the worker now."""
         clerk = self._clerk
         counts: Counter[str] = Counter() if clerk is None else clerk.ends.counts
         return Status(
