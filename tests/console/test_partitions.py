@@ -70,6 +70,23 @@ def test_the_heat_map_is_what_the_rollup_says(page: Page, app: App) -> None:
     assert {row.query: dict(row.counts) for row in counted.rows}["orders"] == {"success": 38, "failed": 1, "terminal": 1}
 
 
+COVERED = """(span) => {
+  const box = span.getBoundingClientRect();
+  return [1, box.width / 2, box.width - 1].filter((x) => document.elementFromPoint(box.x + x, box.y + box.height / 2) !== span);
+}"""
+"""Points of an element that another one covers."""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_number_of_problems_stays_in_sight(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"/partitions?since={TODAY - timedelta(days=120)}&until={TODAY}")
+    heat = page.get_by_role("group", name=re.compile("Heat map"))
+    assert heat.evaluate("(area) => area.scrollLeft") > 0
+    assert page.get_by_text("Problems", exact=True).evaluate(COVERED) == []
+    assert page.locator("tr[data-query=orders] .bad").evaluate(COVERED) == []
+
+
 @pytest.mark.req("O-4", "O-1")
 def test_a_day_one_partition_and_why(page: Page) -> None:
     page.goto(f"/partitions?{RANGE}")

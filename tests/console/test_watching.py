@@ -34,6 +34,20 @@ def test_the_journal_comes_alive(page: Page, app: App) -> None:
     expect(page.get_by_text("crm:ann:brand-new:sync:v1")).to_be_visible()
 
 
+LINES = """() => [...document.querySelectorAll('td[data-label=Job] a')].map((link) => {
+  link.textContent = '12345678';
+  return link.getClientRects().length;
+})"""
+"""Lines that each job number takes."""
+
+
+def test_job_numbers_stay_whole_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto("/journal")
+    assert set(page.evaluate(LINES)) == {1}
+    assert sideways(page) == 0
+
+
 HIDDEN = """hidden => {
     Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
     document.dispatchEvent(new Event("visibilitychange"));

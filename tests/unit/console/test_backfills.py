@@ -43,7 +43,7 @@ def test_a_backfill_is_planned_on_a_page_and_begun_for_a_reason(browser: TestCli
     begun = browser.post("/partitions/apply", data=form | {"because": "history", "typed": "3"})
     assert (begun.status_code, begun.headers["location"]) == (303, "/sweeps/2")
     shown = browser.get("/sweeps/2").text
-    assert "40 % of worker capacity" in shown
+    assert "40% of worker capacity" in shown
     assert "no worker online" in shown
     assert "has some of these partitions" in browser.get("/partitions/plan", params=told).text
 
