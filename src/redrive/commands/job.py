@@ -57,11 +57,13 @@ class Job(Generic[R_co]):
         self._envelope = envelope
         self._due = due
         self.id = str(submitted.id)
+        """Id of the job."""
         self.kind = submitted.kind
-        """The command's name."""
+        """Job type, the name of the command."""
         self.key = submitted.key
+        """Job key."""
         self.created = submitted.created
-        """False: the key was known already; this is the job that it has."""
+        """False if the job key existed. This is the job that it has."""
 
     @property
     def state(self) -> Shown:
