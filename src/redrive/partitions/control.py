@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from datetime import date, datetime
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 from ..core.outage import UNCHARGED
@@ -15,6 +16,7 @@ from ..journal.bus import emit
 from ..ledger import limits
 from ..ledger.now import now_on
 from ..ledger.session import Session
+from ..worker.clocks import Jumps
 from . import backfill, marking, ranges, requeue, returning, sources
 from .claim import Desk, claimed
 from .grid import Grid
@@ -26,7 +28,7 @@ from .ranges import Range
 from .record import Act, Lease, Return, Source
 from .requeue import Order, Step
 from .rows import Opened, opened
-from .stirs import stirs
+from .stirs import expired_for, stirs
 
 LEASE = 300.0
 NONE: Mapping[tuple[int, int], str] = {}
@@ -94,13 +96,19 @@ class Control:
         with self._do("reap") as session:
             return returning.reaped(session, self._desk.terms, limit)
 
-    def tick(self) -> None:
-        """What is to be done now and then: leases that ran out, sweeps that go on, end, or were cancelled."""
+    def tick(self, jumps: Jumps | None = None, /) -> None:
+        """What is to be done now and then: leases that ran out, sweeps that go on, end, or were cancelled.
+
+        jumps: passed by a caller that ticks about once a second: tells whether the ledger's clock jumped ahead.
+        """
         with self._ledger().connections.read.use() as session:  # a look without a lock: an idle tick holds nobody up
             there = stirs(session)
             under_way = ranges.running(session, self._desk.terms) if there.running else []
             over = ranges.cancelled(session.core) if there.cancelled else []
-        if there.lost:
+            late = expired_for(session) if there.lost and jumps is not None else 0.0
+        if jumps is not None and not there.lost:
+            jumps.nothing_expired(monotonic())
+        if there.lost and (jumps is None or jumps.trusts(late, monotonic())):
             self.reap()
         for one in under_way:
             if not one.a_grid:

@@ -35,3 +35,9 @@ def stirs(session: Session, /) -> Stirs:
     """What there is now; nobody is held up."""
     found = session.core.execute(_ON_SQLITE, {"now": now_on(session)}) if session.sqlite else session.core.execute(_ON_POSTGRES)
     return Stirs._make(found.one())
+
+
+def expired_for(session: Session, /) -> float:
+    """Seconds since the first lease ran out; 0: none has."""
+    first = session.core.execute(select(func.min(work.c.lease_until))).scalar()
+    return 0.0 if first is None else max(0.0, float((now_on(session) - first).total_seconds()))

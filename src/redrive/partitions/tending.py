@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ..ledger.ledger import Ledger
+from ..worker.clocks import Jumps
 from .control import Control
 from .extraction import Extraction
 
@@ -18,7 +19,8 @@ class Tending:
 
     def __init__(self, ledger: Ledger, extractions: Sequence[Extraction], /) -> None:
         self._control = Control(ledger, [one.terms for one in extractions])
+        self._jumps = Jumps()
 
     def do(self, _now: datetime, /) -> None:
         """Once."""
-        self._control.tick()
+        self._control.tick(self._jumps)

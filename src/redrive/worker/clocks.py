@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from ..ledger.setback import LEAST, TOLERANCE
+from ..ledger.setback import JOB_LEASE, LEAST, TOLERANCE
 
 PATIENCE = 4.0
 """Seconds in which a worker that is alive is seen again: twice its heartbeat."""
@@ -74,6 +75,29 @@ class Clocks:
             self._until = monotonic + PATIENCE
         elif not suspects or monotonic >= self._until:
             self.checked, self.problem = True, None
+
+
+class Jumps:
+    """Tells expired leases from leases that only seem so, because the ledger's clock jumped ahead. Belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._clean: float | None = None
+        """When no lease had expired, on the monotonic clock; None: not known."""
+        self._from = -math.inf
+
+    def nothing_expired(self, monotonic: float, /) -> None:
+        """At this time no lease had expired."""
+        self._clean = monotonic
+
+    def trusts(self, late: float, monotonic: float, /) -> bool:
+        """Whether to take back leases, the first of which expired `late` seconds ago by the ledger's clock.
+
+        A lease that had not expired at the last look cannot be late by more than the time since then. If it is, the clock
+        has jumped ahead: live workers get 60 s to renew their leases.
+        """
+        if self._clean is not None and late > monotonic - self._clean + LEAST:
+            self._clean, self._from = None, monotonic + JOB_LEASE
+        return monotonic >= self._from
 
 
 def _says(by: float) -> str:

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from redrive.ledger.partition_tables import source, work
 from redrive.ledger.setback import set_back
 from redrive.partitions.record import Lease, Return
+from redrive.partitions.tending import Tending
 
 from .world import World
 
@@ -79,3 +80,34 @@ def test_a_source_that_an_outage_paused_is_probed_and_one_that_a_person_paused_i
     with world.ledger.connections.read.use() as session:
         stored = session.core.execute(select(source.c.paused_until)).scalar_one()
     assert abs((stored - until).total_seconds()) < 1
+
+
+def tend(tending: Tending, world: World, monkeypatch: pytest.MonkeyPatch, *, at: float) -> None:
+    """Do the chore once, at this time on the monotonic clock."""
+    monkeypatch.setattr("redrive.partitions.control.monotonic", lambda: at)
+    tending.do(world.ledger.now())
+
+
+@pytest.mark.req("L-9")
+def test_a_live_worker_keeps_its_lease_when_the_clock_jumps_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    tending = Tending(world.ledger, [])
+    lease = world.one()
+    tend(tending, world, monkeypatch, at=0.0)
+    jump(world)
+    tend(tending, world, monkeypatch, at=1.0)
+    tend(tending, world, monkeypatch, at=30.0)
+    assert world.control.renew([lease]) == []
+    world.pass_time(301)
+    tend(tending, world, monkeypatch, at=31.0)
+    tend(tending, world, monkeypatch, at=90.0)
+    assert world.control.renew([lease]) == [lease], "a dead worker's lease ends"
+
+
+@pytest.mark.req("L-9")
+def test_a_lease_that_expires_between_two_looks_is_taken_back_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    tending = Tending(world.ledger, [])
+    lease = world.one()
+    tend(tending, world, monkeypatch, at=0.0)
+    world.pass_time(310)
+    tend(tending, world, monkeypatch, at=60.0)
+    assert world.control.renew([lease]) == [lease]
