@@ -1,4 +1,4 @@
-"""Failed work, tried again safely, never lost, and always in an operator's sight."""
+"""Retries, idempotency keys and durable background jobs for Python."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Waits that the five numbers of a policy cannot say. Given beside a policy, one replaces its three backoff fields.
+"""Waits that the five numbers of a policy cannot express. A backoff replaces the three backoff fields of a policy.
 
-A backoff is any function of (failed attempt, from 1; a uniform draw from [0, 1)) that gives seconds. Those made here are
-immutable: threads, event loops and forked children may share one.
+A backoff is a function of the failed attempt (from 1) and a random number from 0 to 1 that returns seconds. The ones made
+here are immutable: threads, event loops and forked children may share one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""App: the root that holds the ledger and what is registered to work from it, facet by facet."""
+"""App: the root object with the ledger and the registered functions, facet by facet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many items in one send, some of which fail."""
+"""Batches with partial failures: retrying senders, a send buffer and a shared poller."""
 
 from __future__ import annotations
 

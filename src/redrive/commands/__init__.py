@@ -1,1 +1,1 @@
-"""Durable commands: functions that carry their own `submit`, and run in a worker until they are done, or dead."""
+"""Commands: functions with `submit`, which workers run until they are done or dead letters."""

@@ -1,1 +1,1 @@
-"""The loops that try a call again, in both colours, and what keeps them from multiplying."""
+"""The retry loops, sync and async, and the rules that keep them from multiplying."""

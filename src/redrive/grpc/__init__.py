@@ -1,4 +1,4 @@
-"""gRPC: the channel's own retries, and ours around a call, each status code owned by one of them. Extra: `grpc`."""
+"""gRPC retries: each status code is retried by the channel or by Redrive, never by both. Extra: `grpc`."""
 
 from __future__ import annotations
 

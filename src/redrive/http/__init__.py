@@ -1,4 +1,4 @@
-"""Calls to other HTTP services: clients on httpx2, and a transport for the httpx or httpx2 client that you have."""
+"""HTTP clients with retries, and a transport for your own httpx or httpx2 client."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Idempotency keys: work that is done once for its key, and answered from memory ever after."""
+"""Idempotency records: an operation runs once for its key, and later callers get the stored response."""

@@ -1,4 +1,4 @@
-"""What happened, one record each: subscribe a sink, keep a ring, hide what is secret."""
+"""Log records: subscribe a sink, keep the last records in memory, hide secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The durable heart: keys, jobs, attempts, leases and dead letters, on SQLite and Postgres."""
+"""The ledger: jobs, attempts, leases, dead letters and idempotency records, on SQLite and Postgres."""
 
 from __future__ import annotations
 

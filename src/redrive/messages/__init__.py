@@ -1,4 +1,4 @@
-"""Messages: events, where they come from, and who handles them, each by itself."""
+"""Messages: events, their sources and their handlers."""
 
 from __future__ import annotations
 

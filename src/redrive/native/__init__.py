@@ -1,6 +1,6 @@
-"""A RetryPolicy as the client's own retry object. Each function returns the object and what it could not carry over.
+"""A RetryPolicy as the retry object of another client, with the fields that it cannot carry.
 
-No file here bears the name of a function: `native.botocore` is always the function.
+No file here has the name of a function: `native.botocore` is always the function.
 """
 
 from __future__ import annotations

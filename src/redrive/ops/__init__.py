@@ -1,4 +1,4 @@
-"""What an operator may do, once, for both skins: the command line and the console. One module for each noun."""
+"""Operations on a ledger, as the command line and the console use them. One module for each noun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data extracted by customer and day: re-extracted whole, judged by checks, readable only when accepted."""
+"""Data by customer and day: extracted as a whole, validated by checks, readable when accepted."""
 
 from __future__ import annotations
 

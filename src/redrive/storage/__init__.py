@@ -1,4 +1,4 @@
-"""Files on any backend, each with one layer of retries."""
+"""Files on any backend, each with exactly one layer of retries."""
 
 from __future__ import annotations
 

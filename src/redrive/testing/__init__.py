@@ -1,4 +1,4 @@
-"""For your own tests: time that you move, faults that you order, a server that misbehaves as told, a worker that you step."""
+"""Tools for your tests: a clock that you move, injected faults, fault servers, and a worker that you step."""
 
 from __future__ import annotations
 

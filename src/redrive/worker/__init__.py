@@ -1,1 +1,1 @@
-"""The worker: takes jobs from the ledger and runs them. Commands, handlers and partitions give it kinds."""
+"""The worker: claims jobs from the ledger and runs them."""
