@@ -51,8 +51,7 @@ def _zone(name: object) -> ZoneInfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # not known; no name at all; a folder of zones
         raise ValueError(
-            f"timezone={name!r} is no zone that this machine knows: give one such as 'Europe/Prague' "
-            f"(pip install tzdata brings them all)"
+            f"timezone={name!r} is not a known time zone; use one such as 'Europe/Prague' (pip install tzdata brings them all)"
         ) from None
 
 

@@ -143,7 +143,7 @@ class Job(Generic[R_co]):
     def _unfinished(self, row: Row | None, timeout: Seconds | None) -> str:
         state = "idle: the transaction that submits it is not committed" if row is None else row.shown
         if self._desk.stepped:
-            return f"{self.kind} job {self.id} is {state}; in a sandbox nobody works: drain() it first"
+            return f"{self.kind} job {self.id} is {state}; a sandbox has no worker; call drain() first"
         error = f", last error: {_first(row.error)}" if row is not None and row.error else ""
         return f"{self.kind} job {self.id} is {state} after {timeout} s{error}; it goes on, and can be waited for again"
 

@@ -68,7 +68,7 @@ def _moment(name: str, moment: object) -> datetime | None:
     if moment is None:
         return None
     if not isinstance(moment, datetime):
-        raise TypeError(f"{name}= is a moment, not {type(moment).__name__}: {moment!r}")
+        raise TypeError(f"{name}= is a datetime, not {type(moment).__name__}: {moment!r}")
     if moment.tzinfo is None:
         raise ValueError(f"{name}= needs a time zone, for example datetime.now(timezone.utc): {moment!r}")
     return moment

@@ -126,12 +126,12 @@ def _cron(name: str, fn: Callable[..., Any], line: str | None, zone: str, key: o
     if skip:
         raise TypeError(f"{name}: a scheduled command opens its own transaction: cron= and in_transaction= don't go together")
     if key is not None:
-        raise TypeError(f"{name}: a scheduled command has a key already, its name and the moment it fires: leave key= out")
+        raise TypeError(f"{name}: a scheduled command has a key already, its name and the scheduled time; remove key=")
     needs = [
         one.name
         for one in inspect.signature(fn).parameters.values()
         if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
     if needs:
-        raise TypeError(f"{name}: nobody would give a scheduled command its arguments: {', '.join(needs)}")
+        raise TypeError(f"{name}: a scheduled command is called without arguments; give defaults to {', '.join(needs)}")
     return Cron(line, zone)

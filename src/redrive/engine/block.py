@@ -30,9 +30,9 @@ class Attempts:
         if isinstance(settings.key, str):
             raise TypeError("a block has no parameters for a key template: give a Key")
         if settings.hedge is not None:
-            raise TypeError("a block cannot run twice at once: hedge= is for async functions")
+            raise TypeError("a block cannot run twice at once; hedge= is for async functions")
         if settings.spill is not None:
-            raise TypeError("a block cannot be called again by somebody else: spill= is for functions")
+            raise TypeError("a block cannot run in a worker; spill= is for functions")
         self._settings: Settings | None = settings
 
     def __iter__(self) -> Iterator[Attempt]:

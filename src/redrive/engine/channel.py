@@ -96,7 +96,7 @@ def _methods(options: Options) -> list[dict[str, Any]]:
         config = json.loads(text)
         return [one for one in config.get("methodConfig", ()) if isinstance(one, dict)]
     except (AttributeError, TypeError, ValueError) as wrong:
-        raise ValueError(f"{CONFIG} of the channel is no JSON of a service config, and would fail every call: {wrong}") from None
+        raise ValueError(f"{CONFIG} of the channel is not a valid service config, so every call would fail: {wrong}") from None
 
 
 def _retries(config: dict[str, Any]) -> Channel:
@@ -112,7 +112,7 @@ def _retries(config: dict[str, Any]) -> Channel:
             tuple(policy["retryableStatusCodes"]),
         )
     except (KeyError, TypeError, ValueError) as wrong:
-        raise ValueError(f"a retryPolicy of the channel lacks {wrong}, and would fail every call: {policy}") from None
+        raise ValueError(f"a retryPolicy of the channel lacks {wrong}, so every call would fail: {policy}") from None
 
 
 def _seconds(duration: str) -> float:

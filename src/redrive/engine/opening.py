@@ -85,4 +85,4 @@ def _check(settings: Settings) -> None:
     if settings.hedge is not None:
         raise TypeError(f"{settings.operation} is a generator, which cannot run twice at once: hedge= is for async functions")
     if settings.spill is not None:
-        raise TypeError(f"{settings.operation} is a generator: nobody would take the items of a job that spill= leaves behind")
+        raise TypeError(f"{settings.operation} is a generator; a job that spill= submits could not return its items")

@@ -138,8 +138,8 @@ def _with_requests(
         requests = given()
     elif not _iterates(given) or (max_attempts > 1 and _is_iterator(given)):
         raise TypeError(
-            f"{_name(method)}: the request stream {type(given).__name__} cannot be replayed, and a retry would send what is left "
-            f"of it; pass a list, or a function that returns a new iterator for each attempt (or RetryPolicy.disabled())"
+            f"{_name(method)}: the request stream {type(given).__name__} cannot be replayed, and a retry would send only the "
+            f"rest of it; pass a list, or a function that returns a new iterator for each attempt (or RetryPolicy.disabled())"
         )
     if not _is_iterator(requests):
         requests = aiter(requests) if hasattr(type(requests), "__aiter__") else iter(requests)

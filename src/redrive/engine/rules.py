@@ -100,7 +100,7 @@ def _told(known: Fault) -> Fault:
 def _check(rule: object, name: str) -> None:
     if isinstance(rule, type):
         if not issubclass(rule, BaseException):
-            raise TypeError(f"{name}= takes exception types and functions; {rule.__name__} is no exception type")
+            raise TypeError(f"{name}= takes exception types and functions; {rule.__name__} is not an exception type")
         if not issubclass(rule, Exception):
             raise TypeError(f"{rule.__name__} is never retried: it says that the program or the caller wants to stop")
     elif not callable(rule):

@@ -235,14 +235,14 @@ def _fields(value: object) -> Mapping[str, Any]:
     if value is None:
         return NOTHING
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise TypeError(f"fields= is a mapping of names to what every record shall carry, not {value!r}")
+        raise TypeError(f"fields= is a mapping of names to values for every record, not {value!r}")
     return MappingProxyType(dict(value))
 
 
 def _spill(value: object) -> object:
     if value is not None and (not callable(value) or iscoroutinefunction(value)):
         raise TypeError(
-            f"spill= is a plain function that takes over what was given up (async code calls it in a thread), not {value!r}"
+            f"spill= is a sync function that takes over a failed call (async code calls it in a thread), not {value!r}"
         )
     return value
 

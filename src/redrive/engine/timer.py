@@ -123,7 +123,7 @@ class LoneTimer:
     def __init__(self, seconds: float) -> None:
         task = running_task()
         if task is None:
-            raise RuntimeError("an async attempt with a time-out must run in an asyncio task")
+            raise RuntimeError("an async attempt with a timeout must run in an asyncio task")
         self.before = task.cancelling()
         self._fired = False
         self._task: Task[Any] | None = task

@@ -25,13 +25,13 @@ class Address:
         try:
             url = httpx2.URL(base_url)
         except httpx2.InvalidURL:  # its text may quote a password
-            raise ValueError(f"base_url={shown!r} is no URL such as 'https://crm.example.com/v1'") from None
+            raise ValueError(f"base_url={shown!r} is not a valid URL; use the form 'https://crm.example.com/v1'") from None
         if url.userinfo:
             raise ValueError("base_url has a user or a password in it, which would reach logs: give auth=")
         if url.scheme not in ("http", "https") or not url.host:
             raise ValueError(f"base_url={shown!r} must begin with http:// or https:// and a host")
         if url.port is not None and not 0 < url.port < 65536:
-            raise ValueError(f"base_url={shown!r} is no URL: there is no port {url.port}")
+            raise ValueError(f"base_url={shown!r} is not a valid URL; {url.port} is not a valid port")
         if url.query or url.fragment or "?" in base_url or "#" in base_url:
             raise ValueError(f"base_url={shown!r} must end before ? and #: give params= with each call")
         self._base = str(url).rstrip("/")
@@ -48,7 +48,7 @@ class Address:
         try:
             url = httpx2.URL(path)
         except httpx2.InvalidURL:
-            raise ValueError(f"path={shown_address(path)!r} is no URL") from None
+            raise ValueError(f"path={shown_address(path)!r} is not a valid URL") from None
         if _origin(url) != self._origin or url.userinfo:
             raise ValueError(
                 f"{shown_address(path)!r} is not at {self._base}: "

@@ -69,8 +69,8 @@ def chosen(retry: RetryLike | None, name: str, /, **options: Any) -> Retry:
 
 def _check(settings: Settings) -> None:
     if settings.spill is not None:
-        raise TypeError("a client cannot spill: what it is asked is no stored work. Give spill= to the function around it")
+        raise TypeError("a client cannot spill, because a request is not stored; pass spill= to the function around it")
     if settings.hedge is not None:
-        raise TypeError("a client makes one request at a time for a call: give hedge= to the async function around it")
+        raise TypeError("a client makes one request at a time for a call; pass hedge= to the async function around it")
     if settings.key is not None:
         raise TypeError("a client has a key for each call, not one for all: give idempotency_key= to the call")

@@ -208,7 +208,7 @@ def _secrets_of(auth: object) -> list[object]:
 def _data(response: httpx2.Response) -> Any:
     """The JSON of an answer, read once."""
     if not response.content:
-        raise Misfit("$", "there is no body")
+        raise Misfit("$", "the body is empty")
     try:
         return json.loads(response.content)
     except ValueError as wrong:

@@ -48,7 +48,7 @@ def not_ready(url: str, error: Exception, /) -> NotReady:
         return NotReady(f"{url} is unavailable{looks}: {said}", unavailable=True)
     status = error.response.status_code
     if status in AWAY:
-        return NotReady(f"{url} is unavailable{looks}: it answers {status}", unavailable=True)
-    more = ", again and again: is that the path?" if status == 404 else ""
-    more = ": it will not get ready by waiting" if status in NEVER else more
-    return NotReady(f"{url} failed{looks}: it is there, and answers {status}{more}", unavailable=False)
+        return NotReady(f"{url} is unavailable{looks}: it responds with {status}", unavailable=True)
+    more = " every time; check the path" if status == 404 else ""
+    more = ", and waiting does not help" if status in NEVER else more
+    return NotReady(f"{url} failed{looks}: it responds with {status}{more}", unavailable=False)

@@ -225,7 +225,7 @@ class Keys:
                 kept = self._settle_apart(ident, settle) or self._was_settled(ident, fence)
             crash_point(f"key.{verb}.after_commit")
         if not kept:
-            raise LeaseLost(f"{ident} is somebody else's by now: the lease of this holder ran out; nothing was changed")
+            raise LeaseLost(f"{ident}: the lease expired and another caller has the key; nothing was changed")
 
     def _settle_apart(self, ident: Ident, settle: Callable[[OnSQLite | OnPostgres, Runner, Ident], bool]) -> bool:
         session = self._write.take()

@@ -35,7 +35,7 @@ class Terms:
     ) -> None:  # fmt: skip
         name = getattr(fn, "__qualname__", repr(fn))
         if not callable(fn):
-            raise TypeError(f'once takes its key first, @app.once("billing:{{user}}:{{id}}:charge:v1"); {name} is no function')
+            raise TypeError(f'once takes its key first, @app.once("billing:{{user}}:{{id}}:charge:v1"); {name} is not a function')
         signature = inspect.signature(fn)
         parameters = list(signature.parameters.values())
         if len(parameters) < skip or any(each.kind > each.POSITIONAL_OR_KEYWORD for each in parameters[:skip]):
@@ -56,7 +56,7 @@ class Terms:
         if request is None:
             self._arguments.compare(name, hints)
         elif not callable(request):
-            raise TypeError(f"request= is a function of the arguments that says what is compared, not {request!r}")
+            raise TypeError(f"request= is a function of the arguments that returns the value to compare, not {request!r}")
         try:
             self.answer: Codec = codec(hints.get("return", Any))
         except TypeError as refusal:
@@ -92,7 +92,7 @@ def once(fn: Callable[..., Any], terms: Terms, /, *, in_transaction: bool) -> Ca
     """The wrapper of a function, of its colour."""
     name = getattr(fn, "__qualname__", repr(fn))
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TypeError(f"{name} is a generator: there is no one answer to store")
+        raise TypeError(f"{name} is a generator, which has no single result to store")
     if inspect.iscoroutinefunction(fn):
         if in_transaction:
             raise TypeError(

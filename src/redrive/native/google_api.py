@@ -31,9 +31,9 @@ GOOGLE = Client(
     },
     waits=_waits,
     notes=(
-        "Each wait is drawn from 0 up to the policy's: full jitter, whatever the jitter.",
-        "Retries what the standard rule says, or what on= says. Retry-After is ignored.",
-        "A spent timeout is its RetryError; after the last attempt the error itself leaves. Redrive sees both as spent.",
+        "Each wait is drawn from 0 up to the policy's (full jitter). The policy's jitter is ignored.",
+        "Retries by the standard rule, or by on=. Retry-After is ignored.",
+        "A spent timeout raises its RetryError. After the last attempt the error itself is raised. Redrive sees both as spent.",
     ),
 )
 

@@ -27,10 +27,10 @@ URLLIB3 = Client(
     },
     waits=as_asked,
     notes=(
-        "Retry-After is a floor: the wait is the larger of the two.",
-        "Retries GET, HEAD, PUT, DELETE, OPTIONS and TRACE; other methods only where there was no connection.",
-        "Redirects that urllib3 follows itself count as attempts; requests follows its own, which don't.",
-        "The last answer comes back as it is, whatever its status: call raise_for_status().",
+        "Retry-After is a minimum. The wait is the larger of the two.",
+        "Retries GET, HEAD, PUT, DELETE, OPTIONS and TRACE. Other methods are retried only if no connection was made.",
+        "Redirects that urllib3 follows count as attempts. Redirects that requests follows do not.",
+        "The last response is returned with any status. Call raise_for_status().",
         "A body that breaks while it is read is not fetched again.",
     ),
 )

@@ -16,9 +16,9 @@ HTTPX = Client(
     words={"max_attempts": "HTTPTransport(retries={retries})"},
     waits=_waits,
     notes=(
-        "Only connecting is tried again: no status, no reset and no time-out after that. All of them: redrive.http.",
-        "It waits by its own rule: 0, 0.5, 1, 2 s …, without a limit.",
-        "Each attempt is bounded by the connect time-out of the client.",
+        "Only connecting is retried, not a status, a reset or a later timeout. redrive.http retries all of them.",
+        "It uses its own waits of 0, 0.5, 1, 2 s …, without a limit.",
+        "The connect timeout of the client limits each attempt.",
     ),
 )
 

@@ -114,7 +114,7 @@ def set_share(session: Session, sweep_id: int, share: float, actor: str, because
     checked("share", share)
     found = ranges.get(session.core, sweep_id)
     if found is None:
-        raise NotAllowed(f"there is no sweep {sweep_id} over partitions")
+        raise NotAllowed(f"unknown sweep {sweep_id} of partitions")
     if found.state not in UNDER_WAY:
         raise NotAllowed(f"sweep {sweep_id} is {found.state}; only a running backfill has a share")
     session.core.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(share=share))

@@ -129,11 +129,11 @@ def drop(*, max: float) -> Check:  # noqa: A002  # as one says it
         try:
             before = raw.previous
         except Damaged as gone:
-            return Finding(True, None, -most, f"nothing to compare with: {gone}")
+            return Finding(True, None, -most, f"nothing to compare with; {gone}")
         if before is None or before.row_count == 0:
-            return Finding(True, None, -most, "nothing to compare with: no run with rows is in force")
+            return Finding(True, None, -most, "nothing to compare with; the current run has no rows")
         change = (raw.row_count - before.row_count) / before.row_count
-        told = f"{amount(raw.row_count, 'row')}; run {before.run_id}, which is in force, has {before.row_count:,}"
+        told = f"{amount(raw.row_count, 'row')}; the current run {before.run_id} has {before.row_count:,}"
         return Finding(change >= -most, round(change, 4), -most, told)
 
     return _named(check, "drop")
@@ -229,7 +229,7 @@ class _Newest:
 
     def finding(self) -> Finding:
         if self._newest is None:
-            return Finding(False, None, self._within, f"no row has a moment in {self._column}")
+            return Finding(False, None, self._within, f"no row has a timestamp in {self._column}")
         age = (self._end - self._newest).total_seconds()
         told = f"the newest {self._column} is {self._newest.isoformat()}, {age:,.0f} s before {self._end.isoformat()}"
         return Finding(age <= self._within, age, self._within, told)

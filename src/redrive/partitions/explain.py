@@ -41,7 +41,7 @@ def explained(session: Session, key: Partition, terms: Terms | None, /) -> Expla
     if mine is None:
         inside = _waiting_in(session, key) if found is None or found.terminal is None else None
         if found is None and inside is None and key.logical_date > now.date():
-            why.append("the day is in the future, so there is no data to extract")
+            why.append("the day is in the future, so it cannot be extracted yet")
         else:
             why += _idle(found, inside, damaged)
     elif mine.leased:
@@ -67,7 +67,7 @@ def _idle(found: Facts | None, inside: Range | None, damaged: Run | None) -> lis
         if found.paused is not None:
             return [f"paused ({found.paused})"]
     if inside is not None:
-        queued = f"{inside.cursor} of {inside.total} partitions are queued so far"
+        queued = f"{inside.cursor} of {inside.total} partitions are queued"
         return [f"not queued yet by sweep {inside.id} ({inside.act}, {inside.state}): {queued}"]
     if found is None:
         return ["never requested, neither by a schedule nor by a backfill"]

@@ -82,7 +82,7 @@ def after_rejection(
 ) -> Next:  # fmt: skip
     """After a rejection, the nth (attempts) of at most `limit`. ends: when the partition is too old to be tried; none: never."""
     if final:
-        return Next(None, "no use trying again", "error")
+        return Next(None, "a retry cannot succeed", "error")
     if attempts >= limit:
         return Next(None, f"{attempts} of {amount(limit, 'attempt')}", "attempts")
     wait = policy.backoff(attempts, draw(seed, attempts))

@@ -99,7 +99,7 @@ def day(what: str, value: object, /) -> date:
         found = date.fromisoformat(value)
     except ValueError as wrong:
         said = f"{what}={value!r}" if what.isidentifier() else f"{what} {value!r}"  # an argument, or an option, or in words
-        raise ValueError(f'{said} is no date that exists, such as "2026-01-31": {wrong}') from None
+        raise ValueError(f'{said} is not a valid date, such as "2026-01-31": {wrong}') from None
     if found.isoformat() != value:
         raise ValueError(f'{what} is written year-month-day, "{found.isoformat()}", not {value!r}')
     return found

@@ -94,7 +94,7 @@ def step(session: Session, sweep_id: int, draw: Callable[[], float], /) -> Step:
     """The next of them. Any number of processes may do this at once: each partition has its turn once."""
     seen = ranges.get(session.core, sweep_id)
     if seen is None:
-        raise NotAllowed(f"there is no sweep {sweep_id} over partitions")
+        raise NotAllowed(f"unknown sweep {sweep_id} of partitions")
     now = now_on(session)
     hold_sources(session, {source for source, _ in seen.of}, now)
     one = ranges.get(session.core, sweep_id, hold=not session.sqlite)

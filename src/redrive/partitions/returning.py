@@ -104,7 +104,7 @@ def reaped(session: Session, terms: Mapping[tuple[str, str], Terms], limit: int,
         policy = _policy(terms, row)
         then = after_loss(policy, lost, mine.seed, now, stored_age_limit(session.core, policy, row, mine, now))
         _back(changes, row, mine._replace(lost=lost), then, marked.get(id_, {}), now)
-        note = f"nobody heard of it again; its worker was {mine.worker}"
+        note = f"the lease expired; its worker was {mine.worker}"
         ended.append({"run_id": mine.run_id, "state": "lost", "ended_at": now, "note": note})
     if held:
         sources.lose_probes(session, held, [str(one["run_id"]) for one in ended], now)

@@ -93,7 +93,7 @@ class Writing:
         if not files:
             raise ValueError(
                 f"the extraction of {self.partition} wrote no file; call out.rows(rows) or out.open(name), "
-                f"or out.rows([]) if there are no rows"
+                f"or out.rows([]) for an empty result"
             )
         manifest = Manifest(self.partition, self.run_id, files, now)
         self._alive()

@@ -113,7 +113,7 @@ def rest(
         return  # it rests already, and this one had begun before
     seconds = pause_of(policy, held.probes, after)
     what = {"source": held.source, "seconds": round(seconds), "signature": signature, "partition": partition}
-    because = words(error) or "a fault that is everybody's"
+    because = words(error) or "a fault of the whole source"
     _set(session, held.source, now, now + timedelta(seconds=seconds), because, POLICY, signature)
     audit.write(session, actor=POLICY, action="source.pause", because=because, what=what)
     emit("parked", {"operation": held.source, "reason": because.partition("\n")[0], "wait": seconds})

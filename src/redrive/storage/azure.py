@@ -204,7 +204,7 @@ class Azure:
             self.info(path)
         except NotFound:
             return
-        raise AlreadyExists(f"{self.name}: there is a file {path!r} already", path=path, backend=self.name)
+        raise AlreadyExists(f"{self.name}: file {path!r} already exists", path=path, backend=self.name)
 
     @contextmanager
     def _mapped(self, path: str) -> Iterator[None]:

@@ -21,13 +21,13 @@ def from_azure(error: BaseException, /, *, path: str, backend: str, container: s
     if code in NO_CONTAINER or (status == 404 and path == ""):
         return NotFound(f"{backend}: the container {container!r} is missing", **where)
     if status == 404:
-        return NotFound(f"{backend}: there is no file {path!r}", **where)
+        return NotFound(f"{backend}: file {path!r} not found", **where)
     if code in THERE or status == 412:
-        return AlreadyExists(f"{backend}: there is a file {path!r} already", **where)
+        return AlreadyExists(f"{backend}: file {path!r} already exists", **where)
     if status in (401, 403) or code.startswith("Lease"):
         return Denied(f"{backend}: {what} is not allowed: {said}", **where)
     if code in NO_PATH:
-        return PathInvalid(f"{backend}: {path!r} is no path here: {said}", **where)
+        return PathInvalid(f"{backend}: invalid path {path!r}: {said}", **where)
     if isinstance(error, Exception) and classify(error).retryable:
         return Unavailable(f"{backend}: {what} cannot be reached: {said}", **where)
     return StorageError(f"{backend}: {what}: {said}", **where)

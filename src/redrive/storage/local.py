@@ -95,7 +95,7 @@ class Local:
         with self._mapped(path):
             found = self._followed(path).stat()
             if not stat.S_ISREG(found.st_mode):
-                raise FileNotFoundError(errno.ENOENT, "it is no file")
+                raise FileNotFoundError(errno.ENOENT, "not a file")
             return _info(path, found)
 
     def delete(self, path: str, /) -> None:
@@ -219,7 +219,7 @@ class Local:
         temporary.unlink(missing_ok=True)
 
     def _there(self, path: str) -> AlreadyExists:
-        return AlreadyExists(f"{self.name}: there is a file {path!r} already", path=path, backend=self.name)
+        return AlreadyExists(f"{self.name}: file {path!r} already exists", path=path, backend=self.name)
 
     @contextmanager
     def _mapped(self, path: str, *, writing: bool = False) -> Iterator[None]:

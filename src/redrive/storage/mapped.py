@@ -22,15 +22,15 @@ def from_os(error: OSError, /, *, path: str, backend: str, writing: bool = False
     where = {"path": path, "backend": backend}
     what = repr(path) if path else "its root"
     if number == errno.ENOENT or (number in (errno.ENOTDIR, errno.EISDIR) and not writing):
-        return NotFound(f"{backend}: there is no file {path!r}", **where)
+        return NotFound(f"{backend}: file {path!r} not found", **where)
     if number == errno.EEXIST and not writing:
-        return AlreadyExists(f"{backend}: there is a file {path!r} already", **where)
+        return AlreadyExists(f"{backend}: file {path!r} already exists", **where)
     if number in (errno.ENOTDIR, errno.EEXIST):
         return PathInvalid(f"{backend}: {path!r} cannot be written: a part of it is a file, not a folder", **where)
     if number == errno.EISDIR:
         return PathInvalid(f"{backend}: {path!r} is a folder", **where)
     if number in NO_PATH:
-        return PathInvalid(f"{backend}: {path!r} is no path here: {said}", **where)
+        return PathInvalid(f"{backend}: invalid path {path!r}: {said}", **where)
     if number in REFUSED:
         return Denied(f"{backend}: {what} is not allowed: {said}", **where)
     if number in FULL:

@@ -79,10 +79,10 @@ class Memory:
         try:
             return self._files[path]
         except KeyError:
-            raise NotFound(f"{self.name}: there is no file {path!r}", path=path, backend=self.name) from None
+            raise NotFound(f"{self.name}: file {path!r} not found", path=path, backend=self.name) from None
 
     def _there(self, path: str) -> AlreadyExists:
-        return AlreadyExists(f"{self.name}: there is a file {path!r} already", path=path, backend=self.name)
+        return AlreadyExists(f"{self.name}: file {path!r} already exists", path=path, backend=self.name)
 
 
 def _info(path: str, data: bytes, at: datetime) -> FileInfo:

@@ -22,7 +22,7 @@ def checked(path: str, /, *, backend: str) -> str:
     """
     wrong = problem(path)
     if wrong is not None:
-        raise PathInvalid(f"{_shown(path)} is no path: {wrong}", path=str(path), backend=backend)
+        raise PathInvalid(f"invalid path {_shown(path)}: {wrong}", path=str(path), backend=backend)
     return path
 
 
@@ -33,7 +33,7 @@ def problem(path: str, /) -> str | None:
     if not path:
         return "it is empty"
     if path.startswith("/"):
-        return "it begins with /; paths are counted from the root of the store"
+        return "it begins with /; paths are relative to the root of the store"
     if path.endswith("/"):
         return "it ends with /; a file has a name"
     if "\\" in path:
@@ -87,9 +87,9 @@ def _is_plain(together: str) -> bool:
 def _part_problem(parts: list[str]) -> str | None:
     for part in parts:
         if not part:
-            return "it has // in it, which some backends take for / and others do not"
+            return "it contains //, which some backends treat as / and others do not"
         if part in (".", ".."):
-            return f"it has {part!r} in it, and no path leaves its root"
+            return f"it contains {part!r}; a path cannot leave its root"
         if part.startswith(RESERVED):
             return f"names that begin with {RESERVED} are files being written"
     return None

@@ -47,7 +47,7 @@ class Registry:
         """
         profile = self.config.stores.get(name)
         if profile is None:
-            raise KeyError(f"there is no store {name!r}; known: {', '.join(self.config.stores) or 'none'}")
+            raise KeyError(f"unknown store {name!r}; known: {', '.join(self.config.stores) or 'none'}")
         return Store(self._backend(profile.backend), root_path=profile.root_path, name=name)
 
     def close(self) -> None:

@@ -36,13 +36,13 @@ def from_s3(error: BaseException, /, *, path: str, backend: str, bucket: str) ->
     if code == "NoSuchBucket" or (code in MISSING and path == ""):
         return NotFound(f"{backend}: the bucket {bucket!r} is missing", **where)
     if code in MISSING:
-        return NotFound(f"{backend}: there is no file {path!r}", **where)
+        return NotFound(f"{backend}: file {path!r} not found", **where)
     if code in THERE:
-        return AlreadyExists(f"{backend}: there is a file {path!r} already", **where)
+        return AlreadyExists(f"{backend}: file {path!r} already exists", **where)
     if code in REFUSED or type(error).__name__ == "NoCredentialsError":
         return Denied(f"{backend}: {what} is not allowed: {said}", **where)
     if code in NO_PATH:
-        return PathInvalid(f"{backend}: {path!r} is no path here: {said}", **where)
+        return PathInvalid(f"{backend}: invalid path {path!r}: {said}", **where)
     if isinstance(error, Exception) and classify(error).retryable:
         return Unavailable(f"{backend}: {what} cannot be reached: {said}", **where)
     return StorageError(f"{backend}: {what}: {said}", **where)

@@ -64,7 +64,7 @@ def answers(script: tuple[Step, ...], upstream: str | None, /) -> list[Answer]:
     """A script in full; without any step, 200 or the upstream's answer."""
     found = [_answer(step) for step in script] or [Answer(passed=upstream is not None)]
     if upstream is None and any(answer.passed for answer in found):
-        raise ValueError("there is nobody to pass requests on to: give upstream=")
+        raise ValueError("no server to pass requests on to; pass upstream=")
     return found
 
 

@@ -135,7 +135,7 @@ class ItemsConformance:
     ) -> None:
         """Another process goes on counting where this one ended."""
         if second_items is None:
-            pytest.skip("there is no fixture second_items")
+            pytest.skip("no fixture second_items")
         assert (items.increment(item_ids[0]), second_items.increment(item_ids[0])) == (1, 2)
         if isinstance(items, SparingItems) and isinstance(second_items, SparingItems) and items.spare_many(item_ids[9:10]):
             assert dict(items.spare_many(item_ids[:1])) == {item_ids[0]: 1}

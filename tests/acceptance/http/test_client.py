@@ -89,7 +89,7 @@ def test_a_trace_goes_along_where_one_is_active(colour: Colour, server: FaultSer
         (b'{"state": "x"}', r"\$\.id: missing"),
         (b"[]", r"\$: expected an object for Session, not a list"),
         (b"<html>", r"\$: no JSON \(text/html\): Expecting value: line 1 column 1"),
-        (b"", r"\$: there is no body"),
+        (b"", r"\$: the body is empty"),
     ],
 )
 def test_a_bad_shape_says_where_and_is_not_tried_again(colour: Colour, server: FaultServer, body: bytes, said: str) -> None:

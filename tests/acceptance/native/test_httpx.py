@@ -65,4 +65,4 @@ def test_and_nothing_else(library: ModuleType) -> None:
         with pytest.raises(library.TransportError):
             client.get(server.url)
         assert server.count == 2
-    assert HTTPX.notes[0].startswith("Only connecting is tried again")
+    assert HTTPX.notes[0].startswith("Only connecting is retried")

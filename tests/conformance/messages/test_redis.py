@@ -301,7 +301,7 @@ def test_a_wrong_source_is_told_at_once() -> None:
         RedisStream(url, "s", group="g", batch=5000)
     with refused("idle"):
         RedisStream(url, "s", group="g", idle=0)
-    with refused("would come back as messages"):
+    with refused("would be read as messages"):
         RedisStream(url, "s", group="g", dead_stream="s")
     with refused("two sources of one name"):
         App("sqlite://", sources=[RedisStream(url, "s", group="a"), RedisStream(url, "s", group="b")])

@@ -97,6 +97,6 @@ def test_an_app_knows_its_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     assert (status, "Backfill 1 is written down" in printed) == (0, True)
     printed = call("state", "explain", "crm/acme/orders/2025-01-07", *here, width=120)[1]
-    assert "not queued yet by sweep 1 (backfill, running): 0 of 62 partitions are queued so far" in printed.lower()
+    assert "not queued yet by sweep 1 (backfill, running): 0 of 62 partitions are queued" in printed.lower()
     health = json.loads(call("doctor", *here, "--json")[1])
     assert (health["findings"], health["checked"][-1]) == ([], "raw data")

@@ -86,7 +86,7 @@ def test_put(config: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "other:x/y.bin: 3,000,000 bytes written\n")
     assert (tmp_path / "other" / "x" / "y.bin").read_bytes() == body(3_000_000)
     again = run("storage", "put", str(tmp_path / "here.bin"), "other:x/y.bin", "--if-absent")
-    assert (again.returncode, again.stderr) == (1, "redrive: other: there is a file 'x/y.bin' already\n")
+    assert (again.returncode, again.stderr) == (1, "redrive: other: file 'x/y.bin' already exists\n")
     assert json.loads(run("storage", "put", str(tmp_path / "here.bin"), "other:", "--json").stdout)[0]["path"] == "other:here.bin"
     program = [sys.executable, "-c", PROGRAM, "storage", "put", "-", "other:piped"]
     assert subprocess.run(program, input=b"from a pipe", capture_output=True).returncode == 0
@@ -104,7 +104,7 @@ def test_cp(tmp_path: Path) -> None:
     assert run("storage", "cp", "-r", "raw:", "other:all", "--json").returncode == 0
     assert (tmp_path / "other" / "all" / "2026" / "01.csv").exists()
     alone = run("storage", "cp", "raw:a.csv", "other:a.csv", "--if-absent")
-    assert (alone.returncode, alone.stderr) == (1, "redrive: other: there is a file 'a.csv' already\n")
+    assert (alone.returncode, alone.stderr) == (1, "redrive: other: file 'a.csv' already exists\n")
     assert run("storage", "cp", "-r", "raw:nothing", "other:x").returncode == 1
 
 
@@ -178,12 +178,12 @@ def test_check() -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("cat", "raw:missing"), 1, "disk: there is no file 'raw/missing'"),
-        (("cat", "raw:../a"), 2, "'../a' is no path"),
+        (("cat", "raw:missing"), 1, "disk: file 'raw/missing' not found"),
+        (("cat", "raw:../a"), 2, "invalid path '../a'"),
         (("cat", "rwa:a.csv"), 2, "there is no store 'rwa' (did you mean 'raw'?); known: raw, other, away"),
         (("cat", "a.csv"), 2, "A file of a store is written STORE:PATH"),
-        (("cat", "raw:"), 2, "'' is no path: it is empty"),
-        (("cp", "raw:missing", "other:x"), 1, "there is no file"),
+        (("cat", "raw:"), 2, "invalid path '': it is empty"),
+        (("cp", "raw:missing", "other:x"), 1, "not found"),
         (("put", "/no/such/file", "raw:x"), 2, "/no/such/file cannot be read: No such file or directory"),
         (("put", "/tmp", "raw:x"), 2, "/tmp cannot be read: Is a directory"),
         (("ls", "away"), 3, "cannot be reached"),

@@ -62,7 +62,7 @@ def test_more_than_five_are_five() -> None:
 
 @pytest.mark.parametrize("text", ["{not json", "[]", "5", json.dumps({"methodConfig": [{"retryPolicy": {"maxAttempts": 3}}]})])
 def test_what_grpcio_would_choke_on_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match="would fail every call"):
+    with pytest.raises(ValueError, match="every call would fail"):
         channel([("grpc.service_config", text)])
 
 

@@ -110,7 +110,7 @@ def test_a_foreign_layer_that_gave_up_is_remembered_by_nobody() -> None:
         ([KeyError], TypeError, "or a tuple of both"),
         ("KeyError", TypeError, "or a tuple of both"),
         ((KeyError, "ValueError"), TypeError, "'ValueError'"),
-        (int, TypeError, "int is no exception type"),
+        (int, TypeError, "int is not an exception type"),
         (KeyError("x"), TypeError, r"KeyError\('x'\)"),
         (KeyboardInterrupt, TypeError, "KeyboardInterrupt is never retried"),
         (BaseException, TypeError, "BaseException is never retried"),

@@ -22,8 +22,8 @@ from tests.named import named
         ("ftp://crm.example.com", "must begin with http:// or https://"),
         ("http://", "and a host"),
         ("/v1", "and a host"),
-        ("http://crm:99999", "is no URL"),
-        ("http://crm\n.example.com", "is no URL"),
+        ("http://crm:99999", "is not a valid URL"),
+        ("http://crm\n.example.com", "is not a valid URL"),
         ("http://ann:secret@crm", "give auth="),
         ("http://crm/?a=1", r"must end before \? and #"),
         ("http://crm/#a", r"must end before \? and #"),
@@ -119,14 +119,14 @@ def test_an_absolute_address_of_the_same_server_is_fine() -> None:
     ["http://crm/", "https://crm:8443/", "https://evil/", "//evil/a", "https://crm@evil/", "https://ann@crm/", "\\\\evil\\a"],
 )
 def test_another_server_is_refused(path: str) -> None:
-    with pytest.raises(ValueError, match="sends its token and its headers to no other server|is no URL"):
+    with pytest.raises(ValueError, match="sends its token and its headers to no other server|is not a valid URL"):
         Address("https://crm/v1").url(path)
 
 
 def test_a_path_that_is_none() -> None:
     with pytest.raises(TypeError, match="path is text such as"):
         Address("http://crm").url(7)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="is no URL"):
+    with pytest.raises(ValueError, match="is not a valid URL"):
         Address("http://crm").url("http://crm:x/")
 
 

@@ -11,10 +11,10 @@ from redrive.messages.redis.entry import Entry, Fields, Unread, event_in, packed
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({b"type": b"paid", b"id": b"\xff"}, "its field 'id' is no UTF-8"),
-        ({b"type": b"\xff"}, "its field 'type' is no UTF-8"),
-        ({b"type": b"paid", b"payload": b"\xff", b"user": b"a\xff"}, "its field 'user' is no UTF-8"),
-        ({b"type": b"paid", b"\xff": b"ann"}, r"its field '\\\\xff' is no UTF-8"),
+        ({b"type": b"paid", b"id": b"\xff"}, "its field 'id' is not valid UTF-8"),
+        ({b"type": b"\xff"}, "its field 'type' is not valid UTF-8"),
+        ({b"type": b"paid", b"payload": b"\xff", b"user": b"a\xff"}, "its field 'user' is not valid UTF-8"),
+        ({b"type": b"paid", b"\xff": b"ann"}, r"its field '\\\\xff' is not valid UTF-8"),
         ({b"x": b"1"}, "it has no field 'type'; it has x"),
         ({b"type": b"paid", b"id": b""}, "id must be printable and not empty"),
     ],

@@ -89,17 +89,17 @@ def test_freshness() -> None:
     early = datetime(2026, 1, 31, 23, 35, tzinfo=timezone.utc)
     assert found(freshness("at", within=600), rows, at=early).value == 300.0, "the day is not over: the run's own moment counts"
     assert found(freshness("at", within=1), [{"at": "2026-01-31"}]).ok, "a date counts to its end"
-    assert found(freshness("at", within=1), [{}]).detail == "no row has a moment in at"
+    assert found(freshness("at", within=1), [{}]).detail == "no row has a timestamp in at"
     with pytest.raises(ValueError, match="at is 'soon', not a timestamp in ISO form"):
         found(freshness("at", within=1), [{"at": "soon"}])
 
 
 def test_drop() -> None:
     before = written([{"id": n} for n in range(100)], run_id="r-0")
-    assert found(drop(max=0.3), ROWS) == Finding(True, None, -0.3, "nothing to compare with: no run with rows is in force")
+    assert found(drop(max=0.3), ROWS) == Finding(True, None, -0.3, "nothing to compare with; the current run has no rows")
     assert found(drop(max=0.3), [{"id": n} for n in range(70)], previous=before).ok
     lost = found(drop(max=0.3), [{"id": n} for n in range(39)], previous=before)
-    assert lost == Finding(False, -0.61, -0.3, "39 rows; run r-0, which is in force, has 100")
+    assert lost == Finding(False, -0.61, -0.3, "39 rows; the current run r-0 has 100")
 
 
 @pytest.mark.parametrize(

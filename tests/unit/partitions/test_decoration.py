@@ -114,7 +114,7 @@ def generator(partition: Partition, out: Sink) -> Iterator[None]:
         ({"customers": ["acme", " "]}, "a customer must be printable and not empty"),
         ({"cron": "15 2 * *"}, "a line has five fields"),
         ({"timezone": "Europe/Prague"}, "timezone= is for cron=, which is not given"),
-        ({"cron": "15 2 * * *", "timezone": "Prague"}, "is no zone that this machine knows"),
+        ({"cron": "15 2 * * *", "timezone": "Prague"}, "is not a known time zone"),
         ({"retry": 5}, "retry= is a RetryPolicy, a Retry"),
         ({"retry": retry(key="a:b:c:d:e")}, "retry= has key="),
         ({"max_age": 0}, "max_age must be above 0"),

@@ -129,7 +129,7 @@ def test_a_run_is_never_overwritten(store: Store, run: Writing) -> None:
 
 
 def test_nothing_written_says_what_to_do(run: Writing) -> None:
-    with pytest.raises(ValueError, match=r"wrote no file; .* or out.rows\(\[\]\) if there are no rows"):
+    with pytest.raises(ValueError, match=r"wrote no file; .* or out.rows\(\[\]\) for an empty result"):
         run.end(NOW)
 
 
@@ -168,7 +168,7 @@ def test_a_wrong_count_is_said(store: Store, run: Writing) -> None:
     [
         ("", "it is empty"),
         ("/a", "it begins with /"),
-        ("../a", "no path leaves its root"),
+        ("../a", "a path cannot leave its root"),
         ("manifest.json", "is the run's own"),
         ("Manifest.JSON", "is the run's own"),
         ("a\\b", "backslash"),

@@ -26,7 +26,7 @@ def test_a_whole_configuration_or_a_registry() -> None:
 
 
 def test_none() -> None:
-    with pytest.raises(KeyError, match="there is no store 'raw'; known: none"):
+    with pytest.raises(KeyError, match="unknown store 'raw'; known: none"):
         App().stores.get_store("raw")
 
 

@@ -152,7 +152,7 @@ def test_stores_share_their_backend() -> None:
         registry.get_store("one").write("file", b"x")
         assert registry.get_store("two").read_bytes("a/file") == b"x"
         assert repr(registry.get_store("one")) == "<Store one: m/a>"
-        with pytest.raises(KeyError, match="there is no store 'three'; known: one, two"):
+        with pytest.raises(KeyError, match="unknown store 'three'; known: one, two"):
             registry.get_store("three")
 
 

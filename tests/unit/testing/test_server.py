@@ -222,7 +222,7 @@ def test_an_upstream_does_the_work_whatever_becomes_of_its_answer() -> None:
 def test_an_upstream_that_is_not_there() -> None:
     with refused() as nobody, FaultServer(upstream=nobody) as server:
         assert get(server.url)[0] == 502
-    with pytest.raises(ValueError, match="give upstream="):
+    with pytest.raises(ValueError, match="pass upstream="):
         FaultServer("pass")
 
 

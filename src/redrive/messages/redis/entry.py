@@ -54,7 +54,7 @@ class Unread(Exception):
 def event_in(entry: Entry, source: str, decode: Decode | None, most: int, /) -> Stored:
     """The event that an entry is, of at most so many bytes; Unread says why it is none."""
     if entry.fields is None:
-        raise Unread("it was trimmed from the stream before anybody had stored it")
+        raise Unread("it was trimmed from the stream before it was stored")
     found = _plain(entry, entry.fields, source) if decode is None else _decoded(entry, entry.fields, source, decode)
     if len(found.payload) > most:
         raise Unread(f"its payload has {len(found.payload)} bytes; the ledger takes at most {most}")
@@ -86,7 +86,7 @@ def _plain(entry: Entry, fields: Fields, source: str) -> Stored:
         had = ", ".join(sorted(name.decode("utf-8", "replace") for name in fields)) or "nothing"
         raise Unread(f"it has no field 'type'; it has {had}") from None
     except UnicodeDecodeError as wrong:
-        raise Unread(f"its field {_not_text(fields, name)} is no UTF-8: {wrong}") from None
+        raise Unread(f"its field {_not_text(fields, name)} is not valid UTF-8: {wrong}") from None
     except (ValueError, TypeError) as wrong:
         raise Unread(str(wrong)) from None
     payload, at = fields[name] if name else b"null", _moment(entry.id.partition("-")[0])

@@ -83,7 +83,7 @@ class RedisStream:
         if self.dead_stream == "":
             object.__setattr__(self, "dead_stream", f"{self.stream}.dead")
         if self.dead_stream == self.stream:
-            raise ValueError(f"RedisStream: dead letters told of in {self.stream!r} itself would come back as messages")
+            raise ValueError(f"RedisStream: dead letters in {self.stream!r} would be read as messages; change dead_stream=")
 
     @property
     def name(self) -> str:

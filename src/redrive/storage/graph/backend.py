@@ -139,7 +139,7 @@ class Graph:
         """The item, which is a file."""
         item = self._item(path)
         if item is None or "file" not in item:
-            raise NotFound(f"{self.name}: there is no file {path!r}", path=path, backend=self.name)
+            raise NotFound(f"{self.name}: file {path!r} not found", path=path, backend=self.name)
         return item
 
     def _item(self, path: str) -> dict[str, Any] | None:
@@ -181,7 +181,7 @@ class Graph:
         if item is not None:
             return item
         if not path:
-            raise NotFound(f"{self.name}: there is no such drive: {self._address.drive}", path="", backend=self.name)
+            raise NotFound(f"{self.name}: drive not found: {self._address.drive}", path="", backend=self.name)
         parent, _, name = path.rpartition("/")
         url = self._address.by_id(self._folder(parent)["id"], "children")
         response = self._sender.send("POST", url, path, json={"name": name, "folder": {}, CONFLICT: "fail"})
@@ -256,7 +256,7 @@ class Graph:
     def _check(self, path: str) -> None:
         wrong = problem(path)
         if wrong is not None:
-            raise PathInvalid(f"{self.name}: {path!r} is no path here: {wrong}", path=path, backend=self.name)
+            raise PathInvalid(f"{self.name}: invalid path {path!r}: {wrong}", path=path, backend=self.name)
 
     def _failed(self, response: httpx2.Response, path: str) -> StorageError:
         return failed(response, path=path, backend=self.name)

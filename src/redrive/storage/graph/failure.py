@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 AGAIN = frozenset((429, 500, 502, 503, 504))
 """Statuses after which the same request may pass."""
 KINDS: dict[int, tuple[type[StorageError], str]] = {
-    401: (Denied, "the token is refused, also after a new one was asked for ({said})"),
+    401: (Denied, "the token was rejected, also after one refresh ({said})"),
     403: (Denied, "{what} is not allowed ({said})"),
-    404: (NotFound, "there is no file {what} ({said})"),
-    409: (AlreadyExists, "there is a file {what} already ({said})"),
+    404: (NotFound, "file {what} not found ({said})"),
+    409: (AlreadyExists, "file {what} already exists ({said})"),
     412: (AlreadyExists, "{what} has changed in between ({said})"),
-    423: (Denied, "{what} is locked: somebody has it open ({said})"),
+    423: (Denied, "{what} is locked by another program ({said})"),
     507: (StorageError, "no space for {what} ({said})"),
 }
 
@@ -50,10 +50,10 @@ def answered(response: httpx2.Response) -> Answered:
 
 def failed(response: httpx2.Response, /, *, path: str, backend: str) -> StorageError:
     """An answer that is no success, in our words."""
-    kind, words = KINDS.get(response.status_code, (StorageError, "{what}: Graph answers {said}"))
+    kind, words = KINDS.get(response.status_code, (StorageError, "{what}: Graph responded with {said}"))
     said = f"{response.status_code} {code(response)}".rstrip()
     if response.status_code == 404 and not path:
-        words = "there is no such drive ({said})"
+        words = "drive not found ({said})"
     return kind(f"{backend}: " + words.format(what=repr(path) if path else "the drive", said=said), path=path, backend=backend)
 
 

@@ -25,7 +25,7 @@ async def regular(session: asyncssh.SFTPClient, path: str) -> asyncssh.SFTPAttrs
     """What is known of a file; a folder is none."""
     attrs = await session.stat(path)
     if not stat.S_ISREG(attrs.permissions or 0):
-        raise client("asyncssh", "sftp").SFTPNoSuchFile("it is no file")
+        raise client("asyncssh", "sftp").SFTPNoSuchFile("not a file")
     return attrs
 
 
@@ -58,7 +58,7 @@ async def close_after(file: asyncssh.SFTPClientFile, begun: Future[bytes]) -> No
 async def check_absent(session: asyncssh.SFTPClient, path: str) -> None:
     """A look before anything is sent; whether it is still so at the end is the server's to say."""
     if await session.lexists(path):
-        raise client("asyncssh", "sftp").SFTPFileAlreadyExists("it is there")
+        raise client("asyncssh", "sftp").SFTPFileAlreadyExists("already exists")
 
 
 async def open_beside(session: asyncssh.SFTPClient, root: str, target: str) -> tuple[str, asyncssh.SFTPClientFile]:
@@ -131,9 +131,9 @@ async def _name_absent(session: asyncssh.SFTPClient, temporary: str, target: str
             await (await session.open(target, "xb", encoding=None)).close()
             await session.posix_rename(temporary, target)
             return
-    except module.SFTPFailure as error:  # the third version of the protocol has no word for "it is there"
+    except module.SFTPFailure as error:  # the third version of the protocol has no word for "already exists"
         if await session.lexists(target):
-            raise module.SFTPFileAlreadyExists("it is there") from error
+            raise module.SFTPFileAlreadyExists("already exists") from error
         raise
     await session.remove(temporary)
 

@@ -120,7 +120,7 @@ class Sftp:
 
     def _whole(self, path: str) -> str:
         if any(len(part.encode()) > LONGEST_NAME for part in path.split("/")):
-            message = f"{self.name}: {path!r} is no path here: a name in it is longer than {LONGEST_NAME} bytes"
+            message = f"{self.name}: invalid path {path!r}: a name in it is longer than {LONGEST_NAME} bytes"
             raise PathInvalid(message, path=path, backend=self.name)
         return f"{self.root}/{path}" if path else self.root
 
