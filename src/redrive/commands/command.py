@@ -61,6 +61,9 @@ class Command(Generic[P, R_co]):
     """A registered function. `submit` enqueues it as a job, `run` calls it here.
 
     Immutable: threads, event loops and forked children may share one.
+
+    Attributes:
+        name: Name of the job type.
     """
 
     def __init__(self, post: Post, fn: Callable[..., Any], terms: Terms, /) -> None:

@@ -16,6 +16,11 @@ class Dataset:
     """A registered dataset, for consumers to read. Made by `@app.dataset(...)`.
 
     Operators retry, reprocess and backfill it. Threads and event loops may share it.
+
+    Attributes:
+        source: Name of the source.
+        query: Name of the query.
+        function: The extraction function.
     """
 
     def __init__(self, extraction: Extraction, reader: Reader) -> None:

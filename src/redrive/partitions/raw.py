@@ -18,7 +18,15 @@ from .partition import Partition
 
 
 class File:
-    """A file of a run. Immutable: threads may share it. The result of `open` belongs to one thread."""
+    """A file of a run. Immutable: threads may share it. The result of `open` belongs to one thread.
+
+    Attributes:
+        name: Name of the file.
+        size: Number of bytes.
+        sha256: Digest of the bytes.
+        rows: Number of rows, if it is known.
+        run_id: Id of the run that wrote it.
+    """
 
     __slots__ = ("_path", "_store", "name", "rows", "run_id", "sha256", "size")
 
@@ -148,7 +156,15 @@ class Verified(io.RawIOBase):
 
 
 class Raw:
-    """The raw data of one run, as a check gets it. Threads may share it."""
+    """The raw data of one run, as a check gets it. Threads may share it.
+
+    Attributes:
+        partition: The partition.
+        run_id: Id of the run.
+        files: The files.
+        row_count: Rows of all files whose number is known.
+        written_at: When the run was written.
+    """
 
     def __init__(self, store: Store, manifest: Manifest, /, *, previous: Callable[[], Raw | None] = lambda: None) -> None:
         """Describe the data of a run.

@@ -15,8 +15,11 @@ from .raw import File
 class Reading:
     """Accepted data of a range of days, and the gaps. Threads may share it.
 
-    It describes the moment of reading. Runs do not change. `files` is ordered by day, and `missing`
-    lists the gaps.
+    It describes the moment of reading. Runs do not change.
+
+    Attributes:
+        files: The files, ordered by day.
+        missing: The gaps.
     """
 
     def __init__(self, files: Sequence[File], missing: Sequence[Gap]) -> None:
