@@ -211,4 +211,4 @@ def test_squares() -> None:
     assert square({"success": 9, "failed": 1}) == square({"success": 9, "failed": 1})
     assert square({"success": 9, "failed": 1}).css == "f n2"
     assert square({"pending": 1, "terminal": 1}).css == "t n3"
-    assert square({"success": 1, "refresh_failed": 1}).said == "1 accepted, 1 refresh failed"
+    assert square({"success": 1, "refresh_failed": 1}).said == "1 accepted, 1 newer run rejected"

@@ -23,7 +23,7 @@ WORDS = {
     "leased": "running",
     "lost": "lease lost",
     "parked": "paused (outage)",
-    "refresh_failed": "refresh failed",
+    "refresh_failed": "newer run rejected",
     "retry_wait": "retry scheduled",
     "silent": "offline",
     "success": "accepted",

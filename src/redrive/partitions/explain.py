@@ -75,7 +75,7 @@ def _idle(found: Facts | None, inside: Range | None, damaged: Run | None) -> lis
         return ["accepted, but its raw data is damaged and no new extraction is requested"]
     if found.status == "success":
         if found.last_verdict == "rejected":
-            return ["accepted and readable; the refresh was rejected, and no other is requested"]
+            return ["accepted and readable; a newer run was rejected, and no other is requested"]
         return ["accepted, so no extraction is needed"]
     return ["failed, and no retry is requested"]
 
