@@ -29,7 +29,7 @@ def test_a_token_that_ran_out_is_renewed_once(server: GraphServer, made: Callabl
 def test_a_second_refusal_is_final(server: GraphServer, made: Callable[..., Store]) -> None:
     asked: list[str] = []
     store = made(token=lambda: asked.append("x") or f"bad-{len(asked)}")  # type: ignore[func-returns-value]
-    with pytest.raises(Denied, match="token is refused") as caught:
+    with pytest.raises(Denied, match="token was rejected") as caught:
         store.info("file")
     assert server.count("GET item") == 2
     assert len(asked) == 2
