@@ -151,7 +151,7 @@ def full_jitter(base: Seconds, /, *, cap: Seconds) -> Backoff:
 def _share(jitter: object) -> float:
     share = number("jitter", jitter)
     if share > 1:
-        raise ValueError(f"jitter is a share of the wait, from 0 to 1: {jitter!r}")
+        raise ValueError(f"jitter must be a share of the wait, from 0 to 1: {jitter!r}")
     return share
 
 

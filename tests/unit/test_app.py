@@ -50,9 +50,9 @@ def test_a_wrong_address_is_said_when_it_is_made(wrong: str) -> None:
 
 
 def test_what_is_no_ledger() -> None:
-    with pytest.raises(TypeError, match="a ledger's URL or an open ledger"):
+    with pytest.raises(TypeError, match="the URL of a ledger or an open ledger"):
         App(5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="secrets is a collection"):
+    with pytest.raises(TypeError, match="secrets must be a collection"):
         App(secrets="iban")
 
 

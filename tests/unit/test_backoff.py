@@ -163,7 +163,7 @@ def test_jitter_is_a_share(wrong: float) -> None:
 
 
 def test_jitter_beyond_the_whole_wait_says_what_a_share_is() -> None:
-    with pytest.raises(ValueError, match=re.escape("jitter is a share of the wait, from 0 to 1: 5")):
+    with pytest.raises(ValueError, match=re.escape("jitter must be a share of the wait, from 0 to 1: 5")):
         backoff.fixed(1, jitter=5)
     assert backoff.fixed(1, jitter=1)(1, 0.5) == 1.0
     with pytest.raises(TypeError, match="^jitter must be a number, not bool: True$"):

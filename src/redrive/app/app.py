@@ -74,9 +74,9 @@ class App(Listening, Idempotent, Extracting):
         super().__init__(ledger, migrate)
         self._unsubscribe = [subscribe(sink) for sink in journal]
         if isinstance(include, str):
-            raise TypeError(f"include is a list of modules, not one text: [{include!r}]")
+            raise TypeError(f"include must be a list of modules, not one text; pass [{include!r}]")
         if isinstance(secrets, str):
-            raise TypeError(f"secrets is a collection of names, not one text: [{secrets!r}]")
+            raise TypeError(f"secrets must be a collection of names, not one text; pass [{secrets!r}]")
         if secrets:
             from ..journal.redaction import hide  # noqa: PLC0415
 

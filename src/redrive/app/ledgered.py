@@ -27,7 +27,7 @@ class Ledgered:
 
             parse(ledger)  # a wrong address is said here, not at three in the morning
         elif ledger is not None and not hasattr(ledger, "submit"):
-            raise TypeError(f"App takes a ledger's URL or an open ledger, not {type(ledger).__name__}: {ledger!r}")
+            raise TypeError(f"App needs the URL of a ledger or an open ledger, not {type(ledger).__name__}: {ledger!r}")
         self._given = ledger
         self._hidden: tuple[str, ...] = ()
         self._migrate = migrate

@@ -90,7 +90,7 @@ class Listening(Commanded):
         if tx is None:
             return await self.commands.aio.run(inbox.receive, event)
         if not hasattr(tx, "run_sync"):
-            raise TypeError(f"tx is an AsyncConnection or an AsyncSession here, not {type(tx).__name__}")
+            raise TypeError(f"tx must be an AsyncConnection or an AsyncSession here, not {type(tx).__name__}")
         found: bool = await tx.run_sync(lambda connection: inbox.receive(event, connection))
         return found
 

@@ -206,7 +206,7 @@ def _policy(retry: RetryLike) -> tuple[RetryPolicy, Backoff]:
     if isinstance(retry, RetryPolicy):
         return retry, retry.wait
     if not isinstance(retry, Retry):
-        raise TypeError(f"retry= is a RetryPolicy or what `retry(...)` made, not {type(retry).__name__}: {retry!r}")
+        raise TypeError(f"retry= must be a RetryPolicy or a result of `retry(...)`, not {type(retry).__name__}: {retry!r}")
     told = retry.settings
     unused = {
         "reject": told.reject,

@@ -93,7 +93,7 @@ class Command(Generic[P, R_co]):
             TypeError: The arguments do not fit the function, or cannot be stored.
         """
         if _get_running_loop() is not None and not hasattr(sys, "ps1"):  # a notebook's loop runs around every cell
-            self._warn(BlockingCall, f"{self.name}.submit() blocks the event loop: use `await ....asubmit()` in async code")
+            self._warn(BlockingCall, f"{self.name}.submit() blocks the event loop; use `await ....asubmit()` in async code")
         work = self._work(args, kwargs)
         return work.held(self._post.ledger.submit(work.job, tx=self._options.tx))
 
@@ -148,7 +148,7 @@ class Command(Generic[P, R_co]):
             TypeError: This command has a transaction. Pass it to `submit_many` instead.
         """
         if self._options.tx is not None:
-            raise TypeError("bind() has no transaction: give it to app.submit_many(..., tx=...)")
+            raise TypeError("bind() takes no transaction; pass it to app.submit_many(..., tx=...)")
         return self._work(args, kwargs)
 
     def job(self, job_id: str | int, /) -> Job[R_co]:
@@ -174,8 +174,8 @@ class Command(Generic[P, R_co]):
     def _called(self) -> None:
         """Warn once that a call is not a submission; inside of a job it is one of its steps."""
         if DirectCall not in self._warned and job_around(scope_around()) is None:
-            way = "submit it with `.submit(...)`, or say `.run(...)` to run it here"
-            self._warn(DirectCall, f"{self.name} was called directly, without key, ledger or deduplication: {way}")
+            way = "call `.submit(...)` to enqueue it, or `.run(...)` to run it here"
+            self._warn(DirectCall, f"{self.name} was called directly, without key, ledger or deduplication; {way}")
 
     def _warn(self, category: type[Warning], says: str) -> None:
         if category not in self._warned:

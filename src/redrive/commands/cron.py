@@ -21,9 +21,9 @@ class Cron:
     def __init__(self, line: str, zone: str = "UTC", /) -> None:
         """ValueError where the line or the zone makes no sense."""
         if not isinstance(line, str):
-            raise TypeError(f"cron= is a line of five fields, such as '0 2 * * *', not {line!r}")
+            raise TypeError(f"cron= must be text of five fields, such as '0 2 * * *', not {line!r}")
         if len(line.split()) != 5:
-            raise ValueError(f"cron={line!r}: a line has five fields (minute, hour, day, month, weekday), such as '0 2 * * *'")
+            raise ValueError(f"cron={line!r}: needs five fields (minute, hour, day, month, weekday), such as '0 2 * * *'")
         self.line = " ".join(line.split())
         self.zone = _zone(zone)
         self.after(datetime.now(UTC))  # a line that is wrong, or that never fires, is said here
@@ -38,7 +38,7 @@ class Cron:
                     return found
         except cronsim.CronSimError as wrong:
             raise ValueError(f"cron={self.line!r}: {str(wrong)[0].lower()}{str(wrong)[1:]}") from None
-        raise ValueError(f"cron={self.line!r} never fires")
+        raise ValueError(f"cron={self.line!r}: never matches a date; check day and month")
 
     def __str__(self) -> str:
         return f"{self.line} {self.zone.key}"
@@ -46,12 +46,13 @@ class Cron:
 
 def _zone(name: object) -> ZoneInfo:
     if not isinstance(name, str):
-        raise TypeError(f"timezone= is the name of a zone, such as 'Europe/Prague', not {name!r}")
+        raise TypeError(f"timezone= must be the name of a time zone, such as 'Europe/Prague', not {name!r}")
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # not known; no name at all; a folder of zones
         raise ValueError(
-            f"timezone={name!r} is not a known time zone; use one such as 'Europe/Prague' (pip install tzdata brings them all)"
+            f"timezone={name!r} is not a time zone that this machine knows; use a name such as 'Europe/Prague' "
+            f"(`pip install tzdata` installs all of them)"
         ) from None
 
 

@@ -43,7 +43,9 @@ class Envelope:
         elif callable(key):
             self._key = key
         else:
-            raise TypeError(f"key= is a template such as 'shop:{{user}}:{{order_id}}:receipt:v1', or a function, not {key!r}")
+            raise TypeError(
+                f"key= must be a template such as 'shop:{{user}}:{{order_id}}:receipt:v1', or a function, not {key!r}"
+            )
         try:
             self._result: Codec = codec(typing.get_type_hints(fn, include_extras=True).get("return", Any))
         except TypeError as refused:
@@ -70,7 +72,9 @@ class Envelope:
     def opened(self, lease: Lease, /) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What to call the function with; Undecodable has the names that were stored, and what the function takes now."""
         if lease.version != VERSION:
-            raise Undecodable(f"envelope version {lease.version}; this code of {self.name} reads version {VERSION}")
+            raise Undecodable(
+                f"envelope version {lease.version} cannot be read; this code of {self.name} reads version {VERSION}"
+            )
         try:
             stored = from_bytes(lease.payload)
             if not isinstance(stored, dict):
@@ -89,7 +93,7 @@ class Envelope:
         if hasattr(type(result), "__await__"):
             if hasattr(result, "close"):
                 result.close()  # or Python warns that it was never awaited, far from here
-            raise Unstorable(f"{self.name} is a plain function, and returned an awaitable: register the `async def` itself")
+            raise Unstorable(f"{self.name} is a sync function and returned an awaitable; register the `async def` itself")
         try:
             return to_bytes(self._result.dump(result))
         except (TypeError, ValueError) as refused:

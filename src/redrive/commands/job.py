@@ -141,11 +141,11 @@ class Job(Generic[R_co]):
             pause = min(pause * GROWTH, LONGEST)
 
     def _unfinished(self, row: Row | None, timeout: Seconds | None) -> str:
-        state = "idle: the transaction that submits it is not committed" if row is None else row.shown
+        state = "idle (the transaction that submits it is not committed)" if row is None else row.shown
         if self._desk.stepped:
-            return f"{self.kind} job {self.id} is {state}; a sandbox has no worker; call drain() first"
+            return f"{self.kind} job {self.id} is {state}; a sandbox has no worker, so call drain() first"
         error = f", last error: {_first(row.error)}" if row is not None and row.error else ""
-        return f"{self.kind} job {self.id} is {state} after {timeout} s{error}; it goes on, and can be waited for again"
+        return f"{self.kind} job {self.id} is {state} after {timeout} s{error}; the job continues, and you can wait for it again"
 
     def _row(self) -> Row | None:
         """The job that drives this work now: a replay took the place of one that died."""
@@ -158,7 +158,7 @@ class Job(Generic[R_co]):
     def _ended(self) -> Any:
         row = self._row()
         if row is None or row.state == "pruned":
-            raise LedgerError(f"{self.kind} job {self.id} was done long ago, and pruned: its result is not kept any more")
+            raise LedgerError(f"{self.kind} job {self.id} is done and was pruned; its result is no longer stored")
         if row.state == "done":
             return self._envelope.loaded(row.result)
         letters = self._desk.ledger.dead_letters(job_id=row.id, limit=1)

@@ -28,7 +28,7 @@ class Options:
     ) -> Self:  # fmt: skip
         """The same with these, each checked; None: as it was."""
         if delay is not None and due is not None:
-            raise TypeError("give delay= or due=, not both")
+            raise TypeError("pass delay= or due=, not both")
         changes: dict[str, Any] = {
             "key": None if key is None else said(key),
             "tx": tx,
@@ -54,13 +54,15 @@ def said(key: object, /) -> str:
         return str(key)
     if isinstance(key, str):
         return str(Key.parse(key))
-    raise TypeError(f"a key is a Key or text of its form, not {type(key).__name__}: {key!r}")
+    raise TypeError(f"a key must be a Key or its text, not {type(key).__name__}: {key!r}")
 
 
 def urgency(priority: object, /) -> int:
     """A priority, checked."""
     if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
-        raise ValueError(f"priority is a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {priority!r}")
+        raise ValueError(
+            f"priority must be a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {priority!r}"
+        )
     return priority
 
 
@@ -68,7 +70,7 @@ def _moment(name: str, moment: object) -> datetime | None:
     if moment is None:
         return None
     if not isinstance(moment, datetime):
-        raise TypeError(f"{name}= is a datetime, not {type(moment).__name__}: {moment!r}")
+        raise TypeError(f"{name}= must be a datetime, not {type(moment).__name__}: {moment!r}")
     if moment.tzinfo is None:
         raise ValueError(f"{name}= needs a time zone, for example datetime.now(timezone.utc): {moment!r}")
     return moment

@@ -70,9 +70,9 @@ class Registry:
         """Many at once, all or none."""
         for work in works:
             if not isinstance(work, Work):
-                raise TypeError(f"submit_many takes what `command.bind(...)` gives, not {type(work).__name__}: {work!r}")
+                raise TypeError(f"submit_many takes results of `command.bind(...)`, not {type(work).__name__}: {work!r}")
             if work.post is not self:
-                raise ValueError(f"{work.job.kind} is a command of another app")
+                raise ValueError(f"{work.job.kind} is a command of another App; submit it there")
         found = self.ledger.submit_many([work.job for work in works], tx=tx)
         return [work.held(one) for work, one in zip(works, found, strict=True)]
 
@@ -80,7 +80,7 @@ class Registry:
         """ValueError where another function has the name already: the ledger could not tell whose a job is."""
         known = self._terms.get(terms.name)
         if known is not None and not hasattr(sys, "ps1"):  # who sits at a prompt defines a function again and again
-            raise ValueError(f"there is a command {terms.name!r} already, {known.place}; {terms.place} needs another name")
+            raise ValueError(f"command {terms.name!r} is already registered by {known.place}; use another name for {terms.place}")
         self._terms[terms.name] = terms
         self._kinds[terms.name] = kind_of(terms, fn)
 
@@ -96,15 +96,13 @@ class Registry:
         """
         known = self._kinds | {kind.name: kind for kind in others}
         if isinstance(only, str):
-            raise TypeError(f"only is a collection of names, not one text: [{only!r}]")
+            raise TypeError(f"only must be a collection of names, not one text; pass [{only!r}]")
         for name in only or ():
             if name not in known and name not in beside:
-                there = ", ".join(sorted([*known, *beside])) or "nothing at all"
-                raise ValueError(f"nothing is registered as {name!r}; there is {there}")
+                there = ", ".join(sorted([*known, *beside])) or "no names"
+                raise ValueError(f"{name!r} is not registered; registered: {there}")
         if not known and not beside:
-            raise ValueError(
-                "no command and no handler is registered: there is nothing to work on. Are their modules in App(include=[...])?"
-            )
+            raise ValueError("no commands and no handlers are registered; list their modules in App(include=[...])")
         return [kind for name, kind in known.items() if only is None or name in only]
 
     def __contains__(self, name: object, /) -> bool:

@@ -77,7 +77,7 @@ def terms(
     colour = _colour(name, fn, in_transaction)
     skip = int(in_transaction)
     if spent not in ("dead", "blocked"):
-        raise ValueError(f"spent= is 'dead' or 'blocked', not {spent!r}")
+        raise ValueError(f"spent= must be 'dead' or 'blocked', not {spent!r}")
     return Terms(
         name=name,
         envelope=Envelope(name, fn, key, skip=skip),
@@ -95,7 +95,7 @@ def terms(
 def named(name: object, /) -> None:
     """TypeError or ValueError says what is wrong with a command's name."""
     if callable(name):
-        raise TypeError('a command has a name, since that is what the ledger stores: @app.command("receipts.send")')
+        raise TypeError('a command needs a name, which the ledger stores; write @app.command("receipts.send")')
     printable("a command's name", name, MAX_KIND)
     Key("command", "", "x", str(name))  # it is part of the keys of those that have none
 
@@ -106,7 +106,7 @@ def _colour(name: str, fn: Callable[..., Any], in_transaction: bool) -> Colour:
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         if first is None or first.kind > first.POSITIONAL_OR_KEYWORD:
             raise TypeError(
-                f"{name}: with in_transaction=True the first parameter of {place_of(fn)} is the connection; it has none"
+                f"{name}: with in_transaction=True the first parameter of {place_of(fn)} is the connection; it has no parameters"
             )
     return colour
 
@@ -114,24 +114,26 @@ def _colour(name: str, fn: Callable[..., Any], in_transaction: bool) -> Colour:
 def _rate(rate: object) -> float:
     given = real("rate", rate)
     if given <= 0:
-        raise ValueError(f"rate is starts in a second, above 0: {rate!r}")
+        raise ValueError(f"rate must be a number of starts per second, above 0: {rate!r}")
     return given
 
 
 def _cron(name: str, fn: Callable[..., Any], line: str | None, zone: str, key: object, skip: int) -> Cron | None:
     if line is None:
         if zone != "UTC":
-            raise TypeError(f"{name}: timezone= is for cron=, which is not given")
+            raise TypeError(f"{name}: timezone= needs cron=; pass both, or remove timezone=")
         return None
     if skip:
-        raise TypeError(f"{name}: a scheduled command opens its own transaction: cron= and in_transaction= don't go together")
+        raise TypeError(f"{name}: cron= and in_transaction= cannot be combined; open a transaction inside the function")
     if key is not None:
-        raise TypeError(f"{name}: a scheduled command has a key already, its name and the scheduled time; remove key=")
+        raise TypeError(f"{name}: a scheduled command gets its key from its name and its time; remove key=")
     needs = [
         one.name
         for one in inspect.signature(fn).parameters.values()
         if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
     if needs:
-        raise TypeError(f"{name}: a scheduled command is called without arguments; give defaults to {', '.join(needs)}")
+        raise TypeError(
+            f"{name}: a scheduled command is called without arguments; give these parameters defaults: {', '.join(needs)}"
+        )
     return Cron(line, zone)

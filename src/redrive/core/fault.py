@@ -43,7 +43,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"a fault is one of {', '.join(KINDS)}, not {self.kind!r}")
+            raise ValueError(f"a fault must be one of {', '.join(KINDS)}, not {self.kind!r}")
         if self.after is not None:
             object.__setattr__(self, "after", max(0.0, real("after", self.after)))
         object.__setattr__(self, "retryable", self.kind in RETRYABLE)

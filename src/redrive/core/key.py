@@ -59,7 +59,7 @@ class Key:
             ValueError: The text is not a valid key. The message says why.
         """
         if not isinstance(text, str):
-            raise TypeError(f"a key is text of the form {SHAPE}, not {type(text).__name__}")
+            raise TypeError(f"a key must be text of the form {SHAPE}, not {type(text).__name__}")
         parts = text.split(":")
         if len(parts) < 5:
             raise ValueError(f"a key has at least 5 parts, {SHAPE}; {text!r} has {len(parts)}")
@@ -102,7 +102,7 @@ class Template:
     def over(cls, text: str, fn: Callable[..., Any], /, *, skip: int = 0) -> Self:
         """The template `text` over the parameters of `fn`, the first `skip` of them left out."""
         if not isinstance(text, str):
-            raise TypeError(f"a key template is text of the form {SHAPE}, not {type(text).__name__}")
+            raise TypeError(f"a key template must be text of the form {SHAPE}, not {type(text).__name__}")
         names = _names(text)
         try:
             Key.parse("".join(literal + ("" if field is None else "x") for literal, field, _, _ in _pieces(text)))
@@ -134,7 +134,7 @@ class Template:
                 for attribute in names[1:]:
                     value = getattr(value, attribute)
             except AttributeError:
-                raise TypeError(f"key template {self.text!r}: {{{'.'.join(names)}}} cannot be read of {value!r:.100}") from None
+                raise TypeError(f"key template {self.text!r}: {{{'.'.join(names)}}} cannot be read from {value!r:.100}") from None
             if type(value) is not str:
                 self._check(".".join(names), value)
                 value = str(value)
@@ -143,11 +143,14 @@ class Template:
 
     def _check(self, field: str, value: Any) -> None:
         if value is None:
-            raise ValueError(f"key template {self.text!r}: {{{field}}} is None; different work would share one key")
+            raise ValueError(
+                f"key template {self.text!r}: {{{field}}} is None, so different work would share one key; pass a value"
+            )
         kind: Any = type(value)
         if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
             raise TypeError(
-                f"key template {self.text!r}: {{{field}}} is {value!r}, known by its address only: every call a new key"
+                f"key template {self.text!r}: {{{field}}} is {value!r}, which has no stable text, "
+                f"so every call would get a new key; use an id"
             )
 
 
@@ -193,7 +196,7 @@ def _check(name: str, part: object) -> None:
     if not isinstance(part, str):
         raise TypeError(f"key part {name!r} must be text, not {type(part).__name__}: {part!r}")
     if not part and name != "user":
-        raise ValueError(f"key part {name!r} is empty; only 'user' may be")
+        raise ValueError(f"key part {name!r} is empty; only 'user' may be empty")
     if not part.isprintable():
         raise ValueError(f"key part {name!r} has a character that cannot be printed: {part!r}")
 

@@ -28,7 +28,10 @@ class Named(Generic[T]):
         there = {number: getattr(found, number) for number in numbers}
         asked = {number: getattr(fresh, number) for number in numbers}
         if there != asked:
-            raise ValueError(f"{self._make.__name__} {name!r} exists already, with {_listed(there)}; asked for {_listed(asked)}")
+            raise ValueError(
+                f"{self._make.__name__} {name!r} already exists with {_listed(there)}, not {_listed(asked)}; "
+                "use another name, or the same options"
+            )
         return found
 
 

@@ -77,7 +77,7 @@ class Parking:
     def __post_init__(self) -> None:
         whole("least", self.least)
         if not 0 < real("share", self.share) <= 1:
-            raise ValueError(f"share is a part of one, above 0 and up to 1: {self.share!r}")
+            raise ValueError(f"share must be above 0 and at most 1: {self.share!r}")
         object.__setattr__(self, "first", positive("first", self.first))
         object.__setattr__(self, "longest", positive("longest", self.longest))
         whole("uncharged", self.uncharged, least=0)

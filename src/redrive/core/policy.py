@@ -82,14 +82,14 @@ class RetryPolicy:
         if section is None:
             return None
         if not isinstance(section, Mapping):
-            raise TypeError(f"a retry policy is a table of {_known()}, not {type(section).__name__}: {section!r}")
+            raise TypeError(f"a retry policy must be a table of {_known()}, not {type(section).__name__}: {section!r}")
         given: dict[str, object] = {}
         for name, value in section.items():
             field = ALIASES.get(name, name)
             if field not in _NAMES:
-                raise TypeError(f"unknown key {name!r} in a retry policy; known: {_known()}")
+                raise TypeError(f"unknown key {name!r} in a retry policy; use one of: {_known()}")
             if field in given:
-                raise TypeError(f"{name!r} and another key both set {field!r} in a retry policy")
+                raise TypeError(f"{name!r} and another key both set {field!r} in a retry policy; remove one")
             given[field] = whole(name, value, least=0) + 1 if name == "max_in_call_retries" else value
         return cls(**given)  # type: ignore[arg-type]  # __post_init__ checks what a mapping cannot promise
 

@@ -22,7 +22,7 @@ def real(name: str, value: object, /) -> float:
     try:
         finite = float(value)
     except OverflowError:
-        raise ValueError(f"{name} is too large a number: a float cannot hold it") from None
+        raise ValueError(f"{name} is too large a number; a float cannot hold it") from None
     if not math.isfinite(finite):
         raise ValueError(f"{name} must be a finite number, not {value!r}")
     return finite
@@ -71,5 +71,5 @@ def lasting(name: str, value: object, /) -> float:
 def dated(name: str, given: float, /) -> float:
     """The same for one that may be zero."""
     if given > CENTURY:
-        raise ValueError(f"{name} is more than a century, and its end would have no date: {given:.6g} s")
+        raise ValueError(f"{name} must be less than a century: {given:.6g} s")
     return given

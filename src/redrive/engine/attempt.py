@@ -122,7 +122,7 @@ class _Bound:
 
     def __enter__(self) -> None:
         if self._entered is not None:
-            raise RuntimeError("this deadline is in use already: make a new one")
+            raise RuntimeError("this deadline is already in use; create a new one")
         end = clock_around().monotonic() + self._seconds
         self._entered = Entered(within(end, scope_around()))
 
@@ -164,7 +164,7 @@ class _Ids:
 
     def __enter__(self) -> None:
         if self._token is not None:
-            raise RuntimeError("this correlate(...) is in use already: make a new one")
+            raise RuntimeError("this correlate(...) is already in use; create a new one")
         self._token = IDS.set(merged(IDS.get(), self._ids))
 
     def __exit__(self, *_: object) -> None:

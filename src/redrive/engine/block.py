@@ -26,18 +26,18 @@ class Attempts:
 
     def __init__(self, settings: Settings) -> None:
         if settings.reject is not None:
-            raise TypeError("a block has no result for reject= to look at: call attempt.reject() in it")
+            raise TypeError("a block has no result for reject=; call attempt.reject() in it")
         if isinstance(settings.key, str):
-            raise TypeError("a block has no parameters for a key template: give a Key")
+            raise TypeError("a block has no parameters for a key template; pass a Key")
         if settings.hedge is not None:
             raise TypeError("a block cannot run twice at once; hedge= is for async functions")
         if settings.spill is not None:
-            raise TypeError("a block cannot run in a worker; spill= is for functions")
+            raise TypeError("a block cannot be enqueued as a job; spill= is for functions")
         self._settings: Settings | None = settings
 
     def __iter__(self) -> Iterator[Attempt]:
         if sys._getframe(1).f_code.co_flags & ASYNC_CODE:
-            raise TypeError("`for attempt in ...` in async code would block the event loop: write `async for`")
+            raise TypeError("`for attempt in ...` in async code would block the event loop; write `async for`")
         return _plain(Block(self._take()))
 
     def __aiter__(self) -> AsyncIterator[Attempt]:
@@ -46,7 +46,7 @@ class Attempts:
     def _take(self) -> Settings:
         settings, self._settings = self._settings, None
         if settings is None:
-            raise RuntimeError("these attempts were used already: call attempts() again")
+            raise RuntimeError("these attempts were already used; call attempts() again")
         return settings
 
 
@@ -131,7 +131,7 @@ class Block:
     def goes_on(self) -> bool:
         """Whether there is another attempt; raises the last error where there was to be one, and can be none after all."""
         if not self._entered:
-            raise RuntimeError("the attempt was not entered: write `with attempt:` around the body of the loop")
+            raise RuntimeError("the attempt was not entered; write `with attempt:` around the body of the loop")
         if self.done:
             return False
         error, self._error = self._error, None
@@ -169,7 +169,7 @@ class Block:
     def enter(self, attempt: Attempt) -> None:
         """The body begins."""
         if self._entered:
-            raise RuntimeError("an attempt is entered once")
+            raise RuntimeError("an attempt can be entered only once")
         self._entered = True
         self._seen = GIVEUPS.count
         if self._in_task:

@@ -65,7 +65,7 @@ def path(options: Options, method: str, /) -> list[tuple[str, Any]]:
     """
     service, _, name = method.strip("/").partition("/")
     if not service or not name:
-        raise ValueError(f"a method is called /package.Service/Method, not {method!r}")
+        raise ValueError(f"a method must be written /package.Service/Method, not {method!r}")
     # The nearest one is in force: the method's own, its service's, everybody's. One of everybody's has no service.
     for wanted in ({"service": service, "method": name}, {"service": service}, {}):
         for config in _methods(options):
@@ -87,7 +87,7 @@ def are_options(given: object, /) -> TypeGuard[Options]:
 
 def _methods(options: Options) -> list[dict[str, Any]]:
     if isinstance(options, (str, bytes, Mapping)) or not all(isinstance(one, (list, tuple)) and len(one) == 2 for one in options):
-        raise TypeError(f"the options of a channel are pairs of a name and a value, not {options!r}")
+        raise TypeError(f"the options of a channel must be pairs of a name and a value, not {options!r}")
     given = dict(options)
     text = given.get(CONFIG)
     if text is None or given.get(RETRIES, 1) == 0:
@@ -96,7 +96,9 @@ def _methods(options: Options) -> list[dict[str, Any]]:
         config = json.loads(text)
         return [one for one in config.get("methodConfig", ()) if isinstance(one, dict)]
     except (AttributeError, TypeError, ValueError) as wrong:
-        raise ValueError(f"{CONFIG} of the channel is not a valid service config, so every call would fail: {wrong}") from None
+        raise ValueError(
+            f"{CONFIG} of the channel is not the JSON of a service config, so every call would fail: {wrong}"
+        ) from None
 
 
 def _retries(config: dict[str, Any]) -> Channel:

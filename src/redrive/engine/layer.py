@@ -94,19 +94,21 @@ class Layer:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise TypeError(f"the name of a layer is text: {self.name!r}")
+            raise TypeError(f"the name of a layer must be text: {self.name!r}")
         if self.by not in get_args(By):
-            raise ValueError(f"by is one of {', '.join(get_args(By))}, not {self.by!r}")
+            raise ValueError(f"by must be one of {', '.join(get_args(By))}, not {self.by!r}")
         if self.nested not in ("final", "allow"):
-            raise ValueError(f"nested is 'final' or 'allow', not {self.nested!r}")
+            raise ValueError(f"nested must be 'final' or 'allow', not {self.nested!r}")
         if self.policy is None and not self.ours:
-            raise ValueError(f"what {self.by} does is not known here: say its max_attempts, the first one included")
+            raise ValueError(
+                f"the number of attempts of {self.by} is unknown here; set max_attempts, including the first attempt"
+            )
         if self.policy is not None and not isinstance(self.policy, RetryPolicy):
-            raise TypeError(f"policy is a RetryPolicy, not {self.policy!r}")
+            raise TypeError(f"policy must be a RetryPolicy, not {self.policy!r}")
         if self.attempt_timeout not in (None, "none"):
             object.__setattr__(self, "attempt_timeout", positive("attempt_timeout", self.attempt_timeout))
         if self.seen is not None and (self.ours or not isinstance(self.seen, bool)):
-            raise TypeError(f"seen is true or false, of a layer that is not Redrive's: {self.seen!r}")
+            raise TypeError(f"seen must be true or false, and only for a layer that is not Redrive's: {self.seen!r}")
         if self.on is not None:
             object.__setattr__(self, "on", _errors(self.on))
         self.wait(1)
@@ -243,9 +245,9 @@ def _errors(on: object) -> tuple[Error, ...]:
     given = on if isinstance(on, (tuple, list)) else (on,)
     for error in given:
         if not (isinstance(error, str) and error) and not (isinstance(error, type) and issubclass(error, Exception)):
-            raise TypeError(f"on has kinds of fault ({', '.join(KINDS)}), codes and exception types, not {error!r}")
+            raise TypeError(f"on must list kinds of fault ({', '.join(KINDS)}), codes and exception types, not {error!r}")
     if not given:
-        raise ValueError("on without anything in it retries nothing: leave it out, or say max_attempts = 1")
+        raise ValueError("on is empty, so nothing is retried; remove it, or set max_attempts = 1")
     return tuple(given)
 
 

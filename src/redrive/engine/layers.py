@@ -87,8 +87,8 @@ def _flat(given: Layered) -> Iterable[Layer]:
             yield from _flat(one)
     else:
         raise TypeError(
-            f"a layer is a Retry, a function decorated with one, or a Layer, not {type(given).__name__} {given!r}; "
-            f"give one of these, or a list of them with the outermost first"
+            f"a layer must be a Retry, a function decorated with one, or a Layer, not {type(given).__name__} {given!r}; "
+            f"pass one of these, or a list of them with the outermost first"
         )
 
 
@@ -126,7 +126,7 @@ def _tenacity(function: Any, retrying: Any) -> Layer:
     attempts = getattr(retrying.stop, "max_attempt_number", None)
     if not isinstance(attempts, int):
         raise ValueError(
-            f"how often tenacity calls {function.__qualname__} cannot be read from {retrying.stop!r}: write the stack down as a "
+            f"the attempts of tenacity for {function.__qualname__} cannot be read from {retrying.stop!r}; pass the stack as a "
             f"list of layers, with its max_attempts"
         )
     policy = RetryPolicy(max_attempts=attempts, backoff_base=0, jitter=0)

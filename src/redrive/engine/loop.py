@@ -31,7 +31,7 @@ cell_around, set_cell, reset_cell, inf = CELL.get, CELL.set, CELL.reset, math.in
 def plain(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
     """The wrapper of a plain function."""
     if settings.hedge is not None:
-        raise TypeError(f"{settings.operation} is sync: hedge= needs async code, in which the slower call can be cancelled")
+        raise TypeError(f"{settings.operation} is sync; hedge= needs async code, in which the slower call can be cancelled")
     bounds = limits(settings, fn)
     if bounds.special:
         return _whole(settings, fn, bounds)

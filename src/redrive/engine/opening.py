@@ -81,8 +81,8 @@ def async_generator(settings: Settings, fn: Callable[..., Any]) -> Callable[...,
 
 def _check(settings: Settings) -> None:
     if settings.reject is not None:
-        raise TypeError(f"{settings.operation} is a generator, which has no result for reject= to look at: raise an error in it")
+        raise TypeError(f"{settings.operation} is a generator, which has no result for reject=; raise an error in it")
     if settings.hedge is not None:
-        raise TypeError(f"{settings.operation} is a generator, which cannot run twice at once: hedge= is for async functions")
+        raise TypeError(f"{settings.operation} is a generator, which cannot run twice at once; hedge= is for async functions")
     if settings.spill is not None:
-        raise TypeError(f"{settings.operation} is a generator; a job that spill= submits could not return its items")
+        raise TypeError(f"{settings.operation} is a generator, whose items a job could not return; spill= is for functions")

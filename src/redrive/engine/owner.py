@@ -73,7 +73,7 @@ def _checked(codes: Sequence[str]) -> tuple[str, ...]:
         what = (
             f"not {', '.join(map(repr, unknown))}" if unknown else "at least one; to turn retries off, use RetryPolicy.disabled()"
         )
-        raise ValueError(f"codes are names of gRPC's status codes, such as 'UNAVAILABLE': {what}")
+        raise ValueError(f"codes must be names of gRPC status codes, such as 'UNAVAILABLE': {what}")
     return given
 
 

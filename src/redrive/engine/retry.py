@@ -65,10 +65,10 @@ class Retry:
             return type(fn)(self(fn.__func__))
         if isinstance(fn, type):
             error = issubclass(fn, BaseException)
-            hint = f"give errors as retry(on={fn.__name__})" if error else "decorate the method that may fail"
-            raise TypeError(f"retry decorates functions; {fn.__name__} is a class: {hint}")
+            hint = f"pass errors as retry(on={fn.__name__})" if error else "decorate the method that may fail"
+            raise TypeError(f"retry decorates functions, but {fn.__name__} is a class; {hint}")
         if getattr(fn, "__code__", None) in _CONTEXT_MANAGERS:
-            raise TypeError(f"{_name(fn)} fails when it is entered, not when it is called: write @contextmanager above @retry")
+            raise TypeError(f"{_name(fn)} fails when it is entered, not when it is called; write @contextmanager above @retry")
         settings = self._for(fn)
         called = replayable(fn, settings.max_attempts)
         wrapper = _spilling(settings, fn, _maker(called)(settings, called))
@@ -92,13 +92,13 @@ class Retry:
         """
         colour = _colour(fn)
         if colour == "coroutine":
-            raise TypeError(f"call is for plain functions; {_name(fn)} is async: use `await retry.acall(...)`")
+            raise TypeError(f"call is for sync functions, but {_name(fn)} is async; use `await retry.acall(...)`")
         if colour != "plain":
-            raise TypeError(f"call is for plain functions; {_name(fn)} is a generator: decorate it")
+            raise TypeError(f"call is for sync functions, but {_name(fn)} is a generator; decorate it")
         settings = self._for(fn)
         called = replayable(fn, settings.max_attempts)
         if called is not fn and _colour(called) == "coroutine":
-            raise TypeError(f"call is for sync functions; {settings.operation} is async: use `await retry.acall(...)`")
+            raise TypeError(f"call is for sync functions, but {settings.operation} is async; use `await retry.acall(...)`")
         result: T = _spilling(settings, fn, plain(settings, called))(*args, **kwargs)
         return result
 
@@ -117,7 +117,7 @@ class Retry:
             TypeError: The function is sync or a generator.
         """
         if _colour(fn) in ("generator", "async_generator"):
-            raise TypeError(f"acall is for async functions; {_name(fn)} is a generator: decorate it")
+            raise TypeError(f"acall is for async functions, but {_name(fn)} is a generator; decorate it")
         settings = self._for(fn)
         called = replayable(fn, settings.max_attempts)
         awaited = called if _colour(called) == "coroutine" else _awaitable(called)
@@ -251,7 +251,7 @@ def retry(given: Any = None, /, **options: Any) -> Any:
     if given is None or isinstance(given, RetryPolicy):
         return DEFAULT.using(given, **options)
     if options:
-        raise TypeError(f"retry takes a RetryPolicy and options, or just a function: not {given!r} with {', '.join(options)}")
+        raise TypeError(f"retry takes a RetryPolicy and options, or just a function, not {given!r} with {', '.join(options)}")
     return DEFAULT(given)
 
 
@@ -339,7 +339,7 @@ def _awaitable(fn: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*args: Any, **kwargs: Any) -> Any:
         result = fn(*args, **kwargs)
         if not hasattr(type(result), "__await__"):
-            raise TypeError(f"acall is for async functions; {_name(fn)} is plain: use call") from None
+            raise TypeError(f"acall is for async functions, but {_name(fn)} is sync; use call") from None
         return result
 
     return checked
@@ -347,9 +347,9 @@ def _awaitable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _check(fn: object) -> None:
     if isinstance(fn, Retry):
-        raise TypeError(f"{fn!r} is a retry already: use it as it is, or {type(fn).__name__}.using(...) for other options")
+        raise TypeError(f"{fn!r} is already a retry; use it directly, or {type(fn).__name__}.using(...) for other options")
     if not callable(fn):
-        hint = ": give the function, not what it returned" if hasattr(fn, "__await__") else ""
+        hint = "; pass the function, not its result" if hasattr(fn, "__await__") else ""
         if hasattr(fn, "__await__") and hasattr(fn, "close"):
             fn.close()  # or Python warns that it was never awaited, far from here
         raise TypeError(f"retry is for functions and RetryPolicy objects, not {type(fn).__name__} {fn!r}{hint}")

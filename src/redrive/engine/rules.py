@@ -30,7 +30,7 @@ def judgement(on: Rules | None, name: str = "on") -> Judgement:
         return Judgement(classify, {})
     rules = on if isinstance(on, tuple) else (on,)
     if not rules:
-        raise ValueError("on=() would retry nothing; leave it out for the standard rule, or give RetryPolicy.disabled()")
+        raise ValueError("on=() would retry nothing; remove it for the standard rule, or use RetryPolicy.disabled()")
     for rule in rules:
         _check(rule, name)
     if all(isinstance(rule, type) for rule in rules):
@@ -74,7 +74,7 @@ def _ruled(error: Exception, rules: tuple[Rule, ...]) -> Fault:
         if isinstance(said, Fault):
             return said
         if not isinstance(said, bool):
-            raise TypeError(f"a rule gives a Fault, True, False or None, not {type(said).__name__}: {said!r}")
+            raise TypeError(f"a rule must return a Fault, True, False or None, not {type(said).__name__}: {said!r}")
         return _told(classify(error)) if said else PERMANENT
     return classify(error) if isinstance(error, Rejected) else _group(error, _ruled, rules)
 
@@ -102,6 +102,6 @@ def _check(rule: object, name: str) -> None:
         if not issubclass(rule, BaseException):
             raise TypeError(f"{name}= takes exception types and functions; {rule.__name__} is not an exception type")
         if not issubclass(rule, Exception):
-            raise TypeError(f"{rule.__name__} is never retried: it says that the program or the caller wants to stop")
+            raise TypeError(f"{rule.__name__} is never retried, because it stops the program or the caller; remove it")
     elif not callable(rule):
         raise TypeError(f"{name}= takes exception types, functions of the error, or a tuple of both, not {rule!r}")

@@ -94,7 +94,9 @@ class Run:
             if reason in ("not_retryable", "not_idempotent") and GIVEUPS.count != seen and spent_inside(error, seen, settings):
                 return "nested", math.nan, fault  # nested="allow", but it does not want it: what was spent inside stays spent
         except Exception as problem:  # a rule or a backoff of the user's raised: its bug must not hide this error
-            add_note(error, f"redrive: not retried: the rule or the backoff raised {type(problem).__name__}: {_said(problem)}")
+            add_note(
+                error, f"redrive: not retried, because the rule or the backoff raised {type(problem).__name__}: {_said(problem)}"
+            )
             return "not_retryable", math.nan, fault
         if reason is None and breaker is not None and (closed_for := breaker.closed_for(now + wait)):
             return "breaker_open", wait + closed_for, fault

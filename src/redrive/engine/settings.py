@@ -133,7 +133,7 @@ class Settings:
                 continue
             if name not in _CHECKS:
                 known = ", ".join((*POLICY_NAMES, *_CHECKS))
-                raise TypeError(f"retry has no option {name!r}; known: {known}")
+                raise TypeError(f"retry has no option {name!r}; use one of: {known}")
             field_name, check = _CHECKS[name]
             checked = check(value)
             if name == "backoff" and checked is None:
@@ -145,7 +145,7 @@ class Settings:
                 changes["declared"] = True
         made = replace(self, **changes)
         if made.hedge is not None and not (made.declared and made.idempotent):
-            raise TypeError("hedge= makes a call twice at once: only for calls declared safe to repeat, idempotent=True")
+            raise TypeError("hedge= runs a call twice at once; set idempotent=True if the call is safe to repeat")
         return made
 
 
@@ -155,21 +155,21 @@ def _policy(before: RetryPolicy, policy: object, given: Mapping[str, Any]) -> Re
     if not isinstance(policy, RetryPolicy):
         raise TypeError(f"retry takes a RetryPolicy or a function, not {type(policy).__name__}: {policy!r}")
     if given:
-        raise TypeError(f"give a policy, or its fields by name, not both: {', '.join(given)}")
+        raise TypeError(f"pass a policy, or its fields by name, not both: {', '.join(given)}")
     return policy
 
 
 def _predicate(value: object) -> object:
     if value is not None and not callable(value):
-        raise TypeError(f"reject= is a function of the result that says True to refuse it, not {value!r}")
+        raise TypeError(f"reject= must be a function of the result that returns True to reject it, not {value!r}")
     if iscoroutinefunction(value):
-        raise TypeError(f"reject= is asked without waiting: a plain function of the result, not the async {value!r}")
+        raise TypeError(f"reject= must be a sync function of the result, not the async {value!r}")
     return value
 
 
 def _backoff(value: object) -> object:
     if value is not None and not callable(value):
-        raise TypeError(f"backoff= is one of redrive.backoff, or a function of (attempt, draw), not {value!r}")
+        raise TypeError(f"backoff= must be one of redrive.backoff, or a function of (attempt, draw), not {value!r}")
     if value is not None:
         _check_wait(value)
     return value
@@ -181,7 +181,8 @@ def _check_wait(backoff: Any) -> None:
         signature(backoff).bind(1, 0.5)
     except TypeError as error:
         raise TypeError(
-            f"backoff= is one of redrive.backoff with its numbers, or a function of (attempt, draw); {backoff!r} is not: {error}"
+            f"backoff= must be one of redrive.backoff with its numbers, or a function of (attempt, draw), "
+            f"not {backoff!r}: {error}"
         ) from None
     except ValueError:
         pass  # a built-in that does not say what it takes
@@ -194,7 +195,7 @@ def _budget(value: object) -> Budget:
         return Budget.named(value)
     if isinstance(value, Budget):
         return value
-    raise TypeError(f"budget= is a Budget or the name of one, not {type(value).__name__}: {value!r}")
+    raise TypeError(f"budget= must be a Budget or the name of one, not {type(value).__name__}: {value!r}")
 
 
 def _breaker(value: object) -> Breaker | None:
@@ -202,7 +203,7 @@ def _breaker(value: object) -> Breaker | None:
         return Breaker.named(value)
     if value is None or isinstance(value, Breaker):
         return value
-    raise TypeError(f"breaker= is a Breaker or the name of one, not {type(value).__name__}: {value!r}")
+    raise TypeError(f"breaker= must be a Breaker or the name of one, not {type(value).__name__}: {value!r}")
 
 
 def _limit(value: object) -> float | None:
@@ -215,41 +216,43 @@ def _hedge(value: object) -> float | None:
 
 def _yes_or_no(value: object) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"idempotent= is True or False, not {value!r}")
+        raise TypeError(f"idempotent= must be True or False, not {value!r}")
     return value
 
 
 def _final(value: object) -> bool:
     if value not in ("final", "allow"):
-        raise ValueError(f"nested= is 'final' or 'allow', not {value!r}")
+        raise ValueError(f"nested= must be 'final' or 'allow', not {value!r}")
     return value == "final"
 
 
 def _key(value: object) -> object:
     if value is None or isinstance(value, (Key, str)) or callable(value):
         return value
-    raise TypeError(f"key= is a Key, a template such as 'shop:{{user}}:{{order_id}}:receipt:v1', or a function, not {value!r}")
+    raise TypeError(
+        f"key= must be a Key, a template such as 'shop:{{user}}:{{order_id}}:receipt:v1', or a function, not {value!r}"
+    )
 
 
 def _fields(value: object) -> Mapping[str, Any]:
     if value is None:
         return NOTHING
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise TypeError(f"fields= is a mapping of names to values for every record, not {value!r}")
+        raise TypeError(f"fields= must be a mapping of names to values for every record, not {value!r}")
     return MappingProxyType(dict(value))
 
 
 def _spill(value: object) -> object:
     if value is not None and (not callable(value) or iscoroutinefunction(value)):
         raise TypeError(
-            f"spill= is a sync function that takes over a failed call (async code calls it in a thread), not {value!r}"
+            f"spill= must be a sync function that enqueues the failed call (async code calls it in a thread), not {value!r}"
         )
     return value
 
 
 def _operation(value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
-        raise TypeError(f"operation= is the name of the call, not {value!r}")
+        raise TypeError(f"operation= must be the name of the call, not {value!r}")
     return value
 
 

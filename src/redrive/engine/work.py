@@ -51,7 +51,7 @@ def settled(result: object, settings: Settings) -> type:
         if hasattr(result, "close"):
             result.close()  # or Python warns that it was never awaited, far from here
         raise TypeError(
-            f"{settings.operation} is a plain function, but returned an awaitable ({kind.__name__}), whose failures cannot be "
-            f"seen here: decorate the `async def` itself, or use acall"
+            f"{settings.operation} is a sync function, but returned an awaitable ({kind.__name__}), whose failures cannot be "
+            f"seen here; decorate the `async def` itself, or use acall"
         )
     return kind

@@ -63,7 +63,7 @@ def _codes(codes: Sequence[str] | None) -> tuple[str, ...]:
 def _services(services: Sequence[str]) -> tuple[str, ...]:
     given = (services,) if isinstance(services, str) else tuple(services)
     if not given or not all(isinstance(service, str) for service in given):
-        raise TypeError(f"services are names such as 'shop.Orders', or '' for all of them: {services!r}")
+        raise TypeError(f"services must be names such as 'shop.Orders', or '' for all of them: {services!r}")
     return given
 
 

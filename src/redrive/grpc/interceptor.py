@@ -124,7 +124,7 @@ def _aio_metadata(pairs: list[tuple[str, Any]]) -> Any:
 
 def _checked(retry: Retry | None) -> Retry:
     if retry is not None and not isinstance(retry, Retry):
-        raise TypeError(f"an interceptor takes what redrive.grpc.retry(...) made, not {type(retry).__name__}: {retry!r}")
+        raise TypeError(f"an interceptor takes a result of redrive.grpc.retry(...), not {type(retry).__name__}: {retry!r}")
     return default() if retry is None else retry
 
 

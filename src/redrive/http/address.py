@@ -19,21 +19,21 @@ class Address:
 
     def __init__(self, base_url: str) -> None:
         if not isinstance(base_url, str):
-            raise TypeError(f"base_url is text such as 'https://crm.example.com/v1', not {type(base_url).__name__}")
+            raise TypeError(f"base_url must be text such as 'https://crm.example.com/v1', not {type(base_url).__name__}")
         keep_address_secret(base_url)
         shown = shown_address(base_url)
         try:
             url = httpx2.URL(base_url)
         except httpx2.InvalidURL:  # its text may quote a password
-            raise ValueError(f"base_url={shown!r} is not a valid URL; use the form 'https://crm.example.com/v1'") from None
+            raise ValueError(f"base_url={shown!r} is not a URL such as 'https://crm.example.com/v1'") from None
         if url.userinfo:
-            raise ValueError("base_url has a user or a password in it, which would reach logs: give auth=")
+            raise ValueError("base_url has a user or a password in it, which would reach logs; pass auth=")
         if url.scheme not in ("http", "https") or not url.host:
             raise ValueError(f"base_url={shown!r} must begin with http:// or https:// and a host")
         if url.port is not None and not 0 < url.port < 65536:
-            raise ValueError(f"base_url={shown!r} is not a valid URL; {url.port} is not a valid port")
+            raise ValueError(f"base_url={shown!r} is not a valid URL; {url.port} is not a port")
         if url.query or url.fragment or "?" in base_url or "#" in base_url:
-            raise ValueError(f"base_url={shown!r} must end before ? and #: give params= with each call")
+            raise ValueError(f"base_url={shown!r} must not contain ? or #; pass params= with each call")
         self._base = str(url).rstrip("/")
         self._origin = _origin(url)
         self.netloc = url.netloc.decode("ascii")
@@ -42,7 +42,7 @@ class Address:
     def url(self, path: str, /) -> str:
         """The address of a path. An absolute URL may only be one of the same server: a token is for nobody else."""
         if not isinstance(path, str):
-            raise TypeError(f"path is text such as '/customers/7', not {type(path).__name__}: {path!r}")
+            raise TypeError(f"path must be text such as '/customers/7', not {type(path).__name__}: {path!r}")
         if not _ELSEWHERE.match(path):
             return self._base + path if path[:1] in ("/", "?", "") else f"{self._base}/{path}"
         try:
@@ -51,8 +51,8 @@ class Address:
             raise ValueError(f"path={shown_address(path)!r} is not a valid URL") from None
         if _origin(url) != self._origin or url.userinfo:
             raise ValueError(
-                f"{shown_address(path)!r} is not at {self._base}: "
-                "a client sends its token and its headers to no other server; make one for that"
+                f"{shown_address(path)!r} is not at {self._base}, "
+                "and a client sends its token and headers to no other server; create a client for it"
             )
         return path
 

@@ -97,4 +97,4 @@ def _rewinds(file: Any) -> bool:
 
 def _in_time(library: Any, end: float) -> None:
     if clock_around().monotonic() >= end:
-        raise library.ReadTimeout("the time of the attempt is over, and the body is not there yet")
+        raise library.ReadTimeout("the attempt timed out before the body was complete")

@@ -46,7 +46,7 @@ class Connections(Generic[C]):
 
     def _opened(self, place: tuple[int, object]) -> C:
         if self.closed:
-            raise RuntimeError("this client was closed: enter it again with `with`, or make a new one")
+            raise RuntimeError("this client is closed; enter it again with `with`, or create a new one")
         client = self._given or self._make()  # not under the lock: it reads certificates
         bounded = _bound(client)
         with LOCK:

@@ -21,7 +21,7 @@ def text(what: str, value: object, /) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{what} must be text, not {type(value).__name__}")
     if not _VALUE.fullmatch(value):
-        raise ValueError(f"{what} must be printable ASCII without spaces around it, as headers are; this one is not")
+        raise ValueError(f"{what} must be printable ASCII without spaces around it, as headers are")
     return value
 
 
@@ -30,11 +30,11 @@ def given(headers: Mapping[str, str] | None, /) -> dict[str, str]:
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):
-        raise TypeError(f"headers= is a mapping of names to text, not {type(headers).__name__}")
+        raise TypeError(f"headers= must be a mapping of names to text, not {type(headers).__name__}")
     found = {}
     for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"headers= has a name that is none: {name!r}")
+            raise ValueError(f"headers= has an invalid name: {name!r}")
         found[name.lower()] = text(f"header {name!r}", value) if value != "" else ""
     return found
 

@@ -25,14 +25,14 @@ def checked(idempotent: object, /) -> bool | None:
     """The value of an `idempotent=` option."""
     if idempotent is None or isinstance(idempotent, bool):
         return idempotent
-    raise TypeError(f"idempotent= is True, False, or None to decide by method and key, not {idempotent!r}")
+    raise TypeError(f"idempotent= must be True, False, or None to decide by method and key, not {idempotent!r}")
 
 
 def fresh(idempotency_key: object, /) -> bool:
     """Whether a client generates keys: the value of its `idempotency_key=` option."""
     if idempotency_key is None or isinstance(idempotency_key, bool):
         return bool(idempotency_key)
-    raise TypeError(f"idempotency_key= of a client is True (a new key for each call) or None, not {idempotency_key!r}")
+    raise TypeError(f"idempotency_key= of a client must be True (a new key for each call) or None, not {idempotency_key!r}")
 
 
 def told(key: KeyLike | Literal[True], /) -> str:
@@ -40,7 +40,7 @@ def told(key: KeyLike | Literal[True], /) -> str:
     if key is True:
         return os.urandom(16).hex()
     if not isinstance(key, (Key, str)):
-        raise TypeError(f"idempotency_key= is a Key, its text, or True for a fresh one, not {key!r}")
+        raise TypeError(f"idempotency_key= must be a Key, its text, or True for a new key, not {key!r}")
     text = header_safe(str(key))
     if not 0 < len(text) <= MAX_HEADER:
         raise ValueError(f"an idempotency key has 1 to {MAX_HEADER} characters; this one has {len(text)}")

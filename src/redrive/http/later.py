@@ -76,8 +76,8 @@ class AsyncClient:
         """
         if client is not None and not isinstance(client, httpx2.AsyncClient):
             raise TypeError(
-                f"client= is an httpx2.AsyncClient, not {type(client).__module__}.{type(client).__name__}: "
-                f"give redrive.http.Transport to a client of another kind"
+                f"client= must be an httpx2.AsyncClient, not {type(client).__module__}.{type(client).__name__}; "
+                f"use redrive.http.Transport with other clients"
             )
         self._outgoing = Outgoing.of(base_url, auth, headers, user, idempotent, idempotency_key, max_body)
         self._connections: Connections[httpx2.AsyncClient] = Connections(

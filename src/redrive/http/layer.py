@@ -62,15 +62,17 @@ def chosen(retry: RetryLike | None, name: str, /, **options: Any) -> Retry:
         _check(retry.settings)
         return Retry(retry.settings.named(retry.operation or name, retry))
     if retry is not None and not isinstance(retry, RetryPolicy):
-        raise TypeError(f"retry= is a RetryPolicy or what retry(...) gives, not {type(retry).__name__}: {retry!r}")
+        raise TypeError(f"retry= must be a RetryPolicy or a result of retry(...), not {type(retry).__name__}: {retry!r}")
     given: Options = {"budget": Budget(), "operation": name, **options}  # type: ignore[typeddict-item]  # of our own
     return DEFAULT.using(retry, **given)
 
 
 def _check(settings: Settings) -> None:
     if settings.spill is not None:
-        raise TypeError("a client cannot spill, because a request is not stored; pass spill= to the function around it")
+        raise TypeError("a client cannot enqueue a request as a job; pass spill= to the retry of the function around it")
     if settings.hedge is not None:
-        raise TypeError("a client makes one request at a time for a call; pass hedge= to the async function around it")
+        raise TypeError(
+            "a client makes one request at a time for a call; pass hedge= to the retry of the async function around it"
+        )
     if settings.key is not None:
-        raise TypeError("a client has a key for each call, not one for all: give idempotency_key= to the call")
+        raise TypeError("a client needs a key for each call, not one for all; pass idempotency_key= to the call")

@@ -169,7 +169,7 @@ def earlier(timeout: float | None, of: object, name: str) -> float | None:
 def _late(of: object, name: str) -> Exception:
     """The time-out of the library that this object is from: httpcore or httpcore2."""
     library: Any = sys.modules[type(of).__module__.partition(".")[0]]
-    error: Exception = getattr(library, name)("the time of the attempt is over")
+    error: Exception = getattr(library, name)("the attempt timed out")
     return error
 
 

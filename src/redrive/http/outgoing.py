@@ -76,7 +76,8 @@ class Call:
         except Exception as wrong:  # of whatever library the caller's type or function is
             said = str(wrong) if isinstance(wrong, Misfit) else raised_by(wrong)
             raise httpx2.DecodingError(
-                f"{self.request.method} {self.told.url} answered {status}, but not as asked for: {said}", request=self.request
+                f"{self.request.method} {self.told.url} returned {status}, but the response does not fit into=: {said}",
+                request=self.request,
             ) from None
 
 
@@ -122,7 +123,7 @@ class Outgoing:
         if isinstance(auth, str):
             own = {head.AUTHORIZATION: f"Bearer {head.text('auth', auth)}", **own}
         elif auth is not None and not isinstance(auth, httpx2.Auth):
-            raise TypeError(f"auth= is a bearer token or an httpx2.Auth, not {type(auth).__name__}")
+            raise TypeError(f"auth= must be a bearer token or an httpx2.Auth, not {type(auth).__name__}")
         scheme = None if isinstance(auth, str) else auth
         whom = None if user is None else head.text("user", user)
         keys = fresh(idempotency_key)
@@ -154,11 +155,11 @@ class Outgoing:
     ) -> Call:
         """One call, checked and ready to be sent over these connections, by their client."""
         if body is not None and content is not None:
-            raise TypeError("json= and content= are two bodies: give one")
+            raise TypeError("json= and content= are two bodies; pass one")
         if operation is not None and (not isinstance(operation, str) or not operation):
-            raise TypeError(f"operation= is the name of the call, not {operation!r}")
+            raise TypeError(f"operation= must be the name of the call, not {operation!r}")
         if not isinstance(method, str) or not method.isalpha():
-            raise TypeError(f"a method is a word such as 'GET', not {method!r}")
+            raise TypeError(f"a method must be a word such as 'GET', not {method!r}")
         read = None if into is None else reader(into)
         url = self.address.url(path)
         sent = {**connections.defaults, head.ATTEMPT: "1", **head.trace(), **self.headers}
@@ -191,7 +192,7 @@ def _derived(request: httpx2.Request, body: Any, operation: str | None) -> str |
 
 def _statuses(ok: Collection[int]) -> Collection[int]:
     if isinstance(ok, int) or not all(isinstance(status, int) for status in ok):
-        raise TypeError(f"ok_statuses= is a set of statuses such as {{409}}, not {ok!r}")
+        raise TypeError(f"ok_statuses= must be a set of statuses such as {{409}}, not {ok!r}")
     return ok
 
 
@@ -208,9 +209,9 @@ def _secrets_of(auth: object) -> list[object]:
 def _data(response: httpx2.Response) -> Any:
     """The JSON of an answer, read once."""
     if not response.content:
-        raise Misfit("$", "the body is empty")
+        raise Misfit("$", "no body")
     try:
         return json.loads(response.content)
     except ValueError as wrong:
         kind = response.headers.get("content-type", "without a content type")
-        raise Misfit("$", f"no JSON ({kind}): {wrong}") from None
+        raise Misfit("$", f"not JSON ({kind}): {wrong}") from None

@@ -42,13 +42,13 @@ def _coming(error: Exception) -> bool | None:
 def not_ready(url: str, error: Exception, /) -> NotReady:
     """What the last look says of the service."""
     tried = outcome(error)
-    looks = f" ({tried.attempts} looks in {span(tried.elapsed)})" if tried is not None else ""
+    looks = f" ({tried.attempts} requests in {span(tried.elapsed)})" if tried is not None else ""
     if not isinstance(error, httpx2.HTTPStatusError):
         said = f"it could not be reached: {type(error).__name__}: {error}".rstrip(": ")
         return NotReady(f"{url} is unavailable{looks}: {said}", unavailable=True)
     status = error.response.status_code
     if status in AWAY:
-        return NotReady(f"{url} is unavailable{looks}: it responds with {status}", unavailable=True)
-    more = " every time; check the path" if status == 404 else ""
-    more = ", and waiting does not help" if status in NEVER else more
-    return NotReady(f"{url} failed{looks}: it responds with {status}{more}", unavailable=False)
+        return NotReady(f"{url} is unavailable{looks}: it returns {status}", unavailable=True)
+    more = " each time; check the path" if status == 404 else ""
+    more = "; waiting does not help" if status in NEVER else more
+    return NotReady(f"{url} failed{looks}: it is reachable, and returns {status}{more}", unavailable=False)

@@ -42,7 +42,9 @@ def reader(into: Any, /) -> Callable[[Any], Any]:
         if callable(into) and not isinstance(into, type) and typing.get_origin(into) is None:
             found: Callable[[Any], Any] = into
             return found
-        raise TypeError(f"into= is the type of the answer, or a function that makes it of JSON data: {refused}") from None
+        raise TypeError(
+            f"into= must be the type of the response, or a function that makes it from JSON data: {refused}"
+        ) from None
 
 
 @lru_cache(256)
@@ -186,7 +188,7 @@ def _mapping(keys: Any, value: Reader) -> Reader:
             try:
                 (key,) = keys.load({name: None})
             except Exception:  # each type refuses in its own way
-                raise Misfit(where, "a key is not of the type that was asked for") from None
+                raise Misfit(where, "a key does not have the expected type") from None
             found[key] = value(each, f"{where}.*")  # a key of a mapping is data, too
         return found
 

@@ -180,7 +180,7 @@ class Transport(Both):
             TypeError: `inner` is not a transport of httpx or httpx2.
         """
         if inner is not None and not hasattr(inner, "handle_request") and not hasattr(inner, "handle_async_request"):
-            raise TypeError(f"the inner transport is one of httpx or httpx2, not {type(inner).__name__}")
+            raise TypeError(f"the inner transport must be one of httpx or httpx2, not {type(inner).__name__}")
         self._retry = chosen(retry, "http transport", attempt_timeout=None)
         settings = self._retry.settings
         # The responses of refused attempts have to be closed, which the engine's own reject= knows nothing of.
@@ -302,7 +302,9 @@ class Transport(Both):
 
 def _check(inner: object, method: str) -> None:
     if not hasattr(inner, method):
-        raise TypeError(f"{type(inner).__name__} is a transport of the other colour: an async client needs an async one")
+        raise TypeError(
+            f"{type(inner).__name__} does not fit this client; a sync client needs a sync transport, an async client an async one"
+        )
 
 
 def _library(kind: type) -> Any:
@@ -311,7 +313,7 @@ def _library(kind: type) -> Any:
         name = each.__module__.partition(".")[0]
         if name in ("httpx", "httpx2"):
             return sys.modules[name]
-    raise TypeError(f"a request of httpx or httpx2 is expected, not {kind.__module__}.{kind.__qualname__}")
+    raise TypeError(f"the request must be one of httpx or httpx2, not {kind.__module__}.{kind.__qualname__}")
 
 
 def _wanted(extension: object) -> Mapping[str, Any]:
@@ -320,7 +322,7 @@ def _wanted(extension: object) -> Mapping[str, Any]:
         return {}
     known = ("idempotent", "idempotency_key")
     if not isinstance(extension, Mapping) or not set(extension) <= set(known):
-        raise TypeError(f"extensions['redrive'] is a mapping with {' and '.join(known)}, not {extension!r}")
+        raise TypeError(f"extensions['redrive'] must be a mapping with {' and '.join(known)}, not {extension!r}")
     return extension
 
 

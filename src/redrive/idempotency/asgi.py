@@ -68,15 +68,15 @@ class Middleware:
         free_on: Collection[int] = FREEING,
     ) -> None:
         if not callable(asgi):
-            raise TypeError(f"the middleware goes around an ASGI application, not {asgi!r}")
+            raise TypeError(f"the middleware must wrap an ASGI application, not {asgi!r}")
         if not isinstance(paths, str) or not paths.startswith(("/", "*")):
-            raise ValueError(f"paths= is a pattern of whole paths, such as '/payments/*', not {paths!r}: it would match none")
+            raise ValueError(f"paths= must be a pattern of whole paths, such as '/payments/*', not {paths!r}, which matches none")
         if isinstance(methods, str):
-            raise TypeError(f"methods is a collection of names, not one text: ({methods!r},)")
+            raise TypeError(f"methods must be a collection of names, not one text; pass ({methods!r},)")
         if user is not None and not callable(user):
-            raise TypeError(f"user= is a function of the ASGI scope that returns the caller, not {user!r}")
+            raise TypeError(f"user= must be a function of the ASGI scope that returns the caller, not {user!r}")
         if request is not None and not callable(request):
-            raise TypeError(f"request= is a function of the ASGI scope and the body, not {request!r}")
+            raise TypeError(f"request= must be a function of the ASGI scope and the body, not {request!r}")
         Key(domain, "", "x", "request")  # an invalid domain is refused here, not at the first request
         self._keys = keys
         self._asgi = asgi
@@ -105,7 +105,7 @@ class Middleware:
         if given is not None:
             await self._served(scope, receive, send, given)
         elif self._required:
-            detail = "This operation requires an Idempotency-Key header, so that a retry cannot carry it out twice."
+            detail = "This operation requires an Idempotency-Key header, so that a retry cannot run it twice."
             await answered(send, problem(400, "Idempotency-Key is missing", detail))
         else:
             await self._asgi(scope, receive, send)
@@ -135,7 +135,7 @@ class Middleware:
             detail = "This Idempotency-Key was used for another request. A new request needs a new key."
             await answered(send, problem(422, "Idempotency-Key is already used", detail))
         except KeyFailed:
-            detail = "The first request with this Idempotency-Key failed for good. A new attempt needs a new key."
+            detail = "The first request with this Idempotency-Key failed permanently. Send a new key to start again."
             await answered(send, problem(409, "The request has failed", detail))
         else:
             if begun.outcome == "completed":
@@ -151,12 +151,12 @@ class Middleware:
                 RuntimeWarning,
                 stacklevel=2,
             )
-            detail = "An Idempotency-Key belongs to a user, and this request has none. Authenticate, and send it again."
+            detail = "An Idempotency-Key belongs to a user, and this request has none. Authenticate, then retry."
             return problem(401, "The user of this Idempotency-Key is unknown", detail)
         try:
             return Ident.of(Key(self._domain, str(user), given, "request"))
         except ValueError:
-            detail = "The user of this request cannot be part of a key: it has control characters, or too many characters."
+            detail = "The user of this request cannot be part of a key, because it has control characters or is too long."
             return problem(400, "The user of this Idempotency-Key is not valid", detail)
 
     async def _shielded(self, scope: Any, body: bytes, receive: Receive, send: Send, hold: Hold) -> None:
@@ -209,9 +209,7 @@ class Middleware:
             piece = message.get("body", b"")
             length += len(piece)
             if length > self._max_body:
-                detail = (
-                    f"With an Idempotency-Key a request may have {self._max_body} bytes at most, since it is compared as a whole."
-                )
+                detail = f"A request with an Idempotency-Key may have at most {self._max_body} bytes. Its whole body is compared."
                 return problem(413, "The request is too large for an Idempotency-Key", detail)
             pieces.append(piece)
             if not message.get("more_body", False):
@@ -246,7 +244,7 @@ class Middleware:
         if self._user is None and any(word in name for name, _ in found for word in _CREDENTIALS):
             warnings.warn(
                 "idempotency: requests carry a cookie or an API key, and user= is not set; all users share one key space, in "
-                "which another caller's key is refused with 422: pass user=lambda scope: ... that returns the caller",
+                "which another caller's key is rejected with 422; pass user=lambda scope: ... that returns the caller",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -260,7 +258,7 @@ def _header(scope: Any, wanted: bytes) -> bytes:
 
 def _statuses(statuses: Collection[int]) -> frozenset[int]:
     if isinstance(statuses, (str, bytes)) or not all(isinstance(each, int) and 100 <= each <= 599 for each in statuses):
-        raise ValueError(f"free_on= is a collection of HTTP statuses, such as {{429, 503}}, not {statuses!r}")
+        raise ValueError(f"free_on= must be a collection of HTTP statuses, such as {{429, 503}}, not {statuses!r}")
     return frozenset(statuses)
 
 
@@ -320,12 +318,14 @@ async def answered(send: Send, response: Response, /) -> None:
 async def _replayed(send: Send, stored: bytes | None) -> None:
     response = loaded(stored or b"{}")
     if response.body is None:
-        detail = f"The request was carried out, with status {response.status}; its response was too large to be kept, or a file."
-        response = problem(409, "The response was not kept", detail)
+        detail = (
+            f"The request ran, with status {response.status}. Its response was not stored, because it was too large or a file."
+        )
+        response = problem(409, "The response was not stored", detail)
     await answered(send, response._replace(headers=[*response.headers, REPLAYED]))
 
 
 def _outstanding(busy: KeyBusy) -> Response:
     after = max(1, math.ceil((busy.retry_at - datetime.now(timezone.utc)).total_seconds()))
-    detail = "A request with the same Idempotency-Key is being carried out. Come back for its answer."
+    detail = "A request with the same Idempotency-Key is running. Retry later to get its response."
     return problem(409, "A request is outstanding for this Idempotency-Key", detail, (b"retry-after", str(after).encode()))

@@ -48,7 +48,7 @@ class Claim:
     @response.setter
     def response(self, value: Any) -> None:
         if not self.fresh:
-            raise RuntimeError(f"the key {self.key} has its answer already; look at claim.fresh first")
+            raise RuntimeError(f"the key {self.key} already has its result; check claim.fresh first")
         self._response = _JSON.dump(value)
 
     def free(self) -> None:
@@ -103,7 +103,7 @@ class Claiming:
         elif hasattr(self._tx, "run_sync"):
             begun = await self._tx.run_sync(self._acquired, keys)
         else:
-            raise TypeError(f"tx is an AsyncConnection or an AsyncSession in `async with`, not {type(self._tx).__name__}")
+            raise TypeError(f"tx must be an AsyncConnection or an AsyncSession in `async with`, not {type(self._tx).__name__}")
         return self._has(keys, begun)
 
     async def __aexit__(
@@ -119,7 +119,7 @@ class Claiming:
 
     def _once(self) -> None:
         if self._claim is not None:
-            raise RuntimeError(f"this claim of {self._key} is in use already: make a new one")
+            raise RuntimeError(f"this claim of {self._key} is already in use; create a new one")
 
     def _acquired(self, connection: Any, keys: Keys) -> Begun:
         self._run = keys.joined(connection)

@@ -71,7 +71,7 @@ class Arguments:
                 self._codecs[given] = codec(hint)
             except TypeError as refusal:
                 raise TypeError(
-                    f"{name}: argument {given!r} cannot be compared: {refusal}; or say by request= what can"
+                    f"{name}: argument {given!r} cannot be compared: {refusal}; or pass request= to choose what is compared"
                 ) from None
         if not self._defaults and all(hints.get(given) is str for given in self._codecs):
             self._texts = [(given, f"{quoted(given)}:") for given in sorted(self._codecs)]

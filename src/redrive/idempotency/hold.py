@@ -50,7 +50,7 @@ class Hold:
             said("key_lost", self.key)
             raise
         except (TypeError, ValueError) as refusal:
-            refusal.add_note(f"redrive: the work under the key {self.key} is done; its answer cannot be stored")
+            refusal.add_note(f"redrive: the work of the key {self.key} is done, but its result cannot be stored")
             self._quietly(refusal, partial(self.fail, refusal))
             raise
 
@@ -75,7 +75,7 @@ class Hold:
             settle()
         except Exception as problem:  # the lease runs out by itself; what the caller has to see is the error of the work
             said("key_lost" if isinstance(problem, LeaseLost) else "key_not_settled", self.key, error=str(problem))
-            error.add_note(f"redrive: the key {self.key} could not be settled ({problem}); its lease runs out by itself")
+            error.add_note(f"redrive: the key {self.key} could not be settled ({problem}); its lease expires automatically")
 
 
 def scope_of(key: Ident, /) -> Scope:
@@ -95,15 +95,15 @@ def checked(begun: Begun, key: Ident, /) -> Begun:
     if begun.outcome == "busy":
         assert begun.until is not None
         raise KeyBusy(
-            f"another caller is at work under the key {key}; come back at {begun.until:%H:%M:%S} UTC, or give wait=",
+            f"the key {key} is in use by another caller; retry at {begun.until:%H:%M:%S} UTC, or pass wait=",
             key=key.key, retry_at=begun.until,
         )  # fmt: skip
     if begun.outcome == "conflict":
-        raise KeyConflict(f"the key {key} was used for another request: a new request needs a new key", key=key.key)
+        raise KeyConflict(f"the key {key} was used for another request; a new request needs a new key", key=key.key)
     error = begun.error or {}
     raise KeyFailed(
-        f"the first use of the key {key} failed for good ({error.get('type')}: {error.get('message')}); "
-        f"`redrive keys release` lets it be tried again",
+        f"the first use of the key {key} failed permanently ({error.get('type')}: {error.get('message')}); "
+        f'run `redrive keys release "{key}" --because "..."` to allow a retry',
         key=key.key, error=error,
     )  # fmt: skip
 

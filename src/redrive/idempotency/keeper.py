@@ -94,7 +94,7 @@ class Keeper:
             if due:
                 for lost in self._renew(due):
                     if self._held.pop(lost, None) is not None:
-                        emit("key_lost", {"idempotency_key": lost[0].key, "reason": "the lease ran out before it was renewed"})
+                        emit("key_lost", {"idempotency_key": lost[0].key, "reason": "the lease expired before it was renewed"})
                 for held in due:
                     if held in self._held:
                         self._held[held] = now + self._lease / 3

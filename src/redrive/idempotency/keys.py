@@ -225,7 +225,7 @@ class Keys:
                 kept = self._settle_apart(ident, settle) or self._was_settled(ident, fence)
             crash_point(f"key.{verb}.after_commit")
         if not kept:
-            raise LeaseLost(f"{ident}: the lease expired and another caller has the key; nothing was changed")
+            raise LeaseLost(f"{ident} now belongs to another holder, because the lease of this one expired; nothing was changed")
 
     def _settle_apart(self, ident: Ident, settle: Callable[[OnSQLite | OnPostgres, Runner, Ident], bool]) -> bool:
         session = self._write.take()
@@ -269,8 +269,8 @@ class Keys:
         """Refuse to go on where the work has ended the transaction that it was given."""
         if not (run.in_transaction if self.on_sqlite else run.info.transaction_status):
             raise RuntimeError(
-                f"{ident}: the function has committed or rolled back the transaction that it was given; "
-                "its effect and its key no longer become durable together. Leave the end of the transaction to redrive"
+                f"{ident}: the function committed or rolled back the transaction that it received; "
+                "its effect and its key are no longer atomic. Let redrive commit"
             )
 
     def joined(self, tx: Any, /) -> Runner:

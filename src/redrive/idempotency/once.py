@@ -35,11 +35,13 @@ class Terms:
     ) -> None:  # fmt: skip
         name = getattr(fn, "__qualname__", repr(fn))
         if not callable(fn):
-            raise TypeError(f'once takes its key first, @app.once("billing:{{user}}:{{id}}:charge:v1"); {name} is not a function')
+            raise TypeError(
+                f'once takes its key first; write @app.once("billing:{{user}}:{{id}}:charge:v1"), since {name} is not a function'
+            )
         signature = inspect.signature(fn)
         parameters = list(signature.parameters.values())
         if len(parameters) < skip or any(each.kind > each.POSITIONAL_OR_KEYWORD for each in parameters[:skip]):
-            raise TypeError(f"{name}: with in_transaction=True its first parameter is the connection; it has none")
+            raise TypeError(f"{name}: with in_transaction=True its first parameter is the connection; it has no parameters")
         hints = _hints(fn, name)
         self.keys = keys
         self.wait = None if wait is None else seconds("wait", wait)
@@ -50,17 +52,17 @@ class Terms:
         elif callable(key):
             self._key = key
         else:
-            raise TypeError(f"once takes a key template, or a function of the arguments that gives a key, not {key!r}")
+            raise TypeError(f"once takes a key template, or a function of the arguments that returns a key, not {key!r}")
         self._arguments = Arguments(signature.replace(parameters=parameters[skip:]))
         self._request = request
         if request is None:
             self._arguments.compare(name, hints)
         elif not callable(request):
-            raise TypeError(f"request= is a function of the arguments that returns the value to compare, not {request!r}")
+            raise TypeError(f"request= must be a function of the arguments that returns the values to compare, not {request!r}")
         try:
             self.answer: Codec = codec(hints.get("return", Any))
         except TypeError as refusal:
-            raise TypeError(f"{name}: its answer cannot be stored: {refusal}") from None
+            raise TypeError(f"{name}: its result cannot be stored: {refusal}") from None
 
     def asked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> tuple[Ident, bytes | None]:
         """The key of a call, and the fingerprint of its request."""
@@ -85,18 +87,21 @@ def _hints(fn: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(fn)
     except NameError as missing:
-        raise TypeError(f"{name}: its annotations cannot be read: {missing}. Import that name where the function is") from None
+        raise TypeError(
+            f"{name}: its annotations cannot be read: {missing}; import that name in the module of the function"
+        ) from None
 
 
 def once(fn: Callable[..., Any], terms: Terms, /, *, in_transaction: bool) -> Callable[..., Any]:
     """The wrapper of a function, of its colour."""
     name = getattr(fn, "__qualname__", repr(fn))
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TypeError(f"{name} is a generator, which has no single result to store")
+        raise TypeError(f"{name} is a generator, which has no single result to store; use a function")
     if inspect.iscoroutinefunction(fn):
         if in_transaction:
             raise TypeError(
-                f"{name} is async: a transaction would stay open while others run. in_transaction=True is for plain functions"
+                f"{name} is async, and its transaction would stay open while other tasks run; "
+                "in_transaction=True is for sync functions"
             )
         return _coroutine(fn, terms)
     return _transactional(fn, terms) if in_transaction else _plain(fn, terms)

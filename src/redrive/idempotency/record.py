@@ -26,7 +26,7 @@ class Ident(NamedTuple):
         if isinstance(key, str):
             key = Key.parse(key)
         elif not isinstance(key, Key):
-            raise TypeError(f"a key is a redrive.Key or its text, not {type(key).__name__}: {key!r}")
+            raise TypeError(f"a key must be a redrive.Key or its text, not {type(key).__name__}: {key!r}")
         text = str(key)
         name("key", text, MAX_KEY)
         return cls(key.domain, key.user, text)

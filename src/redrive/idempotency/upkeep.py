@@ -53,12 +53,12 @@ def release(session: Session, ident: Ident, /, *, actor: str, because: str, forc
     with session.transaction("key.release") as connection:
         found = connection.execute(select(*_COLUMNS).where(*_at(ident)).with_for_update()).first()
         if found is None:
-            raise NotAllowed(f"there is no key {ident.key}: nothing was stored under it, or its time is over")
+            raise NotAllowed(f"key {ident.key!r} not found; nothing was stored under it, or it expired")
         known = _record(found, now_on(session))
         if known.status == "processing" and not known.abandoned and not force:
             raise NotAllowed(
-                f"{ident.key} is held by {known.holder} right now (lease until {known.lease_until:%H:%M:%S} UTC): "
-                "released, the work would run twice at once. Wait, or force it"
+                f"{ident.key} is in use by {known.holder} (lease until {known.lease_until:%H:%M:%S} UTC); "
+                "if released, the work could run twice at once. Wait, or force it"
             )
         connection.execute(delete(key).where(*_at(ident)))
         what = {"key": ident.key, "status": known.status, "abandoned": known.abandoned, "forced": force}

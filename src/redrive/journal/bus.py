@@ -69,7 +69,7 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
         A function that unsubscribes the sink.
     """
     if not callable(sink):
-        raise TypeError(f"a sink is a function of one Record, not {type(sink).__name__}: {sink!r}")
+        raise TypeError(f"a sink must be a function of one Record, not {type(sink).__name__}: {sink!r}")
     from .background import LAST_WORDS, Background  # noqa: PLC0415  # threads and queues: not before somebody wants them
 
     every = bool(getattr(sink, "every", False)) if every is None else every

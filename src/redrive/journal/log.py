@@ -104,7 +104,9 @@ def complain(sink: object, error: Exception, /) -> None:
     if enabled(WARNING):
         from .redaction import redacted_text  # noqa: PLC0415  # rare
 
-        words = "a journal sink raised, and its record is lost; further ones are only counted by journal.dropped(): %s: %s: %s"
+        words = (
+            "a journal sink raised, and its record is lost; further losses are only counted, see journal.dropped(): %s: %s: %s"
+        )
         sys.modules["logging"].getLogger("redrive").warning(
             words, _on_one_line(sink), type(error).__name__, _on_one_line(redacted_text(str(error)))
         )

@@ -33,28 +33,28 @@ class Measure(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-ATTEMPTS = Metric("redrive_attempts_total", "counter", "Attempts, by outcome.", ("layer", "operation", "outcome"))
-SECONDS = Metric("redrive_attempt_seconds", "histogram", "Duration of attempts.", ("layer", "operation"))
-GIVEUPS = Metric("redrive_giveups_total", "counter", "Calls, jobs and partitions given up.", ("layer", "operation", "reason"))
-ITEMS = Metric("redrive_batch_items_total", "counter", "Items of batches, by outcome.", ("operation", "outcome"))
-EVENTS = Metric("redrive_events_total", "counter", "All other log records, by name.", ("event", "operation"))
-DROPPED = Metric("redrive_journal_dropped_total", "counter", "Log records dropped because a sink failed or was too slow.")
+ATTEMPTS = Metric("redrive_attempts_total", "counter", "Attempts by result.", ("layer", "operation", "outcome"))
+SECONDS = Metric("redrive_attempt_seconds", "histogram", "Duration of attempts in seconds.", ("layer", "operation"))
+GIVEUPS = Metric("redrive_giveups_total", "counter", "Calls that gave up, by reason.", ("layer", "operation", "reason"))
+ITEMS = Metric("redrive_batch_items_total", "counter", "Batch items by result.", ("operation", "outcome"))
+EVENTS = Metric("redrive_events_total", "counter", "Other journal records by kind.", ("event", "operation"))
+DROPPED = Metric("redrive_journal_dropped_total", "counter", "Records lost because a sink raised or was too slow.")
 
 HEARD = (ATTEMPTS, SECONDS, GIVEUPS, ITEMS, EVENTS)
 """What records are counted as."""
 
-UP = Metric("redrive_ledger_up", "gauge", "1 if the ledger could be read, else 0.")
-JOBS = Metric("redrive_jobs", "gauge", "Jobs that are waiting, running or dead.", ("kind", "state"))
-SUBMITTED = Metric("redrive_jobs_submitted_total", "counter", "Jobs submitted in total.", ("kind",))
-DONE = Metric("redrive_jobs_done_total", "counter", "Jobs done in total.", ("kind",))
+UP = Metric("redrive_ledger_up", "gauge", "1 if the ledger could be read for this response, else 0.")
+JOBS = Metric("redrive_jobs", "gauge", "Unfinished and dead jobs in the ledger, by state.", ("kind", "state"))
+SUBMITTED = Metric("redrive_jobs_submitted_total", "counter", "Total number of submitted jobs.", ("kind",))
+DONE = Metric("redrive_jobs_done_total", "counter", "Total number of finished jobs.", ("kind",))
 DISCARDED = Metric("redrive_jobs_discarded_total", "counter", "Dead jobs discarded, or replaced by a replay.", ("kind",))
 LATE = Metric("redrive_jobs_late_total", "counter", "Results rejected because their lease was lost.", ("kind",))
-OLDEST = Metric("redrive_oldest_due_seconds", "gauge", "Age of the oldest due job.", ("kind",))
-PARKED = Metric("redrive_kind_parked", "gauge", "1 if the job type is paused after an outage, else 0.", ("kind",))
-PARTITIONS = Metric("redrive_partitions", "gauge", "Partitions, by status.", ("dataset", "shade"))
-WORKERS = Metric("redrive_workers", "gauge", "Workers with and without a recent heartbeat.", ("state",))
+OLDEST = Metric("redrive_oldest_due_seconds", "gauge", "Age of the oldest due job in seconds.", ("kind",))
+PARKED = Metric("redrive_kind_parked", "gauge", "1 if this job type is paused after an outage.", ("kind",))
+PARTITIONS = Metric("redrive_partitions", "gauge", "Partitions by status.", ("dataset", "shade"))
+WORKERS = Metric("redrive_workers", "gauge", "Workers that have not ended, by liveness.", ("state",))
 
-AUDIT = Metric("redrive_audit_entries", "gauge", "Entries of the audit log. It shrinks only if entries were deleted.")
+AUDIT = Metric("redrive_audit_entries", "gauge", "Entries of the audit log. They are not deleted automatically.")
 
 STANDING = (UP, JOBS, SUBMITTED, DONE, DISCARDED, LATE, OLDEST, PARKED, PARTITIONS, WORKERS, AUDIT)
 """What is read from the ledger when somebody asks."""

@@ -51,7 +51,7 @@ class Scraped:
     def attached(self) -> Callable[[], None]:
         """Asked when it is subscribed: once only, since everything would be counted twice."""
         if self._subscribed:
-            raise ValueError("the Prometheus sink of this registry is subscribed already: everything would be counted twice")
+            raise ValueError("the Prometheus sink of this registry is already subscribed, so everything would be counted twice")
         self._subscribed = True
 
         def detach() -> None:

@@ -30,7 +30,9 @@ class LeaveBehind:
     def __init__(self, ledger: Callable[[], Ledger], kind: str, key: Key | KeyOf | None) -> None:
         name("kind", kind, MAX_KIND)
         if key is not None and not isinstance(key, (Key, str)) and not callable(key):
-            raise TypeError(f"key= is a Key, a template such as 'crm:{{user}}:{{contact}}:sync:v1', or a function, not {key!r}")
+            raise TypeError(
+                f"key= must be a Key, a template such as 'crm:{{user}}:{{contact}}:sync:v1', or a function, not {key!r}"
+            )
         self._ledger = ledger
         self._kind = kind
         self._key = key
@@ -49,7 +51,7 @@ class LeaveBehind:
 
     def __call__(self, _spilled: Spilled, /) -> str:
         """Not by itself: without its function nobody can say how the arguments are stored."""
-        raise TypeError("app.spill(...) is given to retry(spill=...), which asks it for each function")
+        raise TypeError("app.spill(...) cannot be called here; pass it to retry(spill=...)")
 
     def _key_maker(self, fn: Callable[..., Any]) -> Callable[[Spilled], KeyLike | None]:
         key = self._key

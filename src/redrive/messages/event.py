@@ -51,7 +51,7 @@ class Event(Generic[T_co]):
             raise ValueError(f"an event's at= needs a time zone, for example datetime.now(timezone.utc): {self.at!r}")
         for name, value in self.headers.items():
             if not isinstance(name, str) or not isinstance(value, str):
-                raise TypeError(f"an event's headers are text: {name!r} is {type(value).__name__}")
+                raise TypeError(f"an event's headers must be text, but {name!r} is {type(value).__name__}")
 
 
 def known(type_: str, payload: T, id_: str, source: str, headers: Mapping[str, str], at: datetime | None, /) -> Event[T]:
@@ -70,7 +70,7 @@ def known(type_: str, payload: T, id_: str, source: str, headers: Mapping[str, s
 def named(what: str, value: object, most: int, /) -> None:
     """Refuse a name that is none, with what is wrong with it."""
     if not isinstance(value, str):
-        raise TypeError(f"an event's {what} is text, not {type(value).__name__}")
+        raise TypeError(f"an event's {what} must be text, not {type(value).__name__}")
     if not value or not value.isprintable():
         raise ValueError(f"an event's {what} must be printable and not empty: {value!r}")
     if len(value) * 4 > most and len(value.encode()) > most:

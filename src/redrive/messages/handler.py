@@ -88,9 +88,7 @@ def handler(
     """Everything that was told, checked; TypeError or ValueError says what is wrong with it."""
     place = place_of(fn)
     if not types or any(not isinstance(one, str) for one in types):
-        raise TypeError(
-            f'a handler says which events it handles: @app.on("session.completed"), or "*" for all; {place} has {types!r}'
-        )
+        raise TypeError(f'{place}: event types must be names, not {types!r}; write @app.on("session.completed"), or "*" for all')
     for one in types:
         printable("an event's type", one, MAX_KIND)
     called = getattr(fn, "__name__", "") if name is None else name
@@ -109,7 +107,7 @@ def _parameter(fn: Callable[..., Any], place: str, skip: int) -> inspect.Paramet
     taken = [one for one in inspect.signature(fn).parameters.values() if one.default is one.empty]
     wanted = ["the connection", "the event"][1 - skip :]
     if len(taken) != 1 + skip or any(one.kind > one.POSITIONAL_OR_KEYWORD for one in taken):
-        raise TypeError(f"{place} is called with {' and '.join(wanted)}; it takes {inspect.signature(fn)}")
+        raise TypeError(f"{place} is called with {' and '.join(wanted)}, but takes {inspect.signature(fn)}")
     return taken[skip]
 
 
@@ -119,7 +117,9 @@ def _payload(fn: Callable[..., Any], parameter: inspect.Parameter, place: str) -
     except (NameError, TypeError, AttributeError) as wrong:
         raise TypeError(f"{place}: its annotations cannot be read: {wrong}") from None
     if hint not in (Any, Event) and typing.get_origin(hint) is not Event:
-        raise TypeError(f"{place}: the parameter {parameter.name!r} is an Event, for example Event[dict[str, Any]], not {hint}")
+        raise TypeError(
+            f"{place}: the parameter {parameter.name!r} must be an Event, for example Event[dict[str, Any]], not {hint}"
+        )
     inside = next(iter(typing.get_args(hint)), Any)
     if inside is bytes:
         return None
@@ -134,4 +134,4 @@ def _nothing(of: Handler, result: object) -> None:
         close = getattr(result, "close", None)
         if close is not None:
             close()
-        raise TypeError(f"{of.place} returned {type(result).__name__}, which is not awaited; use `async def`")
+        raise TypeError(f"{of.place} returned {type(result).__name__}, which is not awaited; make it `async def`")

@@ -26,9 +26,7 @@ class Handlers:
     def decorator(self, types: tuple[str, ...], **told: Any) -> Callable[[F], F]:
         """What registers a function for events of these types; the function stays as it is."""
         if any(callable(one) for one in types):  # at once: a bare `@app.on` would decorate nothing, and nobody would handle
-            raise TypeError(
-                f'a handler says which events it handles: @app.on("session.completed"), or "*" for all, not {types!r}'
-            )
+            raise TypeError(f'event types must be names, not {types!r}; write @app.on("session.completed"), or "*" for all')
 
         def decorated(fn: F) -> F:
             self.add(handler(fn, types, **told))
@@ -41,7 +39,9 @@ class Handlers:
         known = self._named.get(new.name)
         other = known.place if known else self._taken(new.name)
         if other is not None and not (known and hasattr(sys, "ps1")):  # who sits at a prompt defines it again and again
-            raise ValueError(f"{new.name!r} is taken, by {other}; give {new.place} another one: @app.on(..., name=...)")
+            raise ValueError(
+                f"handler name {new.name!r} is already used by {other}; name {new.place} with @app.on(..., name=...)"
+            )
         self._named[new.name] = new
         self._typed, self._parts = {}, {}
         for one in self._named.values():

@@ -44,11 +44,11 @@ class Source(Protocol):
 def checked(given: Any, /) -> tuple[Source, ...]:
     """What `App(sources=...)` was given; TypeError or ValueError says what is wrong with it."""
     if isinstance(given, Source) or not isinstance(given, Sequence):
-        raise TypeError(f"sources= is a list: [{given!r}]")
+        raise TypeError(f"sources= must be a list; pass [{given!r}]")
     for one in given:
         if not isinstance(one, Source):
-            raise TypeError(f"a source is a RedisStream, or has a name, chores and kinds as it has: {one!r}")
+            raise TypeError(f"a source must be a RedisStream, or an object with the same name, chores and kinds: {one!r}")
     names = [one.name for one in given]
     if len(set(names)) < len(names):
-        raise ValueError(f"two sources of one name: {', '.join(sorted(names))}")
+        raise ValueError(f"two sources have the same name; rename one: {', '.join(sorted(names))}")
     return tuple(given)

@@ -82,7 +82,7 @@ def extraction(
         source_rate=source_rate, **limits,
     )  # fmt: skip
     if cron is None and timezone != "UTC":
-        raise TypeError(f"{name}: timezone= is for cron=, which is not given")
+        raise TypeError(f"{name}: timezone= needs cron=; pass both, or remove timezone=")
     return Extraction(
         terms=terms,
         fn=fn,
@@ -101,7 +101,7 @@ def _takes(name: str, fn: Callable[..., Any], place: str) -> None:
     try:
         signature.bind(None, None)
     except TypeError:
-        raise TypeError(f"{name}: {place} is called with the partition and the sink; it takes {signature}") from None
+        raise TypeError(f"{name}: {place} is called with the partition and the sink, but takes {signature}") from None
 
 
 def _checks(name: str, checks: object) -> Sequence[Check]:

@@ -103,6 +103,6 @@ class Jumps:
 def _says(by: float) -> str:
     where = f"{by:.0f} s ahead of" if by > 0 else f"{-by:.0f} s behind"
     return (
-        f"clock: this machine's clock is {where} the ledger's last write by another worker, which is alive; leases on SQLite go "
-        f"by it, so this worker takes no jobs: set the clock (NTP), or use Postgres for workers on several machines"
+        f"clock: this machine's clock is {where} the ledger's last write by another worker, which is alive; leases on SQLite "
+        f"depend on it, so this worker claims no jobs; set the clock (NTP), or use Postgres for workers on several machines"
     )

@@ -69,12 +69,14 @@ def succeeded(lease: Lease, result: bytes | None, max_payload: int, /) -> Outcom
     """It is done. A result that cannot be stored is a dead letter: the work is done, and to do it again would not help."""
     problem = None
     if result is not None and not isinstance(result, bytes):
-        problem = f"the result must be stored as bytes, and is {type(result).__name__}"
+        problem = f"the result must be bytes, not {type(result).__name__}"
     elif result is not None and len(result) > max_payload:
-        problem = f"the result has {len(result)} bytes; the ledger takes at most {max_payload}: store it, and return its path"
+        problem = (
+            f"the result has {len(result)} bytes; the ledger takes at most {max_payload}; store it elsewhere, and return its path"
+        )
     if problem is None:
         return Outcome(lease.done(result), "success" if lease.attempt <= 1 else "recovered")
-    found = f"the work was done, but its result cannot be kept: {problem}"
+    found = f"the work was done, but its result cannot be stored: {problem}"
     return Outcome(lease.dead("result", error=found, signature="result"), "giveup", "result")
 
 

@@ -135,7 +135,7 @@ class Worker:
             RuntimeError: It was started before.
         """
         if self._thread is not None:
-            raise RuntimeError("this worker has been started already: make another")
+            raise RuntimeError("this worker was already started; create a new one")
         info = {
             "process": identity(),
             "kinds": sorted(self._kinds),
@@ -216,7 +216,7 @@ class Worker:
         clerk = self._clerk
         if clerk is None or clerk.gave_back:
             return None
-        return clerk.trouble.says or "the ledger did not answer in time"
+        return clerk.trouble.says or "the ledger did not respond in time"
 
     @property
     def status(self) -> Status:

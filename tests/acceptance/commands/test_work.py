@@ -209,11 +209,11 @@ def test_on_a_terminal_a_line_shows_how_it_goes(folder: Path, ledger: Ledger) ->
         (["nowhere:app"], 2, "module nowhere cannot be imported: there is none"),
         (["shop:ap"], 2, "shop:ap: there is no 'ap' (did you mean 'app'?)"),
         (["shop:time"], 2, "shop:time is no App, but module"),
-        (["shop:app", "--only", "mail.sned"], 2, "nothing is registered as 'mail.sned'; there is mail.send, nightly, slow"),
+        (["shop:app", "--only", "mail.sned"], 2, "'mail.sned' is not registered; registered: mail.send, nightly, slow"),
         (["shop:app", "--threads", "0"], 2, "--threads"),
-        (["empty:app"], 2, "is registered: there is nothing to work on"),
+        (["empty:app"], 2, "are registered; list their modules"),
         (["broken:app"], 2, "empty_include_that_is_not_there"),
-        (["twice:app"], 2, "there is a command 'a' already"),
+        (["twice:app"], 2, "command 'a' is already registered"),
     ],
 )
 def test_what_makes_no_sense(

@@ -88,8 +88,8 @@ def test_a_trace_goes_along_where_one_is_active(colour: Colour, server: FaultSer
         (b'{"id": 7}', r"\$\.id: expected str, not a number"),
         (b'{"state": "x"}', r"\$\.id: missing"),
         (b"[]", r"\$: expected an object for Session, not a list"),
-        (b"<html>", r"\$: no JSON \(text/html\): Expecting value: line 1 column 1"),
-        (b"", r"\$: the body is empty"),
+        (b"<html>", r"\$: not JSON \(text/html\): Expecting value: line 1 column 1"),
+        (b"", r"\$: no body"),
     ],
 )
 def test_a_bad_shape_says_where_and_is_not_tried_again(colour: Colour, server: FaultServer, body: bytes, said: str) -> None:
@@ -97,7 +97,7 @@ def test_a_bad_shape_says_where_and_is_not_tried_again(colour: Colour, server: F
     with client(colour, server.url) as api, pytest.raises(httpx2.DecodingError, match=said) as caught:
         api.get("/s?token=hush", into=Session)
     assert server.count == 1
-    assert str(caught.value).startswith(f"GET {server.url}/s answered 200, but not as asked for: ")
+    assert str(caught.value).startswith(f"GET {server.url}/s returned 200, but the response does not fit into=: ")
     assert "hush" not in str(caught.value)
     ended = outcome(caught.value)
     assert ended is not None
@@ -251,7 +251,7 @@ def test_a_copy_shares_the_connections_and_closes_none(colour: Colour, server: F
             copy.get("/")
         assert server.count == 4
         api.close()
-        with pytest.raises(RuntimeError, match="was closed"):
+        with pytest.raises(RuntimeError, match="is closed"):
             copy.get("/")
 
 

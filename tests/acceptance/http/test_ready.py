@@ -57,7 +57,7 @@ def test_failed(colour: Colour, server: FaultServer, status: int, unavailable: b
     with client(colour, server.url) as api, instant(), pytest.raises(errors.NotReady) as caught:
         api.wait_until_ready(within=5)
     assert caught.value.unavailable is unavailable
-    assert f"responds with {status}" in str(caught.value)
+    assert f"returns {status}" in str(caught.value)
     assert server.count > 3
 
 
@@ -67,7 +67,7 @@ def test_what_waiting_does_not_mend_is_said_at_once(colour: Colour, server: Faul
     with client(colour, server.url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
         api.wait_until_ready()
     assert (server.count, clock.slept, caught.value.unavailable) == (2, [0.1], False)
-    assert f"it responds with {status}, and waiting does not help" in str(caught.value)
+    assert f"it is reachable, and returns {status}; waiting does not help" in str(caught.value)
 
 
 def test_a_path_that_is_not_there_is_asked_about(colour: Colour, server: FaultServer) -> None:
@@ -76,7 +76,7 @@ def test_a_path_that_is_not_there_is_asked_about(colour: Colour, server: FaultSe
     with client(colour, server.url) as api, instant(), pytest.raises(errors.NotReady) as caught:
         api.wait_until_ready("/helth", within=5)
     assert "/helth failed (" in str(caught.value)
-    assert str(caught.value).endswith("responds with 404 every time; check the path")
+    assert str(caught.value).endswith("returns 404 each time; check the path")
 
 
 def test_one_look_does_not_take_it_all(colour: Colour, server: FaultServer) -> None:

@@ -32,7 +32,7 @@ def test_a_call_says_that_it_may_be_repeated(colour: Colour, server: FaultServer
     assert posted(colour, server, {}, method="PATCH", idempotent=True) == 3
     assert posted(colour, server, {}, method="PUT", idempotent=False) == 1
     assert posted(colour, server, {}, idempotent=True, content=None) == 3
-    with pytest.raises(TypeError, match="idempotent= is True, False, or None"):
+    with pytest.raises(TypeError, match="idempotent= must be True, False, or None"):
         posted(colour, server, {}, idempotent="yes")
     assert not any("idempotency-key" in seen.headers for seen in server.requests)
 
@@ -83,7 +83,7 @@ def test_a_client_that_generates_keys(colour: Colour, server: FaultServer) -> No
     assert server.requests[-1].headers["idempotency-key"] == "mine"
     assert posted(colour, server, {"idempotency_key": True}, method="PUT") == 3
     assert "idempotency-key" not in server.requests[-1].headers
-    with pytest.raises(TypeError, match="idempotency_key= of a client is True"):
+    with pytest.raises(TypeError, match="idempotency_key= of a client must be True"):
         http.Client(server.url, idempotency_key="k")  # type: ignore[arg-type]
 
 
@@ -126,6 +126,6 @@ def test_a_transport_and_its_requests_say_so(
 
 
 def test_an_unknown_word_in_the_extension_is_refused(server: FaultServer) -> None:
-    with pytest.raises(TypeError, match=r"extensions\['redrive'\] is a mapping with idempotent and idempotency_key"):
+    with pytest.raises(TypeError, match=r"extensions\['redrive'\] must be a mapping with idempotent and idempotency_key"):
         through(httpx2, False, http.Transport(), server.url, extensions={"redrive": {"idempotant": True}})
     assert server.count == 0

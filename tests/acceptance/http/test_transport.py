@@ -177,12 +177,12 @@ def test_faults_can_be_ordered_for_a_transport(server: FaultServer) -> None:
 def test_misuse_is_told(server: FaultServer) -> None:
     with pytest.raises(TypeError, match="one of httpx or httpx2, not str"):
         http.Transport("http://x")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="retry= is a RetryPolicy"):
+    with pytest.raises(TypeError, match="retry= must be a RetryPolicy"):
         http.Transport(retry=3)  # type: ignore[arg-type]
     client = httpx2.Client(transport=http.Transport(httpx2.AsyncHTTPTransport()))
-    with pytest.raises(TypeError, match="of the other colour"):
+    with pytest.raises(TypeError, match="does not fit this client"):
         client.get(server.url)
-    with pytest.raises(TypeError, match="of the other colour"):
+    with pytest.raises(TypeError, match="does not fit this client"):
         http.Transport(httpx2.AsyncHTTPTransport()).__enter__()
 
 

@@ -126,13 +126,13 @@ def test_a_file_sent_by_the_server_itself(app: App) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"methods": "POST"}, "methods is a collection"),
-        ({"user": "ann"}, "user= is a function"),
+        ({"methods": "POST"}, "methods must be a collection"),
+        ({"user": "ann"}, "user= must be a function"),
         ({"domain": ""}, "'domain' is empty"),
         ({"keep": 0}, "keep must be above 0"),
         ({"max_body": 0}, "max_body must be at least 1"),
-        ({"paths": "payments/*"}, "not 'payments/.*': it would match none"),
-        ({"paths": ["/payments"]}, "paths= is a pattern of whole paths"),
+        ({"paths": "payments/*"}, "not 'payments/.*', which matches none"),
+        ({"paths": ["/payments"]}, "paths= must be a pattern of whole paths"),
     ],
 )
 def test_bad_options(app: App, options: Any, error: str) -> None:

@@ -133,7 +133,7 @@ def test_rejected_requests_leave_no_rows(app: App, status: int) -> None:
 def test_free_on_chooses_which_statuses_are_stored(app: App) -> None:
     asgi = app.idempotency(Shop(404), free_on={503})
     assert send(asgi) == send(asgi) == (404, b"1")
-    with pytest.raises(ValueError, match="free_on= is a collection of HTTP statuses"):
+    with pytest.raises(ValueError, match="free_on= must be a collection of HTTP statuses"):
         app.idempotency(Shop(), free_on="5xx")  # type: ignore[arg-type]
 
 

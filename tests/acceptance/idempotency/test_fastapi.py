@@ -221,7 +221,7 @@ def test_what_is_too_large_goes_through_and_is_not_carried_out_again(app: App, w
     with served(api_of(app, world, max_body=2500)) as client:
         assert client.send("/stream/3", key='"a"').body == b"x" * 3000
         again = client.send("/stream/3", key='"a"')
-        assert (again.status, again.replayed, again.json["title"]) == (409, True, "The response was not kept")
+        assert (again.status, again.replayed, again.json["title"]) == (409, True, "The response was not stored")
         assert client.send("/file", key='"b"').status == 200
         assert client.send("/file", key='"b"').status in (200, 409)
         assert world.calls == ["stream", "file"]

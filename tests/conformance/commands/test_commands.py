@@ -164,7 +164,7 @@ def test_what_a_discarded_and_a_pruned_job_say(app: App) -> None:
     with pytest.raises(errors.Dead, match="is discarded: discarded"):
         refused.result(0)
     app.ledger.prune(0)
-    with pytest.raises(errors.LedgerError, match="yes job 2 was done long ago, and pruned: its result is not kept any more"):
+    with pytest.raises(errors.LedgerError, match="yes job 2 is done and was pruned; its result is no longer stored"):
         done.result(0)
 
 
@@ -182,7 +182,7 @@ def test_who_waits_looks_now_and_then(app: App, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(type(job), "_row", looked)
     began = time.monotonic()
-    with pytest.raises(TimeoutError, match="never job 1 is queued after 1.5 s; it goes on, and can be waited for again"):
+    with pytest.raises(TimeoutError, match="never job 1 is queued after 1.5 s; the job continues, and you can wait for it again"):
         job.result(1.5)
     assert 1.4 < time.monotonic() - began < 60
     assert 2 <= len(looks) < 30

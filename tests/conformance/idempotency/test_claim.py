@@ -27,7 +27,7 @@ def test_a_block_runs_once(app: App) -> None:
     with app.claim(str(KEY), request={"cents": 100}) as claim:
         assert not claim.fresh
         assert claim.response == {"receipt": 1}
-        with pytest.raises(RuntimeError, match="has its answer already"):
+        with pytest.raises(RuntimeError, match="already has its result"):
             claim.response = 2
     with pytest.raises(KeyConflict), app.claim(KEY, request={"cents": 200}):
         pass
@@ -74,7 +74,7 @@ def test_async_blocks(app: App) -> None:
 
 def test_entered_once_only(app: App) -> None:
     claiming = app.claim(KEY)
-    with claiming, pytest.raises(RuntimeError, match="in use already"), claiming:
+    with claiming, pytest.raises(RuntimeError, match="already in use"), claiming:
         pass
 
 

@@ -94,7 +94,7 @@ def test_a_permanent_failure_is_stored_and_a_transient_one_frees_the_key(app: Ap
         with pytest.raises(type(error)) as own:
             charge(ORDER)
         assert own.value is error
-    with pytest.raises(KeyFailed, match="failed for good .ValueError: bad") as stored:
+    with pytest.raises(KeyFailed, match="failed permanently .ValueError: bad") as stored:
         charge(ORDER)
     assert stored.value.error["type"] == "ValueError"
     assert "abc123xyz" not in str(stored.value.error)
@@ -136,7 +136,7 @@ def test_an_answer_of_the_wrong_type_is_a_failure_for_good(app: App) -> None:
 
     with pytest.raises(TypeError, match="expected int, not str") as told:
         charge(1)
-    assert any("is done; its answer cannot be stored" in note for note in told.value.__notes__)
+    assert any("is done, but its result cannot be stored" in note for note in told.value.__notes__)
     with pytest.raises(KeyFailed):
         charge(1)
     assert ran == [1]
@@ -164,7 +164,7 @@ def test_a_key_in_processing_is_busy_or_waited_for(app: App) -> None:
     worker = threading.Thread(target=lambda: answers.append(charge(7)))
     worker.start()
     assert entered.wait(60)
-    with pytest.raises(KeyBusy, match="another caller is at work") as busy:
+    with pytest.raises(KeyBusy, match="is in use by another caller") as busy:
         charge(7)
     assert timedelta(0) < busy.value.retry_at - datetime.now(timezone.utc) < timedelta(seconds=31)
     with pytest.raises(KeyBusy):

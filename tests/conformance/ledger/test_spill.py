@@ -123,11 +123,11 @@ def test_what_cannot_be_stored_is_said_when_decorated(ledger: Ledger) -> None:
         layer(unstorable)
     with pytest.raises(ValueError, match="names 'contact', but .*keyless has number"):
         layer(keyless)
-    with pytest.raises(TypeError, match="key= is a Key"):
+    with pytest.raises(TypeError, match="key= must be a Key"):
         app.spill("crm", key=7)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="kind must be printable"):
         app.spill("")
-    with pytest.raises(TypeError, match="is given to retry"):
+    with pytest.raises(TypeError, match="pass it to retry"):
         app.spill("crm")(None)  # type: ignore[arg-type]
 
 

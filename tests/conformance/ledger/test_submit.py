@@ -152,7 +152,7 @@ def test_a_payload_at_the_limit_is_taken_and_one_above_is_not(ledger: Ledger) ->
         ((KIND, "a", b"", 0, -1.0), "delay must not be negative"),
         ((KIND, "a", b"", 0, float("nan")), "delay must be a finite number"),
         ((KIND, "a", b"", 0, 0.0, datetime(2030, 1, 1)), "a moment needs a time zone"),  # noqa: DTZ001
-        ((KIND, "a", b"", 0, 4e9), "delay is more than a century, and its end would have no date"),
+        ((KIND, "a", b"", 0, 4e9), "delay must be less than a century"),
         ((KIND, "a", b"", 0, 0.0, datetime(9999, 12, 31, 23, tzinfo=WEST)), "in UTC there is no such moment"),
         ((KIND, "a", b"", 0, 0.0, datetime(1, 1, 1, tzinfo=EAST)), "in UTC there is no such moment"),
         ((KIND, "a", b"", 0, 0.0, None, 0), "max_attempts must be at least 1"),

@@ -188,7 +188,7 @@ def test_what_could_not_be_read_becomes_an_event_when_it_is_replayed_after_a_fix
     before = Shop(ledger, redis_url, stream)
     before.work(lambda: len(ledger.dead_letters()) == 1)
     (letter,) = ledger.dead_letters()
-    assert "it has no field 'type'; it has no, what" in (letter.error or "")
+    assert "it has no field 'type', only no, what" in (letter.error or "")
     assert (letter.source, letter.source_id is not None) == (stream, True)
     after = Shop(ledger, redis_url, stream, decode=decode)
     seen: list[bytes] = []
@@ -293,7 +293,7 @@ def refused(says: str) -> Iterator[None]:
 
 def test_a_wrong_source_is_told_at_once() -> None:
     url = "redis://:hunter2@localhost"
-    with refused("a URL begins with redis://"):
+    with refused("the URL must begin with redis://"):
         RedisStream("localhost:6379", "s", group="g")
     with refused("stream must be text"):
         RedisStream(url, "", group="g")
@@ -303,9 +303,9 @@ def test_a_wrong_source_is_told_at_once() -> None:
         RedisStream(url, "s", group="g", idle=0)
     with refused("would be read as messages"):
         RedisStream(url, "s", group="g", dead_stream="s")
-    with refused("two sources of one name"):
+    with refused("two sources have the same name"):
         App("sqlite://", sources=[RedisStream(url, "s", group="a"), RedisStream(url, "s", group="b")])
-    with refused(r"sources= is a list"):
+    with refused(r"sources= must be a list"):
         App("sqlite://", sources=RedisStream(url, "s", group="g"))  # type: ignore[arg-type]
     with refused("a source is a RedisStream"):
         App("sqlite://", sources=["redis://localhost"])  # type: ignore[list-item]

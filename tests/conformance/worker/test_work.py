@@ -262,5 +262,5 @@ def test_stopped_at_once_it_gives_back_what_runs_uncharged(ledger: Ledger) -> No
 
 
 def test_a_worker_is_started_once(ledger: Ledger) -> None:
-    with Worker(ledger, [kind("mail", lambda lease: None)]) as worker, pytest.raises(RuntimeError, match="make another"):
+    with Worker(ledger, [kind("mail", lambda lease: None)]) as worker, pytest.raises(RuntimeError, match="create a new one"):
         worker.start()

@@ -82,5 +82,5 @@ def test_the_terms_of_each_way_to_say_it() -> None:
     for wrong in (retry(budget=Budget()), retry(reject=bool), retry(breaker="x")):
         with pytest.raises(TypeError, match="a batch goes by reports, not by errors"):
             Terms.of(DEFAULT, wrong, 5)
-    with pytest.raises(TypeError, match="retry= is a RetryPolicy"):
+    with pytest.raises(TypeError, match="retry= must be a RetryPolicy"):
         Terms.of(DEFAULT, 4, 5)  # type: ignore[arg-type]

@@ -146,7 +146,7 @@ def test_who_it_was_is_the_user_unless_somebody_else_is_named(busy: Ledger, monk
         (("dead", "list", "--status", "odd"), 2, "--status"),
         (("keys", "show", "a:b"), 2, "a key has at least 5 parts"),
         (("keys", "show", "a:b:c:d:e"), 1, "nothing is stored under a:b:c:d:e: it is free"),
-        (("keys", "release", "a:b:c:d:e", "--because", "x"), 1, "there is no key a:b:c:d:e"),
+        (("keys", "release", "a:b:c:d:e", "--because", "x"), 1, "key 'a:b:c:d:e' not found"),
         (("keys", "release", KEY, "--because", ""), 2, "because= must say why"),
         (("keys", "release", KEY), 2, "Missing option '--because'"),
         (("audit", "verify", "--anchor", "7"), 2, "an anchor is a number and a hash"),

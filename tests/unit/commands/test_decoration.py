@@ -57,40 +57,40 @@ class Shop:
     [
         (plain, {"key": "shop:{usr}:{order_id}:r:v1"}, ValueError, "names 'usr', but plain has order_id, user"),
         (plain, {"key": "shop:{order_id}"}, ValueError, "a key has at least 5 parts"),
-        (plain, {"key": 5}, TypeError, "key= is a template"),
-        (plain, {"retry": 5}, TypeError, r"x: retry= is a RetryPolicy, a Retry \(what `retry\(...\)` gives\) or None, not 5"),
-        (plain, {"retry": retry(key="shop:u:o:r:v1")}, TypeError, "retry= has key=, which is for calls in process"),
+        (plain, {"key": 5}, TypeError, "key= must be a template"),
+        (plain, {"retry": 5}, TypeError, r"x: retry= must be a RetryPolicy, a Retry \(from `retry\(...\)`\) or None, not 5"),
+        (plain, {"retry": retry(key="shop:u:o:r:v1")}, TypeError, "retry= has key=, which is only for calls in process"),
         (plain, {"retry": retry(spill=lambda _: None)}, TypeError, "retry= has spill="),
         (plain, {"concurrency": 0}, ValueError, "concurrency must be at least 1: 0"),
         (plain, {"concurrency": 1.5}, TypeError, "concurrency must be a whole number"),
-        (plain, {"rate": 0}, ValueError, "rate is starts in a second, above 0: 0"),
+        (plain, {"rate": 0}, ValueError, "rate must be a number of starts per second, above 0: 0"),
         (plain, {"rate": "5/min"}, TypeError, "rate must be a number"),
         (plain, {"rate": float("nan")}, ValueError, "rate must be a finite number"),
-        (plain, {"priority": 3}, ValueError, r"priority is a whole number from -2 \(first\) to 2 \(last\), not 3"),
-        (plain, {"spent": "lost"}, ValueError, "spent= is 'dead' or 'blocked', not 'lost'"),
-        (plain, {"cron": "0 2 * * *"}, TypeError, "a scheduled command is called without arguments; give defaults to order_id"),
-        (nothing, {"cron": "0 2 * *"}, ValueError, "a line has five fields"),
-        (nothing, {"cron": "0 2 * * *", "timezone": "Mars/Base"}, ValueError, "is not a known time zone"),
-        (nothing, {"cron": "0 2 * * *", "key": "shop:u:o:r:v1"}, TypeError, "a scheduled command has a key already"),
-        (nothing, {"timezone": "Europe/Prague"}, TypeError, "timezone= is for cron="),
-        (nothing, {"in_transaction": True}, TypeError, "the first parameter of .*nothing is the connection; it has none"),
-        (plain, {"in_transaction": True}, TypeError, "a connection first, and 'order_id' is annotated otherwise"),
-        (in_tx, {"in_transaction": True, "cron": "0 2 * * *"}, TypeError, "opens its own transaction"),
-        (async_tx, {"in_transaction": True}, TypeError, "is async: a transaction would stay open"),
-        (generator, {}, TypeError, "is a generator: nobody would run it to its end"),
+        (plain, {"priority": 3}, ValueError, r"priority must be a whole number from -2 \(first\) to 2 \(last\), not 3"),
+        (plain, {"spent": "lost"}, ValueError, "spent= must be 'dead' or 'blocked', not 'lost'"),
+        (plain, {"cron": "0 2 * * *"}, TypeError, "a scheduled command is called without arguments; .* defaults: order_id"),
+        (nothing, {"cron": "0 2 * *"}, ValueError, "needs five fields"),
+        (nothing, {"cron": "0 2 * * *", "timezone": "Mars/Base"}, ValueError, "is not a time zone"),
+        (nothing, {"cron": "0 2 * * *", "key": "shop:u:o:r:v1"}, TypeError, "a scheduled command gets its key from its name"),
+        (nothing, {"timezone": "Europe/Prague"}, TypeError, "timezone= needs cron="),
+        (nothing, {"in_transaction": True}, TypeError, "parameter of .*nothing is the connection; it has no parameters"),
+        (plain, {"in_transaction": True}, TypeError, "a connection first; annotate 'order_id' as one"),
+        (in_tx, {"in_transaction": True, "cron": "0 2 * * *"}, TypeError, "cron= and in_transaction= cannot be combined"),
+        (async_tx, {"in_transaction": True}, TypeError, "is async, and its transaction would stay open"),
+        (generator, {}, TypeError, "is a generator, which has no single result"),
         (unstorable, {}, TypeError, "unstorable: the parameter 'callback': .* cannot be stored"),
         (unannotated, {}, TypeError, "the parameter 'order_id' has no annotation"),
         (bad_result, {}, TypeError, "bad_result: its result cannot be stored"),
-        (Shop.send, {}, TypeError, "self cannot be stored: take a function"),
-        (Shop, {}, TypeError, "a function is wanted"),
-        (staticmethod(plain), {}, TypeError, "a function is wanted"),
-        (5, {}, TypeError, "a function is wanted"),
+        (Shop.send, {}, TypeError, "self cannot be stored; use a function"),
+        (Shop, {}, TypeError, "must decorate a function"),
+        (staticmethod(plain), {}, TypeError, "must decorate a function"),
+        (5, {}, TypeError, "must decorate a function"),
     ],
 )  # fmt: skip
 def test_what_is_refused(app: App, fn: Any, options: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         app.command("x", **options)(fn)
-    with pytest.raises(ValueError, match="is registered: there is nothing to work on"):
+    with pytest.raises(ValueError, match="are registered; list their modules"):
         app.kinds()
 
 
@@ -102,7 +102,7 @@ def test_what_is_refused(app: App, fn: Any, options: dict[str, Any], error: type
         ("a::b", ValueError, "has an empty piece"),
         ("x" * 300, ValueError, "must not be longer than 200 bytes"),
         (5, TypeError, "must be text"),
-        (plain, TypeError, "a command has a name, since that is what the ledger stores: @app.command"),
+        (plain, TypeError, "a command needs a name, which the ledger stores; write @app.command"),
     ],
 )
 def test_names(app: App, name: Any, error: type[Exception], says: str) -> None:
@@ -113,7 +113,7 @@ def test_names(app: App, name: Any, error: type[Exception], says: str) -> None:
 def test_a_name_is_taken_once(app: App) -> None:
     app.command("send")(plain)
     with pytest.raises(
-        ValueError, match=r"there is a command 'send' already, .*test_decoration\.plain; .*\.nothing needs another"
+        ValueError, match=r"command 'send' is already registered by .*test_decoration\.plain; use another name for .*\.nothing"
     ):
         app.command("send")(nothing)
     assert [kind.name for kind in app.kinds()] == ["send"]
@@ -160,9 +160,9 @@ def test_only(app: App) -> None:
     app.command("a")(plain)
     app.command("b")(nothing)
     assert [kind.name for kind in app.kinds(["b"])] == ["b"]
-    with pytest.raises(ValueError, match="nothing is registered as 'c'; there is a, b"):
+    with pytest.raises(ValueError, match="'c' is not registered; registered: a, b"):
         app.kinds(["c"])
-    with pytest.raises(TypeError, match="only is a collection of names"):
+    with pytest.raises(TypeError, match="only must be a collection of names"):
         app.kinds("a")
 
 
@@ -175,15 +175,15 @@ def test_using_is_checked_and_copies(app: App) -> None:
     assert urgent.using(due=noon).bind("o").job[4:6] == (0.0, noon)
     assert send.using(due=noon).using(delay=1).bind("o").job[4:6] == (1.0, None)
     assert send.using(key=Key("a", "b", "c", "d")).bind("o").job.key == "a:b:c:d:v1"
-    with pytest.raises(TypeError, match="give delay= or due=, not both"):
+    with pytest.raises(TypeError, match="pass delay= or due=, not both"):
         send.using(delay=1, due=noon)
     with pytest.raises(ValueError, match="a key has at least 5 parts"):
         send.using(key="k")
     with pytest.raises(ValueError, match="due= needs a time zone"):
         send.using(due=datetime(2026, 1, 1))  # noqa: DTZ001
-    with pytest.raises(TypeError, match="deadline= is a datetime"):
+    with pytest.raises(TypeError, match="deadline= must be a datetime"):
         send.using(deadline=5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"give it to app.submit_many"):
+    with pytest.raises(TypeError, match=r"pass it to app.submit_many"):
         send.using(tx=object()).bind("o")  # type: ignore[arg-type]
 
 
@@ -214,10 +214,10 @@ def test_submit_many_takes_bound_work_of_this_app(app: App) -> None:
     jobs = app.submit_many(send.bind(str(n)) for n in range(3))
     assert [job.id for job in jobs] == ["1", "2", "3"]
     assert app.submit_many([]) == []
-    with pytest.raises(TypeError, match=r"submit_many takes what `command.bind\(...\)` gives, not Job"):
+    with pytest.raises(TypeError, match=r"submit_many takes results of `command.bind\(...\)`, not Job"):
         app.submit_many([send.submit("o")])  # type: ignore[list-item]
     other = App("sqlite://").command("a")(plain)
-    with pytest.raises(ValueError, match="a is a command of another app"):
+    with pytest.raises(ValueError, match="a is a command of another App; submit it there"):
         app.submit_many([other.bind("o")])
     app.close()
 
@@ -232,5 +232,5 @@ def test_include_is_imported_when_work_begins(tmp_path: Any, monkeypatch: pytest
 
     assert "included_shop" not in sys.modules
     assert [kind.name for kind in included_app.app.kinds()] == ["shop.send"]
-    with pytest.raises(TypeError, match=r"include is a list of modules, not one text: \['shop'\]"):
+    with pytest.raises(TypeError, match=r"include must be a list of modules, not one text; pass \['shop'\]"):
         App("sqlite://", include="shop")

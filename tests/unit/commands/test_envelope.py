@@ -77,10 +77,10 @@ def test_what_a_call_left_behind_is_run_by_the_command_of_that_name() -> None:
 @pytest.mark.parametrize(
     ("payload", "says"),
     [
-        (b'{"oder_id":"x"}', r"no parameter oder_id, which the stored call has\. Stored: an object of oder_id \(str\); test_"),
+        (b'{"oder_id":"x"}', r"no parameter oder_id, but the stored call does\. Stored: an object of oder_id \(str\); test_"),
         (b'{"oder_id":"x"}', r"send takes \(order_id: 'str', n: 'int' = 1\) -> 'None'"),
         (b'{"order_id":"x","password":"hunter2"}', r"Stored: an object of order_id \(str\), password \(str\)"),
-        (b"{}", "send needs 'order_id', which the stored call does not have"),
+        (b"{}", "send needs 'order_id', but the stored call does not have it"),
         (b'{"order_id":5}', "stored arguments don't fit shop.send"),
         (b'{"order_id":"x","n":"many"}', "stored arguments don't fit shop.send"),
         (b"[1]", "a JSON object of arguments was expected"),
@@ -109,7 +109,7 @@ def test_a_newer_envelope_is_not_guessed_at() -> None:
     def send() -> None: ...
 
     send.submit()
-    with pytest.raises(Undecodable, match=r"envelope version 2; this code of shop.send reads version 1"):
+    with pytest.raises(Undecodable, match=r"envelope version 2 cannot be read; this code of shop.send reads version 1"):
         app.kinds()[0].run(lease(app, "shop.send")._replace(version=2))
     app.close()
 
@@ -138,7 +138,7 @@ def test_an_awaitable_is_no_result() -> None:
         return later()  # type: ignore[return-value]
 
     count.submit()
-    with pytest.raises(Unstorable, match="shop.count is a plain function, and returned an awaitable"):
+    with pytest.raises(Unstorable, match="shop.count is a sync function and returned an awaitable"):
         app.kinds()[0].run(lease(app, "shop.count"))
     app.close()
 

@@ -249,7 +249,7 @@ def test_one_name_is_one_breaker_in_the_process() -> None:
     crm = Breaker.named("test_breaker.crm", window=timedelta(minutes=1))
     assert Breaker.named("test_breaker.crm") is crm
     assert Breaker.named("test_breaker.crm", window=60) is crm
-    with pytest.raises(ValueError, match=re.escape("Breaker 'test_breaker.crm' exists already, with window=60.0; asked for win")):
+    with pytest.raises(ValueError, match=re.escape("Breaker 'test_breaker.crm' already exists with window=60.0, not win")):
         Breaker.named("test_breaker.crm", window=61)
 
 

@@ -167,7 +167,7 @@ def test_one_name_is_one_budget_in_the_process() -> None:
     assert Budget.named("test_budget.erp") is not crm
     crm.take("transient")
     assert Budget.named("test_budget.crm", capacity=50).left == 36
-    with pytest.raises(ValueError, match=re.escape("Budget 'test_budget.crm' exists already, with capacity=50.0; asked for cap")):
+    with pytest.raises(ValueError, match=re.escape("Budget 'test_budget.crm' already exists with capacity=50.0, not cap")):
         Budget.named("test_budget.crm", capacity=60)
 
 

@@ -30,7 +30,7 @@ def test_unless_told_it_was_sent_and_nobody_has_spoken_or_tried() -> None:
 
 @pytest.mark.parametrize("kind", ["", "Transient", "retry", None, 5, ["transient"]])
 def test_an_unknown_kind_is_refused_with_the_known_ones(kind: Any) -> None:
-    said = f"a fault is one of transient, throttled, timeout, permanent, unknown, not {kind!r}"
+    said = f"a fault must be one of transient, throttled, timeout, permanent, unknown, not {kind!r}"
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         Fault(kind)
 

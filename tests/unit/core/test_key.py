@@ -109,7 +109,7 @@ def test_only_the_user_may_be_empty(name: str) -> None:
         assert str(Key(**parts)) == "x::x:x:x"
         assert Key.parse("x::x:x:x") == Key(**parts)
     else:
-        with pytest.raises(ValueError, match=f"^key part {name!r} is empty; only 'user' may be$"):
+        with pytest.raises(ValueError, match=f"^key part {name!r} is empty; only 'user' may be empty$"):
             Key(**parts)
 
 
@@ -133,7 +133,7 @@ def test_text_with_too_few_parts_is_refused(text: str, parts: int) -> None:
 @pytest.mark.req("I-1")
 @pytest.mark.parametrize("text", [None, 5, b"a:b:c:d:e", Key("a", "b", "c", "d")])
 def test_only_text_is_parsed(text: Any) -> None:
-    said = f"a key is text of the form {SHAPE}, not {type(text).__name__}"
+    said = f"a key must be text of the form {SHAPE}, not {type(text).__name__}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         Key.parse(text)
 
@@ -187,13 +187,13 @@ def test_numbers_and_enums_become_their_text() -> None:
 
 @pytest.mark.req("I-1")
 def test_none_would_make_different_work_share_a_key() -> None:
-    said = "key template 'shop:{order.user}:e:o:v1': {order.user} is None; different work would share one key"
+    said = "key template 'shop:{order.user}:e:o:v1': {order.user} is None, so different work would share one key; pass a value"
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         filled("shop:{order.user}:e:o:v1", Order("o-1", None), "ann")
 
 
 def test_an_argument_that_has_no_such_attribute_is_shown() -> None:
-    said = "key template 'shop:{order.user}:e:o:v1': {order.user} cannot be read of 'o-1'"
+    said = "key template 'shop:{order.user}:e:o:v1': {order.user} cannot be read from 'o-1'"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         filled("shop:{order.user}:e:o:v1", "o-1", "ann")
 
@@ -202,7 +202,7 @@ def test_an_argument_that_has_no_such_attribute_is_shown() -> None:
 def test_an_object_known_by_its_address_would_make_every_call_a_new_key() -> None:
     with pytest.raises(
         TypeError,
-        match=r"^key template .*:v1': \{extra\} is <.*Nameless object at 0x.*>, known by its address only: every call a new key$",
+        match=r"^key template .*:v1': \{extra\} is <.*Nameless object at 0x.*>, which has no stable text",
     ):
         filled("shop:{user}:{extra}:o:v1", Order("o"), "ann", extra=Nameless())
 
@@ -262,8 +262,8 @@ def test_what_a_template_cannot_say_is_refused_when_decorated(field: str) -> Non
     ("text", "said"),
     [
         ("shop:{user}:e:v1", f"a key has at least 5 parts, {SHAPE}; 'shop:x:e:v1' has 4"),
-        (":{user}:e:o:v1", "key part 'domain' is empty; only 'user' may be"),
-        ("shop:{user}:e:o:", "key part 'version' is empty; only 'user' may be"),
+        (":{user}:e:o:v1", "key part 'domain' is empty; only 'user' may be empty"),
+        ("shop:{user}:e:o:", "key part 'version' is empty; only 'user' may be empty"),
         ("shop:{user}:e:o::v1", "key part 'operation' has an empty piece: 'o:'"),
         ("shop:{user}:e\n:o:v1", "key part 'entity' has a character that cannot be printed: 'e\\n'"),
     ],
@@ -282,5 +282,5 @@ def test_a_lone_brace_is_refused_when_decorated(text: str) -> None:
 
 @pytest.mark.req("I-1")
 def test_a_template_must_be_text() -> None:
-    with pytest.raises(TypeError, match=f"^{re.escape(f'a key template is text of the form {SHAPE}, not int')}$"):
+    with pytest.raises(TypeError, match=f"^{re.escape(f'a key template must be text of the form {SHAPE}, not int')}$"):
         Template.over(5, ship)  # type: ignore[arg-type]

@@ -199,7 +199,7 @@ def test_a_table_of_toml_gives_a_policy() -> None:
 @pytest.mark.req("R-7")
 @pytest.mark.parametrize("key", ["max_retries", "Max_Attempts", "", "retry", 5])
 def test_an_unknown_key_is_named_beside_the_known_ones(key: Any) -> None:
-    said = f"unknown key {key!r} in a retry policy; known: {KNOWN}"
+    said = f"unknown key {key!r} in a retry policy; use one of: {KNOWN}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         RetryPolicy.from_mapping({"max_attempts": 5, key: 1})
 
@@ -207,7 +207,7 @@ def test_an_unknown_key_is_named_beside_the_known_ones(key: Any) -> None:
 @pytest.mark.req("R-7")
 @pytest.mark.parametrize("section", [5, "max_attempts=5", [("max_attempts", 5)], RetryPolicy(), True])
 def test_what_is_no_mapping_is_refused(section: Any) -> None:
-    said = f"a retry policy is a table of {KNOWN}, not {type(section).__name__}: {section!r}"
+    said = f"a retry policy must be a table of {KNOWN}, not {type(section).__name__}: {section!r}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         RetryPolicy.from_mapping(section)
 
@@ -237,7 +237,7 @@ def test_the_names_of_the_batch_document_are_understood() -> None:
     [("max_attempts", "max_in_call_retries", "max_attempts"), ("backoff_cap_s", "backoff_max", "backoff_max")],
 )
 def test_two_names_for_one_field_are_refused(one: str, other: str, field: str) -> None:
-    with pytest.raises(TypeError, match=f"^{other!r} and another key both set {field!r} in a retry policy$"):
+    with pytest.raises(TypeError, match=f"^{other!r} and another key both set {field!r} in a retry policy; remove one$"):
         RetryPolicy.from_mapping({one: 1, other: 1})
 
 

@@ -80,7 +80,7 @@ def test_nan_and_infinities_are_refused(check: Callable[[str, object], float], g
 @pytest.mark.parametrize("check", [number, real, seconds, positive])
 @pytest.mark.parametrize("given", [HUGE, -HUGE])
 def test_an_int_beyond_every_float_is_a_value_error(check: Callable[[str, object], float], given: int) -> None:
-    with pytest.raises(ValueError, match="^cap is too large a number: a float cannot hold it$"):
+    with pytest.raises(ValueError, match="^cap is too large a number; a float cannot hold it$"):
         check("cap", given)
 
 

@@ -215,5 +215,5 @@ def test_wrong_ids_are_refused() -> None:
     with pytest.raises(TypeError, match="request_id must be text"):
         correlate(request_id=5)  # type: ignore[arg-type]
     ids = correlate(user_id="u")
-    with ids, pytest.raises(RuntimeError, match="make a new one"):
+    with ids, pytest.raises(RuntimeError, match="create a new one"):
         ids.__enter__()

@@ -200,7 +200,7 @@ def test_an_attempt_is_entered_once() -> None:
     for attempt in attempts():
         with attempt:
             pass
-        with pytest.raises(RuntimeError, match="entered once"), attempt:
+        with pytest.raises(RuntimeError, match="entered only once"), attempt:
             pass
 
 
@@ -214,5 +214,5 @@ def test_only_the_attempts_of_a_block_can_be_entered() -> None:
 def test_what_a_block_cannot_do_is_refused() -> None:
     with pytest.raises(TypeError, match=r"attempt\.reject\(\)"):
         attempts(reject=bool)
-    with pytest.raises(TypeError, match="give a Key"):
+    with pytest.raises(TypeError, match="pass a Key"):
         attempts(key="a:{b}:c:d:v1")

@@ -86,7 +86,7 @@ def test_a_wrong_deadline_is_refused(wrong: Any) -> None:
 def test_a_deadline_is_used_once_at_a_time() -> None:
     limit = deadline(5)
     with limit:
-        with pytest.raises(RuntimeError, match="make a new one"):
+        with pytest.raises(RuntimeError, match="create a new one"):
             limit.__enter__()
         assert current().remaining is not None
     with limit:

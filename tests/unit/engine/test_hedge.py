@@ -235,13 +235,13 @@ def test_no_reference_cycle_is_left_by_calls_that_fail() -> None:
 
 
 def test_misuse_is_told() -> None:
-    with pytest.raises(TypeError, match="only for calls declared safe to repeat, idempotent=True"):
+    with pytest.raises(TypeError, match="set idempotent=True if the call is safe to repeat"):
         retry(hedge=0.1)
     with pytest.raises(TypeError, match="idempotent=True"):
         retry(idempotent=True).using(hedge=0.1).using(idempotent=False)
     with pytest.raises(ValueError, match="hedge must not be negative"):
         retry(hedge=-1, idempotent=True)
-    with pytest.raises(TypeError, match="is sync: hedge= needs async code"):
+    with pytest.raises(TypeError, match="is sync; hedge= needs async code"):
 
         @HEDGED
         def work() -> None: ...

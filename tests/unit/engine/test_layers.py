@@ -282,20 +282,20 @@ def test_the_report_is_plain_data() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda: AnyLayer(""), "name of a layer is text"),
-        (lambda: AnyLayer("a", by="celery"), "by is one of redrive, tenacity"),
-        (lambda: AnyLayer("a", by="openai"), "say its max_attempts"),
+        (lambda: AnyLayer(""), "name of a layer must be text"),
+        (lambda: AnyLayer("a", by="celery"), "by must be one of redrive, tenacity"),
+        (lambda: AnyLayer("a", by="openai"), "set max_attempts"),
         (lambda: AnyLayer("a", nested="maybe"), "'final' or 'allow'"),
-        (lambda: AnyLayer("a", on=()), "retries nothing"),
+        (lambda: AnyLayer("a", on=()), "nothing is retried"),
         (lambda: AnyLayer("a", on=(3.5,)), "kinds of fault"),
         (lambda: AnyLayer("a", on=(KeyboardInterrupt,)), "kinds of fault"),
         (lambda: AnyLayer("a", seen=True), "not Redrive's"),
         (lambda: AnyLayer("a", attempt_timeout=0), "above 0"),
         (lambda: AnyLayer("a", attempt_timeout="soon"), "seconds or a timedelta"),
-        (lambda: AnyLayer("a", policy={"max_attempts": 3}), "is a RetryPolicy"),
+        (lambda: AnyLayer("a", policy={"max_attempts": 3}), "must be a RetryPolicy"),
         (lambda: AnyLayer("a", backoff=lambda attempt, draw: 1 / 0), "raises ZeroDivisionError"),
         (lambda: layers([]), "at least one layer"),
-        (lambda: layers(len), "a layer is a Retry"),
+        (lambda: layers(len), "a layer must be a Retry"),
         (lambda: layers(["api"]), "not str 'api'"),
     ],
 )
@@ -322,7 +322,7 @@ def test_tenacity_in_the_same_chain_is_a_layer() -> None:
 
 
 def test_a_tenacity_that_never_stops_cannot_be_counted() -> None:
-    with pytest.raises(ValueError, match="cannot be read from .*stop_never.* write the stack down"):
+    with pytest.raises(ValueError, match="cannot be read from .*stop_never.* pass the stack"):
         layers(tenacity.retry(retry()(_refused)))
 
 

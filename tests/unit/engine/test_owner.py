@@ -64,7 +64,7 @@ def test_nothing_left_to_do_is_told() -> None:
 
 @pytest.mark.parametrize("wrong", ["UNAVALABLE", ["INTERNAL", "x"], [5], []])
 def test_codes_are_codes(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="codes are names of gRPC's status codes"):
+    with pytest.raises(ValueError, match="codes must be names of gRPC status codes"):
         owner((), wrong)
 
 

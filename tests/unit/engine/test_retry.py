@@ -162,10 +162,10 @@ def test_a_function_may_be_decorated_twice() -> None:
         (5, "retry is for functions and RetryPolicy objects, not int 5"),
         ("crm", "not str 'crm'"),
         ({"max_attempts": 3}, "not dict"),
-        (ValueError, r"ValueError is a class: give errors as retry\(on=ValueError\)"),
-        (Flaky, "Flaky is a class: decorate the method that may fail"),
+        (ValueError, r"ValueError is a class; pass errors as retry\(on=ValueError\)"),
+        (Flaky, "Flaky is a class; decorate the method that may fail"),
         (property(lambda self: 1), "not property"),
-        (retry(), "is a retry already"),
+        (retry(), "is already a retry"),
     ],
 )
 def test_what_cannot_be_decorated_is_told(wrong: Any, says: str) -> None:
@@ -177,7 +177,7 @@ def test_what_cannot_be_decorated_is_told(wrong: Any, says: str) -> None:
 def test_a_coroutine_is_not_a_function() -> None:
     uses: list[Callable[[Any], Any]] = [retry, retry().call, lambda given: asyncio.run(retry().acall(given))]
     for wrong in uses:
-        with pytest.raises(TypeError, match="give the function, not what it returned"):
+        with pytest.raises(TypeError, match="pass the function, not its result"):
             wrong(Flaky().later())
 
 
@@ -189,18 +189,18 @@ def test_the_wrong_kind_of_call_is_told() -> None:
     async def later_items() -> Any:
         yield 1
 
-    with pytest.raises(TypeError, match=r"later is async: use `await retry.acall\(\.\.\.\)`"):
+    with pytest.raises(TypeError, match=r"later is async; use `await retry.acall\(\.\.\.\)`"):
         call(Flaky().later)  # type: ignore[unused-coroutine]
     for wrong in (items, later_items):
-        with pytest.raises(TypeError, match="is a generator: decorate it"):
+        with pytest.raises(TypeError, match="is a generator; decorate it"):
             call(wrong)
-        with pytest.raises(TypeError, match="is a generator: decorate it"):
+        with pytest.raises(TypeError, match="is a generator; decorate it"):
             asyncio.run(acall(wrong))  # type: ignore[arg-type]
 
 
 @pytest.mark.req("C-11")
 def test_a_policy_or_its_fields_never_both() -> None:
-    with pytest.raises(TypeError, match="give a policy, or its fields by name, not both: max_attempts"):
+    with pytest.raises(TypeError, match="pass a policy, or its fields by name, not both: max_attempts"):
         retry(STEADY, max_attempts=5)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="not both: jitter"):
         retry().using(STEADY, jitter=0)

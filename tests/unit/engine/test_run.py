@@ -168,7 +168,7 @@ def _raise(error: Exception) -> Any:
         ({"backoff": lambda attempt, draw: _raise(ZeroDivisionError("mine")), "on": OSError}, "ZeroDivisionError: mine"),
         ({"backoff": lambda attempt, draw: _raise(Unspeakable()), "on": OSError}, "Unspeakable: (its message cannot be read)"),
         ({"on": lambda error: _raise(KeyError("mine"))}, "KeyError: 'mine'"),
-        ({"on": lambda error: 5}, "a rule gives a Fault, True, False or None, not int: 5"),
+        ({"on": lambda error: 5}, "a rule must return a Fault, True, False or None, not int: 5"),
         ({"on": lambda error: Fault("transient", after="soon")}, "TypeError"),  # type: ignore[arg-type]
     ],
     ids=range(7),
@@ -176,7 +176,7 @@ def _raise(error: Exception) -> Any:
 def test_a_bug_in_a_rule_or_backoff_does_not_hide_the_error(clock: FakeClock, options: dict[str, Any], says: str) -> None:
     with pytest.raises(OSError, match="down") as caught:
         retry(STEADY, **options).call(down())
-    assert "redrive: not retried: the rule or the backoff raised " in caught.value.__notes__[0]
+    assert "redrive: not retried, because the rule or the backoff raised " in caught.value.__notes__[0]
     assert says in caught.value.__notes__[0]
     ended = outcome(caught.value)
     assert ended is not None

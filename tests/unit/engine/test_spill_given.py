@@ -156,7 +156,7 @@ async def _async(_spilled: Spilled) -> int:
 
 @pytest.mark.parametrize("wrong", [7, "crm.sync", _async])
 def test_what_is_no_spill_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="spill= is a sync function"):
+    with pytest.raises(TypeError, match="spill= must be a sync function"):
         retry(spill=wrong)
 
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_called_again_cannot_be_spilled() -> None:
     def items() -> Iterator[int]:
         yield 1
 
-    with pytest.raises(TypeError, match="could not return its items"):
+    with pytest.raises(TypeError, match="whose items a job could not return"):
         layer(items)
 
 

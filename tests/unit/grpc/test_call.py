@@ -56,5 +56,5 @@ def test_what_the_channel_owns_is_final_and_says_so() -> None:
 
 @pytest.mark.parametrize("kind", [Interceptor, AsyncInterceptor])
 def test_an_interceptor_takes_a_retry(kind: type) -> None:
-    with pytest.raises(TypeError, match="what redrive.grpc.retry"):
+    with pytest.raises(TypeError, match="a result of redrive.grpc.retry"):
         kind(RetryPolicy())

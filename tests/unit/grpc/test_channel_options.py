@@ -71,8 +71,8 @@ def test_codes() -> None:
     [
         ({"max_batch_bytes": 0}, "max_batch_bytes must be at least 1"),
         ({"max_batch_bytes": "4 MiB"}, "max_batch_bytes must be a whole number"),
-        ({"services": []}, "services are names"),
-        ({"services": [5]}, "services are names"),
+        ({"services": []}, "services must be names"),
+        ({"services": [5]}, "services must be names"),
     ],
     ids=str,
 )

@@ -22,12 +22,12 @@ from tests.named import named
         ("ftp://crm.example.com", "must begin with http:// or https://"),
         ("http://", "and a host"),
         ("/v1", "and a host"),
-        ("http://crm:99999", "is not a valid URL"),
-        ("http://crm\n.example.com", "is not a valid URL"),
-        ("http://ann:secret@crm", "give auth="),
-        ("http://crm/?a=1", r"must end before \? and #"),
-        ("http://crm/#a", r"must end before \? and #"),
-        ("http://crm/?", r"must end before \? and #"),
+        ("http://crm:99999", "is not a "),
+        ("http://crm\n.example.com", "is not a "),
+        ("http://ann:secret@crm", "pass auth="),
+        ("http://crm/?a=1", r"must not contain \? or #"),
+        ("http://crm/#a", r"must not contain \? or #"),
+        ("http://crm/?", r"must not contain \? or #"),
     ],
 )
 @pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
@@ -46,14 +46,14 @@ def test_a_base_url_that_is_none(kind: Any, url: str, said: str) -> None:
         ({"user": 7}, "user must be text, not int"),
         ({"user": "jörg"}, "user must be printable ASCII"),
         ({"headers": [("a", "b")]}, "a mapping of names to text, not list"),
-        ({"headers": {"a b": "c"}}, "has a name that is none: 'a b'"),
+        ({"headers": {"a b": "c"}}, "has an invalid name: 'a b'"),
         ({"headers": {"a": 1}}, "header 'a' must be text, not int"),
         ({"headers": {"a": "secret\r\nb: c"}}, "header 'a' must be printable ASCII"),
-        ({"retry": 3}, "retry= is a RetryPolicy or what retry"),
-        ({"retry": retry(key="a:{b}:c:d:v1")}, "give idempotency_key= to the call"),
-        ({"retry": retry(spill=lambda *_: None)}, "a client cannot spill"),
-        ({"client": httpx.Client()}, "give redrive.http.Transport to a client of another kind"),
-        ({"client": "x"}, "is an httpx2"),
+        ({"retry": 3}, "retry= must be a RetryPolicy or a result of retry"),
+        ({"retry": retry(key="a:{b}:c:d:v1")}, "pass idempotency_key= to the call"),
+        ({"retry": retry(spill=lambda *_: None)}, "a client cannot enqueue a request as a job"),
+        ({"client": httpx.Client()}, "use redrive.http.Transport with other clients"),
+        ({"client": "x"}, "must be an httpx2"),
     ],
     ids=named,
 )
@@ -65,27 +65,27 @@ def test_options_that_are_none(kind: Any, options: dict[str, Any], said: str) ->
 
 
 def test_the_other_colour_is_no_client() -> None:
-    with pytest.raises(TypeError, match="client= is an httpx2.Client, not httpx2"):
+    with pytest.raises(TypeError, match="client= must be an httpx2.Client, not httpx2"):
         http.Client("http://crm", client=httpx2.AsyncClient())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="client= is an httpx2.AsyncClient, not httpx2"):
+    with pytest.raises(TypeError, match="client= must be an httpx2.AsyncClient, not httpx2"):
         http.AsyncClient("http://crm", client=httpx2.Client())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"json": {}, "content": b""}, "two bodies: give one"),
+        ({"json": {}, "content": b""}, "two bodies; pass one"),
         ({"json": {1, 2}}, "not JSON serializable"),
         ({"content": 5}, "content"),
-        ({"idempotency_key": 5}, "is a Key, its text, or True"),
-        ({"idempotency_key": False}, "is a Key, its text, or True"),
+        ({"idempotency_key": 5}, "must be a Key, its text, or True"),
+        ({"idempotency_key": False}, "must be a Key, its text, or True"),
         ({"idempotency_key": ""}, "has 1 to 255 characters; this one has 0"),
         ({"idempotency_key": "x" * 256}, "has 1 to 255 characters; this one has 256"),
         ({"ok_statuses": 409}, "a set of statuses such as .409., not 409"),
         ({"ok_statuses": ["409"]}, "a set of statuses"),
-        ({"operation": ""}, "operation= is the name of the call"),
-        ({"into": 5}, "into= is the type of the answer"),
-        ({"into": "Session"}, "into= is the type of the answer"),
+        ({"operation": ""}, "operation= must be the name of the call"),
+        ({"into": 5}, "into= must be the type of the response"),
+        ({"into": "Session"}, "into= must be the type of the response"),
         ({"headers": {"a": "b\n"}}, "header 'a' must be printable"),
         ({"timeout": 0}, "timeout must be above 0"),
     ],
@@ -100,7 +100,7 @@ def test_calls_that_are_none_send_nothing(options: dict[str, Any], said: str) ->
 
 @pytest.mark.parametrize("method", ["", "G ET", 7, "GET\r\n"])
 def test_a_method_that_is_none(method: Any) -> None:
-    with pytest.raises(TypeError, match="a method is a word"), http.Client("http://127.0.0.1:1") as api:
+    with pytest.raises(TypeError, match="a method must be a word"), http.Client("http://127.0.0.1:1") as api:
         api.request(method, "/")
 
 
@@ -119,14 +119,14 @@ def test_an_absolute_address_of_the_same_server_is_fine() -> None:
     ["http://crm/", "https://crm:8443/", "https://evil/", "//evil/a", "https://crm@evil/", "https://ann@crm/", "\\\\evil\\a"],
 )
 def test_another_server_is_refused(path: str) -> None:
-    with pytest.raises(ValueError, match="sends its token and its headers to no other server|is not a valid URL"):
+    with pytest.raises(ValueError, match="sends its token and headers to no other server|is not a valid URL"):
         Address("https://crm/v1").url(path)
 
 
 def test_a_path_that_is_none() -> None:
-    with pytest.raises(TypeError, match="path is text such as"):
+    with pytest.raises(TypeError, match="path must be text such as"):
         Address("http://crm").url(7)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="is not a valid URL"):
+    with pytest.raises(ValueError, match="is not a "):
         Address("http://crm").url("http://crm:x/")
 
 

@@ -140,7 +140,7 @@ def test_what_fits(into: Any, data: Any, value: Any) -> None:
         (tuple[int, str], [1], "$: expected a list of 2, not a list"),
         (dict[str, int], [], "$: expected an object, not a list"),
         (dict[str, int], {"a": "b"}, "$.*: expected int, not a string"),
-        (dict[int, int], {"a": 1}, "$: a key is not of the type that was asked for"),
+        (dict[int, int], {"a": 1}, "$: a key does not have the expected type"),
         (Point, [], "$: expected an object for Point, not a list"),
         (Point, {"y": 1}, "$.x: missing"),
         (list[Point], [{"x": 1}, {"x": "1"}], "$[1].x: expected int, not a string"),
@@ -157,7 +157,7 @@ def test_what_fits(into: Any, data: Any, value: Any) -> None:
         (list[Struct], [{}], "$[0]: Object missing required field `n`"),
         (Model, {}, "$.n: Field required"),
         (list[Model], [{"n": "secret"}], "$[0].n: Input should be a valid integer, unable to parse string as an integer"),
-        (Positive, {"n": -1}, "$: Positive refuses the value (ValueError)"),
+        (Positive, {"n": -1}, "$: Positive rejects the value (ValueError)"),
     ],
     ids=named,
 )
@@ -168,5 +168,5 @@ def test_what_does_not_says_where(into: Any, data: Any, said: str) -> None:
 
 @pytest.mark.parametrize("into", [5, "Point", object(), complex, list[complex]])
 def test_what_is_no_type_is_told(into: Any) -> None:
-    with pytest.raises(TypeError, match="into= is the type of the answer, or a function"):
+    with pytest.raises(TypeError, match="into= must be the type of the response, or a function"):
         reader(into)

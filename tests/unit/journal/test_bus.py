@@ -203,7 +203,7 @@ def test_a_record_is_made_only_where_somebody_wants_it(heard: list[Record], capl
 
 @pytest.mark.parametrize("sink", [None, "print", 5, []])
 def test_a_sink_is_a_function(sink: Any) -> None:
-    with pytest.raises(TypeError, match=f"^a sink is a function of one Record, not {type(sink).__name__}: "):
+    with pytest.raises(TypeError, match=f"^a sink must be a function of one Record, not {type(sink).__name__}: "):
         journal.subscribe(sink)
 
 

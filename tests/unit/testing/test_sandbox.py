@@ -178,7 +178,7 @@ def test_nobody_works_but_the_test(app: App) -> None:
 
     with sandbox(app) as box:
         job = waits.submit()
-        with pytest.raises(TimeoutError, match=r"waits job 1 is queued; a sandbox has no worker; call drain\(\) first"):
+        with pytest.raises(TimeoutError, match=r"waits job 1 is queued; a sandbox has no worker, so call drain\(\) first"):
             job.result()
         box.drain()
         assert job.result() is None

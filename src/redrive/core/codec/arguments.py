@@ -31,17 +31,15 @@ class Arguments:
             raise TypeError(f"{self._name}: its annotations cannot be read: {wrong}") from None
         for name in list(whole.parameters)[:skip]:
             if _storable(hints.get(name, Any)):
-                raise TypeError(
-                    f"{self._name}: in_transaction=True gives a connection first, and {name!r} is annotated otherwise"
-                )
+                raise TypeError(f"{self._name}: in_transaction=True passes a connection first; annotate {name!r} as one")
         self._codecs: dict[str, Codec] = {}
         for at, (name, parameter) in enumerate(self._signature.parameters.items()):
             if at == 0 and name in ("self", "cls") and name not in hints:
                 raise TypeError(
-                    f"{self._name}: {name} cannot be stored: take a function, and give it what it needs of the object"
+                    f"{self._name}: {name} cannot be stored; use a function, and pass the values that it needs of the object"
                 )
             if name not in hints:
-                raise TypeError(f"{self._name}: the parameter {name!r} has no annotation, so nobody can say how it is stored")
+                raise TypeError(f"{self._name}: the parameter {name!r} has no annotation, so it cannot be stored; add one")
             try:
                 self._codecs[name] = codec(_whole(hints[name], parameter))
             except TypeError as refused:
@@ -63,7 +61,7 @@ class Arguments:
         unknown = stored.keys() - self._codecs.keys()
         if unknown:
             names = ", ".join(sorted({shown_name(name) for name in unknown})[:10])
-            raise TypeError(f"{self._name} has no parameter {names}, which the stored call has")
+            raise TypeError(f"{self._name} has no parameter {names}, but the stored call does")
         call = inspect.BoundArguments(self._signature, {})
         for name, parameter in self._signature.parameters.items():
             if name in stored:
@@ -72,7 +70,7 @@ class Arguments:
                 except Exception as wrong:
                     raise within(name, wrong) from None
             elif parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise TypeError(f"{self._name} needs {name!r}, which the stored call does not have")
+                raise TypeError(f"{self._name} needs {name!r}, but the stored call does not have it")
         return call.args, call.kwargs
 
 

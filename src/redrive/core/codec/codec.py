@@ -102,12 +102,12 @@ def _inside(annotation: Any) -> Any:
 
 
 def _no_key(annotation: Any) -> typing.NoReturn:
-    raise TypeError(f"{_name(annotation)} cannot be stored: keys of a mapping must be text, numbers, enums, dates or UUIDs")
+    raise TypeError(f"{_name(annotation)} cannot be stored; keys of a mapping must be text, numbers, enums, dates or UUIDs")
 
 
 def _refused(annotation: Any) -> TypeError:
     return TypeError(
-        f"{_name(annotation)} cannot be stored: use JSON types, dataclasses, enums, dates, Decimal, UUID, lists, dicts, or a "
+        f"{_name(annotation)} cannot be stored; use JSON types, dataclasses, enums, dates, Decimal, UUID, lists, dicts, or a "
         f"pydantic, attrs or msgspec class"
     )
 

@@ -55,7 +55,7 @@ def misfit(wrong: Exception, /, kind: type | None = None) -> Misfit:
         return Misfit("nested too deeply")
     if isinstance(wrong, TypeError) and kind is not None and _is_of_the_call(wrong):
         return Misfit(str(wrong))
-    return Misfit(f"{'it' if kind is None else kind.__name__} refuses the value ({type(wrong).__name__})")
+    return Misfit(f"{'it' if kind is None else kind.__name__} rejects the value ({type(wrong).__name__})")
 
 
 def raised_by(wrong: BaseException, /) -> str:
@@ -90,7 +90,7 @@ def _of_pydantic(wrong: Any, kind: Any) -> Misfit:
         told = "url" in first and _LIMITS.issuperset(first.get("ctx") or ())
         return Misfit(str(first["msg"] if told else first["type"]), "".join(parts).removeprefix("."))
     except Exception:  # another version of pydantic
-        return Misfit("pydantic refuses it")
+        return Misfit("pydantic rejects it")
 
 
 @lru_cache(256)
@@ -116,7 +116,7 @@ def _properties(schema: Any) -> Iterator[str]:
 
 def _of_msgspec(wrong: Exception) -> Misfit:
     if wrong.__cause__ is not None:
-        return Misfit(f"refused by the class ({type(wrong.__cause__).__name__})")
+        return Misfit(f"rejected by the class ({type(wrong.__cause__).__name__})")
     what, found, place = str(wrong).rpartition(" - at `$")
     what, place = (what, place.rstrip("`")) if found else (place, "")
     if not what.startswith(("Expected ", "Object missing ")):

@@ -51,7 +51,7 @@ class AsText:
             return self._load(data)
         except Exception:  # each type refuses in its own way, and quotes the text
             if isinstance(data, str):
-                raise Misfit(f"expected {self._kind.__name__}, and the text is not a valid one") from None
+                raise Misfit(f"expected {self._kind.__name__}, but the text is not valid") from None
             raise unfit(self._kind.__name__, data) from None
 
 
@@ -81,7 +81,7 @@ class Literal:
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         if not all(value is None or isinstance(value, (str, int, bool)) for value in values):
-            raise TypeError(f"Literal{list(values)} cannot be stored: only text, whole numbers, booleans and None")
+            raise TypeError(f"Literal{list(values)} cannot be stored; use text, whole numbers, booleans and None")
         self._values = values
 
     def dump(self, value: Any, /) -> Any:
@@ -107,7 +107,7 @@ class AnyJson:
             return [self.dump(each) for each in value]
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):
             return {name: self.dump(each) for name, each in value.items()}
-        raise Misfit(f"{type(value).__name__} cannot be stored without an annotation that says what it is")
+        raise Misfit(f"{type(value).__name__} cannot be stored without an annotation; add one")
 
     def load(self, data: Any, /) -> Any:
         """The value."""

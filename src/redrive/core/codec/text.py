@@ -20,7 +20,7 @@ def to_bytes(data: Any, /) -> bytes:
     except UnicodeEncodeError as wrong:
         half = text[wrong.start]
     # Not what it says, too: it may be a secret.
-    raise ValueError(f"{_holder(data, half) or 'it'} has half a character in it, {half!r}, which cannot be stored")
+    raise ValueError(f"{_holder(data, half) or 'it'} has half a surrogate pair, {half!r}, which cannot be stored")
 
 
 def _holder(data: Any, half: str) -> str | None:
@@ -59,7 +59,7 @@ def _kind(data: Any) -> str:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number that JSON has")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _finite(text: str) -> float:

@@ -54,7 +54,7 @@ class Unread(Exception):
 def event_in(entry: Entry, source: str, decode: Decode | None, most: int, /) -> Stored:
     """The event that an entry is, of at most so many bytes; Unread says why it is none."""
     if entry.fields is None:
-        raise Unread("it was trimmed from the stream before it was stored")
+        raise Unread("it was trimmed from the stream before a worker stored it")
     found = _plain(entry, entry.fields, source) if decode is None else _decoded(entry, entry.fields, source, decode)
     if len(found.payload) > most:
         raise Unread(f"its payload has {len(found.payload)} bytes; the ledger takes at most {most}")
@@ -84,7 +84,7 @@ def _plain(entry: Entry, fields: Fields, source: str) -> Stored:
         headers = {key.decode(): value.decode() for key, value in fields.items() if key not in (TYPE, ID, name)} if more else {}
     except KeyError:
         had = ", ".join(sorted(name.decode("utf-8", "replace") for name in fields)) or "nothing"
-        raise Unread(f"it has no field 'type'; it has {had}") from None
+        raise Unread(f"it has no field 'type', only {had}") from None
     except UnicodeDecodeError as wrong:
         raise Unread(f"its field {_not_text(fields, name)} is not valid UTF-8: {wrong}") from None
     except (ValueError, TypeError) as wrong:
@@ -144,7 +144,7 @@ def unpacked(payload: bytes, /) -> dict[bytes, bytes]:
         return {_bytes(name): _bytes(value) for name, value in json.loads(payload)}
     except (ValueError, TypeError, KeyError, RecursionError) as wrong:
         form = '[["type", "..."], ["id", "..."], ["payload", "..."]]'
-        raise ValueError(f"its fields are written {form} ({type(wrong).__name__})") from None
+        raise ValueError(f"its fields must be written as {form} ({type(wrong).__name__})") from None
 
 
 def _text(value: bytes) -> Any:

@@ -72,14 +72,14 @@ class RedisStream:
                 raise ValueError(f"RedisStream: {name} must be text, printable and not empty{shown}")
         keep_address_secret(self.url)
         if not self.url.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
-            raise ValueError(f"RedisStream: a URL begins with redis://, rediss:// or unix://: {shown_address(self.url)!r}")
+            raise ValueError(f"RedisStream: the URL must begin with redis://, rediss:// or unix://: {shown_address(self.url)!r}")
         if len(self.name.encode()) > MAX_NAME:
             raise ValueError(f"RedisStream: the stream's name must not be longer than {MAX_NAME} bytes: {self.stream[:60]!r}…")
         if whole("batch", self.batch) > MAX_BATCH:
-            raise ValueError(f"RedisStream: batch= is at most {MAX_BATCH}: {self.batch!r}")
+            raise ValueError(f"RedisStream: batch= must be at most {MAX_BATCH}: {self.batch!r}")
         positive("idle", self.idle)
         if self.decode is not None and not callable(self.decode):
-            raise TypeError(f"RedisStream: decode= is a function from an entry's fields to an Event, not {self.decode!r}")
+            raise TypeError(f"RedisStream: decode= must be a function from an entry's fields to an Event, not {self.decode!r}")
         if self.dead_stream == "":
             object.__setattr__(self, "dead_stream", f"{self.stream}.dead")
         if self.dead_stream == self.stream:
