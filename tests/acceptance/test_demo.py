@@ -59,7 +59,7 @@ def test_its_figures() -> None:
         assert scene.title in printed
         assert scene.told(scenes[scene.name])
         assert (ROOT / scene.read).is_file()
-    assert "attempt 3  it worked" in printed
+    assert "attempt 3  succeeded" in printed
 
 
 def checked(scenes: dict[str, dict[str, float]]) -> None:

@@ -46,6 +46,8 @@ def _walk(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
         node = waiting.pop()
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue  # a docstring
+        if isinstance(node, ast.keyword) and node.arg == "comment":
+            continue  # of a column: stored by a migration, which does not change
         if isinstance(node, ast.JoinedStr):
             yield node, "".join(_part(part) for part in node.values)
             waiting += [part for part in node.values if isinstance(part, ast.FormattedValue)]

@@ -32,7 +32,7 @@ MAX_SUMMARY = 45
 """Characters of a command's summary."""
 
 UNREAD = """
-    cli demo ledger ops
+    cli ops
 """.split()
 PENDING = [
     "docs/reference/cli.md",

@@ -15,11 +15,11 @@ LIVE = {"alembic": "ledger", "fastapi": "console", "jinja2": "console", "rich": 
 
 def main() -> None:
     """Play, and leave; with --json, only the figures are printed."""
-    parser = argparse.ArgumentParser(prog="redrive demo", description="See Redrive at work.")
-    parser.add_argument("--once", action="store_true", help="play every scene to its end, without the console, and sum up")
-    parser.add_argument("--port", type=int, default=8321, help="of the console; 0: any")
-    parser.add_argument("--seconds", type=float, default=None, help="end by itself after so long")
-    parser.add_argument("--json", action="store_true", help="print only what was measured, as one JSON document")
+    parser = argparse.ArgumentParser(prog="redrive demo", description="Run the demonstration of Redrive.")
+    parser.add_argument("--once", action="store_true", help="Run every scene without the console, and print a summary")
+    parser.add_argument("--port", type=int, default=8321, help="Port of the console (0: any free port)")
+    parser.add_argument("--seconds", type=float, default=None, help="Seconds until it stops (default: Ctrl+C)")
+    parser.add_argument("--json", action="store_true", help="Print only the measurements, as one JSON document")
     asked = parser.parse_args()
     needed = ONCE if asked.once else LIVE
     if missing := sorted({extra for module, extra in needed.items() if find_spec(module) is None}):
@@ -57,7 +57,7 @@ def once(*, only_figures: bool) -> None:
     if only_figures:
         print(json.dumps({"seconds": seconds, "scenes": figures}, indent=2))
         return
-    title = f"What was measured, in {seconds} s; requests as the server counted them"
+    title = f"Measurements, in {seconds} s (requests are counted by the server)"
     summary = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), header_style="dim")
     summary.add_column("scene", no_wrap=True)
     summary.add_column("measured")

@@ -29,7 +29,7 @@ def _play(stage: Stage) -> Figures:
             fetch(server.url)
 
         app.submit_many(send.bind(order) for order in range(COMMANDS))
-        stage.line(f"{COMMANDS} commands, two attempts each, and a service that answers 503 to everything.")
+        stage.line(f"{COMMANDS} commands with two attempts each call a service that returns 503.")
         with app, app.worker(threads=4) as worker:
             seen = {"done": 0, "requests": 0}
             stage.bar("requests", lambda: seen["requests"])
@@ -40,11 +40,11 @@ def _play(stage: Stage) -> Figures:
                 return seen["done"]
 
             _until(lambda: look() >= 0 and bool(worker.status.parked))
-            stage.line(f"parked after {server.count} requests: that is an outage, and no command's fault", "yellow")
+            stage.line(f"parked after {server.count} requests: recognised as an outage, which counts as no attempt", "yellow")
             _for(1.2, look)
             asked = server.count
             server.script(200)
-            stage.line(f"{asked} requests in all while it was down. Now it is back.")
+            stage.line(f"{asked} requests while it was down. Now it is up again.")
             _until(lambda: look() == COMMANDS)
             dead = len(app.ledger.dead_letters())
             stage.line(f"done {worker.status.done} of {COMMANDS}, dead letters {dead}", "green")
@@ -55,7 +55,7 @@ def _until(reached: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not reached():
         if time.monotonic() > deadline:
-            raise RuntimeError("the commands did not get that far")
+            raise RuntimeError("the commands did not finish in time")
         time.sleep(0.02)
 
 
@@ -68,7 +68,7 @@ def _for(seconds: float, look: Callable[[], object]) -> None:
 
 PARKED = Scene(
     "commands",
-    "A service is down, and its commands wait",
+    "A service is down, and its commands are paused",
     _play,
     lambda figures: (
         f"{figures['commands']} commands, {figures['requests_while_down']} requests while it was down, "

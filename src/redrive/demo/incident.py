@@ -63,20 +63,22 @@ class Storm:
 
 def _play(stage: Stage) -> Figures:
     stage.line(
-        f"{CALLERS} signals at once. The first answer takes 17 s, the second more than its 30 s ({SCALE} times faster here)."
+        f"{CALLERS} signals at once. The first response takes 17 s, the second more than 30 s ({SCALE} times faster here)."
     )
     once, ours = Storm(), Storm()
-    stage.bar("answered, tried once", lambda: once.answered)
+    stage.bar("answered, without retries", lambda: once.answered)
     stage.bar("answered, Redrive", lambda: ours.answered)
     with once.server, ours.server:
         asyncio.run(once.blow(RetryPolicy.disabled()))
         lost = CALLERS - once.answered
-        stage.line(f"tried once: {lost} of {CALLERS} are lost with one late answer; {once.server.count} requests", "red")
+        stage.line(f"without retries: {lost} of {CALLERS} are lost to one late response; {once.server.count} requests", "red")
         asyncio.run(ours.blow(None))
         stage.line(f"Redrive: {ours.answered} of {CALLERS} answered; {ours.server.count} requests", "green")
     with GrpcFaultServer("UNAVAILABLE") as server:
         by_hand, by_redrive = asyncio.run(_down(server))
-    stage.line(f"And while it is down: three layers by hand make {by_hand} requests of one, Redrive's make {by_redrive}.")
+    stage.line(
+        f"During an outage, three hand-written layers turn one call into {by_hand} requests, layers of Redrive into {by_redrive}."
+    )
     return {
         "callers": CALLERS,
         "answered_once": once.answered,
@@ -114,10 +116,10 @@ async def _down(server: GrpcFaultServer) -> tuple[int, int]:
 
 INCIDENT = Scene(
     "incident",
-    "One late answer, and nobody is lost",
+    "One late response, and no signal is lost",
     _play,
     lambda figures: (
-        f"{figures['callers']} signals: {figures['answered_once']} answered when tried once, {figures['answered']} by Redrive, "
+        f"{figures['callers']} signals: {figures['answered_once']} answered without retries, {figures['answered']} by Redrive, "
         f"with {figures['requests']} requests; down: {figures['requests_by_hand']} by hand, "
         f"{figures['requests_by_redrive']} by Redrive"
     ),

@@ -31,12 +31,12 @@ SLOWLY = 2.0
 """Partitions of the backfill in a second: it can be watched for two minutes, and paused, and given another share."""
 PATIENCE = 30.0
 LOOK = (
-    ("/", "what is going on, and what is wrong"),
-    ("/failures", "one problem or many: the printer's bug, the warehouse's hiccups"),
-    ("/dead", "look at one, replay the rest: the printer is mended after a minute"),
-    ("/sweeps", "replays and the backfill as they go on"),
-    ("/partitions", "three months of days of a flaky source, being filled"),
-    ("/journal", "what happens, as it happens"),
+    ("/", "Overview: running work and problems"),
+    ("/failures", "Failures grouped by cause: a bug of the printer, errors of the warehouse"),
+    ("/dead", "Dead letters to inspect and replay; the printer is fixed after a minute"),
+    ("/sweeps", "Progress of replays and of the backfill"),
+    ("/partitions", "Calendar of a flaky source: three months being backfilled"),
+    ("/journal", "Live log records"),
 )
 
 
@@ -73,7 +73,7 @@ def _console(port: int) -> Iterator[tuple[str, str]]:
     try:
         line = served.stdout.readline()
         if not line:
-            raise NotThere(served.stderr.read().strip() or "the console ended at once")
+            raise NotThere(served.stderr.read().strip() or "the console ended immediately")
         started = json.loads(line)
         yield started["url"], started["token"]
     finally:
@@ -104,7 +104,7 @@ def _said(out: Console | None, url: str, token: str) -> None:
     if out is None:
         print(json.dumps({"event": "started", "url": url, "token": token}), flush=True)
         return
-    out.print(Text("A shop with work of every kind, on one SQLite file. Its services fail as services do.", style="bold"))
+    out.print(Text("A shop with all kinds of jobs, on one SQLite file. Its services fail now and then.", style="bold"))
     out.print()
     out.print(Text("  Open ").append(f"{url}?token={token}", style="cyan"), soft_wrap=True)
     out.print()
@@ -114,7 +114,7 @@ def _said(out: Console | None, url: str, token: str) -> None:
     out.print(places)
     out.print()
     out.print(Text(f"  REDRIVE_LEDGER={os.environ['REDRIVE_LEDGER']} redrive overview", style="dim"))
-    out.print(Text("  Ctrl+C ends it.\n", style="dim"))
+    out.print(Text("  Press Ctrl+C to stop.\n", style="dim"))
 
 
 def _watch(out: Console | None, over: threading.Event, seconds: float | None) -> None:
@@ -137,7 +137,7 @@ def _replay_some(operator: Operator) -> str | None:
     if not letters:
         return None
     plan = operator.replay(ids=[letter.id for letter in letters])
-    operator.begin(plan, because="the warehouse seems to be back", canary=1)
+    operator.begin(plan, because="the warehouse is up again", canary=1)
     return f"demo replays {plan.count} dead letters of analytics, one of them first: /sweeps"
 
 
@@ -151,7 +151,7 @@ def _discard_one(operator: Operator) -> str | None:
 
 def _mend(operator: Operator) -> str:
     WORLD.mended.add("printer")
-    return "the printer is mended: replay what died of it, at /dead?kind=labels.print"
+    return "the printer is fixed: replay its dead letters at /dead?kind=labels.print"
 
 
 def _summed(out: Console | None) -> None:
@@ -161,5 +161,5 @@ def _summed(out: Console | None) -> None:
     wrong = shop.app.ledger.imbalance()
     out.print(
         Text(f"\n{sum(one.submitted for one in counts):,} jobs, {sum(one.done for one in counts):,} done, ")
-        + Text(f"{sum(one.dead for one in counts):,} dead letters; " + ("; ".join(wrong) if wrong else "everything adds up."))
+        + Text(f"{sum(one.dead for one in counts):,} dead letters; " + ("; ".join(wrong) if wrong else "totals are consistent."))
     )

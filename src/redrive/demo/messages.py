@@ -40,7 +40,9 @@ def _play(stage: Stage) -> Figures:
             with lock:
                 counts["qscore"] += 1
 
-        stage.line(f"{EVENTS} events for two handlers; a tenth comes twice. One handler's database refuses every second.")
+        stage.line(
+            f"{EVENTS} events for two handlers, a tenth of them duplicates. The database of one handler rejects every second one."
+        )
         with app, app.worker(threads=4):
             ann = Operator(app, actor="ann")
             stage.bar("search", lambda: counts["search"])
@@ -48,15 +50,17 @@ def _play(stage: Stage) -> Figures:
             known = _receive(app)
             _until(lambda: counts.total() + len(ann.dead()) == 2 * EVENTS)
             reasons = Counter(f"{letter.kind}: {letter.signature or letter.reason}" for letter in ann.dead())
-            stage.line(f"{known} came again and were known. search has done all of its {counts['search']}.")
+            stage.line(f"{known} duplicates were recognised. search has handled all of its {counts['search']}.")
             for reason, many in reasons.items():
                 stage.line(f"{many} dead letters: {reason}", "yellow")
             dead = len(ann.dead())
             broken.clear()
-            stage.line(f"It is mended. Replayed: {CANARY} first, the rest when these have ended well.")
-            swept = ann.apply(ann.replay(kind="qscore"), because="the database is back", canary=CANARY)
+            stage.line(f"It is fixed. Replay {CANARY} first, and the rest if these succeed.")
+            swept = ann.apply(ann.replay(kind="qscore"), because="the database is up again", canary=CANARY)
             _until(lambda: counts.total() == 2 * EVENTS)
-            stage.line(f"replayed {swept.sweep.made} of {dead}: qscore has done {counts['qscore']}, search none twice", "green")
+            stage.line(
+                f"replayed {swept.sweep.made} of {dead}: qscore has handled {counts['qscore']}, search none twice", "green"
+            )
             return {
                 "events": EVENTS, "known": known, "search": counts["search"], "qscore": counts["qscore"], "dead": dead,
                 "replayed": swept.sweep.made,
@@ -77,17 +81,17 @@ def _until(reached: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not reached():
         if time.monotonic() > deadline:
-            raise RuntimeError("the events did not get that far")
+            raise RuntimeError("the events did not finish in time")
         time.sleep(0.02)
 
 
 MESSAGES = Scene(
     "messages",
-    "One handler of two fails, and is replayed by itself",
+    "One handler of two fails, and only its events are replayed",
     _play,
     lambda figures: (
-        f"{figures['events']} events for two handlers, {figures['known']} duplicates known; one died {figures['dead']} times, "
-        f"{figures['replayed']} replayed"
+        f"{figures['events']} events for two handlers, {figures['known']} duplicates recognised; {figures['dead']} dead "
+        f"letters of one handler, {figures['replayed']} replayed"
     ),
     "docs/how-to/jobs/messages.md",
 )

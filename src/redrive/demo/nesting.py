@@ -32,13 +32,13 @@ def naive(inner: Fetch) -> Fetch:
 
 def _play(stage: Stage) -> Figures:
     layer = retry(max_attempts=3, backoff_base=0.1, jitter=0.1)
-    stage.line("A service, its client and an SDK: three layers, each tries 3 times.")
+    stage.line("A service, its client and an SDK: three layers with 3 attempts each.")
     with FaultServer(503) as multiplied, FaultServer(503) as marked:
-        stage.bar("three loops by hand", lambda: multiplied.count)
+        stage.bar("three hand-written loops", lambda: multiplied.count)
         stage.bar("three layers of Redrive", lambda: marked.count)
         _fail(naive(naive(naive(fetch))), multiplied.url)
         _fail(layer(layer(layer(fetch))), marked.url)
-        stage.line("What an inner layer has spent its attempts on is final for the outer ones.")
+        stage.line("An error that an inner layer already retried is final for the outer layers.")
         return {"requests_by_hand": multiplied.count, "requests_by_redrive": marked.count}
 
 

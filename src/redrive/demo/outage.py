@@ -24,7 +24,7 @@ def _play(stage: Stage) -> Figures:
         _call_all(policy, alone.url)
         budget = Budget(capacity=100)
         _call_all(policy.using(budget=budget), shared.url)
-        stage.line(f"The budget refused {budget.denied} retries: they would only have kept the server down.")
+        stage.line(f"The budget denied {budget.denied} retries, which would have kept the server overloaded.")
         return {"calls": CALLS, "requests_without_budget": alone.count, "requests_with_budget": shared.count}
 
 

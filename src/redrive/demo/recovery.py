@@ -17,10 +17,10 @@ def _play(stage: Stage) -> Figures:
         if record.kind == "retry":
             stage.line(f"attempt {number}  {told['error']}; again in {told['wait']:.2f} s", "yellow")
         elif record.kind == "recovered":
-            stage.line(f"attempt {number}  it worked", "green")
+            stage.line(f"attempt {number}  succeeded", "green")
 
     with FaultServer(503, "reset", 200) as server:
-        stage.line("The server says 503, then tears a connection down, then works.")
+        stage.line("The server returns 503, then resets a connection, then succeeds.")
         unsubscribe = subscribe(hear, inline=True)
         try:
             retry(max_attempts=4, backoff_base=0.5, jitter=0.25).call(fetch, server.url)
@@ -32,8 +32,8 @@ def _play(stage: Stage) -> Figures:
 
 RECOVERY = Scene(
     "recovery",
-    "A call that fails is tried again",
+    "A failed call is retried",
     _play,
-    lambda figures: f"{figures['requests']} requests, {figures['waited']:.1f} s of waits, one answer",
+    lambda figures: f"{figures['requests']} requests, {figures['waited']:.1f} s of waits, one response",
     "docs/how-to/calls/retry.md",
 )

@@ -31,7 +31,7 @@ def _play(stage: Stage) -> Figures:
             with ledger.begin() as tx:
                 tx.exec_driver_sql(TABLE)
             ledger.submit_many([NewJob(KIND, f"letter:{number}") for number in range(JOBS)])
-            stage.line(f"{JOBS} jobs in a SQLite file, and a worker: a process of its own.")
+            stage.line(f"{JOBS} jobs in a SQLite file, and a worker in its own process.")
             sent = Sent(file)
             stage.bar("sent by the first", lambda: sent.by["first"])
             stage.bar("sent by the second", lambda: sent.by["second"])
@@ -58,7 +58,7 @@ def _killed_and_finished(stage: Stage, ledger: Ledger, sent: Sent) -> Figures:
         first.send_signal(signal.SIGKILL)
         first.wait()
     held, by_first = ledger.counts()[KIND].leased, sent.look()["first"]
-    stage.line(f"kill -9 after {by_first} letters; the dead worker still holds {held}, for {LEASE} s at most", "yellow")
+    stage.line(f"kill -9 after {by_first} letters; the killed worker still has leases of {held}, for at most {LEASE} s", "yellow")
     with _hand(ledger.url, "second") as second:
         _until(lambda: bool(sent.look()) and second.poll() is not None)
     tally = ledger.counts()[KIND]
@@ -68,7 +68,7 @@ def _killed_and_finished(stage: Stage, ledger: Ledger, sent: Sent) -> Figures:
     lost, doubled = JOBS - letters, rows - letters
     stage.line(f"done {tally.done} of {tally.submitted}; lost {lost}, doubled {doubled}", "green")
     if interrupted:
-        stage.line("The attempt that was under way is on record, and was made again, last and alone.")
+        stage.line("The interrupted attempt is recorded, and was repeated last and alone.")
     return {
         "jobs": tally.submitted,
         "done": tally.done,
@@ -96,7 +96,7 @@ def _until(reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not reached():
         if time.monotonic() > deadline:
-            raise RuntimeError("the workers did not get that far")
+            raise RuntimeError("the workers did not finish in time")
         time.sleep(0.01)
 
 

@@ -42,7 +42,7 @@ def backfill(operator: Operator, days: int, rate: float | None = None) -> int:
 def again(operator: Operator, days: int) -> None:
     """What went wrong of these, now that the source is mended."""
     plan = operator.retry("erp/orders", *_last(days), clear_terminal=True)
-    operator.begin(plan, because="the source is mended", without_raw=True)
+    operator.begin(plan, because="the source is fixed", without_raw=True)
 
 
 def _last(days: int) -> tuple[date, date]:

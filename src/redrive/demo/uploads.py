@@ -47,13 +47,15 @@ def _play(stage: Stage) -> Figures:
     def hear(record: Record) -> None:
         told = record.fields
         if record.kind == "batch_outage":
-            stage.line(f"{told['items']} refused for one reason ({told['reason']}): an outage, charged to nobody", "yellow")
+            stage.line(
+                f"{told['items']} rejected for one reason ({told['reason']}): an outage, which counts as no attempt", "yellow"
+            )
         elif record.kind == "batch_retry":
             stage.line(f"retry {told['retry']} in {told['wait']:.1f} s, {told['pending']} pending")
         elif record.kind == "giveup":
-            stage.line(f"{told['item']} gives up after {told['attempts']} rejections: {told['reason']}", "red")
+            stage.line(f"{told['item']} is given up after {told['attempts']} rejections: {told['reason']}", "red")
 
-    stage.line(f"{ITEMS} items in one batch, one of them damaged; the other side is overloaded at first.")
+    stage.line(f"{ITEMS} items in one batch, one of them damaged. The receiver is overloaded at first.")
     with App("sqlite://") as app:
         items = app.items("tiles")
         inner = Uploader(items)
@@ -79,10 +81,10 @@ def _play(stage: Stage) -> Figures:
 
 UPLOADS = Scene(
     "uploads",
-    "A damaged item gives up; in an outage nobody does",
+    "A damaged item is given up, an outage gives up none",
     _play,
     lambda figures: (
-        f"{figures['items']} items, refused {DOWN} times in an outage: {figures['arrived']} arrived, "
+        f"{figures['items']} items, rejected {DOWN} times in an outage: {figures['arrived']} arrived, "
         f"{figures['given_up']} damaged one given up"
     ),
     "docs/how-to/data/batches.md",

@@ -45,7 +45,7 @@ def _play(stage: Stage) -> Figures:
 def _day(stage: Stage) -> Figures:
     app, operator = shop.app, Operator(shop.app, actor="the demonstration")
     traffic.prepared()
-    stage.line(f"{ORDERS} orders; services that hiccup, one that goes down for a while, and a printer with a bug.")
+    stage.line(f"{ORDERS} orders, services with errors, an outage of one service, and a printer with a bug.")
     seen = {"done": 0, "dead": 0}
 
     def look() -> int:
@@ -66,18 +66,16 @@ def _day(stage: Stage) -> Figures:
         WORLD.down.discard("crm")
         _until(lambda: look() == 0 and settled(app) == days)
         bad = shades(app)["terminal"]
-        stage.line(
-            f"{seen['done']} done; {seen['dead']} dead letters and {bad} of {days} days, which wait for a person", "yellow"
-        )
+        stage.line(f"{seen['done']} done; {seen['dead']} dead letters and {bad} of {days} days wait for a decision", "yellow")
         found = seen["dead"]
         WORLD.mended |= {"printer", "warehouse", "mail", "payments", "erp"}
         replayed = 0
         for kind in sorted({letter.kind for letter in operator.dead(limit=1000)}):
-            replayed += len(operator.apply(operator.replay(kind=kind), because="what they died of is mended").done)
+            replayed += len(operator.apply(operator.replay(kind=kind), because="the cause is fixed").done)
         if bad:
             traffic.again(operator, DAYS)
         _until(lambda: look() == 0 and shades(app)["success"] == days)
-    stage.line(f"mended, and {replayed} replayed: {seen['dead']} dead letters are left", "green")
+    stage.line(f"fixed, and {replayed} replayed: {seen['dead']} dead letters left", "green")
     return {"orders": ORDERS, "found": found, "replayed": replayed, "days": days, "bad_days": bad, **proof(app, operator)}
 
 
@@ -107,7 +105,7 @@ def proof(app: App, operator: Operator) -> dict[str, int]:
     if reserved != ORDERS or charged != ORDERS:
         wrong.append(f"{ORDERS} orders, {reserved} reserved, {charged} charged")
     if not operator.verify().holds:
-        wrong.append("the audit's chain is broken")
+        wrong.append("the chain of the audit log is broken")
     if wrong:
         raise Unbalanced("; ".join(wrong))
     return {
@@ -123,16 +121,16 @@ def _until(reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not reached():
         if time.monotonic() > deadline:
-            raise Unbalanced("the work did not come to an end")
+            raise Unbalanced("the work did not finish in time")
         time.sleep(STILL)
 
 
 WHOLE = Scene(
     "whole",
-    "A day of the shop, and everything adds up",
+    "A day of the shop, with consistent totals",
     _play,
     lambda figures: (
-        f"{figures['orders']} orders, {figures['submitted']} jobs: {figures['found']} died, {figures['replayed']} replayed, "
+        f"{figures['orders']} orders, {figures['submitted']} jobs: {figures['found']} dead, {figures['replayed']} replayed, "
         f"{figures['done']} done; {figures['days']} days of data, {figures['bad_days']} of them bad at first; "
         f"lost {figures['lost']}, doubled {figures['doubled']}"
     ),

@@ -31,7 +31,7 @@ class World:
         if service in self.down:
             raise ConnectionError(f"{service} is down")
         if drawn < fails and service not in self.mended:
-            raise TimeoutError(f"{service} did not answer in time")
+            raise TimeoutError(f"{service} did not respond in time")
 
     def parse(self, service: str, text: str) -> None:
         """A bug of somebody's: one kind of input cannot be handled, whatever one does, until it is mended."""

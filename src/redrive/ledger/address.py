@@ -39,7 +39,7 @@ class Address(NamedTuple):
 def parse(url: str, /) -> Address:
     """Read an address; LedgerError says what forms there are. Nothing is opened."""
     if not isinstance(url, str):
-        raise TypeError(f"a ledger's address is text, {FORMS}; not {type(url).__name__}")
+        raise TypeError(f"a ledger's address must be text, {FORMS}; not {type(url).__name__}")
     keep_address_secret(url)
     shown = shown_address(url)
     unreadable = LedgerError(f"a ledger's address is {FORMS}; {shown!r} cannot be read: {UNREADABLE}")
@@ -54,7 +54,7 @@ def parse(url: str, /) -> Address:
         return _sqlite(url, shown)
     if parts.scheme in POSTGRES:
         if not parts.path.strip("/") and not parts.query:
-            raise LedgerError(f"{shown!r} names no database: write postgresql://user@host/database")
+            raise LedgerError(f"{shown!r} names no database; write postgresql://user@host/database")
         if port == 0:
             raise LedgerError(f"{shown!r} has no usable port")
         target, pooled = _pooled(f"postgresql://{url.partition('://')[2]}", shown)
@@ -67,7 +67,7 @@ def _pooled(url: str, shown: str) -> tuple[str, bool]:
     if found is None:
         return url, False
     if found[2] not in ("transaction", "session"):
-        raise LedgerError(f"{shown!r}: pool_mode is transaction or session, as the pooler has it; not {found[2]!r}")
+        raise LedgerError(f"{shown!r}: pool_mode must be transaction or session, as in the pooler, not {found[2]!r}")
     return _POOLED.sub(r"\1", url, count=1).rstrip("?&"), found[2] == "transaction"
 
 
@@ -76,9 +76,9 @@ def _sqlite(url: str, shown: str) -> Address:
     if path in ("//", "///:memory:"):
         return Address("sqlite", "", shown)
     if not path.startswith("///") or len(path) == 3:
-        raise LedgerError(f"{shown!r} names no file: write sqlite:///file.db, or sqlite:////absolute/path/file.db")
+        raise LedgerError(f"{shown!r} names no file; write sqlite:///file.db, or sqlite:////absolute/path/file.db")
     if "?" in path or "#" in path:
-        raise LedgerError(f"{shown!r}: a SQLite ledger takes no options in its address")
+        raise LedgerError(f"{shown!r}: a SQLite ledger takes no options in its address; remove them")
     return Address("sqlite", str(Path(path[3:]).absolute()), shown)
 
 

@@ -74,7 +74,7 @@ class AsyncLedger:
         given = list(jobs)
         if tx is not None:
             if not hasattr(tx, "run_sync"):
-                raise TypeError(f"tx is an AsyncConnection or an AsyncSession here, not {type(tx).__name__}")
+                raise TypeError(f"tx must be an AsyncConnection or an AsyncSession here, not {type(tx).__name__}")
             return await tx.run_sync(lambda connection: self.ledger.submit_many(given, tx=connection))  # type: ignore[no-any-return]
         checked = [limits.checked(job, self.ledger.max_payload) for job in given]
         if not checked:

@@ -57,7 +57,7 @@ def said(actor: object, because: object, /) -> None:
     """Refuse an act without a name or without a reason."""
     for name, value in (("actor", actor), ("because", because)):
         if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"{name}= must say {'who does this' if name == 'actor' else 'why'}: {value!r}")
+            raise ValueError(f"{name}= must say {'who acts' if name == 'actor' else 'why'}: {value!r}")
 
 
 def digest(entry: Entry, /) -> str:
@@ -135,20 +135,20 @@ def verified(connection: Connection, /, *anchors: tuple[int, str]) -> Verified:
                 return Verified(number, last_hash, number + 1, wrong)
             number, last_hash = row.number, row.hash
             if noted.get(number, {last_hash}) != {last_hash}:
-                return Verified(number, last_hash, number, "it is not the entry that was noted: the chain was written anew")
+                return Verified(number, last_hash, number, "it differs from the noted entry, so the chain was rewritten")
         last = number
     if noted and number < max(noted):
-        return Verified(number, last_hash, number + 1, f"it was removed: entry {max(noted)} was noted, and is not there")
+        return Verified(number, last_hash, number + 1, f"it was removed; entry {max(noted)} was noted, and is missing")
     return Verified(number, last_hash)
 
 
 def _wrong(row: Any, number: int, previous: str, vouched: Collection[str]) -> str | None:
     if row.number != number:
-        return "it was removed" if row.number > number else "it was put in before the first"
+        return "it was removed" if row.number > number else "it was inserted before the first entry"
     written = _digest(row.number, row.at, row.actor, row.action, row.because, row.what, row.previous)
     if row.hash != written and content_digest(row) not in vouched:
         return "it was changed"
-    return None if row.previous == previous else "it does not follow from the one before, which was changed or replaced"
+    return None if row.previous == previous else "it does not follow from the entry before it, which was changed or replaced"
 
 
 def broken(connection: Connection, /) -> int | None:

@@ -103,7 +103,7 @@ def runner(tx: Any, dialect: str, /) -> Many:
                 f"the ledger is on {dialect}, by {', '.join(sorted(drivers))}"
             )
         if tx.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
-            raise ValueError("tx has no transaction open: it is in autocommit")
+            raise ValueError("tx has no open transaction, because it is in autocommit mode; begin one")
         if tx.dialect.driver == "psycopg2":
             if not tx.in_transaction():
                 tx.begin()  # our statements pass SQLAlchemy by; its commit has to end them all the same
@@ -113,7 +113,7 @@ def runner(tx: Any, dialect: str, /) -> Many:
         if dialect != "sqlite":
             raise TypeError(f"tx is a connection of SQLite; the ledger is on {dialect}")
         if not tx.in_transaction and tx.isolation_level is None:
-            raise ValueError("tx has no transaction open: say BEGIN IMMEDIATE first")
+            raise ValueError("tx has no open transaction; execute BEGIN IMMEDIATE first")
         return Lent(tx, None)
     if dialect == "postgresql" and type(tx).__module__.partition(".")[0] == "psycopg2":
         return _psycopg2(tx)
@@ -123,10 +123,10 @@ def runner(tx: Any, dialect: str, /) -> Many:
 
         if isinstance(tx, psycopg.Connection):
             if tx.autocommit and not tx.info.transaction_status:
-                raise ValueError("tx has no transaction open: use `with connection.transaction():`")
+                raise ValueError("tx has no open transaction; use `with connection.transaction():`")
             return Lent(tx, tuple_row)
     raise TypeError(
-        "tx is an open SQLAlchemy connection or session, or a connection of sqlite3, psycopg or psycopg2, "
+        "tx must be an open SQLAlchemy connection or session, or a connection of sqlite3, psycopg or psycopg2, "
         f"not {type(tx).__name__}"
     )
 
@@ -135,9 +135,9 @@ def _psycopg2(tx: Any) -> Many:
     from psycopg2 import extensions  # noqa: PLC0415  # likewise
 
     if not isinstance(tx, extensions.connection):
-        raise TypeError(f"tx is a connection of psycopg2, not its {type(tx).__name__}")
+        raise TypeError(f"tx must be a connection of psycopg2, not its {type(tx).__name__}")
     if tx.autocommit and tx.info.transaction_status == extensions.TRANSACTION_STATUS_IDLE:
-        raise ValueError("tx has no transaction open: it is in autocommit")
+        raise ValueError("tx has no open transaction, because it is in autocommit mode; begin one")
     return LentPsycopg2(tx, extensions.cursor)
 
 
@@ -148,7 +148,7 @@ def same_database(run: Many, address: Address, /) -> None:
         if not here or here != address.target:
             raise ValueError(
                 f"tx is on the database {here or 'in memory'!r}, the ledger on {address.shown!r}"
-                + ("; one in memory is reached by `with ledger.begin() as tx`" if address.in_memory else "")
+                + ("; for a ledger in memory use `with ledger.begin() as tx`" if address.in_memory else "")
             )
     else:
         here = run.execute("SELECT to_regclass('redrive_job') IS NOT NULL, current_database()").fetchone()

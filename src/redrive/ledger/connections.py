@@ -91,8 +91,8 @@ class Connections:
     def _still_there(self) -> None:
         if self._file is not None and sqlite.identity(self.address.target) != self._file:
             raise LedgerRemoved(
-                f"{self.address.target} was removed or replaced while it was open: nobody would find what is written now. "
-                "End this program and start it again: it opens the file that is there then"
+                f"{self.address.target} was removed or replaced while it was open, so new writes would be lost; "
+                "restart this program, which then opens the new file"
             )
 
     def session(self) -> Session:
@@ -123,7 +123,7 @@ class Connections:
     def own_sessions(self, what: str, /) -> None:
         """LedgerError where a pooler gives our sessions to others: what needs one of its own is not to be had."""
         if self.address.pooled:
-            raise LedgerError(f"{what} through a pooler in transaction mode: give the address of the server itself")
+            raise LedgerError(f"{what} through a pooler in transaction mode; pass the address of the server itself")
 
     @contextmanager
     def apart(self) -> Iterator[Session]:

@@ -76,7 +76,7 @@ def imbalance(connection: Connection, /) -> list[str]:
     for kind in sorted(counted.keys() | stored.keys()):
         sums, rows_of = counted.get(kind, Tally()), stored.get(kind, {})
         if not sums.balanced:
-            wrong.append(f"{kind}: submitted is not the sum of the rest: {sums}")
+            wrong.append(f"{kind}: submitted is not the sum of the other states: {sums}")
         for at, bucket in enumerate(("ready", "leased", "done", "dead", "dropped")):
             if getattr(sums, bucket) != rows_of.get(at, 0):
                 wrong.append(f"{kind}: {bucket} is counted {getattr(sums, bucket)}, and there are {rows_of.get(at, 0)}")
@@ -94,9 +94,9 @@ def _letters(connection: Connection) -> list[str]:
     wrong = []
     if dead_jobs != pending:
         jobs, letters = amount(dead_jobs or 0, "job is", "jobs are"), amount(pending or 0, "dead letter is", "dead letters are")
-        wrong.append(f"{jobs} dead, and {letters} pending")
+        wrong.append(f"{jobs} dead, but {letters} pending")
     if replays != replaying:
         again = amount(replays or 0, "replay is", "replays are")
         letters = amount(replaying or 0, "dead letter is", "dead letters are")
-        wrong.append(f"{again} under way, and {letters} replaying")
+        wrong.append(f"{again} in progress, but {letters} replaying")
     return wrong

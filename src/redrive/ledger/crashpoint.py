@@ -65,7 +65,7 @@ def parse(setting: str, /) -> tuple[str, int, Callable[[], NoReturn]]:
     name, *rest = setting.split(":")
     known = (*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS, *MESSAGE_POINTS, *PARTITION_POINTS, *RUN_POINTS)
     if name not in known:
-        raise ValueError(f"{VARIABLE}: there is no crash point {name!r}; known: {', '.join(known)}")
+        raise ValueError(f"{VARIABLE}: unknown crash point {name!r}; known: {', '.join(known)}")
     how = rest.pop() if rest and rest[-1] in WAYS else "exit"
     if len(rest) > 1 or not all(part.isdecimal() and int(part) > 0 for part in rest):
         raise ValueError(f"{VARIABLE}: write name[:nth][:exit|kill], not {setting!r}")

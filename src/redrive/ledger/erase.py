@@ -120,7 +120,7 @@ def compact(session: Session, /) -> str | None:
         blocked = 1
     if blocked:
         return (
-            "free pages and the write-ahead log of the SQLite file: another program has it open; erase again after it has ended"
+            "free pages and the write-ahead log of the SQLite file: another program has it open; repeat the erasure after it ends"
         )
     return None
 

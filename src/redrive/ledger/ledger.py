@@ -297,7 +297,9 @@ class Ledger:
                 late = self._hot.settle(session, given)
         if late:
             named = ", ".join(f"{one.job_id} ({one.kind}, fence {one.fence})" for one in late)
-            raise LeaseLost(f"settled too late, or for the second time; somebody else's now, nothing was changed: job {named}")
+            raise LeaseLost(
+                f"settled too late or twice, and the lease is no longer this worker's; nothing was changed: job {named}"
+            )
 
     def count_late(self, settlements: Sequence[Settlement], /) -> None:
         """Count settlements that were rejected inside a caller's transaction."""
@@ -572,7 +574,7 @@ class Ledger:
         Returns:
             The corrections by job type.
         """
-        self.connections.own_sessions("counts cannot be set right")
+        self.connections.own_sessions("counts cannot be corrected")
         with self._write.use() as session:
             return recount.recount(session, actor=actor, because=because)
 

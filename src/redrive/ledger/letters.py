@@ -189,7 +189,7 @@ def unblock(session: Session, limit: int, /) -> Sorted:
         ids = connection.execute(due).scalars().all()
         if not ids:
             return Sorted({}, {})
-        return replayed(session, connection, ids, actor="redrive", because="what it was blocked on was due by now")
+        return replayed(session, connection, ids, actor="redrive", because="it was blocked until a time that has come")
 
 
 def _jobs(done: dict[int, int]) -> dict[str, Any]:
@@ -218,5 +218,5 @@ def _pending(connection: Connection, ids: Sequence[int]) -> tuple[list[tuple[Any
             found.append((row, jobs[row.job_id]))
             skipped.pop(row.id, None)
         else:
-            skipped[row.id] = "its job is gone"
+            skipped[row.id] = "its job no longer exists"
     return found, skipped

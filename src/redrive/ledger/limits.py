@@ -36,7 +36,7 @@ def checked(job: NewJob, max_payload: int, /) -> NewJob:
         beside("ids", job.ids)
     if isinstance(job.priority, bool) or job.priority not in PRIORITIES:
         raise ValueError(
-            f"priority is a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {job.priority!r}"
+            f"priority must be a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {job.priority!r}"
         )
     dated("delay", number("delay", job.delay))
     if job.keep is not None:
@@ -54,7 +54,7 @@ def settlements(given: Sequence[Settlement], max_payload: int, /) -> None:
     """Refuse what cannot be stored of attempts' ends."""
     for one in given:
         if not isinstance(one, Settlement):
-            raise TypeError(f"a settlement is made by its lease (lease.done(), lease.again(...)), not {one!r}")
+            raise TypeError(f"a settlement must come from its lease (lease.done(), lease.again(...)), not {one!r}")
         if one.result is not None:
             payload("result", one.result, max_payload)
         if one.after:
@@ -91,7 +91,7 @@ def beside(what: str, value: Mapping[str, str], /) -> None:
     if size * 4 > MAX_BESIDE:
         size = sum(len(text.encode("utf-8", "surrogatepass")) for pair in value.items() for text in pair)
     if size > MAX_BESIDE:
-        raise ValueError(f"{what} have {size} bytes; the ledger takes at most {MAX_BESIDE}: put large values into the payload")
+        raise ValueError(f"{what} have {size} bytes; the ledger takes at most {MAX_BESIDE}; put large values into the payload")
 
 
 def mapping(what: str, value: Mapping[str, str] | None, /) -> str | None:

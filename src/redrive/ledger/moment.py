@@ -20,10 +20,10 @@ LATEST = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=timezone.utc) - EPO
 def micros(moment: datetime, /) -> int:
     """Microseconds since 1970. A moment without a time zone is refused: nobody could say when it is."""
     if moment.tzinfo is None:
-        raise ValueError(f"a moment needs a time zone, for example datetime.now(timezone.utc): {moment!r}")
+        raise ValueError(f"a datetime needs a time zone, for example datetime.now(timezone.utc): {moment!r}")
     stored = (moment - EPOCH) // MICROSECOND
     if not EARLIEST <= stored <= LATEST:
-        raise ValueError(f"in UTC there is no such moment: {moment!r}")
+        raise ValueError(f"this time does not exist in UTC: {moment!r}")
     return stored
 
 

@@ -30,7 +30,7 @@ _ALIVE = (
         attempt.c.job_id == bindparam("of_id"), attempt.c.fence == bindparam("of_fence"), attempt.c.worker == bindparam("by"),
         attempt.c.outcome == LOST, attempt.c.reason == "lost_worker",
     )
-    .values(reason="lost_lease", error="the worker did not renew its lease; it was slow, or stopped for a while")
+    .values(reason="lost_lease", error="the worker did not renew its lease; it was slow or suspended")
 )  # fmt: skip
 # What it was before it was set apart is not remembered: the middle.
 _is_alone = (job.c.priority == number(QUARANTINE)) & (job.c.crashes <= number(ALONE_CRASHES))

@@ -51,7 +51,7 @@ def revision(connection: Connection, /) -> str | None:
     ours = tables & set(METADATA.tables)
     if VERSION_TABLE not in tables:
         if ours:
-            raise SchemaMismatch(f"there are tables of another program here, by our names: {', '.join(sorted(ours))}")
+            raise SchemaMismatch(f"tables with the names of the ledger belong to another program: {', '.join(sorted(ours))}")
         return None
     try:
         found: Sequence[object] = (
@@ -64,7 +64,7 @@ def revision(connection: Connection, /) -> str | None:
                 f"this user may not read {VERSION_TABLE}: GRANT SELECT, INSERT, UPDATE, DELETE on the tables redrive_* to it"
             ) from error
         if state == NO_COLUMN or "no such column" in str(error.orig):
-            raise SchemaMismatch(f"the table {VERSION_TABLE} is another program's: {error.orig}") from error
+            raise SchemaMismatch(f"the table {VERSION_TABLE} belongs to another program: {error.orig}") from error
         raise
     if not found:
         return None if not ours else _foreign("none")
@@ -74,23 +74,23 @@ def revision(connection: Connection, /) -> str | None:
 
 
 def _foreign(found: str) -> str:
-    raise SchemaMismatch(f"the ledger here has the revision {found}, which this code does not know; it is another program's")
+    raise SchemaMismatch(f"the database has the revision {found}, which this code does not know; it belongs to another program")
 
 
 def check(connection: Connection, shown: str, /) -> None:
     """Refuse whatever is not exactly the schema that this code is written for."""
     found = revision(connection)
     if found is None:
-        raise SchemaMismatch(f"there is no ledger at {shown} yet: make one by {migration(shown)}", wanted=HEAD)
+        raise SchemaMismatch(f"no ledger at {shown}; create it with {migration(shown)}", wanted=HEAD)
     if found < HEAD:
         raise SchemaMismatch(
-            f"the ledger at {shown} is older (revision {found}) than this code ({HEAD}): bring it up by {migration(shown)}",
+            f"the ledger at {shown} is older (revision {found}) than this code ({HEAD}); upgrade it with {migration(shown)}",
             found=found,
             wanted=HEAD,
         )
     if found > HEAD:
         raise SchemaMismatch(
-            f"the ledger at {shown} is newer (revision {found}) than this code ({HEAD}): install a newer redrive",
+            f"the ledger at {shown} is newer (revision {found}) than this code ({HEAD}); install a newer redrive",
             found=found,
             wanted=HEAD,
         )
@@ -106,7 +106,7 @@ def migrate(session: Session, to: str = HEAD, /, *, shown: str) -> None:
         return  # the caller's own transaction may hold the one write lock of a SQLite file
     if found is not None and found > HEAD:
         raise SchemaMismatch(
-            f"the ledger here is newer (revision {found}) than this code ({HEAD}): install a newer redrive",
+            f"the ledger here is newer (revision {found}) than this code ({HEAD}); install a newer redrive",
             found=found,
             wanted=HEAD,
         )

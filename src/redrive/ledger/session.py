@@ -29,7 +29,7 @@ LONG_PAUSE = 600
 """Seconds between two statements of maintenance: it may go through many rows meanwhile."""
 WAITS_FOR_ITSELF = (
     "this thread is in a transaction of its own on this SQLite ledger (`ledger.begin()`, or a function with "
-    "in_transaction=True), and SQLite has one writer: it would wait for itself. Give the transaction as tx=, or do this after it"
+    "in_transaction=True), and SQLite has one writer: it would wait for itself. Pass the transaction as tx=, or do this after it"
 )
 
 
@@ -141,7 +141,7 @@ class Session:
             return
         if self.sqlite:
             if getattr(said, "sqlite_errorcode", 0) & 0xFF in SQLITE_TROUBLE:
-                raise LedgerUnavailable(f"the ledger cannot be used right now: {said}") from error
+                raise LedgerUnavailable(f"the ledger is unavailable: {said}") from error
             return
         state = getattr(said, "sqlstate", None)
         broken = bool(self.raw.closed)
@@ -150,7 +150,7 @@ class Session:
             unknown = "; whether the last statement was executed is unknown" if broken else ""
             words = str(said).strip().partition("\n")[0]
             raise LedgerUnavailable(
-                f"the ledger cannot be used right now: {words}{unknown}",
+                f"the ledger is unavailable: {words}{unknown}",
                 sent=broken,
                 stale=self.idled and (broken or state == READ_ONLY) and not self._was_cut(),
             ) from error

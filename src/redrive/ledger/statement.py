@@ -82,7 +82,7 @@ def sqlite(built: ClauseElement, /, *names: str) -> Statement:
     _named(compiled)
     order = tuple(getattr(compiled, "positiontup", None) or ())
     if names and names != order:
-        raise AssertionError(f"the parameters are {order}, not {names}: {compiled}")
+        raise AssertionError(f"the parameters must be {order}, not {names}: {compiled}")
     return Statement(str(compiled), order)
 
 

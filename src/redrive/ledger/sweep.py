@@ -189,7 +189,7 @@ def step(session: Session, sweep_id: int, /) -> Step:
         now = now_on(session)
         found = _one(connection, sweep_id, lock=True)
         if found.act not in LETTERS:
-            raise NotAllowed(f"sweep {sweep_id} is a {found.act} of partitions: their control plane carries it out")
+            raise NotAllowed(f"sweep {sweep_id} is a {found.act} of partitions; a worker of partitions runs it")
         if found.state != "running":
             return Step(found, {}, {}, 0.0)
         may = share(found, canary(connection, found), (found.next_at - now).total_seconds())
@@ -229,7 +229,7 @@ def move(session: Session, sweep_id: int, verb: str, /, *, actor: str, because: 
         now = now_on(session)
         found = _one(connection, sweep_id, lock=True)
         if found.state not in allowed:
-            raise NotAllowed(f"sweep {sweep_id} is {found.state}: there is nothing to {verb}")
+            raise NotAllowed(f"sweep {sweep_id} is {found.state}, so you cannot {verb} it")
         # Who resumes a halted one has seen the canary die, and wants the rest all the same.
         change: dict[str, Any] = {"passed": True, "reason": None} if found.state == "halted" and verb == "resume" else {}
         _set(connection, sweep_id, now, state=after, **change, **({"ended_at": now} if after == "cancelled" else {}))
@@ -291,7 +291,7 @@ def _one(connection: Connection, sweep_id: int, *, lock: bool = False) -> Sweep:
     query = select(*(sweep.c[name] for name in Sweep._fields)).where(sweep.c.id == sweep_id)
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:
-        raise NotAllowed(f"there is no sweep {sweep_id}")
+        raise NotAllowed(f"sweep {sweep_id} not found")
     return Sweep._make(row)
 
 

@@ -71,7 +71,7 @@ class Listening:
         self._session.expect_nothing()
         self._asked = time.monotonic()
         if self._session.is_demoted:  # jobs are submitted to another server now
-            raise LedgerUnavailable("the server that this connection listens to has become read-only")
+            raise LedgerUnavailable("the server of this connection is now read-only")
 
     def wait(self, seconds: float, /) -> bool:
         """Until something was submitted or `seconds` have passed."""

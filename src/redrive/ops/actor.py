@@ -22,7 +22,7 @@ def user() -> str:
 def checked(actor: object, /) -> str:
     """The name, if it is one of somebody. ValueError: it is empty, or ours."""
     if not isinstance(actor, str) or not actor.strip():
-        raise ValueError(f"actor= must say who does this: {actor!r}")
+        raise ValueError(f"actor= must say who acts: {actor!r}")
     if actor.strip() == PROGRAM:
         raise ValueError(f"{PROGRAM} is the name of what policies decide by themselves: say who you are")
     return actor

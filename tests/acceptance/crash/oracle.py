@@ -134,5 +134,5 @@ def judge(url: str, diary: Path, crashes: int) -> Verdict:
             if kind not in tallies or tallies[kind].submitted != len(KEYS) + replays:
                 wrong.append(f"{kind}: {tallies.get(kind)}")
         if ledger.audit_broken() is not None:
-            wrong.append("the audit's chain is broken")
+            wrong.append("the chain of the audit log is broken")
     return Verdict(lost, doubled, wrong)

@@ -20,7 +20,7 @@ def test_an_old_worker_on_a_newer_schema_is_refused_and_changes_nothing(url: str
     with connection(url) as other:
         other.execute("UPDATE redrive_version SET version_num = '9000'")
     for migrate in (False, True):
-        with pytest.raises(SchemaMismatch, match=rf"newer \(revision 9000\) than this code \({HEAD}\): install a newer redrive"):
+        with pytest.raises(SchemaMismatch, match=rf"newer \(revision 9000\) than this code \({HEAD}\); install a newer redrive"):
             open_ledger(url, migrate=migrate)
     assert rows(url, "SELECT version_num FROM redrive_version") == [("9000",)]
     assert rows(url, "SELECT key, state FROM redrive_job") == [("k", 0)]
@@ -34,7 +34,7 @@ def test_a_new_worker_on_an_older_schema_is_refused_until_it_is_migrated(url: st
         then.setattr(schema.migrate, "__defaults__", ("0001",))
         then.setattr(hidden, "learn", lambda _: None)  # of a table that came later
         open_ledger(url, migrate=True).close()
-    with pytest.raises(SchemaMismatch, match=r"older \(revision 0001\) than this code .* bring it up by"):
+    with pytest.raises(SchemaMismatch, match=r"older \(revision 0001\) than this code .* upgrade it with"):
         open_ledger(url)
     with open_ledger(url, migrate=True) as new:
         new.submit(NewJob("plain", "first"))

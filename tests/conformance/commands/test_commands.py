@@ -217,7 +217,7 @@ def test_in_the_caller_s_own_transaction(app: App, url: str) -> None:
         session.commit()
     with app.worker():
         assert [job.result(SOON) for job in jobs] == ["mail-o-1", "mail-o-2"]
-    with pytest.raises(TypeError, match="tx is an open SQLAlchemy connection or session"):
+    with pytest.raises(TypeError, match="tx must be an open SQLAlchemy connection or session"):
         send.using(tx=object()).submit("o-3", user="ann")  # type: ignore[arg-type]
     engine.dispose()
 

@@ -154,7 +154,7 @@ def test_a_transaction_elsewhere_is_refused(app: App, tmp_path: Any) -> None:
     other = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'other.db'}")
     with other.connect() as tx, pytest.raises((TypeError, ValueError), match="tx is"), app.claim(KEY, tx=tx):
         pass
-    with pytest.raises(TypeError, match="tx is an open SQLAlchemy connection"), app.claim(KEY, tx="no"):  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="tx must be an open SQLAlchemy connection"), app.claim(KEY, tx="no"):  # type: ignore[arg-type]
         pass
     other.dispose()
 

@@ -143,11 +143,11 @@ def test_another_submitter_of_the_same_key_waits_for_the_transaction(on_postgres
 @pytest.mark.req("L-5")
 def test_what_is_no_open_transaction_of_this_database_is_refused(url: str, shared: Ledger, tmp_path: Path) -> None:
     other: Any
-    with pytest.raises(TypeError, match="tx is an open SQLAlchemy connection"):
+    with pytest.raises(TypeError, match="tx must be an open SQLAlchemy connection"):
         shared.submit(*new("a"), tx=object())  # type: ignore[arg-type]
     if url.startswith("sqlite"):
         other = sqlite3.connect(tmp_path / "other.db", isolation_level=None)
-        with pytest.raises(ValueError, match="tx has no transaction open"):
+        with pytest.raises(ValueError, match="tx has no open transaction"):
             shared.submit(*new("a"), tx=other)
         other.execute("BEGIN")
         with pytest.raises(ValueError, match=r"tx is on the database .*other\.db"):
@@ -158,7 +158,7 @@ def test_what_is_no_open_transaction_of_this_database_is_refused(url: str, share
         with pytest.raises(TypeError, match="tx is a connection of SQLite; the ledger is on postgresql"):
             shared.submit(*new("a"), tx=other)
         other.close()
-        with psycopg.connect(url, autocommit=True) as idle, pytest.raises(ValueError, match="tx has no transaction open"):
+        with psycopg.connect(url, autocommit=True) as idle, pytest.raises(ValueError, match="tx has no open transaction"):
             shared.submit(*new("a"), tx=idle)
         with (
             psycopg.connect(url, dbname="postgres") as elsewhere,

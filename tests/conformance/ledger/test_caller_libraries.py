@@ -94,7 +94,7 @@ def test_psycopg2_connection_in_autocommit_is_refused(postgres_ledger: str) -> N
     with App(postgres_ledger) as app:
         connection = psycopg2.connect(postgres_ledger)
         connection.autocommit = True
-        with pytest.raises(ValueError, match="tx has no transaction open"):
+        with pytest.raises(ValueError, match="tx has no open transaction"):
             app.ledger.submit(NewJob("mail", "a"), tx=connection)
         with pytest.raises(TypeError, match="a connection of psycopg2, not its cursor"):
             app.ledger.submit(NewJob("mail", "a"), tx=connection.cursor())

@@ -45,13 +45,13 @@ def test_a_wrong_address(url: str, error: str) -> None:
 
 
 def test_an_address_is_text() -> None:
-    with pytest.raises(TypeError, match="is text"):
+    with pytest.raises(TypeError, match="must be text"):
         open_ledger(7)  # type: ignore[arg-type]
 
 
 @pytest.mark.req("L-1")
 def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="there is no ledger at .*redrive ledger migrate"):
+    with pytest.raises(LedgerError, match="no ledger at .*redrive ledger migrate"):
         open_ledger(f"sqlite:///{tmp_path / 'a.db'}")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(LedgerError, match="cannot be opened"):
@@ -68,7 +68,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, migrate: bool)
     file = tmp_path / "notes.txt"
     file.write_text("not a database, but long enough to look at" * 50)
     before = digest(file)
-    with pytest.raises(LedgerError, match="is no SQLite database"):
+    with pytest.raises(LedgerError, match="is not a SQLite database"):
         open_ledger(f"sqlite:///{file}", migrate=migrate)
     assert digest(file) == before
 
@@ -78,8 +78,8 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, migrate: bool)
 @pytest.mark.parametrize(
     ("tables", "error"),
     [
-        ("CREATE TABLE redrive_job (x int)", "tables of another program here, by our names: redrive_job"),
-        ("CREATE TABLE redrive_version (x int)", "another program's"),
+        ("CREATE TABLE redrive_job (x int)", "tables with the names of the ledger belong to another program: redrive_job"),
+        ("CREATE TABLE redrive_version (x int)", "belongs to another program"),
         ("CREATE TABLE redrive_version (version_num text); INSERT INTO redrive_version VALUES ('abc')", "the revision abc"),
         (
             "CREATE TABLE redrive_version (version_num text); INSERT INTO redrive_version VALUES ('9999')",
@@ -111,7 +111,7 @@ def test_a_foreign_or_newer_schema_is_refused_and_left_alone(
 def test_an_empty_database_wants_a_migration(postgres_db: str, tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     for url in (postgres_db, f"sqlite:///{tmp_path / 'empty.db'}"):
-        with pytest.raises(SchemaMismatch, match="there is no ledger at .* yet: make one by `redrive ledger migrate --ledger"):
+        with pytest.raises(SchemaMismatch, match="no ledger at .*; create it with `redrive ledger migrate --ledger"):
             open_ledger(url)
         with open_ledger(url, migrate=True) as ledger:
             ledger.submit(NewJob("k", "a"))
@@ -140,7 +140,7 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_an_address_that_postgres_does_not_understand() -> None:
-    with pytest.raises(LedgerError, match="not one that Postgres understands") as caught:
+    with pytest.raises(LedgerError, match="not a valid Postgres address") as caught:
         open_ledger("postgresql://ann:secret@127.0.0.1/db?nonsense=1")
     assert "secret" not in str(caught.value)
 
@@ -323,7 +323,7 @@ def test_no_ledger_is_made_beside_what_programs_of_another_still_write(tmp_path:
     with open_ledger(f"sqlite:///{file}", migrate=True) as ledger:
         ledger.submit(NewJob("k", "a"))
         file.rename(tmp_path / "away.db")
-        with pytest.raises(LedgerError, match="is not there, but .*-wal is: .* End them, then put the file back"):
+        with pytest.raises(LedgerError, match="is missing, but .*-wal exists, .* then restore the file"):
             open_ledger(f"sqlite:///{file}", migrate=True)
         assert not file.exists()
         (tmp_path / "away.db").rename(file)
@@ -332,7 +332,7 @@ def test_no_ledger_is_made_beside_what_programs_of_another_still_write(tmp_path:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match=f"there is no folder {tmp_path / 'none'}"):
+    with pytest.raises(LedgerError, match=f"the folder {tmp_path / 'none'}"):
         open_ledger(f"sqlite:///{tmp_path / 'none' / 'ledger.db'}", migrate=True)
     with pytest.raises(LedgerError, match=f"{tmp_path} cannot be opened: it is a folder"):
         open_ledger(f"sqlite:///{tmp_path}", migrate=True)
@@ -358,7 +358,7 @@ def test_a_file_that_this_user_may_not_write_to_is_said_to_be() -> None:
         folder = Path(made)
         url = f"sqlite:///{folder}/ledger.db"
         open_ledger(url, migrate=True).close()
-        for mode, migrate, says in ((0o555, False, "must be able to write"), (0o000, True, "may not look into its folder")):
+        for mode, migrate, says in ((0o555, False, "must be able to write"), (0o000, True, "cannot access its folder")):
             (folder / "ledger.db").chmod(0o444)
             with locked_out(folder, mode), pytest.raises(LedgerError, match=says):
                 open_ledger(url, migrate=migrate)

@@ -190,7 +190,7 @@ def test_secrets_and_unprintable_things_never_reach_an_error(ledger: Ledger) -> 
 
 
 def test_a_settlement_is_made_by_a_lease(ledger: Ledger) -> None:
-    with pytest.raises(TypeError, match="a settlement is made by its lease"):
+    with pytest.raises(TypeError, match="a settlement must come from its lease"):
         ledger.settle([(1, 1)])  # type: ignore[list-item]
     ledger.settle([])
 

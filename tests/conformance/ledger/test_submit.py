@@ -147,16 +147,16 @@ def test_a_payload_at_the_limit_is_taken_and_one_above_is_not(ledger: Ledger) ->
         (("", "a"), "kind must be printable"),
         (("k" * 201, "a"), "kind must not be longer than 200 bytes"),
         ((KIND, "a", "text"), "payload must be bytes, not str"),
-        ((KIND, "a", b"", 3), "priority is a whole number"),
-        ((KIND, "a", b"", True), "priority is a whole number"),
+        ((KIND, "a", b"", 3), "priority must be a whole number"),
+        ((KIND, "a", b"", True), "priority must be a whole number"),
         ((KIND, "a", b"", 0, -1.0), "delay must not be negative"),
         ((KIND, "a", b"", 0, float("nan")), "delay must be a finite number"),
-        ((KIND, "a", b"", 0, 0.0, datetime(2030, 1, 1)), "a moment needs a time zone"),  # noqa: DTZ001
+        ((KIND, "a", b"", 0, 0.0, datetime(2030, 1, 1)), "a datetime needs a time zone"),  # noqa: DTZ001
         ((KIND, "a", b"", 0, 4e9), "delay must be less than a century"),
-        ((KIND, "a", b"", 0, 0.0, datetime(9999, 12, 31, 23, tzinfo=WEST)), "in UTC there is no such moment"),
-        ((KIND, "a", b"", 0, 0.0, datetime(1, 1, 1, tzinfo=EAST)), "in UTC there is no such moment"),
+        ((KIND, "a", b"", 0, 0.0, datetime(9999, 12, 31, 23, tzinfo=WEST)), "this time does not exist in UTC"),
+        ((KIND, "a", b"", 0, 0.0, datetime(1, 1, 1, tzinfo=EAST)), "this time does not exist in UTC"),
         ((KIND, "a", b"", 0, 0.0, None, 0), "max_attempts must be at least 1"),
-        ((KIND, "a", b"", 0, 0.0, None, 1, 1e300), "keep is more than a century"),
+        ((KIND, "a", b"", 0, 0.0, None, 1, 1e300), "keep must be less than a century"),
         ((KIND, 7), "key must be text, not int"),
     ],
 )

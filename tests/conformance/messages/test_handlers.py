@@ -395,7 +395,7 @@ def test_a_payload_that_cannot_be_stored_or_is_too_large_is_refused(app: App, le
         app.receive(Event("paid", object(), id="1"))
     with pytest.raises(ValueError, match="payload has .* the ledger takes at most"):
         app.receive(Event("paid", b"x" * (ledger.max_payload + 1), id="1"))
-    with pytest.raises(ValueError, match="headers have .* the ledger takes at most 65536: put large values into the payload"):
+    with pytest.raises(ValueError, match="headers have .* the ledger takes at most 65536; put large values into the payload"):
         app.receive(Event("paid", {}, id="1", headers={"x-large": "x" * 50_000_000}))
     with pytest.raises(TypeError, match="receive takes an Event"):
         app.receive({"type": "paid"})  # type: ignore[arg-type]

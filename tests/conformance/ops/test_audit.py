@@ -53,7 +53,7 @@ SWAPPED = [
         ([delete(audit).where(at(3))], 3, "it was removed"),
         ([delete(audit).where(at(3)), update(audit).where(at(4)).values(number=3)], 3, "it was changed"),
         (SWAPPED, 2, "it was changed"),
-        ([update(audit).where(at(5)).values(number=0)], 1, "it was put in before the first"),
+        ([update(audit).where(at(5)).values(number=0)], 1, "it was inserted before the first entry"),
     ],
 )
 def test_tampering_shows(
@@ -75,7 +75,7 @@ def test_an_entry_made_to_fit_does_not_fit_the_next(ledger: Ledger, ann: Operato
     entry = ledger.audit()[2]._replace(because="forged")
     change(ledger, update(audit).where(at(3)).values(because="forged", hash=digest(entry)))
     chain = ann.verify()
-    assert (chain.broken, chain.problem) == (4, "it does not follow from the one before, which was changed or replaced")
+    assert (chain.broken, chain.problem) == (4, "it does not follow from the entry before it, which was changed or replaced")
 
 
 @pytest.mark.req("O-5")
@@ -87,10 +87,10 @@ def test_an_end_that_was_cut_off_shows_by_an_anchor(ledger: Ledger, ann: Operato
     change(ledger, delete(audit).where(audit.c.number >= 4))
     assert ann.verify().holds  # nothing in the chain itself says that there was more
     cut = ann.verify(anchor)
-    assert (cut.broken, cut.problem) == (4, "it was removed: entry 5 was noted, and is not there")
+    assert (cut.broken, cut.problem) == (4, "it was removed; entry 5 was noted, and is missing")
     decide(ledger, 3)
     anew = ann.verify(anchor)
-    assert (anew.broken, anew.problem) == (5, "it is not the entry that was noted: the chain was written anew")
+    assert (anew.broken, anew.problem) == (5, "it differs from the noted entry, so the chain was rewritten")
     with pytest.raises(ValueError, match="an anchor is a number and a hash"):
         ann.verify("5")
 

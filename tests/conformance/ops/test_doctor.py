@@ -123,7 +123,7 @@ def test_a_dead_job_without_its_letter(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a")
     change(ledger, sqlalchemy.delete(dead))
     found = only(ann.doctor())
-    assert (found.name, "1 job is dead, and 0 dead letters are pending" in found.says) == ("balance", True)
+    assert (found.name, "1 job is dead, but 0 dead letters are pending" in found.says) == ("balance", True)
     ledger.submit(NewJob("mail", "b"))
     change(ledger, sqlalchemy.update(job).where(job.c.key == "a").values(state=4))
 
@@ -251,7 +251,7 @@ def test_a_schema_that_is_not_this_codes(url: str, ledger: Ledger, revision: str
 
 
 def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="there is no ledger at"):
+    with pytest.raises(LedgerError, match="no ledger at"):
         doctor.examined(f"sqlite:///{tmp_path / 'none.db'}")
 
 

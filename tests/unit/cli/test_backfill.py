@@ -43,7 +43,7 @@ def test_a_backfill_on_the_command_line(lake: World) -> None:
     assert call("backfill", "resume", "4", "--because", "fast")[0] == 0
     assert call("backfill", "cancel", "4", "--because", "enough")[0] == 0
     status, printed = call("backfill", "cancel", "4", "--because", "enough")
-    assert (status, "is cancelled: there is nothing to cancel" in printed) == (1, True)
+    assert (status, "is cancelled, so you cannot cancel it" in printed) == (1, True)
     assert call("backfill", "status", "99")[0] == 1
     status, printed = call("backfill", "status", "4", "--watch")
     assert (status, "state  cancelled" in printed) == (1, True)

@@ -24,7 +24,7 @@ def test_a_broken_audit_is_status_1(busy: Ledger) -> None:
     assert call("audit", "verify")[0] == 0
     assert call("audit", "verify", "--anchor", anchor) == (
         1,
-        "Entry 4: it was removed: entry 4 was noted, and is not there. Up to entry 3 the audit holds.\n",
+        "Entry 4: it was removed; entry 4 was noted, and is missing. Up to entry 3 the audit holds.\n",
     )
     with busy.begin() as tx:
         tx.execute(text("UPDATE redrive_audit SET actor = 'nobody'"))

@@ -41,5 +41,5 @@ def test_the_mode_of_a_pooler_is_ours_and_not_the_drivers(query: str, left: str,
 
 
 def test_another_mode_is_refused() -> None:
-    with pytest.raises(LedgerError, match="pool_mode is transaction or session, as the pooler has it; not 'statement'"):
+    with pytest.raises(LedgerError, match="pool_mode must be transaction or session, as in the pooler, not 'statement'"):
         parse("postgresql://ann@db/shop?pool_mode=statement")

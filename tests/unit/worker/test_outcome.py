@@ -306,7 +306,7 @@ def test_a_deadline_holds_while_the_ledger_cannot_be_used() -> None:
 
 
 def test_a_mistake_in_the_use_of_the_ledger_is_the_jobs() -> None:
-    assert end(LedgerError("the address is not one that Postgres understands")).reason == "not_retryable"
+    assert end(LedgerError("the address is not a valid Postgres address")).reason == "not_retryable"
 
 
 def caused_by(cause: Exception) -> Exception:

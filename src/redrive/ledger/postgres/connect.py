@@ -52,19 +52,19 @@ def connect(target: str, /, *, pooled: bool = False, watch: Watch | None = None)
         raise LedgerUnavailable(f"Postgres cannot be reached: {' '.join(str(error).split())}") from error
     except psycopg.ProgrammingError as error:
         # Its words repeat the address, password and all.
-        raise LedgerError("the address is not one that Postgres understands") from error.with_traceback(None).__cause__
+        raise LedgerError("the address is not a valid Postgres address") from error.with_traceback(None).__cause__
     try:
         if watch is not None:
             watch.begin_opening(connection.fileno())
         if connection.info.server_version < OLDEST:
-            raise LedgerError(f"Postgres {connection.info.server_version // 10000} is too old: a ledger needs 13 or later")
+            raise LedgerError(f"Postgres {connection.info.server_version // 10000} is too old; a ledger needs 13 or later")
         answer = connection.execute(BOUND if pooled else f"{SETTINGS}; {BOUND}")
         while answer.nextset():
             pass
         connection.usual = _patience(float(answer.fetchall()[0][0]))
     except psycopg.OperationalError as error:
         connection.close()
-        raise LedgerUnavailable(f"Postgres does not answer: {' '.join(str(error).split())}") from error
+        raise LedgerUnavailable(f"Postgres does not respond: {' '.join(str(error).split())}") from error
     except BaseException:
         connection.close()
         raise

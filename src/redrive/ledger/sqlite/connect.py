@@ -24,12 +24,12 @@ EFFECTIVE = os.access in os.supports_effective_ids
 def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
     """A connection in autocommit. `create`: a file that is missing is made; else it is an error, and nothing is made."""
     if sqlite3.sqlite_version_info < OLDEST:
-        raise LedgerError(f"SQLite {sqlite3.sqlite_version} is too old: a ledger needs {'.'.join(map(str, OLDEST))} or later")
+        raise LedgerError(f"SQLite {sqlite3.sqlite_version} is too old; a ledger needs {'.'.join(map(str, OLDEST))} or later")
     if create and file and _left_alone(file):
         # A new file beside it would be given what the old one's programs have written, and go on writing: damaged for good.
         raise LedgerError(
-            f"{file} is not there, but {file}-wal is: the ledger was removed or moved while programs worked on it. End them, "
-            f"then put the file back, or remove {file}-wal and {file}-shm too"
+            f"{file} is missing, but {file}-wal exists, so the ledger was removed or moved while in use; stop all programs "
+            f"that use it, then restore the file, or remove {file}-wal and {file}-shm too"
         )
     if create and file:
         _make_private(file)
@@ -49,7 +49,7 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
         here = LedgerUnavailable if not file or identity(file) is not None else LedgerError
         raise here(_why(file, create, error)) from error
     except sqlite3.DatabaseError as error:
-        raise LedgerError(f"{file} is no SQLite database: {error}") from error
+        raise LedgerError(f"{file} is not a SQLite database: {error}") from error
     return connection
 
 
@@ -77,15 +77,15 @@ def _why(file: str, create: bool, error: sqlite3.OperationalError) -> str:
     try:
         there.stat()
     except PermissionError:
-        return f"{file} cannot be opened: this user may not look into its folder"
+        return f"{file} cannot be opened: this user cannot access its folder"
     except OSError:
         pass  # it is not there
     if not there.parent.is_dir():
-        return f"{file} cannot be opened: there is no folder {there.parent}"
+        return f"{file} cannot be opened: the folder {there.parent} does not exist; create it"
     if not create and not there.exists():
-        return f"there is no ledger at {file}: make one by {migration(f'sqlite:///{file}')}"
+        return f"no ledger at {file}; create it with {migration(f'sqlite:///{file}')}"
     if there.is_dir():
-        return f"{file} cannot be opened: it is a folder; the address names a file in one"
+        return f"{file} cannot be opened: it is a folder; use the address of a file"
     if not all(os.access(path, os.W_OK, effective_ids=EFFECTIVE) for path in (there.parent, there) if path.exists()):
         return f"{file} cannot be opened: this user must be able to write to it, and to its folder"
     return f"{file} cannot be opened: {error}"
