@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -62,28 +61,28 @@ def test_a_spill_may_leave_no_job() -> None:
 def test_async_code_does_not_wait_in_its_loop() -> None:
     kept = Kept()
     ids: list[Any] = []
+    began, go_on = threading.Event(), threading.Event()
 
     def slow(spilled: Spilled) -> int:
         ids.append(dict(IDS.get()))
-        time.sleep(0.2)
+        began.set()
+        assert go_on.wait(30), "the event loop was blocked"
         return kept(spilled)
 
     @retry(max_attempts=1, spill=slow)
     async def work() -> None:
         raise TimeoutError
 
-    async def main() -> int:
+    async def main() -> None:
         with correlate(request_id="r-1"):
             task = asyncio.create_task(work())
-        turns = 0
-        while not task.done():
-            turns += 1
-            await asyncio.sleep(0.005)
+        assert await asyncio.to_thread(began.wait, 30)
+        assert not task.done()
+        go_on.set()
         with pytest.raises(TimeoutError):
             await task
-        return turns
 
-    assert asyncio.run(main()) > 10
+    asyncio.run(main())
     assert kept.threads[0] is not threading.main_thread()
     assert ids == [{"request_id": "r-1"}]
 
