@@ -43,6 +43,13 @@ def meaning(kind: type[Exception], /) -> Fault | None:
     return entry if isinstance(entry, Fault) else None
 
 
+def deciding_name(kind: type[Exception], /) -> str | None:
+    """The name of the class in the table that decides for this type: its own, or of its nearest known base."""
+    from .known.table import KNOWN  # noqa: PLC0415  # likewise
+
+    return next((name for name in map(_name, kind.__mro__) if name in KNOWN), None)
+
+
 def _entry(kind: type) -> Entry:
     """What is known of a type: of the nearest known class among itself and its bases."""
     key = id(kind)

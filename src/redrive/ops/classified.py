@@ -1,0 +1,233 @@
+"""Why an error is retried or not: the verdict of the standard rule on an exception, a status or a traceback."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..core.classify import classify, deciding_name, meaning
+from ..core.fault import Fault
+from ..core.known.grpc import CODES
+from ..core.known.status import by_status
+from ..core.known.table import FAMILIES, KNOWN
+from ..core.policy import RetryPolicy
+from ..core.span import span
+from ..engine.codes import EVERY
+from ..errors import Again, BreakerOpen
+from .imported import Unreadable
+
+CALLS = RetryPolicy.service_call()
+JOB_ATTEMPTS, JOB_BACKOFF = 5, (5.0, 30.0, 120.0, 600.0)
+"""Defaults of a job; a test compares them with the worker's."""
+_PATH = re.compile(r"[A-Za-z_]\w*(?:[.:][A-Za-z_]\w*)*")
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Timeout|Warning|[A-Z]\w*))(?:: (.*))?$")
+_STATUS = re.compile(r"(?<![\d.])([45]\d\d)(?![\d.])")
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """The verdict on one error. Immutable."""
+
+    subject: str
+    """What was classified: an exception's name, `HTTP 503`, `gRPC UNAVAILABLE`."""
+    verdict: str
+    """transient, permanent or unknown."""
+    kind: str
+    """The verdict in detail: throttled and timeout are transient."""
+    rule: str | None
+    """The entry that decided: a class, or a status; None: no rule knows the error."""
+    family: str | None
+    """The library that the rule belongs to."""
+    depends: bool
+    """The verdict depends on details of the error, such as the status of its response. This one is without them."""
+    sent: bool
+    """False: the request certainly did not reach the other side."""
+    calls: str
+    """What `retry()` does by default."""
+    jobs: str
+    """What a worker does with a job by default."""
+    notes: tuple[str, ...]
+    change: tuple[str, ...]
+    """How to change it."""
+
+    @property
+    def retried(self) -> bool:
+        """Whether `retry()` retries it by default."""
+        return self.verdict == "transient"
+
+
+def classified(text: str, /) -> Classified:
+    """Classify an HTTP status, a gRPC status or an exception. Imports the exception's module and runs nothing else.
+
+    Raises:
+        Unreadable: The text is none of these, or the exception does not exist.
+    """
+    word = text.strip()
+    if word.isdigit():
+        if not 100 <= int(word) <= 599:
+            raise Unreadable(f"{word}: not an HTTP status; use 100 to 599")
+        return _of_status(int(word))
+    if word.upper() in EVERY and word.upper() == word:
+        return _of_code(word)
+    if _PATH.fullmatch(word):
+        return _of_path(word)
+    raise Unreadable(f"{word!r}: not an exception, an HTTP status or a gRPC status; use httpx.ReadTimeout, 503 or UNAVAILABLE")
+
+
+def of_traceback(text: str, /) -> Classified:
+    """Classify the exception that a traceback ends with.
+
+    Raises:
+        Unreadable: There is no exception in the text.
+    """
+    for line in reversed(text.splitlines()):
+        found = _RAISED.match(line.rstrip())
+        if found is None:
+            continue
+        verdict = _of_path(found[1])
+        status = _STATUS.search(found[2] or "")
+        if verdict.depends and status is not None:
+            return _of_status(int(status[1]), found[1])
+        return verdict
+    raise Unreadable("traceback: no exception found; pass the text that Python prints, up to its last line")
+
+
+def _of_status(status: int, raised: str | None = None) -> Classified:
+    notes = ["with a Retry-After header the next attempt waits at least as long"] if by_status(status).retryable else []
+    if status == 409:
+        notes.append("with a Retry-After header it is transient: the same operation is running")
+    subject = f"HTTP {status}" if raised is None else f"{raised} with HTTP {status}"
+    return _verdict(subject, by_status(status), f"HTTP status {status}", "HTTP status", notes=notes, name="the error")
+
+
+def _of_code(code: str) -> Classified:
+    fault = CODES.get(code, Fault("permanent"))
+    notes = ["with grpc-retry-pushback-ms the next attempt waits as long as the server asks"] if fault.retryable else []
+    return _verdict(f"gRPC {code}", fault, f"gRPC status {code}", "grpc", notes=notes, name="grpc.RpcError")
+
+
+def _of_path(path: str) -> Classified:
+    name = path.replace(":", ".")
+    found = _class_of(name)
+    if found is None:
+        return _by_name(name)
+    decided = deciding_name(found)
+    known = meaning(found)
+    notes = []
+    if decided is not None and decided.rpartition(".")[2] != found.__name__:
+        notes.append(f"decided by its base class {decided}")
+    if known is None:
+        notes.append(
+            "the verdict depends on the single error, such as the status of its response; pass the status or a traceback"
+        )
+    fault = classify(_bare(found)) if known is None else known
+    made = _verdict(name, fault, decided, _family(decided), notes=notes, depends=known is None, name=name)
+    return replace(made, jobs=_jobs("transient")) if issubclass(found, (Again, BreakerOpen)) else made
+
+
+def _bare(kind: type[Exception]) -> Exception:
+    """An error of this type, made without the `__new__` and `__init__` of its library."""
+    builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    made: Exception = builtin.__new__(kind)
+    return made
+
+
+def _class_of(name: str) -> type[Exception] | None:
+    """The class; None: its library is not installed, and its name is all there is.
+
+    Raises:
+        Unreadable: There is no such exception.
+    """
+    parts = name.split(".")
+    if len(parts) == 1:
+        found = getattr(builtins, name, None)
+        if isinstance(found, type) and issubclass(found, Exception):
+            return found
+        raise Unreadable(f"{name}: not a built-in exception; pass its module too, such as httpx.{name}")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        return _imported(parts, name)
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
+
+
+def _imported(parts: list[str], name: str) -> type[Exception] | None:
+    for end in range(len(parts) - 1, 0, -1):
+        module = ".".join(parts[:end])
+        try:
+            found: object = import_module(module)
+        except ModuleNotFoundError as missing:
+            if missing.name is not None and f"{module}.".startswith(f"{missing.name}."):
+                continue
+            raise Unreadable(f"{module}: cannot be imported ({missing})") from missing
+        except (Exception, SystemExit) as wrong:  # a module may do anything
+            raise Unreadable(f"{module}: cannot be imported ({type(wrong).__name__}: {wrong})") from wrong
+        for part in parts[end:]:
+            found = getattr(found, part, None)
+        if isinstance(found, type) and issubclass(found, Exception):
+            return found
+        raise Unreadable(f"{name}: not an exception class of {module}")
+    return None
+
+
+def _by_name(name: str) -> Classified:
+    """By the names of package and class, where the library is not installed."""
+    short = f"{name.partition('.')[0]}.{name.rpartition('.')[2]}"
+    entry = KNOWN.get(short)
+    if entry is None:
+        raise Unreadable(f"{name}: module {name.rpartition('.')[0]} not found; run this where it is installed")
+    notes = ["the library is not installed here, so its base classes were not considered"]
+    fault = entry if isinstance(entry, Fault) else Fault("unknown")
+    if not isinstance(entry, Fault):
+        notes.append(
+            "the verdict depends on the single error, such as the status of its response; pass the status or a traceback"
+        )
+    return _verdict(name, fault, short, _family(short), notes=notes, depends=not isinstance(entry, Fault), name=name)
+
+
+def _family(decided: str | None) -> str | None:
+    found = next((one for one in FAMILIES if decided in one.KNOWN), None)
+    return None if found is None else found.__name__.rpartition(".")[2]
+
+
+def _verdict(
+    subject: str, fault: Fault, rule: str | None, family: str | None, *, notes: list[str], name: str, depends: bool = False
+) -> Classified:
+    verdict = "transient" if fault.retryable else fault.kind
+    if not fault.sent:
+        notes = [*notes, "the request did not reach the other side, so a retry is safe without idempotency"]
+    return Classified(
+        subject, verdict, fault.kind, rule, family, depends, fault.sent, _calls(verdict), _jobs(verdict), tuple(notes),
+        _change(verdict, name),
+    )  # fmt: skip
+
+
+def _calls(verdict: str) -> str:
+    if verdict != "transient":
+        return "not retried: the caller gets the error after the first attempt"
+    waits = f"backoff {span(CALLS.backoff_base)} doubling to {span(CALLS.backoff_max)}, plus up to {span(CALLS.jitter)} of jitter"
+    return f"retried: {CALLS.max_attempts} attempts, {waits}"
+
+
+def _jobs(verdict: str) -> str:
+    if verdict == "permanent":
+        return "not retried: a dead letter after the first attempt (reason not_retryable)"
+    waits = ", ".join(map(span, JOB_BACKOFF))
+    return f"retried: {JOB_ATTEMPTS} attempts, backoff {waits} (±10 %), then a dead letter (reason attempts)"
+
+
+def _change(verdict: str, name: str) -> tuple[str, ...]:
+    if verdict == "transient":
+        return (
+            "to give up at once: a rule that returns False, as in retry(on=(rule, classify))",
+            "in a job: raise redrive.Stop",
+        )
+    error = name.rpartition(".")[2] if name != "the error" else "YourError"
+    return (f"to retry it: retry(on=({error}, classify)), or the same on= for a job", "in a job: raise redrive.Again(after=30)")
