@@ -23,28 +23,31 @@ from .followup import spelled
 from .options import INTERRUPTED, NOT_DONE
 from .output import complain, console, print_json, show
 
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask; needs --max.")]
+Yes = Annotated[bool, typer.Option("--yes", help="No confirmation prompt (needs --max)")]
 Most = Annotated[
-    int | None, typer.Option("--max", min=0, metavar="N", help="With --yes: do nothing if there are more.", show_default=False)
+    int | None,
+    typer.Option("--max", min=0, metavar="N", help="Upper bound with --yes, above which nothing is done", show_default=False),
 ]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
-Rate = Annotated[float | None, typer.Option("--rate", metavar="N", help="At most so many in a second.", show_default=False)]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Plan only, without any change")]
+Rate = Annotated[
+    float | None, typer.Option("--rate", metavar="N", help="Maximum per second (default: no limit)", show_default=False)
+]
 Canary = Annotated[
-    int, typer.Option("--canary", min=0, metavar="N", help="So many first; the rest only when all of them have ended well.")
+    int, typer.Option("--canary", min=0, metavar="N", help="Number processed first (the rest follows only if all succeed)")
 ]
 MaxReplays = Annotated[
-    int, typer.Option("--max-replays", min=0, metavar="N", help="Leave alone what was replayed so often; 0: never mind.")
+    int, typer.Option("--max-replays", min=0, metavar="N", help="Skip if already replayed this many times (0: no limit)")
 ]
-Detach = Annotated[bool, typer.Option("--detach", help="Only write it down: workers carry it out.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Processing by workers instead of this process")]
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How somebody wants it done."""
+    """The options of the command."""
 
     because: str
     named: bool
-    """By their numbers: nobody is asked."""
+    """By IDs: no confirmation is needed."""
     yes: bool
     most: int | None
     dry_run: bool
@@ -60,7 +63,7 @@ def bound(ids: list[int] | None, limit: int) -> int:
 def act(ops: Operator, plan: Plan, how: How, /, **options: Any) -> None:
     """Show the plan, ask, and carry it out; ends with the exit status."""
     if not how.because.strip():
-        raise ValueError(f"because= must say why: {how.because!r}")  # before anybody is asked anything
+        raise ValueError("--because: pass a reason")  # before the prompt
     if not how.as_json:
         show(console(), _plan(plan))
     if how.dry_run or not plan.count:
@@ -74,7 +77,7 @@ def act(ops: Operator, plan: Plan, how: How, /, **options: Any) -> None:
         if how.as_json:
             print_json({"plan": document(plan), "sweep": document(begun)})
         else:
-            words = f"Sweep {begun.id} is written down: workers carry it out; `redrive sweeps show {begun.id}`"
+            words = f"Sweep {begun.id} started; workers process it. Progress: `redrive sweeps show {begun.id}`"
             show(console(), Text(spelled(words)))
         raise typer.Exit(0)
     applied, interrupted = carry_out(ops, begun, quiet=how.as_json)
@@ -96,10 +99,10 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
     interrupted = False
     nobody = ops.nobody() if sweep.canary else None
     if nobody is not None:  # it would wait for them without a word
-        first = "it" if sweep.canary == 1 else "them"
         complain(
-            f"{nobody}: the first {amount(sweep.canary, 'waits', 'wait')} until one is started, and the rest for {first}",
-            "`redrive work module:app`; Ctrl+C leaves the rest to it",
+            f"{nobody}; the canary ({sweep.canary:,}) waits for a worker, and the rest for the canary",
+            "redrive work module:app",
+            "Ctrl+C leaves the rest to workers",
         )
     try:
         with sweep_bar(sweep, quiet=quiet) as moved:
@@ -110,8 +113,9 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
                 moved(sweep)
     except KeyboardInterrupt:
         complain(
-            f"interrupted: {amount(sweep.left, 'is left, and workers go on with it', 'are left, and workers go on with them')}",
-            f"to stop it: `redrive sweeps cancel {sweep.id}`; to go on here: `redrive sweeps resume {sweep.id}`",
+            f"interrupted; workers continue with {amount(sweep.left, 'dead letter')}",
+            f'to stop: `redrive sweeps cancel {sweep.id} --because "..."`',
+            f'to continue here: `redrive sweeps resume {sweep.id} --because "..."`',
         )
         interrupted = True
     return Applied(done, skipped, sweep), interrupted
@@ -130,7 +134,7 @@ def sweep_bar(sweep: Sweep, *, quiet: bool) -> Iterator[Any]:
 
         def moved(now: Sweep) -> None:
             waits = now.canary and now.made == now.canary and now.left
-            words = f"{now.act}: waiting for the first {now.canary} to end" if waits else now.act
+            words = f"{now.act}: waiting for the canary ({now.canary})" if waits else now.act
             progress.update(task, completed=now.made + now.skipped, description=words)
 
         yield moved
@@ -141,10 +145,10 @@ def _plan(plan: Plan) -> RenderableType:
     if plan.count:
         lines.append(Text(f"To {plan.act}: {many(plan.count)} ({counted(plan.kinds)}; {counted(plan.reasons)})"))
     elif not plan.skipped:
-        lines.append(Text(f"nothing to {plan.act}: no dead letter that is pending matches"))
+        lines.append(Text("No pending dead letter matches."))
     if plan.more:
-        lines.append(Text("More match, beyond --limit.", style="yellow"))
-    lines += [Text(f"Not {letter_id}: {why}", style="yellow") for letter_id, why in plan.skipped.items()]
+        lines.append(Text("More match; use --limit for more.", style="yellow"))
+    lines += [Text(f"Skipped {letter_id}: {why}", style="yellow") for letter_id, why in plan.skipped.items()]
     return Group(*lines)
 
 
@@ -157,7 +161,7 @@ def _say(applied: Applied) -> None:
     else:
         show(out, Text(f"{many(len(applied.done))} {past}"))
     for letter_id, why in applied.skipped.items():
-        show(out, Text(f"Not {letter_id}: {why}", style="yellow"))
+        show(out, Text(f"Skipped {letter_id}: {why}", style="yellow"))
     if applied.sweep.state != "done":
         because = f": {applied.sweep.reason}" if applied.sweep.reason else ""
         said = f"Sweep {applied.sweep.id} is {applied.sweep.state}{because}; {_left(applied.sweep.left)}"
@@ -165,7 +169,7 @@ def _say(applied: Applied) -> None:
 
 
 def _left(count: int) -> str:
-    return amount(count, "is left as it was", "are left as they were")
+    return f"{count:,} left unchanged"
 
 
 def many(count: int) -> str:

@@ -8,72 +8,88 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..core.amount import amount
 from ..ops.audit import Decision
 from ..ops.document import document
+from .command import Commands
 from .fit import Column, fitted
+from .followup import spelled
 from .moments import ago, utc
 from .options import NOT_DONE, AsJson, Since, Where, operator, since_of
 from .output import console, print_json, show
+from .shown import showing
 
-app = typer.Typer(no_args_is_help=True, help="The audit: who decided what, when and why.")
+app = Commands(help="List and verify the audit log.")
 
 
 @app.command("list")
 def list_(
-    by: Annotated[str | None, typer.Option("--by", metavar="ACTOR", help="Only by this one.", show_default=False)] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="ACTOR", help="Only decisions of this name", show_default=False)
+    ] = None,
     action: Annotated[
-        str | None, typer.Option("--action", metavar="NAME", help="Only dead.replay, or all of dead.", show_default=False)
+        str | None,
+        typer.Option(
+            "--action", metavar="NAME", help="Only this action, such as dead.replay, or dead for all of them", show_default=False
+        ),
     ] = None,
     since: Since = None,
-    people: Annotated[bool, typer.Option("--people", help="Not what policies decided by themselves.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="Include automatic decisions of policies")] = False,
+    _people: Annotated[bool, typer.Option("--people", hidden=True, help="The default")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of decisions")] = 50,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """List decisions, the newest first.
+    """List decisions from the audit log.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Newest first. Decisions of people and of your programs are listed. --all includes decisions that
+    policies made automatically.
+
+    Examples:
+        redrive audit list
+        redrive audit list --by ann --action dead --since 7d
+        redrive audit list --all
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.audit(actor=by, action=action, since=since_of(since), limit=limit, people=people)
+        found = ops.audit(actor=by, action=action, since=since_of(since), limit=limit, people=not everything)
         if as_json:
             print_json(document(found))
             return
         out = console()
         if found:
-            show(out, _decisions(found, ops.now(), out.width))
+            made = _decisions(found, ops.now(), out.width)
+            more = Text(f"\n{showing(len(found))}", style="dim") if len(found) == limit else Text("")
+            show(out, Group(made, more) if len(found) == limit else made)
         else:
-            narrowed = people or any(each is not None for each in (by, action, since))
-            show(
-                out,
-                Text(
-                    "no decision matches"
-                    if narrowed
-                    else "nobody has decided anything yet: nothing replayed, discarded, released"
-                ),
-            )
+            narrowed = any(each is not None for each in (by, action, since))
+            none = "No decision matches." if narrowed else "No decisions."
+            show(out, Text(none if everything else spelled(f"{none} `redrive audit list --all` includes automatic ones.")))
 
 
 def _decisions(found: Sequence[Decision], now: datetime, width: int) -> RenderableType:
     columns = [
-        Column("no", number=True),
+        Column("number", number=True),
         Column("when"),
         Column("UTC", leave=1),
-        Column("who", least=8),
-        Column("what", least=16),
+        Column("by", least=8),
+        Column("action", least=16),
         Column("because", least=20),
     ]
     rows = [
         {
-            "no": str(one.number),
+            "number": str(one.number),
             "when": ago(one.at, now),
             "UTC": utc(one.at),
-            "who": one.actor,
-            "what": f"{one.action} {_what(one.what)}".strip(),
+            "by": one.actor,
+            "action": f"{one.action} {_what(one.what)}".strip(),
             "because": one.because,
         }
         for one in found
@@ -97,17 +113,27 @@ def _what(what: Mapping[str, Any]) -> str:
 @app.command()
 def verify(
     anchor: Annotated[
-        str | None, typer.Option("--anchor", metavar="N:HASH", help="What an earlier verify printed.", show_default=False)
+        str | None, typer.Option("--anchor", metavar="N:HASH", help="Anchor that an earlier verify printed", show_default=False)
     ] = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Follow the chain of hashes through the whole audit, and say where it breaks first.
+    """Verify the audit log.
 
-    The chain shows what was changed, put in, moved or removed from the middle. That its end was cut off is shown only by an
-    anchor that was kept elsewhere: note what this prints, and give it back by --anchor.
+    Follows the chain of hashes through all entries and reports the first entry that was changed.
+    The chain detects changed, inserted, moved and removed entries. A removed end is detected only
+    with an anchor that is stored elsewhere. Keep the anchor that this command prints, and pass it
+    with --anchor.
 
-    Exit status: 0, it holds; 1, it is broken; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Examples:
+        redrive audit verify
+        redrive audit verify --anchor 1204:9f86d0...
+
+    Exit codes:
+        0: unchanged
+        1: changed
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         chain = ops.verify(anchor)
@@ -115,10 +141,9 @@ def verify(
         print_json(document(chain) | {"holds": chain.holds})
     elif chain.holds:
         entries = amount(chain.entries, "entry", "entries")
-        show(console(), Text(f"The audit holds: {entries}, each as it was written.\nAnchor: {chain.anchor}"))
+        show(console(), Text(f"Audit log unchanged: {entries}.\nAnchor: {chain.anchor}"))
     else:
-        show(
-            console(),
-            Text(f"Entry {chain.broken}: {chain.problem}. Up to entry {chain.entries} the audit holds.", style="bold red"),
-        )
+        good = amount(chain.entries, "entry", "entries")
+        said = f"Audit log changed at entry {chain.broken} ({chain.problem}); {good} before it unchanged."
+        show(console(), Text(said, style="bold red"))
     raise typer.Exit(0 if chain.holds else NOT_DONE)

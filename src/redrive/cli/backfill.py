@@ -22,6 +22,7 @@ from ..ops.plan import Plan
 from ..ops.selection import day
 from ..ops.sweep import Sweep
 from .act import Canary, Most, Rate, Yes, counted
+from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled
 from .moments import ago, both
@@ -33,26 +34,24 @@ from .selectors import Customers
 from .shown import indented
 from .sweeps import bar, unmanned
 
-app = typer.Typer(no_args_is_help=True, help="Backfills: ranges of days; plan, apply, how far, pause, resume, cancel, share.")
-Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="source/query, such as crm/orders.")]
-Since = Annotated[str, option("--since", "DAY", "From this day on, such as 2026-06-01.")]
-Until = Annotated[str, option("--until", "DAY", "Up to this day, and with it.")]
+app = Commands(help="Plan and run backfills.")
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="source/query, such as crm/orders")]
+Since = Annotated[str, option("--since", "DAY", "First day, such as 2026-06-01")]
+Until = Annotated[str, option("--until", "DAY", "Last day, inclusive")]
 Share = Annotated[
     float | None,
     typer.Option(
-        "--share", metavar="PART", help="Its part of all work while others wait too. Default: 0.15.", show_default=False
+        "--share", metavar="PART", help="Share of worker capacity while other work is queued (default: 0.15)", show_default=False
     ),
 ]
-Order = Annotated[Literal["newest", "oldest"], typer.Option("--order", help="Which day first.")]
-ClearTerminal = Annotated[bool, typer.Option("--clear-terminal", help="Also what is terminal, with new attempts.")]
-Again = Annotated[bool, typer.Option("--again", help="Also what is accepted already; it stays readable.")]
-Watch = Annotated[bool, typer.Option("--watch", help="Wait until it ends; on a terminal, show how it goes.")]
+Order = Annotated[Literal["newest", "oldest"], typer.Option("--order", help="Day to start with")]
+ClearTerminal = Annotated[bool, typer.Option("--clear-terminal", help="Include partitions that gave up, with new attempts")]
+Again = Annotated[bool, typer.Option("--again", help="Include accepted partitions, which stay readable")]
+Watch = Annotated[bool, typer.Option("--watch", help="Progress until the backfill ends")]
 EVERY = 1.0
 """Seconds between two looks."""
-Number = Annotated[int, typer.Argument(metavar="ID", help="The backfill's number.")]
-PlanOrDataset = Annotated[
-    str, typer.Argument(metavar="PLAN", help="The id of a plan, its file; or a dataset, with --since and --until.")
-]
+Number = Annotated[int, typer.Argument(metavar="ID", help="ID of the backfill")]
+PlanOrDataset = Annotated[str, typer.Argument(metavar="PLAN", help="ID or file of a plan, or a dataset with --since and --until")]
 
 
 def _planned(
@@ -77,10 +76,20 @@ def plan(
     again: Again = False, clear: ClearTerminal = False, out: Out = None, actor: Actor = None, where: Where = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Say what a backfill would extract, and keep the plan for `redrive backfill apply`. Changes nothing, records nothing.
+    """Plan a backfill.
 
-    Exit status: 0, planned; 1, refused: another backfill has some of these; 2, a wrong option or date, no such dataset, or nobody
-    knows its customers; 3, the ledger cannot be reached or has another schema.
+    Prints the partitions that the backfill would extract, and saves the plan for `redrive backfill
+    apply`. Changes nothing and records nothing.
+
+    Examples:
+        redrive backfill plan crm/orders --since 2026-06-01 --until 2026-06-30
+        redrive backfill plan crm/orders --since 2026-06-01 --until 2026-06-30 --customer-id acme --out plan.json
+
+    Exit codes:
+        0: planned
+        1: refused, because another backfill includes some of these partitions
+        2: invalid option or date, unknown dataset, or unknown customers
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
         made = _planned(ops, dataset, since, until, customer, share, order, again, clear)
@@ -89,39 +98,57 @@ def plan(
 
 @app.command()
 def apply(
-    name: PlanOrDataset, because: Because, since: Annotated[str | None, option("--since", "DAY", "Of a dataset.")] = None,
-    until: Annotated[str | None, option("--until", "DAY", "Of a dataset.")] = None, customer: Customers = None,
+    name: PlanOrDataset, because: Because, since: Annotated[str | None, option("--since", "DAY", "With a dataset")] = None,
+    until: Annotated[str | None, option("--until", "DAY", "With a dataset")] = None, customer: Customers = None,
     share: Share = None, order: Order = "newest", again: Again = False, clear: ClearTerminal = False, rate: Rate = None,
     canary: Canary = 0,
     halt_on: HaltOn = None, accept_drift: AcceptDrift = None, yes: Yes = False, most: Most = None, actor: Actor = None,
     where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Begin a backfill: a plan that was made, or at once a dataset with --since and --until. Workers carry it out.
+    """Start a backfill.
 
-    Asks as `redrive state retry` does; scripts say --yes --max N.
+    Starts a saved plan, or a dataset with --since and --until. Workers extract the partitions.
+    Confirmation works as in `redrive state retry`.
 
-    Exit status: 0, begun; 1, refused, or not confirmed; 2, a wrong option, no such plan, or no terminal to confirm at; 3, the
-    ledger cannot be reached or has another schema; 4, the plan has expired, or is another ledger's.
+    Examples:
+        redrive backfill apply PLAN --because "new customer"
+        redrive backfill apply crm/orders --since 2026-06-01 --until 2026-06-30 --yes --max 500 --because "new customer"
+
+    Exit codes:
+        0: started
+        1: refused, or not confirmed
+        2: invalid option, unknown plan, or no terminal for the confirmation
+        3: ledger not reachable, or its schema is from another version
+        4: the plan has expired, or is for another ledger
     """
     with operator(where, actor, app_first=True) as ops:
         how = Told(because, yes, most, as_json=as_json)
         if since is None and until is None:
             applied(ops, name, how, accept_drift, only="backfill", rate=rate, canary=canary, halt_on=halt_on)
         if since is None or until is None:
-            raise ValueError("a dataset needs both --since and --until")
+            raise ValueError("dataset: needs both --since and --until")
         made = _planned(ops, name, since, until, customer, share, order, again, clear)
         carried_out(ops, made, how, rate=rate, canary=canary, halt_on=halt_on)
 
 
 @app.command("list")
 def list_(
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 20,
-    all_: Annotated[bool, typer.Option("--all", help="Retries, reprocessings and what schedules brought too.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of backfills")] = 20,
+    all_: Annotated[bool, typer.Option("--all", help="Include retries, reprocessing and scheduled runs")] = False,
     where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """List backfills, the newest first.
+    """List backfills.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Newest first.
+
+    Examples:
+        redrive backfill list
+        redrive backfill list --all
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, app_first=True) as ops:
         found = ops.partitions.backfills(limit=limit, acts=PARTITIONED if all_ else ("backfill",))
@@ -131,20 +158,24 @@ def list_(
         out = console()
         show(
             out,
-            _table(found, ops.now(), out.width) if found else Text(spelled("no backfills: `redrive backfill plan` plans one")),
+            _table(found, ops.now(), out.width)
+            if found
+            else Text(spelled("No backfills. Plan one with `redrive backfill plan DATASET --since DAY --until DAY`.")),
         )
 
 
 def _table(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:
     columns = [
-        Column("id", number=True), Column("what"), Column("state"), Column("progress", leave=2), Column("done", number=True),
-        Column("of", number=True), Column("begun"), Column("who", least=6, cut=True, leave=1),
+        Column("id", number=True), Column("action"), Column("state"), Column("progress", leave=2),
+        Column("processed", number=True), Column("total", number=True), Column("started"),
+        Column("by", least=6, cut=True, leave=1),
         Column("because", least=14, wants=20, cut=True, leave=3),
     ]  # fmt: skip
     rows: list[Mapping[str, str | Text]] = [
         {
-            "id": str(one.id), "what": one.act, "state": one.state, "progress": bar(one), "done": f"{one.made + one.skipped:,}",
-            "of": f"{one.total:,}", "begun": ago(one.created_at, now), "who": one.actor, "because": one.because,
+            "id": str(one.id), "action": one.act, "state": one.state, "progress": bar(one),
+            "processed": f"{one.made + one.skipped:,}", "total": f"{one.total:,}",
+            "started": ago(one.created_at, now), "by": one.actor, "because": one.because,
         }
         for one in found
     ]  # fmt: skip
@@ -153,15 +184,26 @@ def _table(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:
 
 @app.command()
 def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json: AsJson = False) -> None:
-    """How far a backfill is, or any sweep over partitions; how long the rest takes at the pace so far; what fails.
+    """Show the progress of a backfill.
 
-    Exit status: 0, shown, or with --watch done; 1, there is none of that number, or with --watch it ended otherwise; 2, a wrong
-    option; 3, the ledger cannot be reached or has another schema; 130, --watch was interrupted.
+    Shows progress, failures and the time left. Also takes the number of a retry, a reprocessing or
+    a revalidation.
+
+    Examples:
+        redrive backfill status 7
+        redrive backfill status 7 --watch
+
+    Exit codes:
+        0: shown; with --watch, done
+        1: no backfill with this ID; with --watch, not ended as done
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
+        130: --watch was interrupted
     """
     with operator(where, app_first=True) as ops:
         report = ops.partitions.progress(sweep_id)
         if report is None:
-            complain(f"there is no backfill {sweep_id}; `redrive backfill list --all` lists them")
+            complain(f"backfill {sweep_id}: not found; `redrive backfill list --all` lists all")
             raise typer.Exit(NOT_DONE)
         if watch:
             report = _watched(ops, report, quiet=as_json)
@@ -174,7 +216,7 @@ def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json:
 
 
 def _watched(ops: Operator, report: BackfillReport, *, quiet: bool) -> BackfillReport:
-    """Until it ends, halts, or is paused; on a terminal one sees how it goes."""
+    """Read again every second until it is not running; at a terminal, show it."""
     out = Console(stderr=True, highlight=False, emoji=False, markup=False)
     clock = clock_around()
     with (
@@ -196,44 +238,45 @@ def _report(report: BackfillReport) -> RenderableType:
     sweep, progress, now = report.sweep, report.progress, report.now
     made = pairs()
     made.add_row("state", sweep.state + (f": {sweep.reason}" if sweep.reason else ""))
-    made.add_row("of", report.said)
+    made.add_row("scope", report.said)
     made.add_row("", _bar(report))
     ended = progress.ok + progress.failed
     parts = [
         f"{progress.done:.1%} done",
-        f"ok {progress.ok:,}",
+        f"accepted {progress.ok:,}",
         f"failed {progress.failed:,}" + (f" ({progress.failed / ended:.2%})" if progress.failed else ""),
     ]
-    parts += [f"running {progress.active:,}", f"queued {progress.queued:,}", f"to come {sweep.left:,}"]
+    parts += [f"running {progress.active:,}", f"queued {progress.queued:,}", f"not started {sweep.left:,}"]
     made.add_row("", " · ".join(parts))
     if report.left is not None:
-        made.add_row("left", f"about {span(report.left.total_seconds())}, at the pace so far")
+        made.add_row("time left", f"about {span(report.left.total_seconds())}")
     elif sweep.state == "running" and progress.queued and not progress.untouched and not progress.active:
-        made.add_row("left", spelled(f"{_waits(progress.queued)}; `redrive state failures`"))
+        made.add_row("time left", spelled(f"unknown: {_waits(progress.queued)}; see `redrive state failures`"))
     for one in report.paused:
-        until = "until somebody says so" if one.until is None else f"and probed {ago(one.until, now)}"
-        made.add_row("waits", Text(f"source {one.source} is paused by {one.actor}, {until}: {one.because}", style="yellow"))
+        until = "until it is unpaused" if one.until is None else f"probed {ago(one.until, now)}"
+        made.add_row("paused", Text(f"source {one.source}, by {one.actor}, {until} ({one.because})", style="yellow"))
     if progress.skips:
-        made.add_row("left alone", ", ".join(f"{many:,} {why}" for why, many in progress.skips.items()))
+        made.add_row("skipped", ", ".join(f"{many:,} {why}" for why, many in progress.skips.items()))
     if report.reasons:
         made.add_row("failures", counted(report.reasons))
     made.add_row(
         "share",
-        f"{progress.share:.0%} while others wait too" + ("" if sweep.rate is None else f"; at most {sweep.rate:g} in a second"),
+        f"{progress.share:.0%} while other work is queued" + ("" if sweep.rate is None else f", at most {sweep.rate:g}/s"),
     )
     if sweep.canary:
         made.add_row("canary", f"the first {sweep.canary:,}")
     if progress.halt_on is not None:
-        made.add_row("halts", f"above {progress.halt_on:.0%} rejections")
-    made.add_row("by", f"{sweep.actor}, because {sweep.because}")
-    made.add_row("begun", both(sweep.created_at, now))
+        made.add_row("halt on", f"more than {progress.halt_on:.0%} rejected")
+    made.add_row("by", sweep.actor)
+    made.add_row("because", sweep.because)
+    made.add_row("started", both(sweep.created_at, now))
     if sweep.ended_at:
         made.add_row("ended", both(sweep.ended_at, now))
     return Group(heading(f"{sweep.act.capitalize()} {sweep.id}"), indented(made))
 
 
 def _waits(count: int) -> str:
-    return amount(count, "waits for its next attempt", "wait for their next attempt")
+    return amount(count, "partition waits", "partitions wait") + " for a retry"
 
 
 def _bar(report: BackfillReport) -> Text:
@@ -246,9 +289,18 @@ def _bar(report: BackfillReport) -> Text:
 
 @app.command()
 def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
-    """Begin nothing more of it for now; what is running goes on.
+    """Pause a backfill.
 
-    Exit status: 0, paused; 1, it is not running; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    No further partition starts. Running partitions continue.
+
+    Examples:
+        redrive backfill pause 7 --because "source is slow"
+
+    Exit codes:
+        0: paused
+        1: not running
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
         _said(ops.pause(sweep_id, because=because), as_json)
@@ -256,9 +308,18 @@ def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where 
 
 @app.command()
 def resume(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
-    """Go on with one that was paused, or that halted.
+    """Resume a backfill.
 
-    Exit status: 0, it is running; 1, it has ended; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Resumes a backfill that was paused or halted.
+
+    Examples:
+        redrive backfill resume 7 --because "source is back"
+
+    Exit codes:
+        0: running
+        1: already ended
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
         _said(ops.resume(sweep_id, because=because), as_json)
@@ -266,9 +327,18 @@ def resume(sweep_id: Number, because: Because, actor: Actor = None, where: Where
 
 @app.command()
 def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
-    """Begin nothing more of it, from now on; what was accepted stays, what is running may end.
+    """Cancel the rest of a backfill.
 
-    Exit status: 0, cancelled; 1, it has ended; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Accepted partitions stay. Running partitions continue.
+
+    Examples:
+        redrive backfill cancel 7 --because "wrong range"
+
+    Exit codes:
+        0: cancelled
+        1: already ended
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
         _said(ops.cancel(sweep_id, because=because), as_json)
@@ -276,19 +346,28 @@ def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where
 
 @app.command()
 def share(
-    sweep_id: Number, part: Annotated[float, typer.Argument(metavar="PART", help="A part of one, such as 0.3.")],
+    sweep_id: Number, part: Annotated[float, typer.Argument(metavar="PART", help="Share of capacity, such as 0.3")],
     because: Because,    actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Give it another part of all work, from the next claim on.
+    """Change a backfill's share of capacity.
 
-    Exit status: 0, done; 1, it has ended; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Takes effect at the next claim of a worker.
+
+    Examples:
+        redrive backfill share 7 0.3 --because "finish today"
+
+    Exit codes:
+        0: changed
+        1: already ended
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
         sweep = ops.partitions.share(sweep_id, part, because=because)
         if as_json:
             print_json(document(sweep) | {"share": part})
         else:
-            show(console(), Text(f"{sweep.act.capitalize()} {sweep.id} has {part:.0%} of all work while others wait too"))
+            show(console(), Text(f"{sweep.act.capitalize()} {sweep.id}: share {part:.0%} while other work is queued"))
 
 
 def _said(sweep: Sweep, as_json: bool) -> None:
@@ -297,5 +376,5 @@ def _said(sweep: Sweep, as_json: bool) -> None:
     else:
         show(
             console(),
-            Text(f"{sweep.act.capitalize()} {sweep.id} is {sweep.state}: {sweep.left:,} of {sweep.total:,} still to come"),
+            Text(f"{sweep.act.capitalize()} {sweep.id} is {sweep.state}: {sweep.left:,} of {sweep.total:,} not started"),
         )

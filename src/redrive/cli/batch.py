@@ -15,26 +15,38 @@ from ..ops import own_items
 from ..ops.actor import user
 from ..ops.batch import Batch, GivenUp, Reopened, Reopening
 from ..ops.document import document
+from .command import Commands
 from .confirm import confirmed
 from .fit import Column, fitted
 from .followup import spelled, then
 from .moments import ago, utc
 from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Since, Where, complaints, operator, option, since_of
 from .output import complain, console, print_json, show
+from .shown import showing
 
-app = typer.Typer(no_args_is_help=True, help="Items of batches: how they stand, which were given up; open those again.")
+app = Commands(help="List and reopen rejected batch items.")
 
-Name = Annotated[str, typer.Argument(metavar="BATCH", help="The name that app.items(...) was given.")]
-Only = Annotated[str | None, option("--batch", "NAME", "Only of this batch.")]
-Own = Annotated[str | None, option("--items", "MODULE:OBJECT", "A store of your own, such as a TableItems, not the ledger's.")]
-Reason = Annotated[str | None, option("--reason", "TEXT", "Only with this in the reason.")]
+Name = Annotated[str, typer.Argument(metavar="BATCH", help="Name passed to app.items()")]
+Only = Annotated[str | None, option("--batch", "NAME", "Only this batch")]
+Own = Annotated[
+    str | None, option("--items", "MODULE:OBJECT", "Item store in your code, such as a TableItems (default: the ledger)")
+]
+Reason = Annotated[str | None, option("--reason", "TEXT", "Only reasons that contain this text")]
 
 
 @app.command()
 def status(where: Where = None, as_json: AsJson = False) -> None:
-    """Show for each batch how many items wait, were given up, or arrived after rejections.
+    """Show the state of each batch.
 
-    Exit status: 0, shown, also where there are none; 3, the ledger cannot be reached or has another schema.
+    Shows how many items are queued for a resend, gave up, or were accepted after a rejection.
+
+    Examples:
+        redrive batch status
+        redrive batch status --json
+
+    Exit codes:
+        0: shown, also when there are none
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         found = ops.batches()
@@ -42,33 +54,33 @@ def status(where: Where = None, as_json: AsJson = False) -> None:
             print_json(document(found))
             return
         out = console()
-        show(out, _batches(found, ops.now(), out.width) if found else Text("no item of any batch was ever rejected"))
+        show(out, _batches(found, ops.now(), out.width) if found else Text("No rejected items."))
 
 
 def _batches(found: Sequence[Batch], now: datetime, width: int) -> RenderableType:
     columns = [
         Column("batch", least=12),
-        Column("waiting", number=True),
-        Column("given up", number=True),
-        Column("arrived", number=True, leave=1),
+        Column("queued", number=True),
+        Column("gave up", number=True),
+        Column("accepted", number=True, leave=1),
         Column("rejections", number=True, leave=2),
-        Column("uncharged", number=True, leave=3),
-        Column("changed"),
+        Column("in outages", number=True, leave=3),
+        Column("updated"),
     ]
     rows: list[dict[str, str | Text]] = [
         {
             "batch": one.name,
-            "waiting": f"{one.waiting:,}",
-            "given up": Text(f"{one.given_up:,}", style="red" if one.given_up else ""),
-            "arrived": f"{one.acknowledged:,}",
+            "queued": f"{one.waiting:,}",
+            "gave up": Text(f"{one.given_up:,}", style="red" if one.given_up else ""),
+            "accepted": f"{one.acknowledged:,}",
             "rejections": f"{one.rejections:,}",
-            "uncharged": f"{one.uncharged:,}",
-            "changed": ago(one.updated_at, now),
+            "in outages": f"{one.uncharged:,}",
+            "updated": ago(one.updated_at, now),
         }
         for one in found
     ]
     return Group(
-        fitted(columns, rows, width), "", Text(spelled("`redrive batch giveups` lists those that were given up."), style="dim")
+        fitted(columns, rows, width), "", Text(spelled("`redrive batch giveups` lists the items that gave up."), style="dim")
     )
 
 
@@ -77,18 +89,27 @@ def giveups(
     batch: Only = None,
     reason: Reason = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of items")] = 50,
     own: Own = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """List items that were given up, the newest first. Of a store of your own (--items): by their ids.
+    """List batch items that gave up.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Newest first. Items of your own store (--items) are sorted by ID.
+
+    Examples:
+        redrive batch giveups
+        redrive batch giveups --batch readings --since 1d
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     if own is not None:
         if since is not None:
-            raise typer.BadParameter("a store of your own keeps no times; leave it out", param_hint="--since")
+            raise typer.BadParameter("not supported with --items, because your own store has no times", param_hint="--since")
         _own_giveups(own, limit, reason, as_json)
         return
     with operator(where) as ops:
@@ -101,7 +122,7 @@ def giveups(
             show(out, _giveups(found, ops.now(), out.width, full=len(found) == limit))
         else:
             narrowed = any(each is not None for each in (batch, reason, since))
-            show(out, Text("no item that was given up matches" if narrowed else "no item was given up"))
+            show(out, Text("No item that gave up matches." if narrowed else "No item gave up."))
 
 
 def _own_giveups(source: str, limit: int, reason: str | None, as_json: bool) -> None:
@@ -112,7 +133,7 @@ def _own_giveups(source: str, limit: int, reason: str | None, as_json: bool) -> 
         return
     out = console()
     if not found:
-        show(out, Text("no item was given up" if reason is None else "no item that was given up matches"))
+        show(out, Text("No item gave up." if reason is None else "No item that gave up matches."))
         return
     columns = [Column("item", least=12), Column("rejected", number=True)]
     if any(item.reason is not None for item in found):
@@ -128,7 +149,7 @@ def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool)
         Column("batch", least=8),
         Column("item", least=12),
         Column("rejected", number=True),
-        Column("given up"),
+        Column("gave up"),
         Column("UTC", leave=1),
         Column("reason", least=14, wants=28, cut=True),
     ]
@@ -137,14 +158,14 @@ def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool)
             "batch": one.batch,
             "item": one.item,
             "rejected": str(one.attempts),
-            "given up": ago(one.given_up_at, now),
+            "gave up": ago(one.given_up_at, now),
             "UTC": utc(one.given_up_at),
             "reason": " ".join((one.reason or "–").split()),
         }
         for one in found
     ]
     reopen = then('redrive batch reopen BATCH ITEM --because "..."')
-    hint = "More may match: raise --limit, or narrow it down." if full else f"Fixed? → {reopen}"
+    hint = showing(len(found)) if full else f"→ {reopen}"
     return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
 
 
@@ -152,29 +173,39 @@ def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool)
 def reopen(
     batch: Name,
     because: Because,
-    items: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Items by their ids.", show_default=False)] = None,
+    items: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="IDs of items", show_default=False)] = None,
     reason: Reason = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 100,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask; needs --max.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of items")] = 100,
+    yes: Annotated[bool, typer.Option("--yes", help="No confirmation prompt (needs --max)")] = False,
     most: Annotated[
         int | None,
-        typer.Option("--max", min=0, metavar="N", help="With --yes: do nothing if there are more.", show_default=False),
+        typer.Option("--max", min=0, metavar="N", help="Upper bound with --yes, above which nothing is done", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, without any change")] = False,
     own: Own = None,
     actor: Actor = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let items that were given up be sent again, with all their attempts. Recorded in the audit.
+    """Reopen batch items that gave up.
 
-    By their ids, or by reason or since; the latter asks for confirmation: type the number, or say --yes --max N. In a store of
-    your own (--items) by their ids; the counters there stay as they are. That store needs no ledger: without one, nothing is
-    recorded in an audit log, and the output says so.
+    A reopened item is sent again, with all its attempts. Select by ID, or by --reason or --since. A
+    selection without IDs needs confirmation: type the number at the prompt, or pass --yes --max N.
 
-    Exit status: 0, all reopened; 1, some or none of them (they are listed, with why); 2, a wrong option, or no selection; 3, the
-    ledger cannot be reached or has another schema; 130, interrupted.
+    Items of your own store (--items) are selected by ID, and its counters stay. That store needs no
+    ledger. Without a ledger nothing is recorded in an audit log, and the output says so.
+
+    Examples:
+        redrive batch reopen readings r-17 r-18 --because "device fixed"
+        redrive batch reopen readings --reason "bad unit" --yes --max 50 --because "INC-42"
+
+    Exit codes:
+        0: all reopened
+        1: some or none reopened; the skipped ones are listed with the reason
+        2: invalid option, or no selection
+        3: ledger not reachable, or its schema is from another version
+        130: interrupted
     """
     if own is not None:
         _reopen_own(own, batch, items or (), because, dry_run=dry_run, actor=actor, where=where, as_json=as_json)
@@ -195,13 +226,13 @@ def _reopen_own(
     with complaints():
         plan = own_items.planned(own, batch, items=items)
         if not because.strip():
-            raise ValueError(f"because= must say why: {because!r}")
+            raise ValueError("--because: pass a reason")
         if own_items.has_ledger(where):
             with operator(where, actor) as ops:
                 _show_plan(plan, dry_run=dry_run, as_json=as_json)
                 _carry_out(plan, ops.reopening(plan, because=because, store=own), as_json=as_json)
         _show_plan(plan, dry_run=dry_run, as_json=as_json)
-        complain("no ledger found: this is not recorded in an audit log; pass --ledger to record it")
+        complain("ledger: not found, so this is not recorded in an audit log; pass --ledger to record it")
         steps = own_items.applied(None, own, plan, actor=actor or user(), because=because)
         _carry_out(plan, steps, as_json=as_json)
 
@@ -226,7 +257,7 @@ def _carry_out(plan: Reopening, steps: Iterator[Reopened], *, as_json: bool) -> 
             done += step.done
             skipped |= step.skipped
     except KeyboardInterrupt:
-        complain("interrupted: whole steps are done and in the audit, the rest is as it was; run it again to go on")
+        complain("interrupted; completed steps stay and are in the audit log, repeat the command for the rest")
         ended = INTERRUPTED
     if as_json:
         print_json({"plan": document(plan), "done": done, "skipped": skipped})
@@ -241,10 +272,10 @@ def _plan(plan: Reopening) -> RenderableType:
         most = ", ".join(f"{_short(reason)} ×{count:,}" for reason, count in list(plan.reasons.items())[:4])
         lines.append(Text(f"To reopen: {_many(plan.count)} of {plan.batch} ({most}{', …' if len(plan.reasons) > 4 else ''})"))
     elif not plan.skipped:
-        lines.append(Text(f"nothing to reopen: no item of {plan.batch} that was given up matches"))
+        lines.append(Text(f"No item of {plan.batch} that gave up matches."))
     if plan.more:
-        lines.append(Text("More match, beyond --limit.", style="yellow"))
-    lines += [Text(f"Not {item}: {why}", style="yellow") for item, why in plan.skipped.items()]
+        lines.append(Text("More match; use --limit for more.", style="yellow"))
+    lines += [Text(f"Skipped {item}: {why}", style="yellow") for item, why in plan.skipped.items()]
     return Group(*lines)
 
 
@@ -256,7 +287,7 @@ def _say(done: Sequence[str], skipped: Mapping[str, str]) -> None:
     else:
         show(out, Text(f"Reopened: {_many(len(done))}"))
     for item, why in skipped.items():
-        show(out, Text(f"Not {item}: {why}", style="yellow"))
+        show(out, Text(f"Skipped {item}: {why}", style="yellow"))
 
 
 def _short(reason: str, longest: int = 40) -> str:

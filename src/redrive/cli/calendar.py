@@ -36,8 +36,8 @@ SIGNS: Mapping[str | None, Sign] = {
     "pending": Sign("○", "o", "cyan", "pending"),
     "refresh_failed": Sign("▲", "^", "yellow", "newer run rejected"),
     "failed": Sign("✗", "x", "red", "failed"),
-    "terminal": Sign("!", "!", "bold red", "terminal"),
-    None: Sign("·", ".", "dim", "nothing"),
+    "terminal": Sign("!", "!", "bold red", "gave up"),
+    None: Sign("·", ".", "dim", "none"),
 }
 
 
@@ -67,7 +67,7 @@ def heat_map(calendar: Calendar, width: int, /, *, by: By | None = None) -> Rend
             lines.append(line.append_text(_share(row, band)))
         lines.append("")
     legend = Text("  ").join(show(state).append(f" {sign.says}", style="dim") for state, sign in SIGNS.items())
-    return Group(*lines, legend, Text("A cell is the worst that any customer's partition is; in %: accepted.", style="dim"))
+    return Group(*lines, legend, Text("A cell shows the worst state of all customers. %: accepted.", style="dim"))
 
 
 def bands(since: date, until: date, room: int, by: By | None = None, /) -> Iterator[Band]:

@@ -13,12 +13,19 @@ from .output import BAD_INPUT, complain, console, print_json, show
 
 
 def config(as_json: AsJson = False) -> None:
-    """Show what redrive.toml and the environment say, and which of them said it.
+    """Show the effective configuration.
 
-    The environment goes before the file; an option of a command goes before both. Secrets are hidden; one that stands in the
-    file as it is, and not hashed, is warned of.
+    Each setting is shown with its value and its origin. An option of a command overrides the
+    environment, which overrides redrive.toml. Secrets are hidden. A secret in clear text in
+    redrive.toml causes a warning.
 
-    Exit status: 0, shown; 2, a name is unknown or a value makes no sense: the message says which, and where.
+    Examples:
+        redrive config
+        redrive config --json
+
+    Exit codes:
+        0: shown
+        2: unknown name or invalid value in the configuration
     """
     try:
         found = told()
@@ -29,8 +36,8 @@ def config(as_json: AsJson = False) -> None:
         print_json(document(found))
         return
     out = console()
-    columns = [Column("name"), Column("value", least=24), Column("said by", least=12), Column("variable", leave=1)]
-    rows = [{"name": one.name, "value": _shown(one.value), "said by": one.said_by, "variable": one.variable} for one in found]
+    columns = [Column("name"), Column("value", least=24), Column("set by", least=12), Column("variable", leave=1)]
+    rows = [{"name": one.name, "value": _shown(one.value), "set by": one.said_by, "variable": one.variable} for one in found]
     show(out, fitted(columns, rows, out.width))
     for one in found:
         if one.warns is not None:

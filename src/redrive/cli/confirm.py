@@ -1,4 +1,4 @@
-"""Confirm: many at once are done only after somebody has said how many they are."""
+"""Confirm: many at once need the typed number, or --yes --max N."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def agreed(plan: Countable, *, yes: bool, most: int | None) -> None:
     if yes or plan.count > TYPED or not sys.stdin.isatty():
         confirmed(plan, yes=yes, most=most)
     elif not typer.confirm(f"{plan.act.replace('_', ' ').capitalize()} {plan.count} partitions?", err=True):
-        complain("nothing was done")
+        complain("not confirmed; nothing was done")
         raise typer.Exit(NOT_DONE)
 
 
@@ -41,18 +41,18 @@ def confirmed(plan: Countable, *, yes: bool, most: int | None) -> None:
     """Go on, or leave with an exit status. On a terminal the number is typed; scripts say `--yes --max N`."""
     if yes:
         if most is None:
-            complain(f"--yes needs --max: the most you want to {plan.act}")
+            complain(f"--yes: needs --max N, the most to {plan.act}")
             raise typer.Exit(BAD_INPUT)
         if plan.count > most:
-            complain(f"{plan.count:,} match, and --max says {most:,}: nothing was done")
+            complain(f"--max {most}: {plan.count:,} match; nothing was done")
             raise typer.Exit(NOT_DONE)
         return
     if not sys.stdin.isatty():
-        complain(f"{plan.count:,} match; to {plan.act} them from a script, say --yes --max {plan.count}: nothing was done")
+        complain(f"confirmation: no terminal; pass --yes --max {plan.count} to {plan.act} {plan.count:,}. Nothing was done")
         raise typer.Exit(BAD_INPUT)
     typed = typer.prompt(
         f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}", default="", show_default=False, err=True
     )
     if typed.strip().replace(",", "") != str(plan.count):
-        complain("nothing was done")
+        complain("not confirmed; nothing was done")
         raise typer.Exit(NOT_DONE)

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Group, RenderableType
@@ -19,6 +19,7 @@ from ..ops.defaults import MAX_REPLAYS
 from ..ops.document import document
 from ..ops.operator import Operator
 from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act, bound, counted, many
+from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled, then
 from .moments import ago, both, utc
@@ -37,16 +38,17 @@ from .options import (
     since_of,
 )
 from .output import complain, console, heading, pairs, print_json, print_line, show
-from .shown import fields, indented, payload, tries
+from .shown import counted_up_to, fields, indented, payload, showing, state_name, tries
 
-app = typer.Typer(no_args_is_help=True, help="Dead letters: list them, look at one, replay or discard.")
+app = Commands(help="List, replay and discard dead letters.")
 
-Numbers = Annotated[list[int] | None, typer.Argument(metavar="ID", help="Dead letters by their numbers.", show_default=False)]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
-Edit = Annotated[str | None, option("--edit", "FILE", "Of one: with the payload in this file; -: standard input.")]
-Payload = Annotated[str | None, option("--payload", "TEXT", "Of one: with this payload.")]
+Numbers = Annotated[list[int] | None, typer.Argument(metavar="ID", help="IDs of dead letters", show_default=False)]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of dead letters")]
+AllUnless = Annotated[int | None, option("--limit", "N", "Maximum number of dead letters (default: all)")]
+Edit = Annotated[str | None, option("--edit", "FILE", "File with a new payload for one dead letter (-: standard input)")]
+Payload = Annotated[str | None, option("--payload", "TEXT", "New payload for one dead letter")]
 StatusOption = Annotated[
-    Literal["pending", "replaying", "replayed", "discarded", "all"], typer.Option("--status", help="Only in this state.")
+    Literal["pending", "replaying", "replayed", "discarded", "all"], typer.Option("--status", help="Only this status")
 ]
 
 
@@ -61,20 +63,29 @@ def list_(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """List dead letters, the newest first.
+    """List dead letters.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Newest first.
+
+    Examples:
+        redrive dead list
+        redrive dead list --kind crm.sync --error timeout --since 12h
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.dead(
-            kind=kind, error=error, reason=reason, status=None if status == "all" else status, since=since_of(since), limit=limit
-        )
+        which: dict[str, Any] = {"kind": kind, "error": error, "reason": reason, "since": since_of(since)}
+        which["status"] = None if status == "all" else status
+        found = ops.dead(limit=limit, **which)
         if as_json:
             print_json(document(found))
             return
         out = console()
         if found:
-            show(out, _letters(found, ops, out.width, full=len(found) == limit))
+            show(out, _letters(found, ops, out.width, ops.count_dead(**which) if len(found) == limit else None))
         else:
             narrowed = any(each is not None for each in (kind, error, reason, since)) or status != "pending"
             show(out, Text(_nothing(ops, narrowed)))
@@ -82,33 +93,31 @@ def list_(
 
 def _nothing(ops: Operator, narrowed: bool) -> str:
     if narrowed:
-        others = len(ops.dead(limit=1000))
-        said = "1,000 or more" if others == 1000 else f"{others:,}"
-        return f"no dead letter matches; {said} pending in all"
-    return f"nothing is dead: {ops.status().sentence}"
+        return f"No dead letter matches; {counted_up_to(ops.count_dead())} pending in total."
+    return f"No dead letters. {ops.status().sentence}."
 
 
-def _letters(found: Sequence[Letter], ops: Operator, width: int, *, full: bool) -> Group:
+def _letters(found: Sequence[Letter], ops: Operator, width: int, total: int | None) -> Group:
     now = ops.now()
     several = [Column("status")] if len({letter.status for letter in found}) > 1 else []
     columns = [
         Column("id", number=True),
-        Column("kind", least=14),
+        Column("job type", least=14),
         *several,
         Column("reason", least=10, most=24, cut=True),
-        Column("tries", number=True, leave=2),
-        Column("died"),
+        Column("attempts", number=True, leave=2),
+        Column("dead since"),
         Column("UTC", leave=3),
         Column("error", least=14, wants=28, cut=True, leave=1),
     ]
     rows = [
         {
             "id": str(letter.id),
-            "kind": letter.kind,
+            "job type": letter.kind,
             "status": letter.status,
             "reason": f"{letter.reason} (blocked)" if letter.blocked else letter.reason,
-            "tries": str(letter.attempts),
-            "died": ago(letter.died_at, now),
+            "attempts": str(letter.attempts),
+            "dead since": ago(letter.died_at, now),
             "UTC": utc(letter.died_at),
             "error": _line(letter.error),
         }
@@ -116,26 +125,35 @@ def _letters(found: Sequence[Letter], ops: Operator, width: int, *, full: bool) 
     ]
     made = fitted(columns, rows, width)
     reasons = counted(Counter(letter.reason for letter in found))
-    said = f"{'The newest ' if full else ''}{many(len(found))}: {reasons}"
-    hint = "More may match: raise --limit, or narrow it down." if full else spelled("`redrive dead show ID` for one of them.")
+    said = f"{many(len(found))}: {reasons}"
+    hint = showing(len(found), total) if total is not None else spelled("`redrive dead show ID` shows one of them.")
     return Group(Text(said), "", made, "", Text(hint, style="dim"))
 
 
 @app.command("show")
 def show_(
-    letter_id: Annotated[int, typer.Argument(metavar="ID", help="The dead letter's number.")],
+    letter_id: Annotated[int, typer.Argument(metavar="ID", help="ID of the dead letter")],
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one dead letter: payload and headers without secrets, its jobs, and every attempt.
+    """Show one dead letter.
 
-    Exit status: 0, shown; 1, there is none of that number; 2, a wrong option; 3, the ledger cannot be reached or has another
-    schema.
+    Shows payload, headers, its jobs and every attempt. Secrets are hidden.
+
+    Examples:
+        redrive dead show 42
+        redrive dead show 42 --json
+
+    Exit codes:
+        0: shown
+        1: no dead letter with this ID
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         report = ops.letter(letter_id)
         if report is None:
-            complain(f"there is no dead letter {letter_id}; `redrive dead list --status all` lists them")
+            complain(f"dead letter {letter_id}: not found; `redrive dead list --status all` lists all")
             raise typer.Exit(NOT_DONE)
         if as_json:
             print_json(document(report))
@@ -146,21 +164,19 @@ def show_(
 def _report(report: LetterReport) -> Group:
     letter, now = report.letter, report.now
     first = pairs()
-    first.add_row("kind", letter.kind)
-    first.add_row("key", letter.key)
+    first.add_row("job type", letter.kind)
+    first.add_row("job key", letter.key)
     first.add_row("status", letter.status + _replays(letter.replay_count))
     first.add_row("reason", letter.reason)
     if letter.blocked:
-        first.add_row(
-            "blocked", "until " + both(letter.blocked_until, now) if letter.blocked_until else "until somebody replays it"
-        )
+        first.add_row("blocked", "until " + both(letter.blocked_until, now) if letter.blocked_until else "until it is replayed")
     first.add_row("error", letter.error or "–")
     if letter.signature:
         first.add_row("signature", letter.signature)
-    first.add_row("died", both(letter.died_at, now))
+    first.add_row("dead since", both(letter.died_at, now))
     if letter.replay_count and letter.died_at > letter.created_at:
-        first.add_row("first died", both(letter.created_at, now))
-    first.add_row("last tried", both(letter.last_attempt_at, now))
+        first.add_row("first dead", both(letter.created_at, now))
+    first.add_row("last attempt", both(letter.last_attempt_at, now))
     if letter.source:
         first.add_row("source", f"{letter.source} {letter.source_id or ''}".rstrip())
     shown: list[RenderableType] = [heading(f"Dead letter {letter.id}"), indented(first)]
@@ -179,15 +195,15 @@ def _replays(count: int) -> str:
 
 
 def _job(job: Drive) -> str:
-    replay = f", the replay of job {job.replay_of}" if job.replay_of is not None else ""
+    replay = f" (replay of job {job.replay_of})" if job.replay_of is not None else ""
     crashes = f", {job.crashes} crashed" if job.crashes else ""
-    return f"Job {job.id}{replay}: {job.state}, {job.attempts} {'attempt' if job.attempts == 1 else 'attempts'}{crashes}"
+    return f"Job {job.id}{replay}: {state_name(job.state)}, {amount(job.attempts, 'attempt')}{crashes}"
 
 
 def _tries(job: Drive, report: LetterReport) -> RenderableType:
     if not job.tries:
-        waits = f"due {both(job.due_at, report.now)}" if job.ended_at is None else f"ended {both(job.ended_at, report.now)}"
-        return Text(f"no failed attempt; {waits}", style="dim")
+        when = f"due {both(job.due_at, report.now)}" if job.ended_at is None else f"ended {both(job.ended_at, report.now)}"
+        return Text(f"No failed attempt; {when}", style="dim")
     return tries(job.tries, report.now)
 
 
@@ -198,14 +214,27 @@ def replay(
     max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, edit: Edit = None, payload_: Payload = None,
     actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Give dead letters a new job each, in the old one's place and under its key.
+    """Replay dead letters.
 
-    By their numbers, or by kind, error, reason or since; the latter asks for confirmation: type the number, or say --yes --max N.
-    What was confirmed is written down first, as a sweep: killed in the middle, workers go on with it, or `redrive sweeps resume`.
-    One of them may be given another payload (--edit, --payload); the letter keeps its own, and the audit knows of both.
+    Enqueues a new job for each dead letter, under the same job key. Select by ID, or by --kind,
+    --error, --reason or --since. A selection without IDs needs confirmation: type the number at the
+    prompt, or pass --yes --max N.
 
-    Exit status: 0, all replayed; 1, some or none of them (they are listed, with why); 2, a wrong option, or no selection; 3, the
-    ledger cannot be reached or has another schema; 130, interrupted.
+    The selection is recorded as a sweep before the first replay. If this process is killed, workers
+    continue the sweep. --edit and --payload replay one dead letter with a new payload. The dead
+    letter keeps the original, and the audit log records both hashes.
+
+    Examples:
+        redrive dead replay 42 --because "CRM is back"
+        redrive dead replay --kind crm.sync --since 12h --canary 5 --because "INC-42"
+        redrive dead replay --kind crm.sync --yes --max 500 --because "INC-42"
+
+    Exit codes:
+        0: all replayed
+        1: some or none replayed; the skipped ones are listed with the reason
+        2: invalid option, or no selection
+        3: ledger not reachable, or its schema is from another version
+        130: interrupted; workers continue the sweep
     """
     with operator(where, actor) as ops:
         if edit is not None or payload_ is not None:
@@ -218,7 +247,7 @@ def replay(
 
 def _edited(file: str | None, text: str | None) -> bytes:
     if file is not None and text is not None:
-        raise typer.BadParameter("is given already, by --payload", param_hint="--edit")
+        raise typer.BadParameter("pass only one of them", param_hint="--edit, --payload")
     if text is not None:
         return text.encode()
     if file == "-":
@@ -233,30 +262,39 @@ def _replay_edited(
     ops: Operator, ids: list[int], changed: bytes, because: str, max_replays: int | None, *, as_json: bool
 ) -> None:
     if len(ids) != 1:
-        raise typer.BadParameter("goes with one dead letter, by its number", param_hint="--edit, --payload")
+        raise typer.BadParameter("needs the ID of one dead letter", param_hint="--edit, --payload")
     job_id = ops.replay_edited(ids[0], changed, because=because, max_replays=max_replays)
     if as_json:
         print_json({"done": {str(ids[0]): job_id}, "edited": [ids[0]]})
     else:
-        show(console(), Text(f"Dead letter {ids[0]} replayed with another payload: job {job_id}"))
+        show(console(), Text(f"Dead letter {ids[0]} replayed with a new payload as job {job_id}"))
 
 
 @app.command()
 def export(
     ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, status: StatusOption = "pending",
-    since: Since = None, limit: Annotated[int | None, option("--limit", "N", "At most so many. Default: all.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="With the secrets in them; needs --because.")] = False,
-    because: Annotated[str | None, option("--because", "TEXT", "Why they are wanted raw, for the audit.")] = None,
+    since: Since = None, limit: AllUnless = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Include secrets (needs --because)")] = False,
+    because: Annotated[str | None, option("--because", "TEXT", "Reason recorded in the audit log, with --raw")] = None,
     actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Print dead letters with headers and payloads, the oldest first: a JSON document on each line (--json: one list).
+    """Print dead letters as JSON lines.
 
-    Secrets are masked. With --raw they are not: payloads come as text, else in base64, and the audit has who wanted them and why.
+    Oldest first, with headers and payloads. Secrets are masked. With --raw they are included:
+    payloads are text, or base64 if they are not UTF-8. The audit log records who exported them and
+    why. With --json the output is one list.
 
-    Exit status: 0, printed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Examples:
+        redrive dead export --kind crm.sync > crm.jsonl
+        redrive dead export 42 --raw --because "INC-42"
+
+    Exit codes:
+        0: printed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     if raw is (because is None):
-        raise typer.BadParameter("go together: who sees secrets says why", param_hint="--raw, --because")
+        raise typer.BadParameter("pass both or neither", param_hint="--raw, --because")
     with operator(where, actor) as ops:
         found = ops.export(
             ids=ids or (), kind=kind, error=error, reason=reason, status=None if status == "all" or ids else status,
@@ -275,12 +313,21 @@ def discard(
     limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, detach: Detach = False,
     actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Drop dead letters for good; their keys stay taken, so that the same work is not begun again.
+    """Discard dead letters.
 
-    Selected, confirmed and carried out as by `redrive dead replay`.
+    A discarded dead letter is not replayed. Its job key stays in use, so that the same job is not
+    submitted again. Selection and confirmation work as in `redrive dead replay`.
 
-    Exit status: 0, all discarded; 1, some or none of them (they are listed, with why); 2, a wrong option, or no selection; 3, the
-    ledger cannot be reached or has another schema; 130, interrupted.
+    Examples:
+        redrive dead discard 42 --because "test order"
+        redrive dead discard --kind crm.sync --error "no such contact" --because "INC-42"
+
+    Exit codes:
+        0: all discarded
+        1: some or none discarded; the skipped ones are listed with the reason
+        2: invalid option, or no selection
+        3: ledger not reachable, or its schema is from another version
+        130: interrupted; workers continue the sweep
     """
     with operator(where, actor) as ops:
         plan = ops.discard(ids=ids or (), kind=kind, error=error, reason=reason, since=since_of(since), limit=bound(ids, limit))

@@ -10,23 +10,41 @@ import typer
 
 
 def demo(
-    once: Annotated[bool, typer.Option("--once", help="Every scene to its end, without the console; then sum up.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Every scene to its end without the console, then a summary")] = False,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=0, max=65535, metavar="N", help="Of the console; 0: any. Default: 8321.", show_default=False),
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            metavar="N",
+            help="Port of the console (0: any free port, default: 8321)",
+            show_default=False,
+        ),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0, metavar="N", help="End by itself after so long.", show_default=False)
+        float | None,
+        typer.Option(
+            "--seconds", min=0, metavar="N", help="Seconds after which the demo ends (default: none)", show_default=False
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Output as one JSON document")] = False,
 ) -> None:
-    """See Redrive at work: a shop on one SQLite file, with flaky services, a worker and the console.
+    """Run a demo shop with a worker and console.
 
-    It says where to look, and goes on until Ctrl+C. With --once it plays every scene to its end without the console, proves that
-    nothing was lost or done twice, and sums up.
+    The demo uses one SQLite file, unreliable services, a worker and the console. It prints the
+    console's address and runs until Ctrl+C. With --once every scene runs to its end without the
+    console. The demo then checks that no work was lost or done twice, and prints a summary.
 
-    Exit status: 0, ended; 1, an extra is missing, the console did not start, or something was lost; 2, a wrong option; 130,
-    interrupted.
+    Examples:
+        redrive demo
+        redrive demo --once
+
+    Exit codes:
+        0: ended
+        1: an extra is missing, the console did not start, or work was lost
+        2: invalid option
+        130: interrupted
     """
     said = [*(["--once"] if once else []), *([] if port is None else ["--port", str(port)])]
     said += [] if seconds is None else ["--seconds", str(seconds)]

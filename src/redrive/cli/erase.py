@@ -18,7 +18,7 @@ from .output import console, print_json, show
 
 
 def erase(
-    user: Annotated[str, option("--user", "NAME", "Whose data.")],
+    user: Annotated[str, option("--user", "NAME", "Name of the user")],
     because: Because,
     yes: Yes = False,
     most: Most = None,
@@ -27,16 +27,26 @@ def erase(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase what the ledger knows of one user: payloads, results, errors, headers and keys of theirs.
+    """Erase the data of one user.
 
-    Whatever has them in its key (domain:USER:...) or as the correlation id `user_id`: jobs that have ended, dead letters (pending
-    ones are discarded), events, idempotency keys; and their name in partitions, errors, reasons, selections of sweeps and the
-    audit log, where a pseudonym takes its place. Prints the places that are not covered, such as backups.
-    What waits or runs is left, and listed: run it again later. Asks for
-    confirmation: type the number of rows, or say --yes --max N. The audit says that it was done, and not whose data it was.
+    Erases payloads, results, errors and headers of ended jobs, dead letters, events and idempotency
+    records. They are selected by the user's name in the key (domain:USER:...) or by the correlation
+    ID `user_id`. Pending dead letters are discarded. A pseudonym replaces the name in partitions,
+    errors, reasons, sweeps and the audit log.
 
-    Exit status: 0, nothing of theirs is left; 1, some is left, or not confirmed; 2, a wrong option, or no reason; 3, the ledger
-    cannot be reached or has another schema.
+    Queued and running jobs stay and are listed, so repeat the command later. Places that are not
+    covered, such as backups, are printed. The command needs confirmation: type the number of rows
+    at the prompt, or pass --yes --max N. The audit log records the erasure without the name.
+
+    Examples:
+        redrive erase --user ann --dry-run --because "request 17"
+        redrive erase --user ann --yes --max 500 --because "request 17"
+
+    Exit codes:
+        0: no data of the user is left
+        1: some data is left, or not confirmed
+        2: invalid option, or no reason
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
         plan = ops.erasing(user)
@@ -57,12 +67,18 @@ def erase(
 
 
 def _plan(plan: Erasure) -> RenderableType:
-    parts = {"job": plan.jobs, "dead letter": plan.letters, "event": plan.events, "key": plan.keys, "mention": plan.mentions}
+    parts = {
+        "job": plan.jobs,
+        "dead letter": plan.letters,
+        "event": plan.events,
+        "idempotency record": plan.keys,
+        "mention": plan.mentions,
+    }
     said = ", ".join(amount(many, name) for name, many in parts.items() if many)
-    lines: list[RenderableType] = [Text(f"To erase: {said}" if said else "nothing of theirs that could be erased")]
+    lines: list[RenderableType] = [Text(f"To erase: {said}" if said else "Nothing to erase.")]
     if plan.busy:
         some = ", ".join(map(str, plan.busy[:5])) + (" …" if len(plan.busy) > 5 else "")
-        lines.append(Text(f"Left: jobs that wait or run: {some}. Run this again when they have ended.", style="yellow"))
+        lines.append(Text(f"Kept: queued or running jobs {some}. Repeat the command after they have ended.", style="yellow"))
     if plan.held:
-        lines.append(Text(f"Left: {amount(plan.held, 'key')} that somebody is at right now.", style="yellow"))
+        lines.append(Text(f"Kept: {amount(plan.held, 'idempotency record')} of running operations.", style="yellow"))
     return Group(*lines)

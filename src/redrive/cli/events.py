@@ -13,23 +13,34 @@ from ..ops.defaults import MAX_REPLAYS
 from ..ops.document import document
 from ..ops.events import EventReport
 from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act
+from .command import Commands
 from .fit import Column, fitted
 from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Because, Error, Reason, Since, Where, operator, option, since_of
 from .output import BAD_INPUT, complain, console, heading, pairs, print_json, show
-from .shown import indented, payload
+from .shown import indented, payload, showing, state_name
 
-app = typer.Typer(no_args_is_help=True, help="Events: list them, look at one, have them handled once more.")
-Source = Annotated[str | None, option("--source", "NAME", "Only of this source.")]
-Type = Annotated[str | None, option("--type", "NAME", "Only of this type.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
+app = Commands(help="List, show and replay events.")
+Source = Annotated[str | None, option("--source", "NAME", "Only this source")]
+Type = Annotated[str | None, option("--type", "NAME", "Only this event type")]
+Handlers = Annotated[str | None, option("--handlers", "A,B", "Handlers, with --event-id (default: all that had the event)")]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of events")]
 
 
 @app.command("list")
 def list_(source: Source = None, type_: Type = None, limit: Limit = 50, where: Where = None, as_json: AsJson = False) -> None:
-    """List events that were received, the newest first.
+    """List received events.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Newest first.
+
+    Examples:
+        redrive events list
+        redrive events list --source webhook --type order.paid
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         found = ops.events(source=source, of_type=type_, limit=limit)
@@ -48,25 +59,36 @@ def list_(source: Source = None, type_: Type = None, limit: Limit = 50, where: W
             }
             for one in found
         ]  # fmt: skip
-        show(out, fitted(columns, rows, out.width) if rows else Text("no event was received"))
+        made = fitted(columns, rows, out.width) if rows else Text("No events.")
+        more = [Text(f"\n{showing(len(found))}", style="dim")] if len(found) == limit else []
+        show(out, Group(made, *more))
 
 
 @app.command("show")
 def show_(
-    event_id: Annotated[str, typer.Argument(metavar="ID", help="The event's id.")],
+    event_id: Annotated[str, typer.Argument(metavar="ID", help="ID of the event")],
     source: Source = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one event: payload and headers without secrets, and what each handler has made of it.
+    """Show one event.
 
-    Exit status: 0, shown; 1, there is none of that id, or several; 2, a wrong option; 3, the ledger cannot be reached or has
-    another schema.
+    Shows payload, headers and the outcome of each handler. Secrets are hidden.
+
+    Examples:
+        redrive events show evt-42
+        redrive events show evt-42 --source webhook
+
+    Exit codes:
+        0: shown
+        1: no event or several events with this ID
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         report = ops.event(event_id, source=source)
         if report is None:
-            complain(f"there is no event {event_id!r}; `redrive events list` lists them")
+            complain(f"event {event_id!r}: not found; `redrive events list` lists events")
             raise typer.Exit(NOT_DONE)
         if as_json:
             print_json(document(report))
@@ -87,46 +109,59 @@ def _report(report: EventReport, width: int) -> Group:
     shown: list[RenderableType] = [heading(f"Event {event.id}"), indented(first)]
     shown += [*payload(f"Payload, {amount(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes), ""]
     columns = [
-        Column("handler", least=8), Column("state"), Column("tries", number=True), Column("job", number=True),
+        Column("handler", least=8), Column("state"), Column("attempts", number=True), Column("job", number=True),
         Column("error", least=12, cut=True),
     ]  # fmt: skip
     rows = [
         {
-            "handler": one.handler, "state": one.state, "tries": str(one.attempts), "job": str(one.job_id),
+            "handler": one.handler, "state": state_name(one.state), "attempts": str(one.attempts), "job": str(one.job_id),
             "error": (one.error or "").partition("\n")[0],
         }
         for one in report.handlers
     ]  # fmt: skip
-    shown.append(fitted(columns, rows, width) if rows else Text("nobody had it to handle", style="yellow"))
+    shown.append(fitted(columns, rows, width) if rows else Text("No handler had this event.", style="yellow"))
     return Group(*shown)
 
 
 @app.command()
 def replay(
     because: Because,
-    event_id: Annotated[str | None, option("--event-id", "ID", "This event.")] = None,
-    handlers: Annotated[str | None, option("--handlers", "A,B", "With --event-id: only by these handlers.")] = None,
-    status: Annotated[Literal["failed"], typer.Option("--status", help="Without --event-id: whose handlers failed.")] = "failed",
+    event_id: Annotated[str | None, option("--event-id", "ID", "ID of one event")] = None,
+    handlers: Handlers = None,
+    status: Annotated[Literal["failed"], typer.Option("--status", help="Outcome to select, without --event-id")] = "failed",
     source: Source = None, error: Error = None, reason: Reason = None, since: Since = None, limit: Limit = 100,
     yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, canary: Canary = 0,
     max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, actor: Actor = None, where: Where = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Have events handled once more: one by its id, by all or by some of its handlers; or all whose handlers have failed.
+    """Replay events to their handlers.
 
-    One that is done is done again, a dead letter is replayed, a handler that never had it gets it. What failed is selected,
-    confirmed and carried out as by `redrive dead replay`. Dedupe keys stay as they are.
+    With --event-id one event is replayed to all its handlers, or to those in --handlers. Without
+    --event-id, all dead letters of handlers are replayed. Selection and confirmation then work as
+    in `redrive dead replay`. Deduplication keys stay the same.
 
-    Names in --handlers must be handlers of the event's type: registered in the app (--ledger module:app), or with jobs for
-    recent events of that type in the ledger. Otherwise nothing is replayed.
+    --handlers takes handlers of the event's type. They must be registered in the app (--ledger
+    module:app) or have jobs for recent events of this type. Otherwise nothing is replayed.
 
-    Exit status: 0, all replayed; 1, some or none of them (they are listed, with why); 2, a wrong option, or the name of a
-    handler that is not known; 3, the ledger cannot be reached or has another schema; 130, interrupted.
+    Examples:
+        redrive events replay --event-id evt-42 --because "handler fixed"
+        redrive events replay --event-id evt-42 --handlers billing --because "handler fixed"
+        redrive events replay --source webhook --since 12h --because "INC-42"
+
+    Exit codes:
+        0: all replayed
+        1: some or none replayed; the skipped ones are listed with the reason
+        2: invalid option, or unknown handler
+        3: ledger not reachable, or its schema is from another version
+        130: interrupted; workers continue the sweep
     """
     with operator(where, actor, app_first=handlers is not None) as ops:
         if event_id is None:
             if handlers is not None:
-                complain("--handlers goes with --event-id; of dead letters, `redrive dead replay --kind` chooses a handler")
+                complain(
+                    "--handlers: needs --event-id",
+                    'for dead letters of one handler: `redrive dead replay --kind NAME --because "..."`',
+                )
                 raise typer.Exit(BAD_INPUT)
             plan = ops.replay(source=source or "*", error=error, reason=reason, since=since_of(since), limit=limit)
             how = How(because, named=False, yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)

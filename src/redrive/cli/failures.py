@@ -21,26 +21,35 @@ from .followup import spelled, then
 from .options import NOT_DONE, AsJson, Kind, Since, Where, operator, since_of
 from .output import complain, console, heading, pairs, print_json, show
 from .rejections import rejected
-from .shown import indented
+from .shown import indented, showing
 from .spark import spark, twos
 
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
-Alike = Annotated[
-    str | None, typer.Argument(metavar="[WORDS]", help="Show the one whose error has these words in it.", show_default=False)
-]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of groups")]
+Alike = Annotated[str | None, typer.Argument(metavar="WORDS", help="Text of the error of one group", show_default=False)]
 
 
 def failures(
     words: Alike = None, kind: Kind = None, since: Since = None, limit: Limit = 25, where: Where = None, as_json: AsJson = False
 ) -> None:
-    """Show what fails, grouped by kind and by what the errors are alike in: how many, since when, growing; one as a sample.
+    """Group failures by job type and error.
 
-    How many dead letters wait, how many attempts failed in the last hour and hour by hour, when it was last seen, and one job.
-    With words of an error: that group, and its last dead letters. Partitions that failed stand below, by dataset and by why;
-    --kind crm/orders has those of one dataset alone. With --json: `jobs` and `partitions`.
+    Each group shows its pending dead letters, failed attempts in the last hour and hour by hour,
+    the last occurrence and a sample job. WORDS selects the one group whose error contains them, and
+    lists its dead letters.
 
-    Exit status: 0, shown, also where nothing fails; 1, none or several have these words in them; 2, a wrong option; 3, the ledger
-    cannot be reached or has another schema.
+    Failed partitions follow, grouped by dataset and reason. --kind also takes a dataset, such as
+    crm/orders. With --json the groups are in `jobs` and `partitions`.
+
+    Examples:
+        redrive failures
+        redrive failures --kind crm.sync --since 12h
+        redrive failures "connection refused"
+
+    Exit codes:
+        0: shown, also when there are none
+        1: no group or several groups match WORDS
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         most = limit if words is None else 500
@@ -59,7 +68,7 @@ def failures(
     elif as_json:
         print_json({"jobs": document(found), "partitions": document(parts)})
     elif not found and not parts:
-        show(out, Text("nothing that failed matches" if kind or since else "nothing has failed, as far as anybody remembers"))
+        show(out, Text("No failure matches." if kind or since else "No failures in the last 31 days."))
     else:
         jobs = [_groups(found, now, out.width, full=len(found) == limit)] if found else []
         space = [""] if found and parts else []
@@ -80,9 +89,9 @@ def _chosen(found: Sequence[Failure], parts: Sequence[Rejection], words: str) ->
         for one in alike[:5]
     ]
     what = (
-        f"{len(alike):,} of them have {words!r} in them; say --kind, or more of the words"
+        f"{words!r}: {len(alike):,} groups match; pass --kind, or more of the error"
         if alike
-        else f"none of them has {words!r} in it; `redrive failures` lists them"
+        else f"{words!r}: no group matches; `redrive failures` lists the groups"
     )
     complain(what, *named)
     raise typer.Exit(NOT_DONE)
@@ -94,7 +103,7 @@ def _groups(found: Sequence[Failure], now: datetime, width: int, *, full: bool) 
         Column("failed 1h", number=True),
         Column("24 h", leave=1),
         Column("last", leave=2),
-        Column("kind", least=12),
+        Column("job type", least=12),
         Column("job", number=True, leave=3),
         Column("error", least=20, wants=28, cut=True),
     ]
@@ -104,48 +113,44 @@ def _groups(found: Sequence[Failure], now: datetime, width: int, *, full: bool) 
             "failed 1h": Text(f"{one.trend.hour:,}" if one.trend.hour else "–", style="yellow" if one.trend.growing else ""),
             "24 h": Text(spark(twos(one.trend.hours)), style="yellow" if one.trend.hour else "dim"),
             "last": ago(one.last_at, now),
-            "kind": one.kind,
+            "job type": one.kind,
             "job": str(one.job_id or "–"),
             "error": one.signature or one.error or "–",
         }
         for one in found
     ]
-    hint = (
-        "More may match: raise --limit, or narrow it down."
-        if full
-        else spelled('`redrive failures "words of the error"` for one of them.')
-    )
+    hint = showing(len(found)) if full else spelled('`redrive failures "TEXT"` shows one of them.')
     return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
 
 
 def _report(report: FailureReport, width: int) -> Group:
     one, now = report.failure, report.now
     first = pairs()
-    first.add_row("kind", one.kind)
+    first.add_row("job type", one.kind)
     if one.error and one.error != one.signature:
-        first.add_row("such as", one.error)
+        first.add_row("example", one.error)
     first.add_row("pending", amount(one.pending, "dead letter") + (f", {one.blocked:,} of them blocked" if one.blocked else ""))
-    first.add_row("failed", f"{amount(one.tries, 'attempt')}, {one.died:,} of them the last of their jobs")
+    first.add_row("failed", f"{amount(one.tries, 'attempt')}, {amount(one.died, 'dead letter')}")
     first.add_row("first seen", both(one.first_at, now))
     first.add_row("last seen", both(one.last_at, now))
-    growing = ", growing" if one.trend.growing else ""
+    growing = ", rising" if one.trend.growing else ""
     first.add_row("24 h", f"{spark(one.trend.hours)}  {one.trend.hour:,} in the last hour{growing}")
     if one.job_id is not None:
         first.add_row("sample", then(f"redrive jobs show {one.job_id}"))
-    shown: list[RenderableType] = [heading(one.signature or "(an error without words)"), indented(first)]
+    shown: list[RenderableType] = [heading(one.signature or "(no message)"), indented(first)]
     if report.letters:
         columns = [
             Column("id", number=True),
-            Column("died"),
-            Column("tries", number=True, leave=1),
-            Column("key", least=12, cut=True),
+            Column("dead since"),
+            Column("attempts", number=True, leave=1),
+            Column("job key", least=12, cut=True),
         ]
         rows = [
-            {"id": str(each.id), "died": ago(each.created_at, now), "tries": str(each.attempts), "key": each.key}
+            {"id": str(each.id), "dead since": ago(each.created_at, now), "attempts": str(each.attempts), "job key": each.key}
             for each in report.letters[:20]
         ]
-        shown += ["", heading("Dead letters, the newest first"), indented(fitted(columns, rows, width - 2))]
+        shown += ["", heading("Dead letters, newest first"), indented(fitted(columns, rows, width - 2))]
         which = f"--kind {shlex.quote(one.kind)} --error {shlex.quote(one.signature)}"
         replay = f'redrive dead replay {which} --canary 5 --because "..."'
-        shown += ["", Text(f"Mended? → {then(replay)}", style="dim")]
+        shown += ["", Text(f"→ {then(replay)}", style="dim")]
     return Group(*shown)

@@ -6,7 +6,7 @@ import re
 import shlex
 from contextvars import ContextVar
 
-ELSEWHERE = frozenset(("init", "serve", "config", "demo", "layers"))
+ELSEWHERE = frozenset(("init", "serve", "config", "demo", "layers", "classify"))
 """Commands that are not told their ledger by --ledger."""
 _COMMAND = re.compile(r"`(redrive [^`]+)`")
 _given: ContextVar[str | None] = ContextVar("given", default=None)
@@ -24,6 +24,8 @@ def then(command: str, /) -> str:
     Secrets in an address are left out, as everywhere.
     """
     ledger, words = _given.get(), command.split()
+    if not ledger and words[:3] == ["redrive", "work", "module:app"]:
+        return command.replace(" module:app", "") if _has_app() else command
     if not ledger or words[:1] != ["redrive"] or len(words) < 2 or words[1] in ELSEWHERE or "--ledger" in words:
         return command
     an_app = "://" not in ledger and not ledger.startswith("sqlite:")
@@ -34,6 +36,17 @@ def then(command: str, /) -> str:
     from ..ops.source import command_for  # noqa: PLC0415  # `redrive --help` does without
 
     return command_for(command, ledger)
+
+
+def _has_app() -> bool:
+    """Whether the environment or redrive.toml names the app, so that `redrive work` finds it."""
+    from ..ops.imported import Unreadable  # noqa: PLC0415  # `redrive --help` does without
+    from ..ops.settings import known  # noqa: PLC0415  # the same
+
+    try:
+        return known().app is not None
+    except Unreadable:
+        return False
 
 
 def spelled(text: str, /) -> str:

@@ -17,15 +17,23 @@ from .output import complain, console, print_json, show
 
 def init(
     folder: Annotated[
-        str | None, typer.Argument(metavar="FOLDER", help="Where. Default: the directory you are in.", show_default=False)
+        str | None, typer.Argument(metavar="FOLDER", help="Target folder (default: the current directory)", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Begin: write a commented redrive.toml and a small app that works, here or in FOLDER.
+    """Create redrive.toml and a sample app.
 
-    Writes both or neither, and never over a file that is there.
+    Writes a commented redrive.toml and a working app into FOLDER. Both files are written, or
+    neither. Existing files are never overwritten.
 
-    Exit status: 0, written; 1, one of them is there already, or the folder cannot be written to; 2, a wrong option.
+    Examples:
+        redrive init
+        redrive init shop
+
+    Exit codes:
+        0: files written
+        1: a file exists already, or the folder is not writable
+        2: invalid option
     """
     try:
         done = begun(Path(folder or "."))
@@ -39,6 +47,6 @@ def init(
     show(
         console(),
         Text(f"Written: {', '.join(done.files)}\n\n")
-        + Text(f"→ {go}python {MODULE}.py    submits three commands\n", style="dim")
-        + Text("→ redrive work      runs them; Ctrl+C ends it\n→ redrive jobs list shows what became of them", style="dim"),
+        + Text(f"→ {go}python {MODULE}.py  # submits three jobs\n", style="dim")
+        + Text("→ redrive work       # runs them until Ctrl+C\n→ redrive jobs list  # shows their state", style="dim"),
     )

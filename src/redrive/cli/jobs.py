@@ -13,65 +13,77 @@ from rich.text import Text
 from ..core.amount import amount
 from ..ops.document import document
 from ..ops.jobs import JobLine, JobReport
+from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled
 from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Kind, Where, operator, option
 from .output import complain, console, heading, pairs, print_json, show
-from .shown import fields, indented, payload, tries
+from .shown import fields, indented, payload, showing, state_name, tries
 
-app = typer.Typer(no_args_is_help=True, help="Jobs: list them, look at one.")
+app = Commands(help="List and show jobs.")
 
 State = Annotated[
-    Literal["queued", "running", "retry_wait", "done", "blocked", "dlq", "replaying", "discarded"] | None,
-    typer.Option("--state", help="Only in this state.", show_default=False),
+    Literal["queued", "running", "retry_wait", "done", "blocked", "dead", "dlq", "replaying", "discarded"] | None,
+    typer.Option("--state", help="Only this state (dlq is the old name of dead)", show_default=False),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of jobs")]
 
 
 @app.command("list")
 def list_(state: State = None, kind: Kind = None, limit: Limit = 50, where: Where = None, as_json: AsJson = False) -> None:
-    """List jobs: waiting ones in the order they are due, ended ones the last first; without --state the newest of all first.
+    """List jobs.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Queued jobs are sorted by due time, ended jobs newest first. Without --state all jobs are
+    listed, newest first.
+
+    Examples:
+        redrive jobs list
+        redrive jobs list --state dead --kind crm.sync --limit 200
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.jobs(state=state, kind=kind, limit=limit)
+        found = ops.jobs(state="dlq" if state == "dead" else state, kind=kind, limit=limit)
         now = ops.now()
-        sentence = ops.status().sentence
+        status = ops.status()
     if as_json:
         print_json(document(found))
         return
     out = console()
     if not found:
-        show(out, Text(f"no such job: {sentence}" if state or kind else "nothing was submitted yet"))
+        show(out, Text(f"No job matches. {status.sentence}." if state or kind else "No jobs."))
         return
-    show(out, _lines(found, now, out.width, full=len(found) == limit))
+    total = status.total("dlq" if state == "dead" else state, kind)
+    show(out, _lines(found, now, out.width, showing(len(found), total) if len(found) == limit else None))
 
 
-def _lines(found: Sequence[JobLine], now: datetime, width: int, *, full: bool) -> Group:
+def _lines(found: Sequence[JobLine], now: datetime, width: int, more: str | None) -> Group:
     columns = [
         Column("id", number=True),
-        Column("kind", least=14),
+        Column("job type", least=14),
         Column("state"),
-        Column("tries", number=True, leave=3),
+        Column("attempts", number=True, leave=3),
         Column("when"),
-        Column("key", least=12, wants=24, cut=True, leave=2),
+        Column("job key", least=12, wants=24, cut=True, leave=2),
         Column("error", least=14, wants=24, cut=True, leave=1),
     ]
     rows = [
         {
             "id": str(one.id),
-            "kind": one.kind,
-            "state": one.state,
-            "tries": str(one.attempts),
+            "job type": one.kind,
+            "state": state_name(one.state),
+            "attempts": str(one.attempts),
             "when": _when(one, now),
-            "key": one.key,
+            "job key": one.key,
             "error": _first_line(one.error),
         }
         for one in found
     ]
-    hint = "More may match: raise --limit, or narrow it down." if full else spelled("`redrive jobs show ID` for one of them.")
+    hint = more or spelled("`redrive jobs show ID` shows one of them.")
     return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
 
 
@@ -89,22 +101,31 @@ def _first_line(text: str | None) -> str:
 
 @app.command("show")
 def show_(
-    job_id: Annotated[int, typer.Argument(metavar="ID", help="The job's number.")],
-    raw: Annotated[bool, typer.Option("--raw", help="Only its payload, with the secrets in it; needs --because.")] = False,
-    because: Annotated[str | None, option("--because", "TEXT", "With --raw: why, for the audit.")] = None,
+    job_id: Annotated[int, typer.Argument(metavar="ID", help="ID of the job")],
+    raw: Annotated[bool, typer.Option("--raw", help="Only the stored payload, secrets included (needs --because)")] = False,
+    because: Annotated[str | None, option("--because", "TEXT", "Reason recorded in the audit log, with --raw")] = None,
     actor: Actor = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one job: what it waits for, payload and headers without secrets, and every attempt that did not end well.
+    """Show one job.
 
-    With --raw its payload is shown as it is stored, and the audit has who wanted it and why.
+    Shows state, next step, payload, headers and every failed attempt. Secrets are hidden. With
+    --raw only the stored payload is printed, secrets included, and the audit log records who read
+    it and why.
 
-    Exit status: 0, shown; 1, there is none of that number; 2, a wrong option; 3, the ledger cannot be reached or has another
-    schema.
+    Examples:
+        redrive jobs show 42
+        redrive jobs show 42 --raw --because "INC-42"
+
+    Exit codes:
+        0: shown
+        1: no job with this ID
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     if raw != (because is not None):
-        raise typer.BadParameter("go together: who sees secrets says why", param_hint="--raw, --because")
+        raise typer.BadParameter("pass both or neither", param_hint="--raw, --because")
     with operator(where, actor) as ops:
         if because is not None:
             revealed = ops.reveal("job", job_id, because=because)
@@ -112,7 +133,7 @@ def show_(
             return
         report = ops.job(job_id)
     if report is None:
-        complain(f"there is no job {job_id}; `redrive jobs list` lists them")
+        complain(f"job {job_id}: not found; `redrive jobs list` lists jobs")
         raise typer.Exit(NOT_DONE)
     if as_json:
         print_json(document(report))
@@ -123,16 +144,16 @@ def show_(
 def _report(report: JobReport) -> Group:
     job, now = report.job, report.now
     first = pairs()
-    first.add_row("kind", job.kind)
-    first.add_row("key", job.key)
-    first.add_row("state", job.state)
+    first.add_row("job type", job.kind)
+    first.add_row("job key", job.key)
+    first.add_row("state", state_name(job.state))
     first.add_row("", spelled(report.says))
     most = "" if job.max_attempts is None else f" of {job.max_attempts}"
     first.add_row("attempts", f"{job.attempts}{most}" + (f", {job.crashes} crashed" if job.crashes else ""))
     first.add_row("submitted", both(job.created_at, now))
     if job.ended_at is None:
         first.add_row("due", both(job.due_at, now))
-    for name, moment in (("began", job.started_at), ("ended", job.ended_at), ("deadline", job.deadline)):
+    for name, moment in (("started", job.started_at), ("ended", job.ended_at), ("deadline", job.deadline)):
         if moment is not None:
             first.add_row(name, both(moment, now))
     if job.replay_of is not None:
@@ -147,5 +168,5 @@ def _report(report: JobReport) -> Group:
     if report.result is not None:
         shown += payload("Result", report.result, 1)
     if report.tries:
-        shown += ["", heading("Attempts that did not end well"), indented(tries(report.tries, report.now))]
+        shown += ["", heading("Failed attempts"), indented(tries(report.tries, report.now))]
     return Group(*shown)

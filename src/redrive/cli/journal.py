@@ -14,11 +14,12 @@ from ..core.span import span
 from ..ops.document import document
 from ..ops.journal import Happening
 from ..ops.moments import utc
+from .command import Commands
 from .options import AsJson, Kind, Where, operator
 from .output import COMMANDS, console, show
 from .partition_shown import rejected
 
-app = typer.Typer(no_args_is_help=True, help="The journal: what happened to jobs and partitions, and what was decided.")
+app = Commands(help="Show log records of jobs and partitions.")
 LOOK = 1.0
 """Seconds between two looks."""
 STYLES = {
@@ -29,27 +30,35 @@ Event = Annotated[
     list[str] | None,
     typer.Option(
         "--event", metavar="NAME", show_default=False,
-        help="Only submitted, failed, lost, returned, done, dead, rejected or decided; may be given again.",
+        help="Only submitted, failed, lost, returned, done, dead, rejected or decided (repeatable)",
     ),
 ]  # fmt: skip
 
 
 @app.command()
 def tail(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on, until Ctrl+C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="New records until Ctrl+C")] = False,
     event: Event = None,
     kind: Kind = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, metavar="N", help="So many of those before now.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, metavar="N", help="Maximum number of past records")] = 20,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened last, the newest at the end: attempts that failed or were lost, jobs that were submitted, done or died,
-    and what people and automations decided. Read from the ledger's own rows; first-try successes are in it as `done`.
-    Of partitions those whose last run was rejected, until they are mended; `redrive state history` has every attempt at one.
+    """Show the latest log records.
 
-    With --json one document a line.
+    Shows submitted, failed, lost, done and dead jobs, rejected partitions and decisions, newest
+    last. They are read from the ledger. A rejected partition is listed until a later run is
+    accepted. `redrive state history PARTITION` lists every attempt at a partition. With --json each
+    line is one document.
 
-    Exit status: 0, shown, also after Ctrl+C; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Examples:
+        redrive journal tail
+        redrive journal tail --follow --event failed --event dead
+
+    Exit codes:
+        0: shown, also after Ctrl+C
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     out = console()
     with operator(where) as ops:
@@ -64,7 +73,7 @@ def tail(
         except KeyboardInterrupt:
             return
     if not follow and not as_json and not some:
-        show(out, Text("nothing has happened that matches" if kind or event else "nothing has happened here yet"))
+        show(out, Text("No log record matches." if kind or event else "No log records."))
 
 
 def _print(one: Happening, out: Console, *, as_json: bool) -> None:
@@ -80,7 +89,7 @@ def _print(one: Happening, out: Console, *, as_json: bool) -> None:
 
 
 def said(one: Happening) -> str:
-    """What happened, after the moment and the event."""
+    """The text of a record, without its time and its event."""
     if one.actor is not None:
         return f"{one.kind + ' ' if one.kind else ''}by {one.actor}: {one.reason or ''}"
     if one.event == "rejected":

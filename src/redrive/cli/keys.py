@@ -13,33 +13,46 @@ from rich.text import Text
 
 from ..ops.document import document
 from ..ops.keys import HeldKey, KeyReport
+from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled
 from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Because, Where, operator
 from .output import complain, console, heading, pairs, print_json, show
+from .shown import showing
 
-app = typer.Typer(no_args_is_help=True, help="Idempotency keys: list them, look at one, release one.")
+app = Commands(help="List and release idempotency records.")
 
-Name = Annotated[str, typer.Argument(metavar="KEY", help="The key: domain:user:entity:operation:version.")]
+Name = Annotated[str, typer.Argument(metavar="KEY", help="Idempotency key, as domain:user:entity:operation:version")]
 
 
 @app.command("list")
 def list_(
-    domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help="Only this domain.", show_default=False)] = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Only this user's.", show_default=False)] = None,
+    domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help="Only this domain", show_default=False)] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Only this user", show_default=False)] = None,
     status: Annotated[
         Literal["processing", "completed", "failed"] | None,
-        typer.Option("--status", help="Only in this state.", show_default=False),
+        typer.Option("--status", help="Only this status", show_default=False),
     ] = None,
-    abandoned: Annotated[bool, typer.Option("--abandoned", help="Only those whose holder has crashed.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 50,
+    abandoned: Annotated[bool, typer.Option("--abandoned", help="Only records whose holder crashed")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of records")] = 50,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """List idempotency keys, by their names.
+    """List idempotency records.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    An idempotency record stores the response of an operation under its idempotency key. Sorted by
+    key. Job keys are listed by `redrive jobs list`.
+
+    Examples:
+        redrive keys list
+        redrive keys list --domain shop --status failed
+        redrive keys list --abandoned
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         found = ops.keys(domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)
@@ -51,42 +64,52 @@ def list_(
             show(out, _keys(found, ops.now(), out.width, full=len(found) == limit))
         else:
             narrowed = abandoned or any(each is not None for each in (domain, user, status))
-            show(out, Text("no key matches" if narrowed else "no keys: nothing was done under one yet, or their time is over"))
+            none = "No idempotency records. Job keys are listed by `redrive jobs list`."
+            show(out, Text("No idempotency record matches." if narrowed else spelled(none)))
 
 
 def _keys(found: Sequence[HeldKey], now: datetime, width: int, *, full: bool) -> Group:
     columns = [
         Column("key", least=24),
         Column("status"),
-        Column("changed"),
-        Column("kept until", leave=1),
+        Column("updated"),
+        Column("expires", leave=1),
         Column("holder", least=10, cut=True, leave=2),
     ]
     rows: list[dict[str, str | Text]] = [
         {
             "key": key.key,
             "status": Text("abandoned", style="red") if key.abandoned else key.status,
-            "changed": ago(key.updated_at, now),
-            "kept until": ago(key.expires_at, now),
+            "updated": ago(key.updated_at, now),
+            "expires": ago(key.expires_at, now),
             "holder": (key.holder or "–") if key.status == "processing" else "–",
         }
         for key in found
     ]
     made = fitted(columns, rows, width)
-    hint = "More may match: raise --limit, or narrow it down." if full else spelled("`redrive keys show KEY` for one of them.")
+    hint = showing(len(found)) if full else spelled("`redrive keys show KEY` shows one of them.")
     return Group(made, "", Text(hint, style="dim"))
 
 
 @app.command("show")
 def show_(key: Name, where: Where = None, as_json: AsJson = False) -> None:
-    """Show one key: its state, its holder, and the stored answer or failure, without secrets.
+    """Show one idempotency record.
 
-    Exit status: 0, shown; 1, nothing is stored under it; 2, it is no key; 3, the ledger cannot be reached or has another schema.
+    Shows its state, its holder, and the stored response or error. Secrets are hidden.
+
+    Examples:
+        redrive keys show shop:ann:o-1:charge:v1
+
+    Exit codes:
+        0: shown
+        1: no record under this key
+        2: invalid option, or not a valid key
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         report = ops.key(key)
         if report is None:
-            complain(f"nothing is stored under {key}: it is free")
+            complain(f"{key}: no idempotency record; the key is free")
             raise typer.Exit(NOT_DONE)
         if as_json:
             print_json(document(report))
@@ -97,18 +120,18 @@ def show_(key: Name, where: Where = None, as_json: AsJson = False) -> None:
 def _report(report: KeyReport) -> Group:
     key, now = report.key, report.now
     made = pairs()
-    made.add_row("status", f"{key.status}, abandoned: the next caller takes it over" if key.abandoned else key.status)
-    made.add_row("begun", both(key.created_at, now))
-    made.add_row("changed", both(key.updated_at, now))
+    made.add_row("status", f"{key.status}, abandoned (the next caller takes over)" if key.abandoned else key.status)
+    made.add_row("started", both(key.created_at, now))
+    made.add_row("updated", both(key.updated_at, now))
     if key.status == "processing":
         made.add_row("holder", key.holder or "–")
         made.add_row("lease until", both(key.lease_until, now))
-    made.add_row("kept until", both(key.expires_at, now))
+    made.add_row("expires", both(key.expires_at, now))
     if report.response_bytes is not None:
         said = report.response if isinstance(report.response, str) else json.dumps(report.response, indent=2, ensure_ascii=False)
-        made.add_row("answer", said)
+        made.add_row("response", said)
     if report.error is not None:
-        made.add_row("failure", ": ".join(str(report.error[name]) for name in ("type", "message") if report.error.get(name)))
+        made.add_row("error", ": ".join(str(report.error[name]) for name in ("type", "message") if report.error.get(name)))
     if report.request_hash is not None:
         made.add_row("request", report.request_hash[:16] + "…")
     return Group(heading(key.key), made)
@@ -118,17 +141,24 @@ def _report(report: KeyReport) -> Group:
 def release(
     key: Name,
     because: Because,
-    force: Annotated[bool, typer.Option("--force", help="Even where somebody is at it right now.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also while the operation is running, which may run it twice")] = False,
     actor: Actor = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget what is known of a key: the next caller begins anew. Recorded in the audit.
+    """Delete one idempotency record.
 
-    A stored answer is forgotten too, and the work is done again when somebody asks for it.
+    The next caller runs the operation again, even if a response is stored. The audit log records
+    the release.
 
-    Exit status: 0, released; 1, there is none, or somebody is at it right now; 2, it is no key, or no reason was given; 3, the
-    ledger cannot be reached or has another schema.
+    Examples:
+        redrive keys release shop:ann:o-1:charge:v1 --because "INC-42"
+
+    Exit codes:
+        0: released
+        1: no record under this key, or the operation is running
+        2: invalid option, not a valid key, or no reason
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
         released = ops.release(key, because=because, force=force)

@@ -21,6 +21,8 @@ from .output import BAD_INPUT, bullets, complain, console, heading, pairs, print
 from .timeline import timeline
 
 MULTIPLIED = 1
+WIDEST = 120
+"""Columns of a timeline, also where the output is not cut."""
 NARROW = 76
 """Below so many columns, the table of the layers leaves out what the advice says anyway."""
 
@@ -28,29 +30,37 @@ NARROW = 76
 def layers(
     source: Annotated[
         str | None,
-        typer.Argument(
-            metavar="SOURCE", help="A TOML file with [[layer]] tables; module:object; or module:app.", show_default=False
-        ),
+        typer.Argument(metavar="SOURCE", help="TOML file with [[layer]] tables, module:object or module:app", show_default=False),
     ] = None,
-    client: Annotated[str | None, option("--native", "CLIENT", "Show a policy in the words of this client instead.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+    client: Annotated[str | None, option("--native", "CLIENT", "Client in whose terms a policy is shown")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Output as one JSON document")] = False,
 ) -> None:
-    """Show what a stack of retrying layers can do in the worst case, and which layer owns which error.
+    """Show the worst case of nested retries.
 
-    SOURCE is a TOML file, or module:object, where the object is a Retry, a function decorated with one, or a list of these,
-    the outermost first; or an App: then each of its commands, handlers and datasets is shown. The directory you are in is
-    searched for the module.
+    Shows the number of attempts, the longest duration, and which layer handles which error. SOURCE
+    is a TOML file, or module:object in the current directory. The object is a Retry, a function
+    decorated with one, or a list of these, outermost first. For an App, each command, handler and
+    dataset is shown.
 
-    With --native, SOURCE is a TOML file with a [retry] table, or module:object, where the object is a RetryPolicy; without one,
-    RetryPolicy() is shown. Clients: tenacity, botocore, azure, pyarrow, grpc, urllib3, httpx.
+    With --native the policy is shown in the terms of a client: tenacity, botocore, azure, pyarrow,
+    grpc, urllib3 or httpx. SOURCE is then a TOML file with a [retry] table, or module:object of a
+    RetryPolicy. The default is RetryPolicy().
 
-    Exit status: 0, nothing multiplies; 1, a layer tries again what another has tried already; 2, the source cannot be read.
+    Examples:
+        redrive layers stack.toml
+        redrive layers shop:app
+        redrive layers --native httpx
+
+    Exit codes:
+        0: no layer multiplies attempts
+        1: a layer retries errors that another layer already retried
+        2: invalid option, or the source cannot be read
     """
     if client is not None:
         native(client, source, as_json=as_json)
         return
     if source is None:
-        complain("Missing argument 'SOURCE': a TOML file with [[layer]] tables, or module:object")
+        complain("SOURCE: missing; pass a TOML file with [[layer]] tables, or module:object")
         raise typer.Exit(BAD_INPUT)
     try:
         kinds = of_app(source)
@@ -152,6 +162,7 @@ def _limit(seconds: float | None) -> str:
 
 def _waits(layers: Sequence[WorstLayer], width: int) -> Table:
     made = Table.grid(padding=(0, 2, 0, 0))
+    width = min(width, WIDEST)
     longest = max(len(layer.name) for layer in layers)
     named = min(longest, max(8, width // 4))
     made.add_column(width=named, overflow="ellipsis", no_wrap=True)

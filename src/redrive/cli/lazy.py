@@ -1,4 +1,4 @@
-"""Lazy: commands whose modules are loaded when they are run: `redrive --help` and completion of names need none of them."""
+"""Lazy: commands whose modules are loaded when they run. `redrive --help` and completion load none of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from .command import Command
+
 
 class Lazy(NamedTuple):
     """A command that is not loaded yet."""
@@ -17,6 +19,9 @@ class Lazy(NamedTuple):
     module: str
     """Of this package. It has a Typer named `app`, or a function of the module's name."""
     help: str
+    """The summary, without a full stop."""
+    section: str = "Commands"
+    """Of `redrive --help`."""
 
     def loaded(self, name: str, /) -> Any:
         """The command itself."""
@@ -27,16 +32,16 @@ class Lazy(NamedTuple):
             command: Any = typer.main.get_group(group)
         else:
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(name)(getattr(module, self.module))
+            alone.command(name, cls=Command)(getattr(module, self.module))
             command = typer.main.get_command(alone)
         command.name = name
-        if self.module != name:  # another name for the same
+        if self.module != name:  # an alias
             command.help = self.help
         return command
 
 
 class LazyGroup(TyperGroup):
-    """A group that knows its commands by their names, and loads one when it is run. Belongs to one run of the command line."""
+    """A group that knows its commands by name, and loads one when it runs. Belongs to one run of the command line."""
 
     table: ClassVar[Mapping[str, Lazy]] = {}
 
@@ -46,17 +51,22 @@ class LazyGroup(TyperGroup):
         self._listing = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Loaded now, unless only its name and its help are wanted; None: there is none of that name."""
+        """Load a command, unless only names and summaries are needed; None: there is none of this name."""
         lazy = self.table.get(cmd_name)
         return None if lazy is None else self.commands[cmd_name] if self._listing else lazy.loaded(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Names and help, from the table."""
-        with self._names():
-            super().format_commands(ctx, formatter)
+        """Names and summaries from the table, by section."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        longest = max(map(len, self.table))
+        for name, lazy in self.table.items():
+            sections.setdefault(lazy.section, []).append((name.ljust(longest), lazy.help))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Likewise."""
+        """Complete names from the table."""
         with self._names():
             return super().shell_complete(ctx, incomplete)
 

@@ -11,25 +11,36 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ..core.amount import amount
 from ..errors import LedgerError
 from ..ops.document import document
 from ..ops.imported import Unreadable
 from ..ops.ledger import STATES, Kind, Seen, Status
 from ..ops.ledger import migrate as brought_up
+from .command import Commands
 from .fit import Column, fitted, natural
 from .moments import ago, utc
 from .options import NO_LEDGER, Actor, AsJson, Because, Named, Where, operator, where_of
 from .output import BAD_INPUT, complain, console, heading, pairs, print_json, show
+from .shown import state_name
 
-app = typer.Typer(no_args_is_help=True, help="The ledger: make or bring up its tables, see how it stands.")
+app = Commands(help="Migrate and inspect the ledger.")
 
 
 @app.command()
 def migrate(app: Named = None, where: Where = None, as_json: AsJson = False) -> None:
-    """Make the ledger's tables, or bring them up to this version. Safe to run again, and from several machines at once.
+    """Create or upgrade the ledger's tables.
 
-    Exit status: 0, the tables are as this version needs them; 2, a wrong option; 3, the ledger cannot be reached, is newer than
-    this version, or is another program's.
+    Safe to repeat, and safe on several machines at the same time.
+
+    Examples:
+        redrive ledger migrate
+        redrive ledger migrate --ledger postgresql://app@db/shop
+
+    Exit codes:
+        0: the tables have this version's schema
+        2: invalid option
+        3: ledger not reachable, newer than this version, or of another program
     """
     try:
         migrated = brought_up(where_of(app, where))
@@ -51,9 +62,18 @@ def migrate(app: Named = None, where: Where = None, as_json: AsJson = False) -> 
 
 @app.command()
 def status(app: Named = None, where: Where = None, as_json: AsJson = False) -> None:
-    """Show the schema, how many jobs there are by kind and state, how long the oldest has waited, and the workers.
+    """Show schema, job counts and workers.
 
-    Exit status: 0, shown; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    For each job type: jobs by state, and how long the oldest is due.
+
+    Examples:
+        redrive ledger status
+        redrive ledger status --json
+
+    Exit codes:
+        0: shown
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where_of(app, where)) as ops:
         found = ops.status()
@@ -67,10 +87,10 @@ def status(app: Named = None, where: Where = None, as_json: AsJson = False) -> N
 def _status(found: Status, width: int) -> Group:
     shown: list[RenderableType] = [Text(f"{found.url}, revision {found.schema}", style="dim")]
     if not found.kinds:
-        return Group(*shown, Text("Nothing was submitted yet."), *_workers(found.workers, found.now, width))
-    shown += [Text(found.sentence), "", heading("Jobs by kind"), _in(_kinds(found.kinds, found.now, width - 2))]
+        return Group(*shown, Text("No jobs."), *_workers(found.workers, found.now, width))
+    shown += [Text(found.sentence), "", heading("Jobs by type"), _in(_kinds(found.kinds, found.now, width - 2))]
     if found.parked:
-        shown += ["", heading("Parked")]
+        shown += ["", heading("Paused after an outage")]
         shown += [Text(f"  {kind}: {why}", style="yellow") for kind, why in found.parked.items()]
     return Group(*shown, *_workers(found.workers, found.now, width))
 
@@ -78,25 +98,25 @@ def _status(found: Status, width: int) -> Group:
 def _kinds(kinds: Sequence[Kind], now: datetime, width: int) -> Table:
     used = [state for state in STATES if any(kind.states[state] for kind in kinds)]
     columns = [
-        Column("kind", least=20),
+        Column("job type", least=20),
         Column("submitted", number=True),
-        *(Column(state, number=True) for state in used),
+        *(Column(state_name(state), number=True) for state in used),
         Column("oldest due"),
     ]
     rows = [
         {
-            "kind": kind.name,
+            "job type": kind.name,
             "submitted": f"{kind.submitted:,}",
             "oldest due": _oldest(kind, now),
-            **{state: f"{kind.states[state]:,}" if kind.states[state] else "–" for state in used},
+            **{state_name(state): f"{kind.states[state]:,}" if kind.states[state] else "–" for state in used},
         }
         for kind in kinds
     ]
-    if natural([Column("kind" * 5), *columns[1:]], [{"kind" * 5: "", **row} for row in rows]) <= width:
+    if natural([Column("x" * 20), *columns[1:]], [{"x" * 20: "", **row} for row in rows]) <= width:
         return fitted(columns, rows, width)
     made = pairs()  # too many states for one line
     for kind in kinds:
-        counted = [f"{kind.states[state]:,} {state}" for state in used if kind.states[state]]
+        counted = [f"{kind.states[state]:,} {state_name(state)}" for state in used if kind.states[state]]
         waits = [] if kind.oldest_due is None and kind.next_due is None else [_oldest(kind, now, "oldest due ")]
         made.add_row(Text(kind.name, overflow="fold"), ", ".join([*counted, *waits]))
     made.columns[0].max_width, made.columns[0].no_wrap = max(16, width * 2 // 5), False
@@ -111,13 +131,13 @@ def _oldest(kind: Kind, now: datetime, name: str = "") -> str:
 
 def _workers(workers: Sequence[Seen], now: datetime, width: int) -> list[RenderableType]:
     if not workers:
-        return ["", Text("No worker was seen yet.", style="dim")]
+        return ["", Text("No workers.", style="dim")]
     rows = [
         {
             "worker": worker.name,
             "host": worker.host or "–",
             "pid": str(worker.pid or "–"),
-            "last seen": ago(worker.seen_at, now) + (", ended" if worker.ended_at is not None else ""),
+            "last heartbeat": ago(worker.seen_at, now) + (", stopped" if worker.ended_at is not None else ""),
             "UTC": utc(worker.seen_at),
         }
         for worker in workers[:20]
@@ -126,11 +146,11 @@ def _workers(workers: Sequence[Seen], now: datetime, width: int) -> list[Rendera
         Column("worker", least=16),
         Column("host", least=8, leave=1),
         Column("pid", number=True, leave=2),
-        Column("last seen"),
+        Column("last heartbeat"),
         Column("UTC", leave=3),
     ]
     more = [Text(f"  and {len(workers) - 20:,} more", style="dim")] if len(workers) > 20 else []
-    return ["", heading("Workers, the last seen first"), _in(fitted(columns, rows, width - 2)), *more]
+    return ["", heading("Workers, latest heartbeat first"), _in(fitted(columns, rows, width - 2)), *more]
 
 
 def _in(body: RenderableType) -> Padding:
@@ -139,9 +159,18 @@ def _in(body: RenderableType) -> Padding:
 
 @app.command()
 def reap(where: Where = None, as_json: AsJson = False) -> None:
-    """Take back leases that ran out, as any worker does: lost attempts are recorded, and their jobs wait again or are dead.
+    """Recover expired leases.
 
-    Exit status: 0, done, also where there were none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Any worker does the same. Lost attempts are recorded. Their jobs are queued again, or are dead
+    letters.
+
+    Examples:
+        redrive ledger reap
+
+    Exit codes:
+        0: done, also when there were none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         jobs = ops.reap()
@@ -150,25 +179,31 @@ def reap(where: Where = None, as_json: AsJson = False) -> None:
     else:
         show(
             console(),
-            Text(f"Took back {len(jobs):,} {'lease' if len(jobs) == 1 else 'leases'}." if jobs else "No lease has run out."),
+            Text(f"Recovered {amount(len(jobs), 'lease')}." if jobs else "No expired leases."),
         )
 
 
 @app.command()
 def recount(because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
-    """Set the counts right by the rows, after rows were changed or removed by hand. Recorded in the audit.
+    """Correct the counts from the rows.
 
-    Find out first why they were wrong: counts and rows are written together, and part only if somebody else wrote there.
+    For use after rows were changed or removed by hand. Counts and rows are written together, so
+    find the cause first. The audit log records the correction.
 
-    Exit status: 0, they agree now; 2, a wrong option, or no reason was given; 3, the ledger cannot be reached or has another
-    schema.
+    Examples:
+        redrive ledger recount --because "restored from backup"
+
+    Exit codes:
+        0: the counts match the rows
+        2: invalid option, or no reason
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
         added = ops.recount(because=because)
     if as_json:
         print_json({"added": added})
     elif not added:
-        show(console(), Text("Nothing to do: the counts agree with the rows."))
+        show(console(), Text("No change: the counts match the rows."))
     else:
         for kind, change in added.items():
             said = ", ".join(f"{name} {many:+,}" for name, many in change.items())

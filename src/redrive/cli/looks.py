@@ -40,19 +40,20 @@ from .selectors import (
     Words,
     which,
 )  # fmt: skip
+from .shown import showing
 
-NONE = "no partition matches; those that nobody has asked for yet are not known here"
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
+NONE = "No partition matches. Partitions are stored when they are first queued."
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of partitions")]
 After = Annotated[
-    int, typer.Option("--after", min=0, metavar="N", help="Those behind this number: the next page.", show_default=False)
+    int, typer.Option("--after", min=0, metavar="N", help="Number of the last partition on the previous page", show_default=False)
 ]
-AsCalendar = Annotated[bool, typer.Option("--calendar", help="A heat map: datasets by days; without dates the last eight weeks.")]
+AsCalendar = Annotated[bool, typer.Option("--calendar", help="Heat map of datasets by day (default: the last 8 weeks)")]
 By = Annotated[
     Literal["day", "week", "month"] | None,
-    typer.Option("--by", help="Of the calendar: what a column is. Default: what fits.", show_default=False),
+    typer.Option("--by", help="Unit of a calendar column (default: the finest that fits)", show_default=False),
 ]
-Gone = Annotated[bool, typer.Option("--lost", help="Only what is accepted and cannot be read: its raw data is gone or changed.")]
-Terminal = Annotated[bool, typer.Option("--terminal", help="Only what is not tried any more.")]
+Gone = Annotated[bool, typer.Option("--lost", help="Only accepted partitions whose raw data is missing or changed")]
+Terminal = Annotated[bool, typer.Option("--terminal", help="Only partitions that gave up")]
 
 
 def inspect(
@@ -61,12 +62,22 @@ def inspect(
     lane: InLane = None, calendar: AsCalendar = False, by: By = None, lost: Gone = False, limit: Limit = 50, after: After = 0,
     where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Partitions: how they stand. Without a selection how many of each dataset are in which state; --calendar, a heat map.
+    """Show the state of partitions.
 
-    --lost looks into the store, and lists what was accepted and cannot be read: somebody has deleted or changed its files.
+    Without a selection, shows the number of partitions by dataset and state. With a selection,
+    lists the partitions. --calendar shows a heat map. --lost checks the store and lists accepted
+    partitions whose raw data is missing or changed.
 
-    Exit status: 0, shown, also where there are none; 1, with --lost: nobody here knows the store, or it cannot be reached; 2, a
-    wrong option, or no such source or query; 3, the ledger cannot be reached or has another schema.
+    Examples:
+        redrive state inspect
+        redrive state inspect crm/orders --status failed
+        redrive state inspect crm --calendar --since 2026-06-01
+
+    Exit codes:
+        0: shown, also when there are none
+        1: with --lost, the store is unknown or not reachable
+        2: invalid option, or unknown source or query
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
@@ -79,8 +90,8 @@ def inspect(
             _overview(ops, as_json)
         else:
             some = ops.partitions.inspect(asked, after=after, limit=limit)
-            more = f"More may match: --after {some[-1].id}, or raise --limit." if len(some) == limit else None
-            _list(ops, some, as_json, "The first ", more)
+            more = f"{showing(len(some))[:-1]}, or --after {some[-1].id} for the next page." if len(some) == limit else None
+            _list(ops, some, as_json, more)
 
 
 def failures(
@@ -88,30 +99,47 @@ def failures(
     until: Last = None, on: On = None, error: Error = None, min_attempts: MinAttempts = None, terminal: Terminal = False,
     limit: Limit = 50, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """What failed, and what is readable while a newer run of it was rejected; --terminal, what is not tried any more.
+    """List failed partitions.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option, or no such source or query; 3, the ledger cannot be
-    reached or has another schema.
+    Latest first. Includes accepted partitions whose newer run was rejected.
+
+    Examples:
+        redrive state failures
+        redrive state failures crm/orders --reason row_count
+        redrive state failures --terminal
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option, or unknown source or query
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, None, error, min_attempts, None)
         found = ops.partitions.failures(asked, terminal=terminal, limit=limit)
-        more = "More may have failed: narrow it down, or raise --limit." if len(found) == limit else None
-        none = "nothing has failed" if asked.everything else "nothing of these has failed"
-        _list(ops, found, as_json, "The last ", more, none)
+        more = showing(len(found)) if len(found) == limit else None
+        none = "No failed partitions." if asked.everything else "No failed partition matches."
+        _list(ops, found, as_json, more, none)
 
 
 def history(partition: Partition, where: Where = None, as_json: AsJson = False) -> None:
-    """Every attempt at one partition, the newest first: its verdict, what each check measured, and the limit.
+    """Show every attempt at a partition.
 
-    Exit status: 0, shown; 1, nothing is stored of it; 2, that is no partition, or no such source or query; 3, the ledger cannot
-    be reached or has another schema.
+    Newest first, with the verdict, the measured value and the limit of each check.
+
+    Examples:
+        redrive state history crm/acme/orders/2026-06-01
+
+    Exit codes:
+        0: shown
+        1: the partition is not stored
+        2: invalid option or partition, or unknown source or query
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, app_first=True) as ops:
         found = ops.partitions.history(partition)
         if found is None:
             hint = f"redrive state explain {quoted(partition)}"
-            complain(f"nothing is stored of {partition}: nobody has asked for it yet", hint)
+            complain(f"{partition}: not stored; it was never queued", hint)
             raise typer.Exit(NOT_DONE)
         if as_json:
             print_json(document(found))
@@ -120,10 +148,17 @@ def history(partition: Partition, where: Where = None, as_json: AsJson = False) 
 
 
 def explain(partition: Partition, where: Where = None, as_json: AsJson = False) -> None:
-    """How one partition stands, why it is not running now, when it will, and what can be done.
+    """Explain why a partition is not running.
 
-    Exit status: 0, explained, also where nothing is stored of it; 2, that is no partition, or no such source or query; 3, the
-    ledger cannot be reached or has another schema.
+    Shows its state, the cause, the next attempt and the commands that apply.
+
+    Examples:
+        redrive state explain crm/acme/orders/2026-06-01
+
+    Exit codes:
+        0: shown, also when the partition is not stored
+        2: invalid option or partition, or unknown source or query
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, app_first=True) as ops:
         found = ops.partitions.explain(partition)
@@ -138,12 +173,12 @@ def _calendar(ops: Operator, asked: Selection, by: Literal["day", "week", "month
         name for name in ("customers", "shades", "reason", "min_attempts", "lane", "keys") if getattr(asked, name) is not None
     ]
     if narrower:
-        raise ValueError("--calendar folds all customers and states together: narrow it down by source, query and dates only")
+        raise ValueError("--calendar: takes only source, query and dates, because a cell has all customers and states")
     found = ops.partitions.calendar(asked.since, asked.until, source=asked.source, query=asked.query_name)
     if as_json:
         print_json(document(found))
     elif not found.rows:
-        show(console(), Text(f"nothing is known of {found.since} to {found.until}: no partition was asked for"))
+        show(console(), Text(f"No partitions from {found.since} to {found.until}."))
     else:
         out = console()
         show(out, heat_map(found, out.width, by=by))
@@ -155,17 +190,17 @@ def _lost(found: Sequence[Lost], as_json: bool, *, more: bool) -> None:
         return
     out = console()
     if not found:
-        show(out, Text("nothing is lost: the raw data of all that is accepted is there"))
+        show(out, Text("No missing raw data."))
         return
     made = bullets()
     for one in found:
         made.add_row(Text("✗", style="red"), Text(str(one.facts.partition)))
         made.add_row("", Text(one.says, style="dim"))
     which = quoted(str(found[0].facts.partition)) if len(found) == 1 else "PARTITION ..."
-    again = f'`redrive state reprocess {which} --because "..."` has it extracted again'
-    hint = spelled(f"{again}; `redrive state rollback` goes back to an earlier run.")
-    next_ = [Text(f"More may be lost: --after {found[-1].facts.id}, or raise --limit.", style="dim")] if more else []
-    said = f"{'The first ' if more else ''}{amount(len(found), 'partition')} without raw data"
+    again = f'`redrive state reprocess {which} --because "..."` extracts again'
+    hint = spelled(f'{again}; `redrive state rollback PARTITION --because "..."` restores an earlier run.')
+    next_ = [Text(f"{showing(len(found))[:-1]}, or --after {found[-1].facts.id} for the next page.", style="dim")] if more else []
+    said = f"{amount(len(found), 'partition')} without raw data"
     show(out, Group(Text(said), "", made, "", *next_, Text(hint, style="dim")))
 
 
@@ -178,7 +213,7 @@ def _overview(ops: Operator, as_json: bool) -> None:
         return
     out = console()
     if not found:
-        show(out, Text(spelled("no partitions yet: a dataset's cron brings them, or `redrive backfill plan`")))
+        show(out, Text(spelled("No partitions. Add some with `redrive backfill plan DATASET --since DAY --until DAY`.")))
         return
     names = WORST[::-1]
     columns = [Column("dataset", least=12, cut=True), *(Column(SIGNS[name].says, number=True) for name in names)]
@@ -188,13 +223,13 @@ def _overview(ops: Operator, as_json: bool) -> None:
     ]
     lines: list[RenderableType] = [fitted(columns, rows, out.width)]
     for one in paused:
-        until = "until somebody says so" if one.until is None else f"and probed {ago(one.until, ops.now())}"
-        lines.append(Text(f"Source {one.source} is paused by {one.actor}, {until}: {one.because}", style="yellow"))
+        until = "until it is unpaused" if one.until is None else f"probed {ago(one.until, ops.now())}"
+        lines.append(Text(f"Source {one.source}: paused by {one.actor}, {until} ({one.because})", style="yellow"))
     then_ = spelled("`redrive state failures`, `redrive state inspect --calendar`")
     show(out, Group(*lines, "", Text(then_, style="dim")))
 
 
-def _list(ops: Operator, found: Sequence[Facts], as_json: bool, which: str, more: str | None, none: str = NONE) -> None:
+def _list(ops: Operator, found: Sequence[Facts], as_json: bool, more: str | None, none: str = NONE) -> None:
     if as_json:
         print_json([document(one) for one in found])
         return
@@ -203,10 +238,10 @@ def _list(ops: Operator, found: Sequence[Facts], as_json: bool, which: str, more
         show(out, Text(none))
         return
     reasons = Counter(one.reason for one in found if one.reason)
-    said = f"{which if more else ''}{amount(len(found), 'partition')}"
+    said = amount(len(found), "partition")
     lines: list[RenderableType] = [Text(said + (f": {counted(reasons)}" if reasons else "")), ""]
     lines.append(_table(found, ops.now(), out.width))
-    hint = more or spelled("`redrive state explain PARTITION` for one of them.")
+    hint = more or spelled("`redrive state explain PARTITION` explains one of them.")
     show(out, Group(*lines, "", Text(hint, style="dim")))
 
 
@@ -215,18 +250,18 @@ def _table(found: Sequence[Facts], now: datetime, width: int) -> RenderableType:
         Column("", least=1),
         Column("partition", least=24),
         Column("status"),
-        Column("tries", number=True, leave=2),
+        Column("attempts", number=True, leave=2),
         Column("rows", number=True, leave=4),
-        Column("judged", leave=3),
+        Column("validated", leave=3),
         Column("next", leave=1),
-        Column("why", least=10, wants=14, cut=True, leave=5),
+        Column("reason", least=10, wants=14, cut=True, leave=5),
     ]
     rows: list[Mapping[str, str | Text]] = [
         {
             "": Text(SIGNS[one.shade].sign, style=SIGNS[one.shade].style), "partition": str(one.partition),
-            "status": standing(one, short=True), "tries": str(one.attempt_count),
-            "rows": "–" if one.record_count is None else f"{one.record_count:,}", "judged": ago(one.verdict_at, now),
-            "next": "now" if one.running else ago(one.next_at, now), "why": _why(one),
+            "status": standing(one, short=True), "attempts": str(one.attempt_count),
+            "rows": "–" if one.record_count is None else f"{one.record_count:,}", "validated": ago(one.verdict_at, now),
+            "next": "now" if one.running else ago(one.next_at, now), "reason": _why(one),
         }
         for one in found
     ]  # fmt: skip

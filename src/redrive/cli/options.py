@@ -19,11 +19,11 @@ from .moments import moment
 from .output import BAD_INPUT, complain
 
 NOT_DONE = 1
-"""Something that was asked for was not done, or not found."""
+"""Not done completely, or not found."""
 NO_LEDGER = 3
-"""The ledger cannot be reached, or its schema is not this code's."""
+"""The ledger is not reachable, or its schema is from another version."""
 DRIFTED = 4
-"""What was planned is not what is there any more; nothing was done."""
+"""The data changed since the plan; nothing was done."""
 INTERRUPTED = 130
 
 
@@ -32,20 +32,29 @@ def option(name: str, metavar: str, help_: str) -> Any:
     return typer.Option(name, metavar=metavar, help=help_, show_default=False)
 
 
-ADDRESSES = "sqlite:///file.db, postgresql://user@host/db, or module:app. Default: $REDRIVE_LEDGER, else sqlite:///redrive.db."
+ADDRESSES = "Ledger, as sqlite:///file.db, postgresql://user@host/db or module:app (default: $REDRIVE_LEDGER, redrive.toml, sqlite:///redrive.db)"
 Where = Annotated[
     str | None, typer.Option("--ledger", metavar="URL", help=ADDRESSES, show_default=False, callback=given, is_eager=True)
 ]
 Named = Annotated[
-    str | None, typer.Argument(metavar="[MODULE:APP]", help="The App in your code, or its ledger's address.", show_default=False)
+    str | None, typer.Argument(metavar="MODULE:APP", help="App in your code, or address of its ledger", show_default=False)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-Actor = Annotated[str | None, option("--actor", "NAME", "Who does this, for the audit. Default: you.")]
-Because = Annotated[str, option("--because", "TEXT", "Why, for the audit.")]
-Kind = Annotated[str | None, option("--kind", "NAME", "Only this kind.")]
-Error = Annotated[str | None, option("--error", "TEXT", "Only with this in the error.")]
-Reason = Annotated[str | None, option("--reason", "NAME", "Only those that died for this reason.")]
-Since = Annotated[str | None, option("--since", "WHEN", "Only since 30min, 12h or 7d ago, or since 2026-01-31T12:30.")]
+HeartbeatTimeout = Annotated[
+    float,
+    typer.Option(
+        "--heartbeat-timeout",
+        min=1,
+        metavar="SECONDS",
+        help="Seconds without a heartbeat until a worker is offline",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Output as one JSON document")]
+Actor = Annotated[str | None, option("--actor", "NAME", "Name recorded in the audit log (default: your user name)")]
+Because = Annotated[str, option("--because", "TEXT", "Reason recorded in the audit log")]
+Kind = Annotated[str | None, option("--kind", "NAME", "Only this job type")]
+Error = Annotated[str | None, option("--error", "TEXT", "Only errors that contain this text")]
+Reason = Annotated[str | None, option("--reason", "NAME", "Only this reason, such as attempts or not_retryable")]
+Since = Annotated[str | None, option("--since", "WHEN", "Only since this time, such as 30min, 12h, 7d or 2026-01-31T12:30")]
 
 
 def where_of(named: str | None, where: str | None) -> str | None:
@@ -90,11 +99,11 @@ def complaints() -> Iterator[None]:
         complain(str(refused))
         raise typer.Exit(NOT_DONE) from None
     except UnicodeEncodeError as wrong:
-        complain(f"{wrong.object!r} is no text: what was typed is not UTF-8 ({wrong.object[wrong.start]!r})")
+        complain(f"{wrong.object!r}: not valid UTF-8 at {wrong.object[wrong.start]!r}")
         raise typer.Exit(BAD_INPUT) from None
     except (Unreadable, ValueError) as wrong:
         complain(str(wrong))
         raise typer.Exit(BAD_INPUT) from None
     except KeyboardInterrupt:
-        complain("interrupted; what was done so far is done, and in the audit")
+        complain("interrupted; completed steps stay, and are in the audit log")
         raise typer.Exit(INTERRUPTED) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -17,13 +18,21 @@ from ..ops.secret import without_secrets
 from .followup import spelled, then
 
 BAD_INPUT = 2
+UNCUT = 10_000
+"""Columns where no terminal limits them."""
 COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that move the cursor, colour what follows, or turn the order of what is read."""
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, coloured only on one, and without colours where NO_COLOR says so."""
-    return Console(highlight=False, emoji=False, markup=False)
+    """Standard output: as wide as the terminal, and not cut in a pipe or a file. COLUMNS sets another width.
+
+    Colours only at a terminal, and not with NO_COLOR.
+    """
+    out = Console(highlight=False, emoji=False, markup=False)
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = UNCUT
+    return out
 
 
 def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -21,7 +20,7 @@ from ..ops.partition_standing import DatasetLine
 from ..ops.standing import KindLine
 from .fit import Column, fitted
 from .followup import spelled, then
-from .options import AsJson, Where, operator
+from .options import AsJson, HeartbeatTimeout, Where, operator
 from .output import bullets, console, heading, print_json, show
 from .spark import spark, twos
 
@@ -31,23 +30,30 @@ MOST = 40
 
 
 def overview(
-    quiet: Annotated[
-        float, typer.Option("--quiet", min=1, metavar="SECONDS", help="How long a worker may be silent before it counts as gone.")
-    ] = QUIET,
+    heartbeat_timeout: HeartbeatTimeout = QUIET,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is going on, and what is wrong: since when, and whether it grows.
+    """Show problems, workers and queues.
 
-    For each kind: what waits and for how long, runs, waits to be tried again, failed and died; and who works on it. For each
-    dataset: how its partitions of the last year stand. Takes as long with a million jobs as with a thousand; `redrive doctor`
-    looks at every one.
+    Problems come first, each with its start and its fix. Then, for each job type: queued, running,
+    retrying, failed and dead jobs, and the workers online. Then, for each dataset: the state of its
+    partitions of the last year. The cost does not depend on the number of jobs. `redrive doctor`
+    checks every job.
 
-    Exit status: 0, all is well; 1, warnings; 4, something critical; 2, a wrong option; 3, the ledger cannot be reached or has
-    another schema.
+    Examples:
+        redrive overview
+        redrive overview --ledger postgresql://app@db/shop
+
+    Exit codes:
+        0: no problems found
+        1: warnings
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
+        4: critical problems
     """
     with operator(where) as ops:
-        found = ops.overview(quiet=quiet)
+        found = ops.overview(quiet=heartbeat_timeout)
     if as_json:
         print_json(document(found) | {"severity": found.severity, "says": found.says})
     else:
@@ -63,13 +69,13 @@ def _overview(found: Overview, width: int) -> Group:
         Text(f"{found.says}.", style=style),
     ]
     if found.findings:
-        shown += ["", wrong(found.findings, found.now)]
+        shown += ["", problems(found.findings, found.now)]
     if not found.kinds and not found.datasets:
-        return Group(*shown, "", Text("Nothing was submitted yet."))
+        return Group(*shown, "", Text("No jobs and no partitions."))
     if found.kinds:
         shown += ["", kinds(found.kinds[:MOST], found.now, width)]
     if len(found.kinds) > MOST:
-        shown.append(Text(f"and {amount(len(found.kinds) - MOST, 'more kind')}; --json has them all", style="dim"))
+        shown.append(Text(f"and {amount(len(found.kinds) - MOST, 'more job type')}; --json has them all", style="dim"))
     if found.sources:
         shown += ["", _sources(found.sources, found.now, width)]
     if found.datasets:
@@ -79,16 +85,16 @@ def _overview(found: Overview, width: int) -> Group:
     return Group(*shown, "", Text(found.sentence, style="dim")) if found.kinds else Group(*shown)
 
 
-def wrong(findings: Sequence[Finding], now: datetime) -> RenderableType:
-    """What is wrong: a sign, a sentence, since when, and what to do."""
+def problems(findings: Sequence[Finding], now: datetime | None) -> RenderableType:
+    """Each problem with a sign, since when, and the fix."""
     made = bullets()
     for one in findings:
         about = "about " if one.about else ""
-        since = "" if one.since is None else f" Since {about}{utc(one.since)} UTC, {ago(one.since, now)}."
+        since = "" if one.since is None or now is None else f" Since {about}{utc(one.since)} UTC ({ago(one.since, now)})."
         critical = one.severity == "critical"
         made.add_row(
             Text("✗" if critical else "•", style="bold red" if critical else "yellow"),
-            Text(f"{one.says[0].upper()}{one.says[1:]}.{since}"),
+            Text(f"{one.says}.{since}"),
         )
         made.add_row("", Text(f"→ {then(spelled(one.mend))}", style="dim"))
     return made
@@ -97,8 +103,8 @@ def wrong(findings: Sequence[Finding], now: datetime) -> RenderableType:
 def kinds(lines: Sequence[KindLine], now: datetime, width: int) -> RenderableType:
     """A table of kinds: what matters least is left out where the terminal is narrow."""
     columns = [
-        Column("kind", least=14),
-        Column("waiting", number=True),
+        Column("job type", least=14),
+        Column("queued", number=True),
         Column("oldest", number=True),
         Column("running", number=True),
         Column("retry", number=True),
@@ -110,8 +116,8 @@ def kinds(lines: Sequence[KindLine], now: datetime, width: int) -> RenderableTyp
     ]
     rows: list[dict[str, str | Text]] = [
         {
-            "kind": Text(line.name + (" (parked)" if line.parked is not None else ""), style="red" if line.parked else ""),
-            "waiting": _many(line.waiting),
+            "job type": Text(line.name + (" (paused)" if line.parked is not None else ""), style="red" if line.parked else ""),
+            "queued": _many(line.waiting),
             "oldest": _oldest(line, now),
             "running": _many(line.running),
             "retry": f"{line.retry_wait:,}{'+' if line.retry_more else ''}" if line.retry_wait else "–",
@@ -134,7 +140,7 @@ def datasets(lines: Sequence[DatasetLine], width: int) -> RenderableType:
         Column("pending", number=True),
         Column("newer run rejected", number=True, leave=2),
         Column("failed", number=True),
-        Column("terminal", number=True),
+        Column("gave up", number=True),
     ]
     rows: list[dict[str, str | Text]] = [
         {
@@ -143,7 +149,7 @@ def datasets(lines: Sequence[DatasetLine], width: int) -> RenderableType:
             "pending": _many(line.pending),
             "newer run rejected": Text(_many(line.refresh_failed), style="yellow" if line.refresh_failed else ""),
             "failed": Text(_many(line.failed), style="yellow" if line.failed else ""),
-            "terminal": Text(_many(line.terminal), style="red" if line.terminal else ""),
+            "gave up": Text(_many(line.terminal), style="red" if line.terminal else ""),
         }
         for line in lines
     ]

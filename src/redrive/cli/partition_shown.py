@@ -20,6 +20,8 @@ from .output import heading, pairs
 from .shown import indented
 
 __all__ = ["counted", "explained", "quoted", "rejected", "standing", "told"]
+LABELS = {"success": "accepted", "refresh_failed": "newer run rejected", "terminal": "gave up"}
+"""How states are shown, where that is not their name in JSON."""
 UNKNOWN = "limits of "
 """How an explanation begins that says nothing of what hinders it."""
 CHECKS = 6
@@ -27,11 +29,10 @@ CHECKS = 6
 
 
 def standing(facts: Facts, /, *, short: bool = False) -> str:
-    """In a word or two. short: where a sign in front says the rest."""
-    if short:
-        words = facts.shade.replace("_", " ")
-    else:
-        words = {"refresh_failed": "success, refresh failed", "terminal": "failed, terminal"}.get(facts.shade, facts.shade)
+    """The state in a word or two. short: for a table."""
+    words = LABELS.get(facts.shade, facts.shade)
+    if not short and facts.shade == "refresh_failed":
+        words = f"accepted, {words}"
     return f"{words}, running" if facts.running else f"{words}, paused" if facts.paused is not None else words
 
 
@@ -46,8 +47,8 @@ def told(found: History, /) -> RenderableType:
     facts, now = found.facts, found.now
     first = pairs()
     first.add_row("status", standing(facts))
-    first.add_row("in force", facts.current_run_id or "nothing: there is nothing to read")
-    first.add_row("attempts", f"{facts.attempt_count} judged, {facts.dispatch_count} begun")
+    first.add_row("current run", facts.current_run_id or "none")
+    first.add_row("attempts", f"{facts.attempt_count} validated, {facts.dispatch_count} started")
     if facts.next_at is not None:
         first.add_row("next", f"{both(facts.next_at, now)}, lane {facts.lane}: {facts.strategy}")
     for marker in found.markers:
@@ -56,14 +57,14 @@ def told(found: History, /) -> RenderableType:
     for run in found.runs:
         lines += ["", _title(run, facts.current_run_id, now), indented(_run(run, now))]
     if not found.runs:
-        lines += ["", Text("no attempt yet", style="dim")]
+        lines += ["", Text("No attempts.", style="dim")]
     return Group(*lines)
 
 
 def _marked(marker: Marker, now: datetime) -> str:
     what = ""
     if marker.kind == "grant":
-        many = "as many attempts as the policy has" if marker.amount is None else amount(marker.amount, "attempt")
+        many = "the policy's number of attempts" if marker.amount is None else amount(marker.amount, "attempt")
         what = f"{many} from {marker.attempts} on, "
     cause = "" if marker.cause == "manual" or marker.kind == "grant" else f"{marker.cause}, "
     return f"{what}{cause}by {marker.actor}, {both(marker.at, now)}: {marker.because}"
@@ -73,13 +74,13 @@ def _title(run: Run, current: str | None, now: datetime) -> Text:
     style = {"accepted": "green", "rejected": "red", "leased": "cyan"}.get(run.state, "yellow")
     line = Text(f"{run.attempt_no}  ").append("running" if run.state == "leased" else run.state, style=style)
     if run.run_id == current:
-        line.append(", in force", style="bold")
+        line.append(", current run", style="bold")
     return line.append(f"  {run.kind}  {both(run.leased_at, now)}")
 
 
 def _run(run: Run, now: datetime) -> RenderableType:
     made = pairs()
-    made.add_row("run", run.run_id if run.raw_run_id == run.run_id else f"{run.run_id}, judged the data of {run.raw_run_id}")
+    made.add_row("run", run.run_id if run.raw_run_id == run.run_id else f"{run.run_id}, validated the data of {run.raw_run_id}")
     took = "" if run.ended_at is None else f", took {span(round((run.ended_at - run.leased_at).total_seconds(), 1))}"
     swept = "" if run.sweep_id is None else f", sweep {run.sweep_id}"
     made.add_row("by", f"{run.worker or '–'}, lane {run.lane}{swept}{took}")
@@ -120,28 +121,28 @@ def explained(found: Explained, /) -> RenderableType:
     facts, now = found.explanation.facts, found.explanation.now
     made: Table = pairs()
     if facts is None:
-        made.add_row("status", "pending: nothing is stored of it")
+        made.add_row("status", "pending: never queued")
     elif facts.current_run_id is not None:
         rows = "" if facts.record_count is None else f", {amount(facts.record_count, 'row')}"
         at = "" if found.in_force is None else f", accepted {utc(found.in_force.verdict_at)} UTC"
-        status = Text(f"success: run {facts.current_run_id}{at}{rows}")
+        status = Text(f"accepted: run {facts.current_run_id}{at}{rows}")
         hurt = found.explanation.damaged
         if hurt is None:
             status.append("  ← consumers read this", style="bold")
         else:
-            status.append(f"  ← found damaged {utc(hurt.verdict_at)} UTC: consumers do not get it", style="bold red")
+            status.append(f"  ← damaged, found {utc(hurt.verdict_at)} UTC: not readable", style="bold red")
         made.add_row("status", status)
     else:
         made.add_row("status", standing(facts))
     last = found.last
     if facts is not None and facts.last_verdict == "rejected" and last is not None:
-        what = "refresh" if facts.current_run_id is not None else "last"
+        what = "newer run" if facts.current_run_id is not None else "last"
         said = rejected(facts.reason, facts.error)
         made.add_row(what, Text(f"attempt {facts.attempt_count} rejected {utc(facts.verdict_at)} UTC: {said}", style="red"))
     running = facts is not None and facts.running
     due = facts is not None and not running and facts.next_at is not None and facts.next_at <= now
     hindered = any(not line.startswith(UNKNOWN) for line in found.explanation.why)
-    turn = "it is due" if hindered else "it is due: a worker takes it when its turn comes"
+    turn = "due" if hindered else "due; starts when a worker is free"
     why = [*([turn] if due else []), *found.explanation.why]
     for place, line in enumerate(why):
         made.add_row("" if place else "running" if running else "not running", f"{line[0].upper()}{line[1:]}")
@@ -150,12 +151,12 @@ def explained(found: Explained, /) -> RenderableType:
             "queue", f"{found.explanation.position:,} of {found.explanation.queued:,} in lane {facts.lane if facts else '–'}"
         )
     if found.assumed and facts is not None:
-        said = f"{facts.attempt_count} judged, {facts.dispatch_count} begun; how many more its policy allows only the app knows"
-        made.add_row("attempts", f"{said} (--ledger module:app)")
+        said = f"{facts.attempt_count} validated, {facts.dispatch_count} started"
+        made.add_row("attempts", f"{said}; pass --ledger module:app for the policy's limit")
     elif found.explanation.budget:
         made.add_row("budget", found.explanation.budget)
     for place, hint in enumerate(_hints(found)):
-        made.add_row("" if place else "try", Text(then(hint), style="dim"))
+        made.add_row("" if place else "next", Text(then(hint), style="dim"))
     return Group(heading(str(found.partition)), indented(made))
 
 

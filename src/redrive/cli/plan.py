@@ -12,22 +12,32 @@ from ..ops.document import document
 from ..ops.operator import Operator
 from ..ops.stored_plan import loaded
 from .act import Canary, Detach, Most, Rate, Yes
+from .command import Commands
 from .moments import both
 from .options import DRIFTED, Actor, AsJson, Because, Where, operator
 from .output import console, heading, pairs, print_json, show
 from .planned import AcceptDrift, HaltOn, Told, WithoutRaw, carried_out, data, planned
 from .shown import indented
 
-app = typer.Typer(no_args_is_help=True, help="Plans that were kept: look at one, apply it.")
-Name = Annotated[str, typer.Argument(metavar="PLAN", help="The id of a plan, or its file.")]
+app = Commands(help="Show and apply saved plans.")
+Name = Annotated[str, typer.Argument(metavar="PLAN", help="ID or file of a plan")]
 
 
 @app.command("show")
 def show_(name: Name, where: Where = None, as_json: AsJson = False) -> None:
-    """Show a plan: what it would do, who made it, and until when it may be applied.
+    """Show a saved plan.
 
-    Exit status: 0, shown; 2, there is no such plan, or it was changed; 3, the ledger cannot be reached or has another schema; 4,
-    shown, and it has expired.
+    Shows its content, its author and its expiry.
+
+    Examples:
+        redrive plan show PLAN
+        redrive plan show plan.json
+
+    Exit codes:
+        0: shown
+        2: invalid option, unknown plan, or the plan was changed
+        3: ledger not reachable, or its schema is from another version
+        4: shown, but expired
     """
     with operator(where, app_first=True) as ops:
         stored, now = loaded(name), ops.now()
@@ -62,11 +72,21 @@ def apply(
     canary: Canary = 0, halt_on: HaltOn = None, yes: Yes = False, most: Most = None, detach: Detach = False, actor: Actor = None,
     where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Apply a plan that was kept: exactly what it says, or nothing. Asks as `redrive state retry` does.
+    """Apply a saved plan.
 
-    Exit status: 0, done; 1, refused, not confirmed, or some were skipped; 2, a wrong option, no such plan, or no terminal to
-    confirm at; 3, the ledger cannot be reached or has another schema; 4, the plan has expired, or the world has moved on: nothing
-    was done; 130, interrupted.
+    The plan is applied exactly, or not at all. Confirmation works as in `redrive state retry`.
+
+    Examples:
+        redrive plan apply PLAN --because "INC-42"
+        redrive plan apply plan.json --accept-drift skip --because "INC-42"
+
+    Exit codes:
+        0: done
+        1: refused, not confirmed, or some were skipped
+        2: invalid option, unknown plan, or no terminal for the confirmation
+        3: ledger not reachable, or its schema is from another version
+        4: the plan has expired, or the partitions changed; nothing was done
+        130: interrupted
     """
     with operator(where, actor, app_first=True) as ops:
         how = Told(because, yes, most, as_json=as_json, detach=detach)
@@ -79,6 +99,7 @@ def applied(
     """Apply it; ends with the exit status. only: plans of this act."""
     stored = loaded(name)
     if only is not None and stored.plan.act != only:
-        raise ValueError(f"plan {stored.id} is no {only}, but a {stored.plan.act}: `redrive plan apply {name}`")
+        apply_ = f'`redrive plan apply {name} --because "..."`'
+        raise ValueError(f"plan {stored.id}: not a {only}, but a {stored.plan.act}; use {apply_}")
     stored.alive(ops.now(), ops.url)
     carried_out(ops, stored.plan, how, accept_drift=accept_drift == "skip", **options)

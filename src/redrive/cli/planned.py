@@ -24,23 +24,25 @@ from .options import INTERRUPTED, NOT_DONE, option
 from .output import complain, console, pairs, print_json, show
 from .partition_shown import quoted
 
-BecauseOf = Annotated[str | None, option("--because", "TEXT", "Why, for the audit. Required, but for a plan or a dry run.")]
+BecauseOf = Annotated[
+    str | None, option("--because", "TEXT", "Reason recorded in the audit log (required, except with --plan, --out or --dry-run)")
+]
 HaltOn = Annotated[
     float | None,
     typer.Option(
         "--halt-on",
         metavar="PART",
-        help="Stop where more than this part of the verdicts are rejections: 0.05.",
+        help="Share of rejected attempts that halts it, such as 0.05",
         show_default=False,
     ),
 ]
-WithoutRaw = Annotated[bool, typer.Option("--without-raw", help="Also partitions without raw data, which are skipped otherwise.")]
-Out = Annotated[str | None, option("--out", "FILE", "Only write the plan into this file, for `redrive plan apply FILE`.")]
-Keep = Annotated[bool, typer.Option("--plan", help="Only keep the plan, for `redrive plan apply ID` within 30 minutes.")]
+WithoutRaw = Annotated[bool, typer.Option("--without-raw", help="Include partitions without raw data (default: skipped)")]
+Out = Annotated[str | None, option("--out", "FILE", "File for the plan, instead of applying it")]
+Keep = Annotated[bool, typer.Option("--plan", help="Plan saved for 30 minutes, instead of applying it")]
 AcceptDrift = Annotated[
     Literal["skip"] | None,
     typer.Option(
-        "--accept-drift", help="Apply it also where some are no longer as planned: those are skipped.", show_default=False
+        "--accept-drift", help="Handling of partitions that changed since the plan (default: refuse all)", show_default=False
     ),
 ]
 LISTED = 10
@@ -64,7 +66,7 @@ def carried_out(ops: Operator, plan: Plan, how: Told, /, **options: Any) -> NoRe
     """Show the plan; keep it, or ask, and begin it; ends with the exit status."""
     keeps = how.keep or how.out is not None
     if not (keeps or how.dry_run) and not (how.because or "").strip():
-        raise ValueError("--because must say why")  # before anybody is asked anything
+        raise ValueError("--because: pass a reason")  # before the prompt
     if not how.as_json:
         show(console(), planned(plan))
     if keeps and plan.count:
@@ -96,8 +98,8 @@ def _queued(ops: Operator, sweep: Sweep, *, quiet: bool) -> tuple[Sweep, bool]:
                 moved(sweep)
     except KeyboardInterrupt:
         complain(
-            f"interrupted: {amount(sweep.left, 'is left, and workers go on with it', 'are left, and workers go on with them')}",
-            f"to stop it: `redrive backfill cancel {sweep.id}`",
+            f"interrupted; workers continue with {amount(sweep.left, 'partition')}",
+            f'to stop: `redrive backfill cancel {sweep.id} --because "..."`',
         )
         return sweep, True
     return sweep, False
@@ -108,7 +110,7 @@ def store(ops: Operator, plan: Plan, out: str | None) -> StoredPlan:
     try:
         return saved(plan, actor=ops.actor, now=ops.now(), url=ops.url, out=out)
     except OSError as problem:
-        raise ValueError(f"the plan cannot be kept: {problem}; say where by --out FILE") from None
+        raise ValueError(f"plan: cannot be saved ({problem}); pass --out FILE") from None
 
 
 def _kept(stored: StoredPlan, as_json: bool) -> None:
@@ -144,19 +146,19 @@ def planned(plan: Plan, /) -> RenderableType:
     made = pairs()
     grid = about.grid
     if grid is not None:
-        order = "the last day first" if grid.newest else "the first day first"
+        order = "newest day first" if grid.newest else "oldest day first"
         said = f"{grid.source}/{grid.query_name} × {amount(len(grid.customers), 'customer')} × {amount(grid.days, 'day')}"
         made.add_row("backfill", f"{said} = {len(grid):,}, {order}")
         made.add_row("would extract", partitions(plan.count))
         for at, (name, meant) in enumerate(list(about.strangers.items())[:LISTED]):
-            new = f"customer {name}{meant}: no partition of {grid.source}/{grid.query_name} matches; all of theirs would be new"
-            made.add_row("" if at else "not known", Text(new, style="yellow"))
+            new = f"customer {name}{meant}: no partition of {grid.source}/{grid.query_name} so far; all would be new"
+            made.add_row("" if at else "unknown", Text(new, style="yellow"))
         if len(about.strangers) > LISTED:
             made.add_row("", Text(f"… {len(about.strangers) - LISTED:,} more", style="yellow"))
     else:
         made.add_row(f"would {plan.act}", partitions(plan.count) + _of(plan))
     if about.left:
-        made.add_row("left alone", _left(plan, about.left))
+        made.add_row("skipped", _left(plan, about.left))
     for at, (name, why) in enumerate(list(plan.skipped.items())[:LISTED]):
         made.add_row("running now" if at == 0 else "", f"{name}, {why.removeprefix('running now, ')}")
     if len(plan.skipped) > LISTED:
@@ -166,9 +168,9 @@ def planned(plan: Plan, /) -> RenderableType:
     if len(about.validates) > LISTED:
         made.add_row("", f"… {plan.count - about.without_raw - LISTED:,} more")
     if plan.reasons:
-        made.add_row("by error", counted(plan.reasons))
+        made.add_row("by reason", counted(plan.reasons))
     if about.readable:
-        made.add_row("authority", f"{about.readable:,} of these with an accepted run: it stays readable")
+        made.add_row("readable", f"{about.readable:,} of these have an accepted run, which stays readable")
     if about.without_raw:
         hint = " unless you add --without-raw" if plan.act == "retry" else ""
         skipped = "is skipped" if about.without_raw == 1 else "are skipped"
@@ -178,7 +180,7 @@ def planned(plan: Plan, /) -> RenderableType:
         if about.without_raw > LISTED:
             made.add_row("", f"… {about.without_raw - LISTED:,} more")
     if not plan.count:
-        return Group(made, Text(f"nothing to {plan.act}" + ("" if about.left else ": nothing is stored of what was asked for")))
+        return Group(made, Text(f"No partition to {plan.act}." if about.left else "No partition matches."))
     return made
 
 
@@ -192,18 +194,18 @@ def _left(plan: Plan, left: Mapping[str, int]) -> str:
     hints = {
         "terminal": _tried(plan.act, left.get("terminal", 0)),
         "accepted already": _again(plan.act),
-        "never accepted": " (that is retry)",
+        "never accepted": " (use retry)",
     }
     return ", ".join(f"{many:,} {why}{hints.get(why, '')}" for why, many in left.items())
 
 
 def _tried(act: str, many: int) -> str:
     them = "it" if many == 1 else "them"
-    return f" (clear-terminal has {them} tried again)" if act == "reprocess" else " (add --clear-terminal)"
+    return f" (use clear-terminal for {them})" if act == "reprocess" else " (add --clear-terminal)"
 
 
 def _again(act: str) -> str:
-    return {"retry": " (that is reprocess)", "backfill": " (--again)"}.get(act, "")
+    return {"retry": " (use reprocess)", "backfill": " (add --again)"}.get(act, "")
 
 
 def partitions(count: int) -> str:
@@ -213,12 +215,10 @@ def partitions(count: int) -> str:
 
 def _say(out: Console, plan: Plan, sweep: Sweep, skips: Mapping[str, int]) -> None:
     if plan.act == "backfill":
-        said = f"Backfill {sweep.id} is written down: workers carry it out; `redrive backfill status {sweep.id}`"
+        said = f"Backfill {sweep.id} started; workers extract it. Progress: `redrive backfill status {sweep.id}`"
     else:
-        left = f", {sweep.left:,} to come" if sweep.left else ""
-        them = "it" if sweep.made == 1 else "them"
-        status = f"sweep {sweep.id}, `redrive backfill status {sweep.id}`"
-        said = f"{partitions(sweep.made)} queued{left}: workers take {them}; {status}"
+        left = f", {sweep.left:,} left" if sweep.left else ""
+        said = f"{partitions(sweep.made)} queued{left} (sweep {sweep.id}). Progress: `redrive backfill status {sweep.id}`"
     show(out, Text(spelled(said)))
     if sweep.skipped:
         reasons = ", ".join(f"{many:,} {why}" for why, many in skips.items()) or "no longer as planned"

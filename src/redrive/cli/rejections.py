@@ -20,22 +20,22 @@ def rejected(found: Sequence[Rejection], now: datetime, width: int) -> Group:
     """A table of them, and the command that lists the partitions themselves."""
     columns = [
         Column("failed", number=True),
-        Column("terminal", number=True, leave=1),
+        Column("gave up", number=True, leave=1),
         Column("readable", number=True, leave=3),
         Column("last", leave=2),
         Column("dataset", least=12),
-        Column("why", least=12),
-        Column("such as", least=20, wants=28, cut=True, leave=4),
+        Column("reason", least=12),
+        Column("example", least=20, wants=28, cut=True, leave=4),
     ]
     rows: list[dict[str, str | Text]] = [
         {
             "failed": Text(f"{one.many:,}{'+' if one.more else ''}", style="yellow"),
-            "terminal": Text(f"{one.terminal:,}" if one.terminal else "–", style="red" if one.terminal else ""),
+            "gave up": Text(f"{one.terminal:,}" if one.terminal else "–", style="red" if one.terminal else ""),
             "readable": f"{one.readable:,}" if one.readable else "–",
             "last": ago(one.last_at, now),
             "dataset": one.name,
-            "why": one.why,
-            "such as": one.error or one.partition,
+            "reason": one.why,
+            "example": one.error or one.partition,
         }
         for one in found
     ]
@@ -45,5 +45,5 @@ def rejected(found: Sequence[Rejection], now: datetime, width: int) -> Group:
 
 def listing(one: Rejection) -> str:
     """The command that lists these partitions."""
-    which = "--terminal" if one.reason is None else f"--error {shlex.quote(one.reason)}"  # given up without a verdict
+    which = "--terminal" if one.reason is None else f"--reason {shlex.quote(one.reason)}"  # gave up without a verdict
     return f"redrive state failures {shlex.quote(one.name)} {which}"

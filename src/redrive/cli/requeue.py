@@ -24,19 +24,19 @@ from .selectors import (
     which,
 )  # fmt: skip
 
-ClearTerminal = Annotated[bool, typer.Option("--clear-terminal", help="Also what is terminal, with new attempts.")]
+ClearTerminal = Annotated[bool, typer.Option("--clear-terminal", help="Include partitions that gave up, with new attempts")]
 Grant = Annotated[
     int | None,
     typer.Option(
         "--grant",
         min=1,
         metavar="N",
-        help="So many new attempts for each; clears terminal ones too. Default: the policy's.",
+        help="New attempts for each partition, also for those that gave up (default: the policy's)",
         show_default=False,
     ),
 ]
 ToLane = Annotated[
-    Literal["fresh", "retry", "backfill"] | None, typer.Option("--to-lane", help="Into this lane.", show_default=False)
+    Literal["fresh", "retry", "backfill"] | None, typer.Option("--to-lane", help="Target lane", show_default=False)
 ]
 
 
@@ -48,13 +48,24 @@ def retry(
     keep: Keep = False, out: Out = None, rate: Rate = None, canary: Canary = 0, halt_on: HaltOn = None, detach: Detach = False,
     actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Have what failed extracted again, now: a new run into a new folder.
+    """Extract failed partitions again.
 
-    First a plan; more than 20 ask for a yes, more than 100 for the number; scripts say --yes --max N. What is running now is left
-    alone and listed; what is accepted is for `reprocess`.
+    Each partition gets a new run in a new folder, now. Prints a plan first. More than 20 partitions
+    need a yes, more than 100 the typed number. Scripts pass --yes --max N. Running partitions are
+    skipped and listed. For accepted partitions use `redrive state reprocess`.
 
-    Exit status: 0, all queued; 1, some or none of them, or a rail; 2, a wrong option, no selection, no reason, or no terminal to
-    confirm at; 3, the ledger cannot be reached or has another schema; 4, it drifted: nothing was done; 130, interrupted.
+    Examples:
+        redrive state retry crm/acme/orders/2026-06-01 --because "source fixed"
+        redrive state retry crm/orders --reason row_count --canary 5 --because "INC-42"
+        redrive state retry crm --plan
+
+    Exit codes:
+        0: all queued
+        1: some or none queued, or a safety limit applied
+        2: invalid option, no selection, no reason, or no terminal for the confirmation
+        3: ledger not reachable, or its schema is from another version
+        4: the partitions changed since the plan; nothing was done
+        130: interrupted; workers continue
     """
     with operator(where, actor, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
@@ -70,12 +81,22 @@ def reprocess(
     dry_run: Dry = False, keep: Keep = False, out: Out = None, rate: Rate = None, canary: Canary = 0, halt_on: HaltOn = None,
     detach: Detach = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Have what is accepted extracted once more. Until a newer run is accepted, the one in force stays readable.
+    """Extract accepted partitions again.
 
-    Planned and confirmed as by `retry`.
+    The current run stays readable until a newer run is accepted. Plan and confirmation work as in
+    `redrive state retry`.
 
-    Exit status: 0, all queued; 1, some or none of them, or a rail; 2, a wrong option, no selection, no reason, or no terminal to
-    confirm at; 3, the ledger cannot be reached or has another schema; 4, it drifted: nothing was done; 130, interrupted.
+    Examples:
+        redrive state reprocess crm/acme/orders/2026-06-01 --because "late rows"
+        redrive state reprocess crm/orders --since 2026-06-01 --until 2026-06-30 --because "INC-42"
+
+    Exit codes:
+        0: all queued
+        1: some or none queued, or a safety limit applied
+        2: invalid option, no selection, no reason, or no terminal for the confirmation
+        3: ledger not reachable, or its schema is from another version
+        4: the partitions changed since the plan; nothing was done
+        130: interrupted; workers continue
     """
     with operator(where, actor, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
@@ -91,12 +112,21 @@ def revalidate(
     dry_run: Dry = False, keep: Keep = False, out: Out = None, rate: Rate = None, canary: Canary = 0, halt_on: HaltOn = None,
     detach: Detach = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Have the raw data that is there judged once more, by the checks as they are now; nothing is extracted.
+    """Validate existing raw data again.
 
-    Planned and confirmed as by `retry`. Refused where there is no raw data.
+    The raw data is validated with the current checks. Nothing is extracted. Partitions without raw
+    data are refused. Plan and confirmation work as in `redrive state retry`.
 
-    Exit status: 0, all queued; 1, some or none of them, or a rail; 2, a wrong option, no selection, no reason, or no terminal to
-    confirm at; 3, the ledger cannot be reached or has another schema; 4, it drifted: nothing was done; 130, interrupted.
+    Examples:
+        redrive state revalidate crm/orders --reason row_count --because "limit raised"
+
+    Exit codes:
+        0: all queued
+        1: some or none queued, or a safety limit applied
+        2: invalid option, no selection, no reason, or no terminal for the confirmation
+        3: ledger not reachable, or its schema is from another version
+        4: the partitions changed since the plan; nothing was done
+        130: interrupted; workers continue
     """
     with operator(where, actor, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)

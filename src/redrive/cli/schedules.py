@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import typer
 from rich.text import Text
 
 from ..core.span import span
 from ..ops.document import document
 from ..ops.moments import ago
 from ..ops.schedules import Schedule
+from .command import Commands
 from .fit import Column, fitted
 from .options import AsJson, Where, operator
 from .output import console, print_json, show
+from .shown import state_name
 
-app = typer.Typer(no_args_is_help=True, help="Schedules: what fires by itself, when, and what was missed.")
+app = Commands(help="List schedules.")
 
 
 @app.command("list")
 def list_(where: Where = None, as_json: AsJson = False) -> None:
-    """List commands that fire by themselves: when next, how the last time went, and what was missed while nobody was there.
+    """List schedules.
 
-    They are known by the firings that workers wrote down: a schedule that no worker has ever had is not in it.
+    Shows the next run, the last run and missed runs of each schedule. A schedule is listed after a
+    worker has recorded its first run.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Examples:
+        redrive schedules list
+        redrive schedules list --json
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         found, now = ops.schedules(), ops.now()
@@ -34,29 +43,29 @@ def list_(where: Where = None, as_json: AsJson = False) -> None:
     out = console()
     columns = [
         Column("command", least=14),
-        Column("by", leave=1),
+        Column("schedule", leave=1),
         Column("next"),
         Column("last"),
-        Column("became"),
+        Column("last state"),
         Column("missed", number=True),
         Column("job", number=True, leave=2),
     ]
     rows: list[dict[str, str | Text]] = [
         {
             "command": one.kind,
-            "by": one.line or "–",
+            "schedule": one.line or "–",
             "next": _next(one, now),
             "last": ago(one.last_at, now),
-            "became": Text(one.last_state or "–", style="red" if one.last_state in ("dlq", "blocked") else ""),
+            "last state": Text(state_name(one.last_state or "–"), style="red" if one.last_state in ("dlq", "blocked") else ""),
             "missed": Text(str(one.missed), style="yellow") if one.missed else "–",
             "job": str(one.last_job or "–"),
         }
         for one in found
     ]
-    show(out, fitted(columns, rows, out.width) if rows else Text("nothing has fired by itself yet, as far as the ledger knows"))
+    show(out, fitted(columns, rows, out.width) if rows else Text("No schedules."))
 
 
 def _next(one: Schedule, now: datetime) -> Text:
     if one.late_since is not None:
         return Text(f"late, {span(round((now - one.late_since).total_seconds()))}", style="bold red")
-    return Text("nobody is there", style="yellow") if one.next_at is None else Text(ago(one.next_at, now))
+    return Text("no worker online", style="yellow") if one.next_at is None else Text(ago(one.next_at, now))

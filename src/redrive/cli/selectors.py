@@ -10,31 +10,40 @@ import typer
 from ..ops.selection import Selection, Standing, day, selected
 from .options import option
 
-FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* for any)."
-Words = Annotated[list[str] | None, typer.Argument(metavar="WHICH", help=f"Partitions: {FORM}", show_default=False)]
-Source = Annotated[str | None, option("--source", "NAME", "Only of this source.")]
+FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* matches any)"
+Words = Annotated[list[str] | None, typer.Argument(metavar="WHICH", help=f"Partitions, as {FORM}", show_default=False)]
+Source = Annotated[str | None, option("--source", "NAME", "Only this source")]
 Customers = Annotated[
     list[str] | None,
-    typer.Option("--customer-id", metavar="ID", help="Only of this customer; may be given again.", show_default=False),
+    typer.Option("--customer-id", metavar="ID", help="Only this customer (repeatable)", show_default=False),
 ]
-Query = Annotated[str | None, option("--query-name", "NAME", "Only of this query.")]
-First = Annotated[str | None, option("--since", "DAY", "From this day on, such as 2026-06-01.")]
-Last = Annotated[str | None, option("--until", "DAY", "Up to this day, and with it.")]
-On = Annotated[str | None, option("--date", "DAY", "Of this day only.")]
+Query = Annotated[str | None, option("--query-name", "NAME", "Only this query")]
+First = Annotated[str | None, option("--since", "DAY", "First day, such as 2026-06-01")]
+Last = Annotated[str | None, option("--until", "DAY", "Last day, inclusive")]
+On = Annotated[str | None, option("--date", "DAY", "Only this day")]
 Status = Annotated[
     Literal["pending", "success", "failed", "refresh_failed", "terminal"] | None,
-    typer.Option("--status", help="Only those; failed has terminal in it, success has refresh_failed in it.", show_default=False),
+    typer.Option(
+        "--status", help="Only this state (failed includes terminal, success includes refresh_failed)", show_default=False
+    ),
 ]
-Error = Annotated[str | None, option("--error", "NAME", "Only those last rejected for this reason, such as row_count.")]
+Error = Annotated[str | None, option("--reason", "NAME", "Only partitions last rejected for this reason, such as row_count")]
 MinAttempts = Annotated[
-    int | None, typer.Option("--min-attempts", min=0, metavar="N", help="Only with so many verdicts or more.", show_default=False)
+    int | None,
+    typer.Option(
+        "--min-attempts",
+        min=0,
+        metavar="N",
+        help="Only partitions with at least this many validated attempts",
+        show_default=False,
+    ),
 ]
 InLane = Annotated[
     Literal["fresh", "retry", "backfill"] | None,
-    typer.Option("--lane", help="Only what waits or runs in this lane.", show_default=False),
+    typer.Option("--lane", help="Only partitions queued or running in this lane", show_default=False),
 ]
 Partition = Annotated[
-    str, typer.Argument(metavar="PARTITION", help="source/customer/query/2026-06-01; a / inside a name is %2F.")
+    str, typer.Argument(metavar="PARTITION", help="source/customer/query/2026-06-01 (%2F for a / inside a name)")
 ]
 
 
@@ -45,7 +54,7 @@ def which(
 ) -> Selection:  # fmt: skip
     """The selection that these say; ValueError where they say nonsense."""
     if on is not None and (since is not None or until is not None):
-        raise ValueError("--date is one day: say either it, or --since and --until")
+        raise ValueError("--date: pass either it, or --since and --until")
     first, last = (dated("--since", since), dated("--until", until)) if on is None else (dated("--date", on),) * 2
     return selected(
         words or (), source=source, customers=customers or (), query=query, since=first, until=last, status=status, error=error,

@@ -24,34 +24,46 @@ EXTRA = frozenset(("fastapi", "jinja2", "uvicorn", "starlette"))
 def serve(
     app: Annotated[
         str | None,
-        typer.Argument(metavar="MODULE:APP", help="The App in your code, or its ledger's address.", show_default=False),
+        typer.Argument(metavar="MODULE:APP", help="App in your code, or address of its ledger", show_default=False),
     ] = None,
-    host: Annotated[str | None, option("--host", "ADDRESS", "At this address. Default: 127.0.0.1.")] = None,
+    host: Annotated[str | None, option("--host", "ADDRESS", "Address to listen on (default: 127.0.0.1)")] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=0, max=65535, metavar="N", help="At this port; 0: any. Default: 8321.", show_default=False),
+        typer.Option(
+            "--port", min=0, max=65535, metavar="N", show_default=False,
+            help="Port to listen on (0: any free port, default: 8321)",
+        ),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may act, only look.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Read access only, for all users")] = False,
     hash_: Annotated[
         Literal["password", "token"] | None,
         typer.Option(
             "--hash", show_default=False,
-            help="Serve nothing: print the hash of a password that is asked for, or a new token with its hash.",
+            help="Hash of a typed password, or a new token with its hash, instead of serving",
         ),
     ] = None,
     where: Where = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document when it is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Output as one JSON document at the start")] = False,
 ) -> None:  # fmt: skip
-    """Serve the web console: all that these commands do, in a browser, and a REST API under /api.
+    """Serve the web console and the REST API.
 
-    On 127.0.0.1 the printed address holds a token, which other accounts of the machine lack. Any other address needs a password
-    or a token: REDRIVE_CONSOLE_PASSWORD and REDRIVE_CONSOLE_TOKEN for those who may act, REDRIVE_CONSOLE_VIEWER_PASSWORD and
-    REDRIVE_CONSOLE_VIEWER_TOKEN for those who may look; or redrive.toml, hashed: `--hash password` asks for one and prints its
-    hash (a script gives it on standard input), `--hash token` draws one. Never as an option: others could see it in the list of
-    processes.
+    The console does what these commands do. The REST API is under /api.
 
-    Exit status: 0, printed, or stopped by SIGTERM or Ctrl+C; 2, a wrong option, no such app, no extra, or an address that is not
-    to be had; 3, the ledger cannot be reached or has another schema.
+    On 127.0.0.1 the printed address contains a token, so that other accounts of the machine have no
+    access. Any other address needs a password or a token. REDRIVE_CONSOLE_PASSWORD and
+    REDRIVE_CONSOLE_TOKEN are for operators. REDRIVE_CONSOLE_VIEWER_PASSWORD and
+    REDRIVE_CONSOLE_VIEWER_TOKEN allow read access only. redrive.toml takes hashes, which --hash
+    prints. No option takes a secret, because other accounts can read the process list.
+
+    Examples:
+        redrive serve shop:app
+        redrive serve --ledger sqlite:///shop.db --port 8400
+        redrive serve --hash password
+
+    Exit codes:
+        0: printed, or stopped by SIGTERM or Ctrl+C
+        2: invalid option, unknown app, missing extra, or address not available
+        3: ledger not reachable, or its schema is from another version
     """
     if hash_ is not None:
         _hash(hash_, as_json)
@@ -63,7 +75,7 @@ def serve(
     except ModuleNotFoundError as missing:
         if missing.name not in EXTRA:
             raise
-        _leave('the console needs its extra: pip install "redrive[console]"')
+        _leave('console: not installed; pip install "redrive[console]"')
     try:
         set_ = known()
         told = set_.console
@@ -84,12 +96,12 @@ def serve(
                 facts["token"] = access.local_token
             run(found, access, listening, begun=lambda: _said(facts, as_json), proxies=",".join(told.proxies))
     except Exposed as refused:
-        _leave(str(refused), "REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN sets one")
+        _leave(str(refused), "set REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN")
     except LedgerError as problem:
         complain(str(problem), *getattr(problem, "__notes__", ()))
         raise typer.Exit(NO_LEDGER) from None
     except OSError as taken:
-        _leave(f"the console cannot be served there: {taken.strerror or taken}", "--port 0 takes any port that is free")
+        _leave(f"console: cannot listen there ({taken.strerror or taken}); --port 0 takes any free port")
     except (Unreadable, ValueError) as wrong:
         _leave(str(wrong))
 
@@ -115,7 +127,7 @@ def _asked() -> str:
     else:
         given = sys.stdin.readline().rstrip("\r\n")
     if len(given) < SHORTEST_PASSWORD:
-        _leave(f"a password has at least {SHORTEST_PASSWORD} characters")
+        _leave(f"password: too short; use at least {SHORTEST_PASSWORD} characters")
     return given
 
 
@@ -128,7 +140,7 @@ def _said(facts: dict[str, object], as_json: bool) -> None:
     if as_json:
         print(json.dumps(facts), flush=True)
         return
-    asks = "asks for a password or a token" if facts["guarded"] else "answers to this machine only"
-    only = "; nobody may act" if facts["read_only"] else ""
+    access = "password or token required" if facts["guarded"] else "this machine only"
+    only = ", read-only" if facts["read_only"] else ""
     address = facts["url"] if facts["guarded"] else f"{facts['url']}?token={facts['token']}"
-    show(console(), Text(f"The console of {facts['ledger']} is at {address} and {asks}{only}. Ctrl+C ends it."))
+    show(console(), Text(f"Console for {facts['ledger']}: {address} ({access}{only}). Ctrl+C stops it."))

@@ -1,4 +1,4 @@
-"""Shown: parts of what is shown of one job, one dead letter, one event: fields, payloads, attempts."""
+"""Parts of the output of jobs, dead letters and events: fields, payloads, attempts, totals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,26 @@ from rich.table import Table
 from rich.text import Text
 
 from ..ops.dead import Try
+from ..ops.defaults import MOST_COUNTED
 from .moments import both
 from .output import heading, pairs
+
+
+def state_name(state: str, /) -> str:
+    """A job's state as it is shown: `dead` for what JSON and older scripts call `dlq`."""
+    return "dead" if state == "dlq" else state
+
+
+def showing(count: int, total: int | None = None, /) -> str:
+    """`Showing 50 of 60,000; use --limit for more.`, or nothing is left out."""
+    if total is None:
+        return f"Showing the first {count:,}; use --limit for more."
+    return f"Showing all {count:,}." if total <= count else f"Showing {count:,} of {counted_up_to(total)}; use --limit for more."
+
+
+def counted_up_to(total: int, /) -> str:
+    """A number that was counted up to a limit."""
+    return f"{MOST_COUNTED:,}+" if total > MOST_COUNTED else f"{total:,}"
 
 
 def indented(body: RenderableType, /) -> Padding:
@@ -42,7 +60,7 @@ def payload(title: str, value: Any, size: int, /) -> list[RenderableType]:
 
 
 def tries(made_: Sequence[Try], now: datetime, /) -> Table:
-    """Attempts that did not end well: which, how, when, by whom, and why."""
+    """Failed and lost attempts: number, outcome, time, worker and error."""
     made = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(2):
         made.add_column(no_wrap=True)

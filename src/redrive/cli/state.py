@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from . import looks, requeue, steer
+from .command import Commands
 
-app = typer.Typer(
-    no_args_is_help=True, help="Partitions: how they stand and why; retry, reprocess, revalidate, roll back, pause."
-)
+app = Commands(help="Inspect and control partitions.")
 app.command()(looks.inspect)
 app.command()(looks.history)
 app.command()(looks.explain)

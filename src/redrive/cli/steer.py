@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..core.amount import amount
 from ..ops.desk import Act
 from ..ops.document import document
 from ..ops.selection import Selection
@@ -36,28 +35,37 @@ from .selectors import (
     which,
 )  # fmt: skip
 
-To = Annotated[str | None, option("--to", "RUN", "To this accepted run. Default: the one before the one in force.")]
-WholeSource = Annotated[bool, typer.Option("--whole-source", help="Everything of --source, what is to come too.")]
+To = Annotated[str | None, option("--to", "RUN", "ID of the accepted run (default: the previous one)")]
+WholeSource = Annotated[bool, typer.Option("--whole-source", help="Whole source, future partitions included")]
 UntilMoment = Annotated[
-    str | None, option("--until-moment", "WHEN", "With --whole-source: until then, such as 2026-06-01T06:00.")
+    str | None, option("--until-time", "WHEN", "End of the pause with --whole-source, such as 2026-06-01T06:00")
 ]
-PAST = {"mark_terminal": "marked terminal", "clear_terminal": "cleared", "pause": "paused", "unpause": "unpaused"}
+PAST = {"mark_terminal": "marked as given up", "clear_terminal": "cleared", "pause": "paused", "unpause": "unpaused"}
 
 
 def rollback(
     partition: Partition, because: Because, to: To = None, actor: Actor = None, where: Where = None, as_json: AsJson = False
 ) -> None:
-    """Back to an earlier run that was accepted: consumers read that one from now on. Every byte of it is compared first.
+    """Restore an earlier accepted run.
 
-    Exit status: 0, done; 1, refused: there is no such run, or its raw data is not what was written; 2, a wrong option; 3, the
-    ledger cannot be reached or has another schema.
+    Consumers read that run from now on. Every byte is compared with its manifest first.
+
+    Examples:
+        redrive state rollback crm/acme/orders/2026-06-01 --because "bad data"
+        redrive state rollback crm/acme/orders/2026-06-01 --to RUN --because "bad data"
+
+    Exit codes:
+        0: done
+        1: no such run, or its raw data was changed
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
         facts = ops.partitions.rollback(partition, to, because=because)
         if as_json:
             print_json(document(facts))
         else:
-            show(console(), Text(f"{facts.partition}: run {facts.current_run_id} is in force"))
+            show(console(), Text(f"{facts.partition}: the current run is {facts.current_run_id}"))
 
 
 def mark_terminal(
@@ -66,10 +74,18 @@ def mark_terminal(
     min_attempts: MinAttempts = None, lane: InLane = None, yes: Yes = False, most: Most = None, dry_run: Dry = False,
     actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Not to be tried any more, until somebody clears it. What is running now goes on.
+    """Stop retrying partitions.
 
-    Exit status: 0, all; 1, some or none of them; 2, a wrong option, no selection, or no terminal to confirm at; 3, the ledger
-    cannot be reached or has another schema.
+    They are not retried until they are cleared. Running attempts continue.
+
+    Examples:
+        redrive state mark-terminal crm/acme/orders/2026-06-01 --because "source has no data"
+
+    Exit codes:
+        0: all changed
+        1: some or none changed
+        2: invalid option, no selection, or no terminal for the confirmation
+        3: ledger not reachable, or its schema is from another version
     """
     asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
     _steer("mark_terminal", asked, because, yes, most, dry_run, actor, where, as_json)
@@ -81,10 +97,20 @@ def clear_terminal(
     min_attempts: MinAttempts = None, lane: InLane = None, grant: Grant = None, yes: Yes = False, most: Most = None,
     dry_run: Dry = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Try them again, now, with new attempts: as many as the policy has, or as --grant says. What was spent stays counted.
+    """Retry partitions that gave up.
 
-    Exit status: 0, all; 1, some or none of them; 2, a wrong option, no selection, or no terminal to confirm at; 3, the ledger
-    cannot be reached or has another schema.
+    They are retried now, with new attempts: the policy's number, or --grant. Earlier attempts stay
+    counted.
+
+    Examples:
+        redrive state clear-terminal crm/acme/orders/2026-06-01 --because "source fixed"
+        redrive state clear-terminal crm/orders --grant 3 --because "INC-42"
+
+    Exit codes:
+        0: all changed
+        1: some or none changed
+        2: invalid option, no selection, or no terminal for the confirmation
+        3: ledger not reachable, or its schema is from another version
     """
     asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
     _steer("clear_terminal", asked, because, yes, most, dry_run, actor, where, as_json, grant)
@@ -96,10 +122,19 @@ def pause(
     min_attempts: MinAttempts = None, lane: InLane = None, whole_source: WholeSource = False, until_moment: UntilMoment = None,
     yes: Yes = False, most: Most = None, dry_run: Dry = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Put aside: not tried until somebody says so. With --whole-source all of a source. What is running now goes on.
+    """Pause partitions or a whole source.
 
-    Exit status: 0, all; 1, some or none of them; 2, a wrong option, no selection, or no terminal to confirm at; 3, the ledger
-    cannot be reached or has another schema.
+    Paused partitions are not started until they are unpaused. Running attempts continue.
+
+    Examples:
+        redrive state pause crm/orders --status failed --because "INC-42"
+        redrive state pause crm --whole-source --until-time 2026-06-01T06:00 --because "maintenance"
+
+    Exit codes:
+        0: all changed
+        1: some or none changed
+        2: invalid option, no selection, or no terminal for the confirmation
+        3: ledger not reachable, or its schema is from another version
     """
     if whole_source:
         with operator(where, actor, app_first=True) as ops:
@@ -110,7 +145,7 @@ def pause(
             if as_json:
                 print_json(document(found))
             else:
-                until_ = "until somebody says so" if found.until is None else f"until {found.until:%Y-%m-%d %H:%M:%S} UTC"
+                until_ = "until it is unpaused" if found.until is None else f"until {found.until:%Y-%m-%d %H:%M:%S} UTC"
                 show(console(), Text(f"Source {name} is paused {until_}"))
         return
     asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
@@ -123,10 +158,20 @@ def unpause(
     min_attempts: MinAttempts = None, lane: InLane = None, whole_source: WholeSource = False, yes: Yes = False,
     most: Most = None, dry_run: Dry = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Let them be tried again, now. With --whole-source: a source that was paused, by a person or after a fault.
+    """Resume partitions or a whole source.
 
-    Exit status: 0, all; 1, some or none of them; 2, a wrong option, no selection, or no terminal to confirm at; 3, the ledger
-    cannot be reached or has another schema.
+    They may start now. --whole-source resumes a source that was paused by a person or after a
+    fault.
+
+    Examples:
+        redrive state unpause crm/orders --because "fixed"
+        redrive state unpause crm --whole-source --because "maintenance done"
+
+    Exit codes:
+        0: all changed
+        1: some or none changed
+        2: invalid option, no selection, or no terminal for the confirmation
+        3: ledger not reachable, or its schema is from another version
     """
     if whole_source:
         with operator(where, actor, app_first=True) as ops:
@@ -144,7 +189,7 @@ def unpause(
 def _whole(words: list[str] | None, source: str | None) -> str:
     names: list[str] = [*(words or ()), *([] if source is None else [source])]
     if len(names) != 1 or "/" in names[0]:
-        raise ValueError("--whole-source is of one source: `redrive state pause crm --whole-source`")
+        raise ValueError('--whole-source: pass one source, such as `redrive state pause crm --whole-source --because "..."`')
     return names[0]
 
 
@@ -154,7 +199,7 @@ def _steer(
 ) -> None:  # fmt: skip
     with operator(where, actor, app_first=True) as ops:
         if not because.strip():
-            raise ValueError("--because must say why")
+            raise ValueError("--because: pass a reason")
         chosen = ops.partitions.chosen(verb, asked())
         if dry_run or not chosen.count:
             done = Act(0)
@@ -167,12 +212,12 @@ def _steer(
             )
         elif dry_run or not chosen.count:
             show(
-                console(), Text(f"would be {PAST[verb]}: {partitions(chosen.count)}" if chosen.count else "no partition matches")
+                console(), Text(f"Would be {PAST[verb]}: {partitions(chosen.count)}" if chosen.count else "No partition matches.")
             )
         else:
             show(console(), Text(f"{partitions(done.count)} {PAST[verb]}"))
             for name, why in list(done.skipped.items())[:10]:
-                show(console(), Text(f"Not {name}: {why}", style="yellow"))
+                show(console(), Text(f"Skipped {name}: {why}", style="yellow"))
             if len(done.skipped) > 10:
-                show(console(), Text(f"Nor {amount(len(done.skipped) - 10, 'other')}", style="yellow"))
+                show(console(), Text(f"… {len(done.skipped) - 10:,} more skipped", style="yellow"))
         raise typer.Exit(0 if dry_run or done.count == chosen.count > 0 else NOT_DONE)

@@ -22,19 +22,20 @@ from ..ops import storage as ops
 from ..ops.document import document
 from ..ops.imported import Unreadable
 from .bar import bar
+from .command import Commands
 from .fit import Column, fitted
 from .moments import ago, utc
 from .options import INTERRUPTED, NOT_DONE, AsJson, option
 from .output import BAD_INPUT, complain, console, print_json, show
 
-app = typer.Typer(no_args_is_help=True, help="Files of the configured stores: list, read, write, copy; see whether all is well.")
+app = Commands(help="List, read, write and copy stored files.")
 
 NOT_REACHED = 3
-SOURCES = f"A TOML file, or module:app. Default: ${ops.VARIABLE}, else {ops.DEFAULT}."
+SOURCES = f"TOML file or module:app (default: ${ops.VARIABLE}, {ops.DEFAULT})"
 Config = Annotated[str | None, option("--config", "FILE", SOURCES)]
-FilePath = Annotated[str, typer.Argument(metavar="STORE:PATH", help="A file of a store.")]
-Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="All folders beneath it too.")]
-IfAbsent = Annotated[bool, typer.Option("--if-absent", help="Only where nothing is there yet.")]
+FilePath = Annotated[str, typer.Argument(metavar="STORE:PATH", help="File in a store")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Include all subfolders")]
+IfAbsent = Annotated[bool, typer.Option("--if-absent", help="Only if the file does not exist")]
 
 
 @contextmanager
@@ -53,23 +54,32 @@ def opened(config: str | None) -> Iterator[Any]:
         complain(str(problem))
         raise typer.Exit(NOT_DONE) from None
     except KeyboardInterrupt:
-        complain("interrupted; whole files are there, and no half one")
+        complain("interrupted; completed files stay, and no file is incomplete")
         raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command()
 def ls(
     where: Annotated[
-        str | None, typer.Argument(metavar="STORE[:FOLDER]", help="Without it: all stores.", show_default=False)
+        str | None, typer.Argument(metavar="STORE[:FOLDER]", help="Store or folder (default: all stores)", show_default=False)
     ] = None,
     recursive: Recursive = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the stores, or what is in a folder of one.
+    """List stores or the files of a store.
 
-    Exit status: 0, listed, also where there is nothing; 1, not allowed; 2, no such store, or no configuration; 3, the backend
-    cannot be reached.
+    Without STORE the configured stores are listed.
+
+    Examples:
+        redrive storage ls
+        redrive storage ls raw:crm/2026 --recursive
+
+    Exit codes:
+        0: listed, also when there are none
+        1: access denied
+        2: invalid option, unknown store, or no configuration
+        3: backend not reachable
     """
     with opened(config) as registry:
         if where is None:
@@ -87,7 +97,7 @@ def ls(
             for info in found.files
         ]
         columns = [Column("size", number=True), Column("changed", leave=1), Column("UTC", leave=2), Column("path", least=20)]
-        show(out, fitted(columns, rows, out.width) if rows else Text("nothing there"))
+        show(out, fitted(columns, rows, out.width) if rows else Text("No files."))
 
 
 def _stores(registry: Any, as_json: bool) -> None:
@@ -105,15 +115,24 @@ def _stores(registry: Any, as_json: bool) -> None:
         return
     out = console()
     columns = [Column("store", least=12), Column("type"), Column("backend", leave=1), Column("root", leave=2)]
-    show(out, fitted(columns, found, out.width) if found else Text("no stores are configured"))
+    show(out, fitted(columns, found, out.width) if found else Text("No stores configured."))
 
 
 @app.command()
 def cat(where: FilePath, config: Config = None, as_json: AsJson = False) -> None:
-    """Write a file to standard output, byte for byte.
+    """Print a stored file.
 
-    Exit status: 0, written; 1, there is none, or not allowed; 2, no such store, no path, or no configuration; 3, the backend
-    cannot be reached.
+    The file is written to standard output, byte for byte.
+
+    Examples:
+        redrive storage cat raw:crm/orders.json
+        redrive storage cat raw:crm/orders.json > orders.json
+
+    Exit codes:
+        0: printed
+        1: no such file, or access denied
+        2: invalid option, unknown store, no path, or no configuration
+        3: backend not reachable
     """
     with opened(config) as registry:
         place = ops.place(registry, where)
@@ -132,16 +151,26 @@ def cat(where: FilePath, config: Config = None, as_json: AsJson = False) -> None
 
 @app.command()
 def put(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file here; - for standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Local file (-: standard input)")],
     where: FilePath,
     if_absent: IfAbsent = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a file from here into a store, whole or not at all.
+    """Write a local file into a store.
 
-    Exit status: 0, written; 1, it is there already (--if-absent), or not allowed; 2, no such file or store, no path, or no
-    configuration; 3, the backend cannot be reached; 130, interrupted: nothing was changed.
+    The file is written completely or not at all.
+
+    Examples:
+        redrive storage put orders.json raw:crm/orders.json
+        redrive storage put - raw:crm/orders.json --if-absent
+
+    Exit codes:
+        0: written
+        1: the file exists (--if-absent), or access denied
+        2: invalid option, unknown file or store, no path, or no configuration
+        3: backend not reachable
+        130: interrupted; nothing was changed
     """
     with opened(config) as registry:
         place = ops.place(registry, where)
@@ -169,32 +198,40 @@ def _source(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
         with Path(file).open("rb") as opened_:
             yield opened_, Path(file).stat().st_size
     except (FileNotFoundError, IsADirectoryError, PermissionError) as wrong:
-        raise Unreadable(f"{file} cannot be read: {wrong.strerror}") from wrong
+        raise Unreadable(f"{file}: cannot be read ({wrong.strerror})") from wrong
 
 
 @app.command()
 def cp(
     source: FilePath,
-    target: Annotated[str, typer.Argument(metavar="STORE:PATH", help="Where to; a folder where it ends with /.")],
+    target: Annotated[str, typer.Argument(metavar="STORE:PATH", help="Target file, or folder if it ends with /")],
     recursive: Recursive = False,
     if_absent: IfAbsent = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a file between any two stores, or with --recursive all files of a folder.
+    """Copy files between stores.
 
-    Each file appears whole or not at all. What was copied before something went wrong stays: --recursive --if-absent goes on with
-    the others.
+    Each file is written completely or not at all. After an error the files copied so far stay.
+    --recursive --if-absent continues with the others.
 
-    Exit status: 0, all are there; 1, there is none, it is there already (--if-absent of one file), or not allowed; 2, no such
-    store, no path, or no configuration; 3, a backend cannot be reached; 130, interrupted.
+    Examples:
+        redrive storage cp raw:crm/orders.json archive:crm/orders.json
+        redrive storage cp raw:crm/ archive:crm/ --recursive --if-absent
+
+    Exit codes:
+        0: all copied
+        1: no such file, the file exists (--if-absent with one file), or access denied
+        2: invalid option, unknown store, no path, or no configuration
+        3: backend not reachable
+        130: interrupted
     """
     done: list[dict[str, Any]] = []
     with _so_far(done) as planned, opened(config) as registry:
         plan = ops.copies(ops.place(registry, source), ops.place(registry, target), recursive=recursive)
         planned(len(plan))
         if not plan:
-            complain(f"there is nothing in {source}")
+            complain(f"{source}: no files")
             raise typer.Exit(NOT_DONE)
         with bar(source if recursive else plan[0].target.path, sum(one.size for one in plan)) as progress:
             for one in plan:
@@ -227,7 +264,7 @@ def _so_far(done: list[dict[str, Any]]) -> Iterator[Callable[[int], None]]:
         yield told
     except typer.Exit:
         if planned > 1:
-            complain(f"{len(done):,} of {planned:,} files are there; --recursive --if-absent goes on with the others")
+            complain(f"{len(done):,} of {planned:,} files copied; --recursive --if-absent continues with the others")
         raise
 
 
@@ -237,22 +274,31 @@ def _said(done: list[dict[str, Any]], as_json: bool) -> None:
         return
     new = [one for one in done if one.get("copied", True)]
     what = done[0]["path"] if len(done) == 1 else amount(len(new), "file")
-    left = f"; there already: {len(done) - len(new):,}" if len(new) < len(done) else ""
+    left = f"; {len(done) - len(new):,} existed already" if len(new) < len(done) else ""
     show(console(), Text(f"{what}: {amount(sum(one['size'] for one in new), 'byte')} written{left}"))
 
 
 @app.command()
 def check(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="STORE", help="Only these. Default: all.", show_default=False)
+        list[str] | None, typer.Argument(metavar="STORE", help="Names of stores (default: all)", show_default=False)
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Write a small file too, read it, and take it away.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Include a test file, which is written, read and deleted")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """See whether stores can be reached, and what their backends can promise. Changes nothing, unless --write is given.
+    """Check whether stores are reachable.
 
-    Exit status: 0, all is well; 1, something is not; 2, no such store, or no configuration.
+    Also shows the guarantees of each backend. Changes nothing, unless --write is set.
+
+    Examples:
+        redrive storage check
+        redrive storage check raw --write
+
+    Exit codes:
+        0: all reachable
+        1: at least one problem
+        2: invalid option, unknown store, or no configuration
     """
     with opened(config) as registry:
         found = ops.check(registry, names or [], write=write)
@@ -262,9 +308,9 @@ def check(
         raise typer.Exit(0 if well else NOT_DONE)
     shown: list[Any] = []
     for each in found:
-        state = Text("well", style="green") if each.problem is None else Text("not well", style="bold red")
+        state = Text("ok", style="green") if each.problem is None else Text("failed", style="bold red")
         shown.append(Text(f"{each.store} ({each.type}): ") + state + Text(f", {each.seconds:.3f} s", style="dim"))
-        said = f"promises: {', '.join(each.promises)}" if each.problem is None else each.problem
+        said = f"guarantees: {', '.join(each.promises)}" if each.problem is None else each.problem
         shown.append(Padding(Text(said, style="dim" if each.problem is None else ""), (0, 0, 0, 2), expand=False))
-    show(console(), Group(*shown) if shown else Text("no stores are configured"))
+    show(console(), Group(*shown) if shown else Text("No stores configured."))
     raise typer.Exit(0 if well else NOT_DONE)

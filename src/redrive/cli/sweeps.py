@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
+from ..core.context import clock_around
+from ..core.span import span
 from ..ops.document import document
 from ..ops.operator import Operator
-from ..ops.sweep import Sweep, SweepReport
-from .act import Detach, carry_out, counted
+from ..ops.sweep import Sweep, SweepReport, progress, time_left
+from .act import Detach, carry_out
+from .command import Commands
 from .fit import Column, fitted
 from .moments import ago, both
 from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator
-from .output import complain, console, heading, pairs, print_json, show
+from .output import Harmless, complain, console, heading, pairs, print_json, show
+from .shown import showing, state_name
 
-app = typer.Typer(no_args_is_help=True, help="Replays and discards of many: how far they are; pause, resume, cancel.")
-Number = Annotated[int, typer.Argument(metavar="ID", help="The sweep's number.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
+app = Commands(help="Control bulk replays and discards.")
+Number = Annotated[int, typer.Argument(metavar="ID", help="ID of the sweep")]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of sweeps, or of outcomes of one sweep")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Progress until the sweep ends")]
 WIDTH = 20
+EVERY = 1.0
+"""Seconds between two reads."""
 
 
 @app.command("list")
 def list_(limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> None:
-    """List sweeps, the newest first.
+    """List sweeps.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    A sweep is a bulk replay or discard. Newest first.
+
+    Examples:
+        redrive sweeps list
+        redrive sweeps list --limit 5 --json
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
         found = ops.sweeps(limit=limit)
@@ -38,26 +56,27 @@ def list_(limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> No
             print_json(document(found))
         else:
             out = console()
-            nothing = Text("no sweeps: nothing was replayed or discarded yet")
+            nothing = Text("No sweeps.")
             show(out, _sweeps(found, ops.now(), out.width) if found else nothing)
 
 
 def _sweeps(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:
     columns = [
         Column("id", number=True),
-        Column("what"),
+        Column("action"),
         Column("state"),
         Column("progress", leave=2),
-        Column("done", number=True),
-        Column("of", number=True),
-        Column("begun"),
-        Column("who", least=6, cut=True, leave=1),
+        Column("processed", number=True),
+        Column("total", number=True),
+        Column("started"),
+        Column("by", least=6, cut=True, leave=1),
         Column("because", least=14, wants=20, cut=True, leave=3),
     ]
     rows: list[dict[str, str | Text]] = [
         {
-            "id": str(one.id), "what": one.act, "state": one.state, "progress": bar(one), "done": f"{one.made:,}",
-            "of": f"{one.total:,}", "begun": ago(one.created_at, now), "who": one.actor, "because": one.because,
+            "id": str(one.id), "action": one.act, "state": one.state, "progress": bar(one),
+            "processed": f"{one.made + one.skipped:,}", "total": f"{one.total:,}",
+            "started": ago(one.created_at, now), "by": one.actor, "because": one.because,
         }
         for one in found
     ]  # fmt: skip
@@ -72,30 +91,60 @@ def bar(sweep: Sweep, /) -> Text:
 
 
 @app.command("show")
-def show_(sweep_id: Number, limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> None:
-    """Show one sweep: how far it is, and what became of each dead letter.
+def show_(sweep_id: Number, follow: Follow = False, limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> None:
+    """Show the progress of a sweep.
 
-    Exit status: 0, shown; 1, there is none of that number; 2, a wrong option; 3, the ledger cannot be reached or has another
-    schema.
+    Shows how many dead letters are processed, the state of their jobs, the time left, and the
+    outcome of each. With --follow the progress is updated until the sweep ends.
+
+    Examples:
+        redrive sweeps show 7
+        redrive sweeps show 7 --follow
+
+    Exit codes:
+        0: shown; with --follow, the sweep is done
+        1: no sweep with this ID; with --follow, the sweep did not end as done
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
+        130: --follow was interrupted
     """
     with operator(where) as ops:
         report = ops.sweep(sweep_id, limit=limit)
         if report is None:
-            complain(f"there is no sweep {sweep_id}; `redrive sweeps list` lists them")
+            complain(f"sweep {sweep_id}: not found; `redrive sweeps list` lists sweeps")
             raise typer.Exit(NOT_DONE)
+        if follow:
+            report = _followed(ops, report, limit, quiet=as_json)
         if as_json:
             print_json(document(report))
-            return
-        out = console()
-        show(out, _report(report, out.width))
-        unmanned(ops, report.sweep)
+        else:
+            out = console()
+            show(out, _report(report, out.width))
+            unmanned(ops, report.sweep)
+        raise typer.Exit(NOT_DONE if follow and report.sweep.state != "done" else 0)
+
+
+def _followed(ops: Operator, report: SweepReport, limit: int, *, quiet: bool) -> SweepReport:
+    """Read again every second until the sweep is not running; at a terminal, show it."""
+    out = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    shown = Live(Harmless(_report(report, out.width)), console=out, transient=True, auto_refresh=False)
+    clock = clock_around()
+    with shown if out.is_terminal and not quiet else nullcontext() as live:
+        while report.sweep.state == "running":
+            clock.sleep(EVERY)
+            found = ops.sweep(report.sweep.id, limit=limit)
+            assert found is not None
+            report = found
+            if live is not None:
+                live.update(Harmless(_report(report, out.width)), refresh=True)
+    return report
 
 
 def unmanned(ops: Operator, sweep: Sweep, /) -> None:
-    """Say so, where nobody is there to carry it out."""
+    """Warn if no worker is online to process it."""
     nobody = ops.nobody() if sweep.state == "running" else None
     if nobody is not None:
-        complain(f"{nobody}: the rest of it waits until one is started", "redrive work module:app")
+        complain(f"{nobody}; the rest waits for a worker", "redrive work module:app")
 
 
 def _report(report: SweepReport, width: int) -> Group:
@@ -103,30 +152,32 @@ def _report(report: SweepReport, width: int) -> Group:
     first = pairs()
     first.add_row("state", sweep.state + (f": {sweep.reason}" if sweep.reason else ""))
     first.add_row("progress", bar(sweep))
-    skipped = f", {sweep.skipped:,} skipped" if sweep.skipped else ""
-    first.add_row("", f"{sweep.made:,} of {sweep.total:,}{skipped}, {sweep.left:,} left")
-    if report.jobs:
-        first.add_row("their jobs", counted(report.jobs))
+    first.add_row("", progress(sweep, report.jobs))
+    left = time_left(sweep, now)
+    if left is not None:
+        first.add_row("time left", f"about {span(round(left.total_seconds()))}")
     if sweep.selection:
-        first.add_row("which", ", ".join(f"{name} {_words(value)}" for name, value in sweep.selection.items()))
-    first.add_row("rate", "as fast as it goes" if sweep.rate is None else f"{sweep.rate:g} in a second")
+        first.add_row("selection", ", ".join(f"{name} {_words(value)}" for name, value in sweep.selection.items()))
+    first.add_row("rate", "no limit" if sweep.rate is None else f"{sweep.rate:g}/s")
     if sweep.canary:
         first.add_row("canary", _canary(report))
-    first.add_row("by", f"{sweep.actor}, because {sweep.because}")
-    first.add_row("begun", both(sweep.created_at, now))
+    first.add_row("by", sweep.actor)
+    first.add_row("because", sweep.because)
+    first.add_row("started", both(sweep.created_at, now))
     if sweep.ended_at:
         first.add_row("ended", both(sweep.ended_at, now))
     columns = [
-        Column("letter", number=True),
+        Column("dead letter", number=True),
         Column("outcome"),
         Column("job", number=True),
         Column("when"),
-        Column("why", least=8),
+        Column("error", least=8),
     ]
     rows = [
         {
-            "letter": str(one.letter_id), "outcome": one.outcome, "job": str(one.job_id or "–"), "when": ago(one.at, now),
-            "why": one.note or "",
+            "dead letter": str(one.letter_id), "outcome": state_name(one.outcome),
+            "job": str(one.job_id or "–"), "when": ago(one.at, now),
+            "error": one.note or "",
         }
         for one in report.outcomes
     ]  # fmt: skip
@@ -134,23 +185,23 @@ def _report(report: SweepReport, width: int) -> Group:
     if rows:
         shown += ["", fitted(columns, rows, width)]
         if sweep.total > len(rows):
-            shown += ["", Text(f"The first {len(rows):,} of {sweep.total:,}: raise --limit for more.", style="dim")]
+            shown += ["", Text(showing(len(rows), sweep.total), style="dim")]
     return Group(*shown)
 
 
 def _canary(report: SweepReport) -> Text:
-    """The verdict on those that went first: failed at the first failed attempt, not at the last."""
+    """The state of the canary, which fails at the first failed attempt."""
     canary = report.canary
     if canary is None:
         return Text(f"the first {report.sweep.canary:,}")
     if canary.verdict == "failed":
         retried = canary.failed - canary.dead
-        parts = [f"{canary.done:,} done", f"{canary.dead:,} dead", f"{retried:,} being retried"]
+        parts = [f"{canary.done:,} done", f"{canary.dead:,} dead", f"{retried:,} retrying"]
         error = f"; {canary.error}" if canary.error else ""
-        return Text(f"FAILED: {canary.failed:,} of the first {canary.size:,} ({', '.join(parts)}){error}", style="red")
+        return Text(f"failed: {canary.failed:,} of {canary.size:,} ({', '.join(parts)}){error}", style="red")
     if canary.verdict == "passed":
-        return Text(f"passed: the first {canary.size:,} are done", style="green")
-    return Text(f"running: {canary.done:,} of the first {canary.size:,} done, none failed")
+        return Text(f"passed: {canary.size:,} of {canary.size:,} done", style="green")
+    return Text(f"running: {canary.done:,} of {canary.size:,} done, none failed")
 
 
 def _words(value: object) -> str:
@@ -159,9 +210,18 @@ def _words(value: object) -> str:
 
 @app.command()
 def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
-    """Do nothing more of it for now.
+    """Pause a sweep.
 
-    Exit status: 0, paused; 1, it is not running; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    No further dead letter is processed until the sweep is resumed.
+
+    Examples:
+        redrive sweeps pause 7 --because "CRM is slow"
+
+    Exit codes:
+        0: paused
+        1: not running
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
         _said(ops.pause(sweep_id, because=because), as_json)
@@ -169,9 +229,18 @@ def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where 
 
 @app.command()
 def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
-    """Never do the rest of it. What was done stays done.
+    """Cancel the rest of a sweep.
 
-    Exit status: 0, cancelled; 1, it has ended; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Dead letters that are processed already stay as they are.
+
+    Examples:
+        redrive sweeps cancel 7 --because "wrong selection"
+
+    Exit codes:
+        0: cancelled
+        1: already ended
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
         _said(ops.cancel(sweep_id, because=because), as_json)
@@ -181,10 +250,21 @@ def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where
 def resume(
     sweep_id: Number, because: Because, detach: Detach = False, actor: Actor = None, where: Where = None, as_json: AsJson = False
 ) -> None:
-    """Go on with one that was paused, halted by its canary, or left behind; here, unless --detach leaves it to the workers.
+    """Resume a sweep.
 
-    Exit status: 0, it is done (or, with --detach, running); 1, it has ended, or stopped again; 2, a wrong option; 3, the ledger
-    cannot be reached or has another schema; 130, interrupted.
+    Resumes a sweep that was paused, halted by its canary, or left by a killed process. It runs in
+    this process. With --detach workers process it.
+
+    Examples:
+        redrive sweeps resume 7 --because "CRM is back"
+        redrive sweeps resume 7 --detach --because "CRM is back"
+
+    Exit codes:
+        0: done; with --detach, running
+        1: already ended, or stopped again
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
+        130: interrupted; workers continue the sweep
     """
     with operator(where, actor) as ops:
         sweep = ops.resume(sweep_id, because=because)
@@ -200,4 +280,4 @@ def _said(sweep: Sweep, as_json: bool) -> None:
     if as_json:
         print_json(document(sweep))
     else:
-        show(console(), Text(f"Sweep {sweep.id} is {sweep.state}: {sweep.made:,} of {sweep.total:,} done, {sweep.left:,} left"))
+        show(console(), Text(f"Sweep {sweep.id} is {sweep.state}: {progress(sweep)}"))

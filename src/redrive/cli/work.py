@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console, RenderableType
@@ -32,46 +32,65 @@ def work(
         str | None,
         typer.Argument(
             metavar="MODULE:APP", show_default=False,
-            help="The App in your code; the directory you are in is searched. Default: $REDRIVE_APP, else as redrive.toml says.",
+            help="App in your code, found from the current directory (default: $REDRIVE_APP, redrive.toml)",
         ),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, metavar="N", help="Plain functions at once. Default: 8.", show_default=False)
+        int | None,
+        typer.Option(
+            "--threads", min=1, metavar="N", show_default=False,
+            help="Number of sync functions that run at the same time (default: 8)",
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="NAME", help="Only this command; may be given again.", show_default=False),
+        typer.Option("--only", metavar="NAME", help="Only this command, handler or dataset (repeatable)", show_default=False),
     ] = None,
     drain: Annotated[
         float | None,
         typer.Option(
             "--drain", min=0, metavar="SECONDS", show_default=False,
-            help="How long what runs may take to end, when told to stop. Default: 30.",
+            help="Seconds that running jobs have to finish after a stop signal (default: 30)",
         ),
     ] = None,
-    name: Annotated[str | None, option("--name", "NAME", "As others see it. Default: host and process.")] = None,
+    name: Annotated[str | None, option("--name", "NAME", "Name of the worker (default: host and process ID)")] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
             "--metrics-port", min=0, max=65535, metavar="PORT", show_default=False,
-            help="Serve /metrics for Prometheus and /health here. Default: not at all.",
+            help="Port for /metrics and /health (default: none)",
         ),
     ] = None,
     metrics_host: Annotated[
-        str | None, option("--metrics-host", "ADDRESS", "At this address. Default: 127.0.0.1.")
+        str | None, option("--metrics-host", "ADDRESS", "Address for /metrics and /health (default: 127.0.0.1)")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line.")] = False,
+    log_format: Annotated[Literal["text", "json"], typer.Option("--log-format", help="Format of the output")] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="Output as JSON lines, same as --log-format json")] = False,
 ) -> None:  # fmt: skip
-    """Work: take jobs of the app's commands from its ledger and run them, until SIGTERM or Ctrl+C.
+    """Run the jobs of an app.
 
-    The first signal drains: nothing more is taken, what runs may end; what has not ended in time goes back, uncharged. The second
-    one stops at once. On a terminal a line shows how it goes; elsewhere there is one every ten seconds, if something happened.
-    Failed attempts are printed, at most 20 lines in ten seconds, unless the app has set up logging.
-    What no option says is as the environment or redrive.toml has it.
+    Claims jobs from the app's ledger and runs them until SIGTERM or Ctrl+C. The first signal drains
+    the worker: no new job starts, and running jobs have --drain seconds to finish. A job that does
+    not finish in time goes back to the queue, which does not count as an attempt. The second signal
+    stops the worker immediately.
 
-    Exit status: 0, drained; 2, a wrong option, no such app, or nothing is registered; 3, the ledger cannot be reached, has
-    another schema, or its file was removed; 130 or 143, stopped at once by a second SIGINT or SIGTERM.
+    Each failed attempt and each dead letter is logged as one line, at most 20 lines in 10 seconds.
+    If the app configures logging, its log handlers receive them instead. Options override the
+    environment and redrive.toml.
+
+    Examples:
+        redrive work shop:app
+        redrive work shop:app --only crm.sync --threads 4
+        redrive work shop:app --log-format json
+
+    Exit codes:
+        0: drained
+        2: invalid option, unknown app, or no job type registered
+        3: ledger not reachable, or its schema is from another version, or its file was removed
+        130: stopped immediately by a second SIGINT
+        143: stopped immediately by a second SIGTERM
     """
+    as_json = as_json or log_format == "json"
     try:
         hand = hired(app, Terms(threads, only, drain, name, metrics_port, metrics_host))
     except LedgerError as problem:
@@ -95,9 +114,7 @@ def work(
     if number is not None:
         raise typer.Exit(128 + number)
     if hand.problem is not None:
-        complain(
-            f"the worker ended without telling the ledger of all its jobs: {hand.problem}; their leases run out by themselves"
-        )
+        complain(f"ledger: not all results were stored ({hand.problem}); the jobs run again when their leases expire")
         raise typer.Exit(NO_LEDGER)
 
 
@@ -168,13 +185,12 @@ def opening(shift: Shift) -> list[str]:
     commands = tuple(kind for kind in shift.kinds if kind not in shift.handlers)
     kinds = (("command", commands), ("handler", shift.handlers), ("dataset", shift.datasets))
     parts = [_named(what, names) for what, names in kinds if names]
-    said = [f"{shift.name} works on {shift.url}: {'; '.join(parts)}; {amount(shift.threads, 'thread')}."]
+    said = [f"Worker {shift.name} on {shift.url}: {'; '.join(parts)}; {amount(shift.threads, 'thread')}."]
     if shift.metrics is not None:
         said.append(f"Metrics at {shift.metrics}.")
-    said += [f"{kind} fires by `{line}`." for kind, line in shift.scheduled.items()]
-    said += [
-        f"Not registered here, and kept for whoever has it: {kind}, {count:,} waiting." for kind, count in shift.unknown.items()
-    ]
+    said += [f"Schedule: {kind} `{line}`." for kind, line in shift.scheduled.items()]
+    for kind, count in shift.unknown.items():
+        said.append(f"Not registered here: {kind}, {amount(count, 'job')} queued; kept for other workers.")
     return said
 
 
@@ -211,23 +227,26 @@ def standing(hand: Work, rate: Rate) -> str:
     if status.partitions:
         said.append(_partitions(status.partitions, "" if said else pace))
     if status.parked:
-        said.append("parked: " + ", ".join(f"{kind} ({why})" for kind, why in status.parked.items()))
+        said.append("paused after an outage: " + ", ".join(f"{kind} ({why})" for kind, why in status.parked.items()))
     if status.trouble is not None:
-        said.append(f"the ledger: {status.trouble}")
+        said.append(f"ledger: {status.trouble}")
     said += [f"cannot {chore}: {why}" for chore, why in status.failing.items()]
     return f"{status.state}: {'; '.join(said)}"
 
 
 def _jobs(status: Status, pace: str) -> str:
-    counts = {"running": status.running, f"done{pace}": status.done, "to be tried again": status.again, "dead": status.dead}
-    more = {"too late": status.late, "overdue": status.overdue}
-    return ", ".join(f"{many:,} {what}" for what, many in (counts | {what: many for what, many in more.items() if many}).items())
+    ended = status.state == "ended"
+    parts = [] if ended and not status.running else [f"{status.running:,} running"]
+    parts += [f"{status.done:,} done{pace}", amount(status.again, "retry", "retries"), amount(status.dead, "dead letter")]
+    parts += [f"{amount(status.late, 'result')} too late"] if status.late else []
+    parts += [f"{status.overdue:,} overdue"] if status.overdue else []
+    return ", ".join(parts)
 
 
 def _partitions(tally: Mapping[str, int], pace: str) -> str:
     always = ("running", "accepted", "rejected", "terminal")
     shown = {what: tally[what] for what in always} | {what: many for what, many in tally.items() if many}
-    says = {"accepted": f"accepted{pace}", "returned": "given back", "late": "too late"}
+    says = {"accepted": f"accepted{pace}", "terminal": "gave up", "returned": "returned", "late": "too late"}
     return "partitions: " + ", ".join(f"{many:,} {says.get(what, what)}" for what, many in shown.items())
 
 

@@ -13,32 +13,42 @@ from ..ops.defaults import QUIET
 from ..ops.document import document
 from ..ops.moments import ago
 from ..ops.workers import WorkerLine, Workers
+from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled
-from .options import AsJson, Where, operator
+from .options import AsJson, HeartbeatTimeout, Where, operator
 from .output import console, print_json, show
 
-app = typer.Typer(no_args_is_help=True, help="Workers: who is there, and what each has in its hands.")
+app = Commands(help="List workers.")
 STYLES = {"alive": "green", "silent": "bold red", "lost": "red", "ended": "dim"}
+LABELS = {"alive": "online", "silent": "offline", "lost": "lost", "ended": "stopped"}
+"""How a presence is shown; JSON keeps its own name."""
 SIGNS = {"alive": "●", "silent": "✗", "lost": "✗", "ended": "○"}
 
 
 @app.command("list")
 def list_(
-    everyone: Annotated[bool, typer.Option("--all", help="Those that have ended too.")] = False,
-    quiet: Annotated[
-        float, typer.Option("--quiet", min=1, metavar="SECONDS", help="How long a worker may be silent before it counts as gone.")
-    ] = QUIET,
+    everyone: Annotated[bool, typer.Option("--all", help="Include workers that stopped")] = False,
+    heartbeat_timeout: HeartbeatTimeout = QUIET,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """List workers: those alive first, then those that went silent, then those that were lost: killed, or crashed. They are
-    remembered for a week.
+    """List workers.
 
-    Exit status: 0, listed, also where there are none; 2, a wrong option; 3, the ledger cannot be reached or has another schema.
+    Online workers come first, then offline and lost ones. A lost worker was killed or crashed.
+    Workers are listed for a week.
+
+    Examples:
+        redrive workers list
+        redrive workers list --all
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.workers(quiet=quiet)
+        found = ops.workers(quiet=heartbeat_timeout)
     some = [one for one in found.workers if everyone or one.presence != "ended"]
     if as_json:
         print_json(document(some))
@@ -48,7 +58,7 @@ def list_(
     if not some:
         show(
             out,
-            Text(f"no worker is there; {ended:,} ended in the last week (--all)" if ended else "no worker was ever seen here"),
+            Text(f"No worker is online; {ended:,} stopped in the last week (--all)." if ended else "No workers."),
         )
         return
     show(out, _lines(some, found, out.width, ended))
@@ -57,13 +67,13 @@ def list_(
 def _lines(some: list[WorkerLine], found: Workers, width: int, ended: int) -> Group:
     columns = [
         Column("worker", least=18),
-        Column("is"),
-        Column("seen"),
+        Column("state"),
+        Column("last heartbeat"),
         Column("running", number=True),
         Column("longest", number=True, leave=1),
         Column("threads", number=True, leave=4),
         Column("version", leave=3),
-        Column("kinds", least=12, wants=20, cut=True, leave=2),
+        Column("job types", least=12, wants=20, cut=True, leave=2),
     ]
     rows: list[dict[str, str | Text]] = []
     for one in some:
@@ -72,18 +82,14 @@ def _lines(some: list[WorkerLine], found: Workers, width: int, ended: int) -> Gr
         rows.append(
             {
                 "worker": one.name,
-                "is": Text(f"{SIGNS[one.presence]} {one.presence}{state}", style=STYLES[one.presence]),
-                "seen": ago(one.seen_at, found.now),
+                "state": Text(f"{SIGNS[one.presence]} {LABELS[one.presence]}{state}", style=STYLES[one.presence]),
+                "last heartbeat": ago(one.seen_at, found.now),
                 "running": str(one.hands) if one.hands else "–",
                 "longest": span(round((found.now - begun).total_seconds())) if begun else "–",
                 "threads": str(one.threads or "–"),
                 "version": one.version or "–",
-                "kinds": ", ".join(one.kinds) or "–",
+                "job types": ", ".join(one.kinds) or "–",
             }
         )
-    hint = (
-        f"and {ended:,} that ended in order (--all)"
-        if ended
-        else spelled("`redrive jobs list --state running` for what they have.")
-    )
+    hint = f"{ended:,} more stopped (--all)" if ended else spelled("`redrive jobs list --state running` lists their jobs.")
     return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))

@@ -112,6 +112,14 @@ def _together(old: Group, new: Group) -> Group:
     return Group._make((old.kind, old.signature, *counted, *ends, new.job_id or old.job_id, new.error or old.error))
 
 
+def first_seen(connection: Connection, since: datetime, /) -> dict[str, datetime]:
+    """By kind, the first failure of all groups that were seen since then."""
+    fresh = select(failure_delta.c.kind, failure_delta.c.at.label("first_at")).where(failure_delta.c.job_id.is_not(None))
+    seen = union_all(select(failure.c.kind, failure.c.first_at).where(failure.c.last_at >= since), fresh).subquery()
+    first = func.min(seen.c.first_at, type_=failure.c.first_at.type)
+    return {row[0]: row[1] for row in connection.execute(select(seen.c.kind, first).group_by(seen.c.kind))}
+
+
 def waiting(connection: Connection, /) -> tuple[dict[str, int], dict[str, tuple[str, datetime]]]:
     """What waits for somebody, by kind: how many dead letters are blocked; and why, and since when, a kind is not handed out."""
     blocked: dict[str, int] = {}

@@ -28,12 +28,36 @@ def letters(
     newest: bool = False,
 ) -> list[Letter]:  # fmt: skip
     """Dead letters in the order they came, behind the one numbered `after`; or the newest first, in front of `before`."""
-    query = select(*(dead.c[name] for name in Letter.__slots__))
+    query = _narrowed(
+        select(*(dead.c[name] for name in Letter.__slots__)), ids=ids, status=status, kind=None, reason=reason, error=error,
+        since=since, source=source, blocked=blocked, signature=signature,
+    )  # fmt: skip
     if after:
         query = query.where(dead.c.id > after)
     if before is not None:
         query = query.where(dead.c.id < before)
-    for name, value in (("status", status), ("reason", reason), ("blocked", blocked)):
+    kinds = [kind] if kind is not None else list(counts(connection)) if status is not None and ids is None else []
+    found = connection.execute(_by_kind(query, kinds, limit, newest=newest, on_sqlite=connection.dialect.name == "sqlite"))
+    return [Letter(*row) for row in found.all()]
+
+
+def count_letters(
+    connection: Connection, /, *, most: int, status: Status | None = None, kind: str | None = None, reason: str | None = None,
+    error: str | None = None, since: datetime | None = None, source: str | None = None,
+) -> int:  # fmt: skip
+    """How many dead letters match, counted up to `most`."""
+    some = _narrowed(
+        select(dead.c.id), ids=None, status=status, kind=kind, reason=reason, error=error, since=since, source=source,
+        blocked=None, signature=None,
+    ).limit(number(most))  # fmt: skip
+    return int(connection.execute(select(func.count()).select_from(some.subquery())).scalar_one())
+
+
+def _narrowed(
+    query: Select[Any], /, *, ids: Sequence[int] | None, status: Status | None, kind: str | None, reason: str | None,
+    error: str | None, since: datetime | None, source: str | None, blocked: bool | None, signature: str | None,
+) -> Select[Any]:  # fmt: skip
+    for name, value in (("status", status), ("kind", kind), ("reason", reason), ("blocked", blocked)):
         if value is not None:
             query = query.where(dead.c[name] == value)
     if ids is not None:
@@ -44,11 +68,7 @@ def letters(
         query = query.where(dead.c.signature == signature if signature else dead.c.signature.is_(None))
     if since is not None:
         query = query.where(find.died_since(since))
-    if source is not None:
-        query = query.where(_of_source(source))
-    kinds = [kind] if kind is not None else list(counts(connection)) if status is not None and ids is None else []
-    found = connection.execute(_by_kind(query, kinds, limit, newest=newest, on_sqlite=connection.dialect.name == "sqlite"))
-    return [Letter(*row) for row in found.all()]
+    return query if source is None else query.where(_of_source(source))
 
 
 def _by_kind(query: Select[Any], kinds: Sequence[str], limit: int, *, newest: bool, on_sqlite: bool) -> Any:

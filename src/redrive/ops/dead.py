@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..journal.redaction import redacted, redacted_text
 from ..ledger.letter import Letter as Letter  # noqa: PLC0414  # the console and the CLI have it from here
+from .defaults import MOST_COUNTED
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -123,6 +124,17 @@ def listed(ledger: Ledger, selection: Selection, status: Status | None, /, *, be
     """The newest first. before: older ones than this."""
     most = 100 if selection.limit is None else selection.limit
     return _some(ledger, selection, status, before=before, limit=most, newest=True)
+
+
+def counted(ledger: Ledger, selection: Selection, status: Status | None, /) -> int:
+    """How many match, counted up to one more than MOST_COUNTED."""
+    from ..ledger import glance  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    with ledger.reading() as connection:
+        return glance.count_letters(
+            connection, most=MOST_COUNTED + 1, status=status, kind=selection.kind, reason=selection.reason,
+            error=selection.error, since=selection.since, source=selection.source,
+        )  # fmt: skip
 
 
 def pending(ledger: Ledger, selection: Selection, /, *, after: int = 0) -> Iterator[Letter]:

@@ -19,6 +19,7 @@ from .datasets import extractions
 from .defaults import QUIET
 from .finding import Finding, Health
 from .ledger import status
+from .presence import missing
 from .settings import known
 from .source import Operated, command_for, ledger_of, operated, source_of
 
@@ -32,7 +33,7 @@ GRACE = 60.0
 SKEW = 2.0
 GROSS_SKEW = 60.0
 """Seconds that two clocks may be apart."""
-UNREAD = "check that the source's server answers, and its address and credentials in the app"
+UNREAD = "check the server, and its address and credentials in the app"
 GROWTH = 10
 """Dead letters in the last hour that are worth a word, if they also are twice as many as in an hour of the day before."""
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -48,7 +49,7 @@ def examined(source: str | None = None, /, *, quiet: float = QUIET, clock: Clock
 
 
 def diagnosed(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
-    """What is wrong with an open ledger; its schema is right, or it would not be open. Of an app its raw data too."""
+    """Problems of an open ledger, whose schema is right, and of an app's raw data."""
     found: list[Finding] = []
     ledger = ledger_of(app)
     for check in CHECKS.values():
@@ -58,7 +59,8 @@ def diagnosed(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) 
     found.sort(key=lambda one: one.severity)  # critical before warning, by their letters too
     now = status(ledger)
     raw = ("raw data",) if extractions(app) else ()
-    return Health(now.url, tuple(found), ("schema", *CHECKS, *raw), now.sentence, now.now)
+    checked = ("schema", *CHECKS, *raw)
+    return Health(now.url, tuple(found), checked, now.sentence, now.now, missing(ledger, quiet=quiet))
 
 
 def _named(source: str | None) -> str | None:
@@ -69,7 +71,8 @@ def _named(source: str | None) -> str | None:
 def _schema(other: SchemaMismatch, named: str | None) -> Finding:
     says = redacted_text(str(other).partition(": bring")[0].partition(": make")[0].partition(": install")[0])
     if other.wanted is None:
-        return Finding("schema", "critical", says, 1, None, "give another address: these tables are another program's", False)
+        mend = "pass the address of another database; these tables belong to another program"
+        return Finding("schema", "critical", says, 1, None, mend, False)
     if other.found is None or other.found < other.wanted:
         migrate = "redrive ledger migrate"
         return Finding("schema", "critical", says, 1, None, migrate if named is None else command_for(migrate, named))
@@ -83,7 +86,7 @@ def _leases(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     with ledger.reading() as connection:
         expired = overview.expired(connection, before)
     if expired.many:
-        says = f"{_many(expired.many, 'lease')} ran out and nobody took {_them(expired.many)} back: no worker looks here"
+        says = f"Leases: {expired.many:,} expired and not recovered; no worker is checking this ledger"
         yield Finding("dangling leases", "critical", says, expired.many, expired.since, "redrive ledger reap")
 
 
@@ -96,7 +99,7 @@ def _access(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         return
     wide = [name for end in ("", "-wal", "-shm") if os.path.exists(name := file + end) and os.stat(name).st_mode & 0o077]  # noqa: PTH110, PTH116
     if wide and os.name == "posix":
-        says = f"other accounts of this machine may read the ledger's file, with all payloads: {', '.join(wide)}"
+        says = f"Ledger file: other accounts on this machine can read it, payloads included ({', '.join(wide)})"
         mend = " ".join(["chmod 600", *map(shlex.quote, wide)])
         yield Finding("file mode", "warning", says, len(wide), None, mend, False)
 
@@ -126,7 +129,8 @@ def _keys(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         wedged, first = overview.wedged(connection, before)
     if wedged.many:
         named = ", ".join(first) + (", …" if wedged.many > len(first) else "")
-        says = f"{_many(wedged.many, 'key')} in processing, whose holder is gone ({named}): the next caller takes it over"
+        held = amount(wedged.many, "is held by a crashed process", "are held by crashed processes")
+        says = f"Idempotency records: {held} ({named}); the next caller takes over"
         mend = f'redrive keys release "{first[0]}" --because "..."' if wedged.many == 1 else "redrive keys list --abandoned"
         yield Finding("wedged keys", "warning", says, wedged.many, wedged.since, mend)
 
@@ -134,7 +138,7 @@ def _keys(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
 def _balance(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     wrong = ledger.imbalance()
     if wrong:
-        says = "the counts don't balance with the rows: " + "; ".join(wrong)
+        says = f"Counts: they do not match the rows ({'; '.join(wrong)})"
         mend = 'redrive ledger recount --because "..."'
         yield Finding("balance", "critical", says, len(wrong), None, mend)
 
@@ -147,7 +151,7 @@ def _skew(ledger: Ledger, _quiet: float, clock: Clock) -> Iterator[Finding]:
     apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
     if apart >= SKEW:
         way = "behind" if theirs < before else "ahead of"
-        says = f"the database's clock is {span(round(apart, 1))} {way} this machine's: times given from here mean others there"
+        says = f"Clock: the database is {span(round(apart, 1))} {way} this machine; times passed from here are off by as much"
         yield Finding("clock skew", "critical" if apart >= GROSS_SKEW else "warning", says, 1, None, "timedatectl set-ntp true")
 
 
@@ -164,30 +168,25 @@ def _workers(ledger: Ledger, quiet: float, _clock: Clock) -> Iterator[Finding]:
     elif waiting:
         jobs = sum(each.many for each in waiting.values())
         seen = max((one.seen_at for one in ledger.workers()), default=None)
-        last = (
-            "no worker was ever seen"
-            if seen is None
-            else f"the last worker was seen {span(round((now - seen).total_seconds()))} ago"
-        )
-        says = f"{_many(jobs, 'job')} due ({_counted({kind: each.many for kind, each in waiting.items()})}), and {last}"
+        last = "none seen so far" if seen is None else f"last seen {span(round((now - seen).total_seconds()))} ago"
+        due = f"{amount(jobs, 'job is', 'jobs are')} due ({_counted({kind: each.many for kind, each in waiting.items()})})"
+        says = f"Workers: none online ({last}), but {due}"
         oldest = min(each.since for each in waiting.values() if each.since is not None)
         yield Finding("no workers", "critical", says, jobs, oldest, "redrive work module:app", False)
 
 
 def _unknown(alive: list[Worker], waiting: Mapping[str, Some]) -> Iterator[Finding]:
-    """Kinds that nobody who is alive has registered: a command that was renamed or removed, or whose worker is not running."""
+    """Job types that no online worker has registered: renamed, removed, or their worker is not running."""
     if any("kinds" not in one.info for one in alive):
-        return  # somebody does not say what it takes
+        return  # this worker does not report its job types
     known = {kind for one in alive for kind in one.info["kinds"]}
     left = {kind: each for kind, each in waiting.items() if kind not in known}
     if left:
         jobs = sum(each.many for each in left.values())
-        says = (
-            f"{_many(jobs, 'job')} due ({_counted({kind: each.many for kind, each in left.items()})}) "
-            f"of a kind that no living worker has registered: kept, and not run"
-        )
+        due = f"{amount(jobs, 'job is', 'jobs are')} due ({_counted({kind: each.many for kind, each in left.items()})})"
+        says = f"Job types: {due} of a type that no online worker has registered; they are kept and not run"
         oldest = min(each.since for each in left.values() if each.since is not None)
-        mend = "start a worker whose app has that command, or give the command its old name back"
+        mend = "start a worker whose app registers this job type, or restore the old name of the command"
         yield Finding("unregistered", "warning", says, jobs, oldest, mend, False)
 
 
@@ -205,10 +204,10 @@ def _parked(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         jobs = waiting[name].many if name in waiting else 0
         since = span(round((now - one.since).total_seconds()))
         says = (
-            f"{name} is parked since {since}, with {amount(jobs, 'job')} due: {one.reason}; "
-            f"probed {amount(one.probes, 'time')}; the first success releases it"
+            f"{name}: paused after an outage for {since}, {amount(jobs, 'job')} due ({one.reason}); "
+            f"probed {amount(one.probes, 'time')}, the first success resumes it"
         )
-        yield Finding("parked", "warning", says, jobs, one.since, "fix the service that these jobs call", False)
+        yield Finding("parked", "warning", says, jobs, one.since, "restore the service that these jobs call", False)
 
 
 def _growth(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
@@ -221,13 +220,12 @@ def _growth(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         undecided = overview.undecided(connection)
     last, hourly = sum(fresh.values()), sum(before.values()) / 24
     pending = sum(each.many for each in undecided.values())
-    waits = f"{amount(pending, 'dead letter')} waiting for a decision"
+    waits = f"{pending:,} waiting for a decision"
     if last >= GROWTH and last > 2 * hourly:
-        says = f"{_many(last, 'dead letter')} in the last hour ({_counted(fresh)}); in the day before {hourly:.3g} an hour"
-        says += f"; {waits}"
+        says = f"Dead letters: {last:,} new in the last hour ({_counted(fresh)}; average before: {hourly:.3g}/h); {waits}"
         yield Finding("dead letters growing", "warning", says, last, None, "redrive dead list --since 1h")
     elif pending:
-        says = f"{waits} ({_counted({kind: each.many for kind, each in undecided.items()})}): replay or discard"
+        says = f"Dead letters: {waits} ({_counted({kind: each.many for kind, each in undecided.items()})})"
         oldest = min(each.since for each in undecided.values() if each.since is not None)
         yield Finding("dead letters pending", "warning", says, pending, oldest, "redrive dead list")
 
@@ -236,7 +234,7 @@ def _sources(ledger: Ledger, quiet: float, _clock: Clock) -> Iterator[Finding]:
     since = ledger.now() - timedelta(seconds=quiet)
     alive = [one for one in ledger.workers() if one.ended_at is None and one.seen_at >= since]
     for chore, (why, names) in failing(alive).items():
-        says = f"cannot {chore}, on {amount(len(names), 'worker')} ({names[0]}): {why}"
+        says = f"Workers: {amount(len(names), 'worker')} cannot {chore} ({names[0]}: {why})"
         name = "source failing" if chore.startswith("read ") else "task failing"
         yield Finding(name, "critical", says, len(names), None, UNREAD, False)
 
@@ -258,7 +256,7 @@ def _giveups(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
         fresh = recent(connection, since)
     many = sum(fresh.values())
     if many >= GROWTH:
-        says = f"{_many(many, 'item')} of batches given up in the last hour ({_counted(fresh)}): the items, or the other side?"
+        says = f"Batch items: {many:,} gave up in the last hour ({_counted(fresh)}); check the items and the receiving service"
         yield Finding("items given up", "warning", says, many, None, "redrive batch giveups --since 1h")
 
 
@@ -266,6 +264,7 @@ def _partitions(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Findin
     yield from partition_health.rollups(ledger)
     yield from partition_health.paused(ledger)
     yield from partition_health.leases(ledger)
+    yield from partition_health.given_up(ledger)
 
 
 def _audit(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
@@ -273,15 +272,14 @@ def _audit(ledger: Ledger, _quiet: float, _clock: Clock) -> Iterator[Finding]:
     try:
         anchors = [] if file is None else audit.anchors_in(file)
     except (OSError, ValueError) as wrong:
-        says = f"the anchors of the audit log cannot be read from {file}: {type(wrong).__name__}"
-        yield Finding("audit", "warning", says, 1, None, "give this account the right to read the file", False)
+        says = f"Audit log: the anchors in {file} cannot be read ({type(wrong).__name__})"
+        yield Finding("audit", "warning", says, 1, None, f"grant this account read access to {file}", False)
         anchors = []
     chain = audit.verified(ledger, None, *anchors)
     if not chain.holds:
-        says = f"the audit is not as it was written: entry {chain.broken}: {chain.problem}"
-        yield Finding(
-            "audit", "critical", says, 1, None, "compare with a backup: `redrive audit verify` says where to look", False
-        )
+        says = f"Audit log: entry {chain.broken} was changed ({chain.problem})"
+        mend = "compare with a backup; `redrive audit verify` prints the first changed entry"
+        yield Finding("audit", "critical", says, 1, None, mend, False)
 
 
 CHECKS: dict[str, Callable[[Ledger, float, Clock], Iterator[Finding]]] = {
@@ -298,18 +296,6 @@ CHECKS: dict[str, Callable[[Ledger, float, Clock], Iterator[Finding]]] = {
     "audit": _audit,
     "file mode": _access,
 }
-
-
-def _many(count: int, what: str) -> str:
-    return (
-        f"1 {what} is"
-        if count == 1 and what == "job"
-        else f"{count:,} {what}{'' if count == 1 else 's'}" + (" are" if what == "job" else "")
-    )
-
-
-def _them(count: int) -> str:
-    return "it" if count == 1 else "them"
 
 
 def _counted(counts: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Finding: something that is wrong with a ledger, as data: what, since when, how many, and what mends it."""
+"""Finding: a problem of a ledger as data: what, since when, how many, and the fix."""
 
 from __future__ import annotations
 
@@ -7,40 +7,43 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 Severity: TypeAlias = Literal["warning", "critical"]
-"""Critical: work is lost, stands still, or cannot be vouched for. Warning: it will, if nobody looks."""
+"""Critical: work is lost, stopped, or not verifiable. Warning: this will happen unless a person acts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong."""
+    """One problem."""
 
     name: str
     severity: Severity
     says: str
+    """`<thing>: <problem>`, without a full stop."""
     count: int
     since: datetime | None
     mend: str
-    """A command, or what to do where no command can."""
+    """The fix: a command, or an instruction where no command helps."""
     is_command: bool = True
     about: bool = False
-    """Since is as fine as ten minutes."""
+    """`since` is accurate to ten minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a look at the ledger found."""
+    """The result of an examination."""
 
     url: str
     findings: tuple[Finding, ...]
     checked: tuple[str, ...]
-    """What was looked at."""
+    """Names of the checks."""
     balance: str | None
-    """The counts in one line; None where they could not be read."""
+    """The counts in one line; None if they could not be read."""
     now: datetime | None
+    no_worker: str | None = None
+    """That no worker is online, and since when; None: at least one is, or the ledger could not be read."""
 
     @property
     def severity(self) -> Severity | None:
-        """The worst of all; None: all is well."""
+        """The highest severity; None: no problem was found."""
         if any(one.severity == "critical" for one in self.findings):
             return "critical"
         return "warning" if self.findings else None

@@ -91,8 +91,9 @@ def _also(key: Key) -> str:
     if key.name == "console.secret":
         return f"Only by {key.variable}: files are read by others."
     if key.name in SECRET:
-        what = "password" if key.name.endswith("password") else "token"
-        return f"As `redrive serve --hash {what}` prints it, or by {key.variable}."
+        hashes = {True: "`redrive serve --hash password`", False: "`redrive serve --hash token`"}
+        how = hashes[key.name.endswith("password")]
+        return f"As {how} prints it, or by {key.variable}."
     return f"Also by {key.variable}."
 
 

@@ -48,7 +48,7 @@ class JobReport:
 
     job: JobLine
     says: str
-    """What it waits for, or how it ended, in a sentence."""
+    """Its state and what happens next, in a sentence. May have commands in backticks."""
     payload: Any
     """What is in it, as JSON or as text; None where it is neither."""
     payload_bytes: int
@@ -106,19 +106,20 @@ def _line(row: Job, dead_id: int | None = None) -> JobLine:
 
 def _sentence(row: Job, line: JobLine, now: datetime, parked: str | None, until: datetime | None) -> str:
     if row.state == "ready" and parked is not None:
-        return f"queued: {row.kind} is parked after an outage ({parked})"
+        return f"queued; {row.kind} is paused after an outage ({parked})"
+    replay = f'replay it with `redrive dead replay {line.dead_id} --because "..."`'
     match row.shown:
         case "queued" | "retry_wait" | "replaying" if row.state == "leased":
-            return f"about to begin, in the hands of {row.worker}"
+            return f"claimed by {row.worker}, about to start"
         case "queued" | "replaying" | "retry_wait":
-            again = "for its next attempt" if line.attempts else "for its first attempt"
-            return f"waits {again}" + (", which may begin now" if row.due_at <= now else "")
+            attempt = "next" if line.attempts else "first"
+            return f"queued for its {attempt} attempt" + (", due now" if row.due_at <= now else "")
         case "running":
-            return f"attempt {row.attempts} is under way, in {row.worker}"
+            return f"attempt {row.attempts} is running on {row.worker}"
         case "blocked":
-            return f"blocked, {row.reason}: " + ("goes on by itself" if until else "goes on when somebody replays it")
+            return f"blocked: {row.reason}; " + ("resumes automatically" if until else replay)
         case "dlq":
-            return f"dead, {row.reason}: `redrive dead replay {line.dead_id}` gives it another drive"
+            return f"dead: {row.reason}; {replay}"
         case "discarded":
-            return "dropped by somebody" if row.current else "a replay took its place"
+            return "discarded" if row.current else "replaced by a replay"
     return "done" if row.state == "done" else "done, and pruned"

@@ -63,12 +63,12 @@ class Status:
 
     @property
     def sentence(self) -> str:
-        """The balance in one line: submitted = done + waiting + leased + dead + dropped + pruned."""
+        """The balance in one line: submitted = done + queued + running + dead + discarded."""
         summed = {state: sum(kind.states.get(state, 0) for kind in self.kinds) for state in STATES}
         waiting = summed["queued"] + summed["retry_wait"] + summed["replaying"]
         parts = {
             "done": summed["done"],
-            "waiting": waiting,
+            "queued": waiting,
             "running": summed["running"],
             "dead": summed["dlq"] + summed["blocked"],
             "discarded or replayed": summed["discarded"],
@@ -76,6 +76,13 @@ class Status:
         return f"{sum(kind.submitted for kind in self.kinds):,} submitted = " + " + ".join(
             f"{count:,} {name}" for name, count in parts.items()
         )
+
+    def total(self, state: str | None, kind: str | None = None, /) -> int | None:
+        """How many jobs are in a state, of a job type or of all; None: not counted."""
+        if state is None:
+            return None
+        some = [one for one in self.kinds if kind is None or one.name == kind]
+        return sum(one.states.get(state, 0) - (one.pruned if state == "done" else 0) for one in some)
 
 
 def status(ledger: Ledger, /) -> Status:

@@ -40,9 +40,9 @@ def moment(text: str, /) -> datetime:
         try:
             return now - timedelta(seconds=float(span[1]) * UNITS[span[2]])
         except OverflowError:
-            raise ValueError(f"{text!r} is longer ago than there are dates for") from None
+            raise ValueError(f"invalid time {text!r}: too long ago") from None
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(f"{text!r} is no moment: write 90s, 30min, 12h or 7d for so long ago, or 2026-01-31T12:30") from None
+        raise ValueError(f"invalid time {text!r}: use 90s, 30min, 12h, 7d or 2026-01-31T12:30") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)

@@ -109,6 +109,14 @@ class Operator(RecordKeeping, Partitioning):
         """
         return dead.grouped(self._ledger, dead.Selection.of(kind=kind, error=error, reason=reason, since=since), status)
 
+    def count_dead(
+        self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
+        status: LetterStatus | None = "pending", since: datetime | None = None, source: str | None = None,
+    ) -> int:  # fmt: skip
+        """How many dead letters match, counted up to 100,001."""
+        some = dead.Selection.of(kind=kind, error=error, reason=reason, since=since, source=source)
+        return dead.counted(self._ledger, some, status)
+
     def letter(self, letter_id: int, /) -> LetterReport | None:
         """Return everything that is known about a dead letter.
 

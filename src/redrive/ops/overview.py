@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -13,15 +13,18 @@ from . import trouble
 from .defaults import QUIET
 from .doctor import GRACE, failing
 from .finding import Severity
-from .moments import ago
 from .partition_standing import DatasetLine, dataset_lines, partitioned
+from .presence import nobody
 from .standing import KindLine
-from .trend import HOURS, trend
+from .trend import HOURS, PAUSE, trend
 from .trouble import Trouble
 
 if TYPE_CHECKING:
+    from ..ledger.failure_slots import Counted
     from ..ledger.ledger import Ledger
     from ..ledger.record import Tally
+
+DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +62,19 @@ class Overview:
 
     @property
     def severity(self) -> Severity | None:
-        """The worst of all findings; None: nothing is wrong."""
+        """The highest severity; None: no problem was found."""
         return min((one.severity for one in self.findings), default=None)  # critical before warning, by their letters
 
     @property
     def says(self) -> str:
-        """How it stands in a sentence: well, told apart from nobody being there to say so."""
+        """Workers and running work in a sentence, without the full stop."""
         if self.alive:
             running = sum(kind.running for kind in self.kinds)
-            who = amount(self.alive, "worker is", "workers are")
-            busy = [f"{running:,} running"] if running else []
-            busy += [f"{amount(self.extracting, 'partition')} being extracted"] if self.extracting else []
-            at = f"{who} at it, {', '.join(busy)}" if busy else f"{who} there, nothing is running"
-            return f"All is well: {at}" if not self.findings else at[0].upper() + at[1:]
+            busy = [amount(running, "job")] if running else []
+            busy += [amount(self.extracting, "partition")] if self.extracting else []
+            online = f"{amount(self.alive, 'worker')} online; {' and '.join(busy) or 'nothing'} running"
+            return online if self.findings else f"No problems found. {online}"
         return nobody(self.seen_at, self.now)
-
-
-def nobody(seen_at: datetime | None, now: datetime, /) -> str:
-    """That nobody works, and since when."""
-    if seen_at is None:
-        return "No worker was ever seen here"
-    since = ago(seen_at, now).removesuffix(" ago")
-    return "The last worker has just gone" if since == "now" else f"No worker has been seen for {since}"
 
 
 def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
@@ -97,6 +91,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         waits = look.waiting(connection, [kind for kind, tally in tallies.items() if tally.ready])
         failed = failure_slots.by_kind(connection, sorted(tallies), slot, HOURS)
         blocked, parked = failures.waiting(connection)
+        firsts = failures.first_seen(connection, now - DAY) if _any_now(failed, slot) else {}
         seen = workers.workers(connection)
         expired = stored.expired(connection, now - timedelta(seconds=GRACE))
         sources = latest(connection)
@@ -121,8 +116,8 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
                 retry_more=wait is not None and wait.tried > look.ENOUGH,
                 dead=0 if tally is None else tally.dead,
                 blocked=blocked.get(name, 0),
-                failed=trend([(one.first, one.last, one.tries) for one in counted], slot),
-                died=trend([(one.first, one.last, one.died) for one in counted], slot),
+                failed=trend([(one.first, one.last, one.tries) for one in counted], slot, first=firsts.get(name)),
+                died=trend([(one.first, one.last, one.died) for one in counted], slot, first=firsts.get(name)),
                 parked=why,
                 parked_since=since,
                 workers=sum(name in one.info.get("kinds", (name,)) for one in alive),
@@ -154,6 +149,11 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
     )  # fmt: skip
 
 
+def _any_now(failed: Mapping[str, Sequence[Counted]], slot: int) -> bool:
+    """Whether a series of failures is going on, whose start has to be known more exactly than by its ten minutes."""
+    return any(slot - one.last <= PAUSE for counted in failed.values() for one in counted)
+
+
 def _lag(at: datetime | None, received_at: datetime) -> float | None:
     return None if at is None else max(0.0, (received_at - at).total_seconds())
 
@@ -162,6 +162,6 @@ def _sentence(tallies: Mapping[str, Tally]) -> str:
     def of(*names: str) -> int:
         return sum(getattr(tally, name) for tally in tallies.values() for name in names)
 
-    parts = {"done": of("done", "pruned"), "waiting": of("ready"), "running": of("leased"), "dead": of("dead")}
+    parts = {"done": of("done", "pruned"), "queued": of("ready"), "running": of("leased"), "dead": of("dead")}
     parts["discarded or replayed"] = of("dropped")
     return f"{of('submitted'):,} submitted = " + " + ".join(f"{count:,} {name}" for name, count in parts.items())

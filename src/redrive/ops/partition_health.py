@@ -1,16 +1,16 @@
-"""What can be wrong with partitions: counts that don't balance, sources that rest, raw data that is gone."""
+"""Problems of partitions: wrong counts, paused sources, partitions that gave up, missing raw data."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..core.amount import amount
 from ..errors import StorageError
-from .datasets import extractions
+from .datasets import extractions, label
 from .finding import Finding
 from .lost import missing, side_by_side
 from .moments import utc
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GRACE = timedelta(seconds=60)
 """For which what is overdue may be so: workers look now and then."""
 LOOKED = 50
-"""Runs in force that are looked at from either end, of each dataset: to look at millions would take hours."""
+"""Current runs that are checked from either end of each dataset: checking millions would take hours."""
 NAMED = 3
 """Partitions that a finding names."""
 
@@ -36,25 +36,25 @@ def rollups(ledger: Ledger, /) -> Iterator[Finding]:
 
     wrong = Register(ledger).imbalance()
     if wrong:
-        says = "the calendar's counts don't balance with the partitions: " + "; ".join(wrong[:5])
-        mend = "somebody wrote there without redrive: find out who, and compare with a backup"
+        says = f"Calendar: its counts do not match the partitions ({'; '.join(wrong[:5])})"
+        mend = "find the program that wrote to these tables without Redrive, and compare with a backup"
         yield Finding("calendar", "critical", says, len(wrong), None, mend, False)
 
 
 def paused(ledger: Ledger, /) -> Iterator[Finding]:
-    """Sources of which nothing is handed out."""
+    """Sources whose partitions are not started."""
     from ..partitions.register import Register  # noqa: PLC0415  # the same
 
     for one in Register(ledger).sources():
         if one.paused:
-            until = "until somebody says so" if one.until is None else f"and probed {utc(one.until)} UTC"
-            says = f"source {one.source} is paused by {one.actor}, {until}: {one.because}"
+            until = "until it is unpaused" if one.until is None else f"probed {utc(one.until)} UTC"
+            says = f"Source {one.source}: paused by {one.actor}, {until} ({one.because})"
             mend = f'redrive state unpause {shlex.quote(one.source)} --whole-source --because "..."'
             yield Finding("source paused", "warning", says, 1, None, mend)
 
 
 def leases(ledger: Ledger, /) -> Iterator[Finding]:
-    """Extractions whose worker is gone, and that nobody took back."""
+    """Extractions with an expired lease that no worker recovered."""
     from sqlalchemy import func, select  # noqa: PLC0415  # the same
 
     from ..ledger.partition_tables import work  # noqa: PLC0415
@@ -64,33 +64,41 @@ def leases(ledger: Ledger, /) -> Iterator[Finding]:
         query = select(func.count(), func.min(work.c.lease_until)).where(work.c.lease_until < over)
         many, since = connection.execute(query).one()
     if many:
-        held = amount(many, "extraction is leased to a worker that is", "extractions are leased to workers that are")
-        says = f"{held} gone, and nobody took {'it' if many == 1 else 'them'} back: no worker looks here"
+        says = f"Extractions: {many:,} with an expired lease; no worker is checking this ledger"
         yield Finding("dangling extractions", "critical", says, many, since, "redrive work module:app", False)
 
 
+def given_up(ledger: Ledger, /) -> Iterator[Finding]:
+    """Partitions that gave up: no worker retries them until a person does."""
+    from ..partitions.register import Register  # noqa: PLC0415  # the same
+
+    counts = {label(*name): shades.get("terminal", 0) for name, shades in Register(ledger).counts().items()}
+    most = sorted((pair for pair in counts.items() if pair[1]), key=lambda pair: -pair[1])
+    if most:
+        named = ", ".join(f"{count:,} {name}" for name, count in most[:NAMED]) + (", …" if len(most) > NAMED else "")
+        many = sum(count for _, count in most)
+        says = f"Partitions: {many:,} gave up ({named}) and {'is' if many == 1 else 'are'} not retried"
+        yield Finding("partitions given up", "warning", says, many, None, "redrive state failures --terminal")
+
+
 def lost(app: Operated, /) -> Iterator[Finding]:
-    """Runs in force whose raw data is gone, or is not as large as it was. Nothing of a bare ledger, which knows no stores."""
+    """Current runs whose raw data is missing or has another size. Nothing for a bare ledger, which has no stores."""
     for extraction in extractions(app):
         chosen = _in_force(ledger_of(app), *extraction.terms.dataset)
         try:
             said = side_by_side(partial(_missing, extraction), chosen)
         except StorageError as problem:
-            says = f"the raw data of {extraction.name} cannot be looked at: {problem}"
+            says = f"{extraction.name}: raw data cannot be checked ({problem})"
             yield Finding("raw data", "warning", says, 1, None, "redrive storage check", False)
             continue
         gone = [str(one) for (one, _), says in zip(chosen, said, strict=True) if says is not None]
         if gone:
             some = ", ".join(gone[:NAMED]) + (", …" if len(gone) > NAMED else "")
-            looked = f"{len(gone):,} of {amount(len(chosen), 'run')} in force of {extraction.name} that {_were(chosen)} looked at"
-            says = f"{looked} {'has' if len(gone) == 1 else 'have'} lost their raw data, or it was changed: {some}"
+            checked = amount(len(chosen), "checked run")
+            says = f"{extraction.name}: raw data missing or changed in {len(gone):,} of {checked} ({some})"
             every = f"redrive state inspect {shlex.quote(extraction.name)} --lost"
             mend = f'redrive state reprocess {shlex.quote(gone[0])} --because "..."' if len(gone) == 1 else every
             yield Finding("raw data", "critical", says, len(gone), None, mend)
-
-
-def _were(looked: Sequence[object]) -> str:
-    return "was" if len(looked) == 1 else "were"
 
 
 def _missing(extraction: Extraction, one: tuple[Partition, str]) -> str | None:

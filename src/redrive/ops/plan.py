@@ -93,7 +93,7 @@ def planned(ledger: Ledger, act: Act, selection: Selection, /) -> Plan:
 def _why_not(letter_id: int, there: Mapping[int, str]) -> str:
     status = there.get(letter_id)
     if status is None:
-        return "there is none"
+        return "not found"
     return "does not match" if status == "pending" else f"{status} already"
 
 

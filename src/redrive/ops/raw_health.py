@@ -1,4 +1,4 @@
-"""What lies in stores of raw data and belongs to nobody: runs that the ledger does not know, and runs that were never whole."""
+"""Orphans in stores of raw data: runs that the ledger does not know, and runs without a manifest."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def _found(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
     where = f"of {amount(len(folders), 'run')} in {store.name} of source {source}"
     if unknown:
         says = (
-            f"{len(unknown):,} {where} {'is' if len(unknown) == 1 else 'are'} in no row of this ledger, such as {unknown[0]}: "
-            "another ledger's, or from after the backup that this one was restored from"
+            f"Raw data: {len(unknown):,} {where} {'is' if len(unknown) == 1 else 'are'} unknown to this ledger, such as "
+            f"{unknown[0]}; they belong to another ledger, or are newer than the backup that was restored"
         )
-        mend = "find out whose they are; if nobody's, delete their folders: nobody reads them"
+        mend = "delete their folders if no other ledger uses them"
         yield Finding("orphan runs", "warning", says, len(unknown), None, mend, False)
     if half:
         says = (
-            f"{len(half):,} {where} {'was' if len(half) == 1 else 'were'} never whole (no manifest), such as {half[0]}: "
-            "the extraction failed or died"
+            f"Raw data: {len(half):,} {where} {'has' if len(half) == 1 else 'have'} no manifest, such as {half[0]}; "
+            "the extraction failed or was killed"
         )
-        mend = "delete their folders, if you want the space: nobody reads them, and they are never written to again"
+        mend = "delete their folders to free the space; they are not read or written again"
         yield Finding("half runs", "warning", says, len(half), None, mend, False)
 
 

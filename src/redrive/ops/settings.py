@@ -52,14 +52,16 @@ def warnings(found: Settings, /) -> dict[str, str]:
         value = key.of(found)
         if key.name not in SECRET or value is None or found.said_by.get(key.name) == key.variable or is_hashed(value):
             continue
-        made[key.name] = f"stands in {found.file} as it is: {_mend(key.name)}set {key.variable}"
+        made[key.name] = f"is in clear text in {found.file}; {_mend(key.name)}set {key.variable}"
     return made
 
 
 def _mend(name: str) -> str:
     if name == "console.secret":
         return ""
-    return f"`redrive serve --hash {'password' if name.endswith('password') else 'token'}` hashes one; or "
+    if name.endswith("password"):
+        return "hash it with `redrive serve --hash password`, or "
+    return "create a hashed one with `redrive serve --hash token`, or "
 
 
 def _shown(value: Any) -> Any:

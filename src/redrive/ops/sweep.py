@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..core.context import clock_around
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 """Items of a sweep that are read at once."""
+LABELS = {"at it": "in progress"}
+"""How states of a sweep's jobs are shown, where that is not their name in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,24 @@ def _outcome(act: str, item: Item) -> Outcome:
     failed = said not in ("done", "discarded") and item.error is not None and act == "replay"
     note = (item.error or "").partition("\n")[0] if failed and item.note is None else item.note
     return Outcome(item.dead_id, said, item.job_id, note, item.at)
+
+
+def progress(sweep: Sweep, jobs: Mapping[str, int] | None = None, /) -> str:
+    """`2 of 3 replayed (1 done, 1 in progress), 1 left`. A replayed dead letter has a new job, which may not be done."""
+    verb = {"replay": "replayed", "discard": "discarded"}.get(sweep.act, "queued")
+    counted = ", ".join(f"{many:,} {LABELS.get(name, name)}" for name, many in (jobs or {}).items())
+    parts = [f"{sweep.made:,} of {sweep.total:,} {verb}" + (f" ({counted})" if counted else "")]
+    parts += [f"{sweep.skipped:,} skipped"] if sweep.skipped else []
+    return ", ".join([*parts, f"{sweep.left:,} left"])
+
+
+def time_left(sweep: Sweep, now: datetime, /) -> timedelta | None:
+    """How long the rest takes: by its rate, else at the pace up to now. None: not running, or not known yet."""
+    processed = sweep.made + sweep.skipped
+    if sweep.state != "running" or not sweep.left or not processed or processed <= sweep.canary:
+        return None
+    each = timedelta(seconds=1 / sweep.rate) if sweep.rate else max(now - sweep.created_at, timedelta()) / processed
+    return each * sweep.left
 
 
 def of_stored(stored: Stored) -> Sweep:

@@ -14,7 +14,9 @@ SLOT = timedelta(minutes=10)
 PAUSE = 3
 """Slots without any, after which it is another time."""
 MANY = 10
-"""In the last hour, that are worth a word if there were half as many in an hour before."""
+"""In the last hour, that are reported if an hour before had at most half as many."""
+QUIET_SLOTS = 1
+"""Whole slots without any, after which it no longer grows: at least ten minutes, and less than twenty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,9 @@ class Trend:
     """In the last hour, to ten minutes."""
     day: int
     since: datetime | None
-    """Since when it has come without a pause of half an hour; None: nothing comes now."""
+    """Start of the current series, which has no pause of half an hour; None: there is none now."""
+    recent: bool = False
+    """Whether there were any in the last ten minutes."""
 
     @property
     def before(self) -> float:
@@ -41,8 +45,8 @@ class Trend:
 
     @property
     def growing(self) -> bool:
-        """Whether there were, and they still come."""
-        return self.many and self.since is not None
+        """Whether there were many, and there still are new ones."""
+        return self.many and self.recent
 
 
 NONE = Trend((0,) * HOURS, 0, 0, None)
@@ -51,7 +55,7 @@ NONE = Trend((0,) * HOURS, 0, 0, None)
 def trend(counted: Sequence[tuple[int, int, int]], now: int, /, *, first: datetime | None = None) -> Trend:
     """Of what was counted hour by hour: the first and the last slot in which there were any, how many; now: the slot that is.
 
-    first: when there was the first of all: it did not begin before that.
+    first: the earliest of all: a series did not start before it.
     """
     hours = [0] * HOURS
     seen: list[tuple[int, int]] = []
@@ -63,7 +67,8 @@ def trend(counted: Sequence[tuple[int, int, int]], now: int, /, *, first: dateti
     if not seen:
         return NONE
     since = _since(seen, now)
-    return Trend(tuple(hours), hours[-1], sum(hours), max(since, first) if since and first else since)
+    recent = now - max(last for _, last in seen) <= QUIET_SLOTS
+    return Trend(tuple(hours), hours[-1], sum(hours), max(since, first) if since and first else since, recent)
 
 
 def _since(seen: list[tuple[int, int]], now: int) -> datetime | None:

@@ -14,7 +14,7 @@ from .doctor import GRACE, UNREAD
 from .finding import Finding
 from .partition_standing import COUNTED, DatasetLine, PausedSource
 from .standing import KindLine
-from .trend import MANY, Trend
+from .trend import MANY, QUIET_SLOTS, Trend
 
 if TYPE_CHECKING:
     from ..ledger.overview import Some
@@ -62,10 +62,10 @@ def _nobody(facts: Facts) -> Iterator[Trouble]:
     if facts.alive or not (due or facts.late.many):
         return
     waiting, parts = sum(line.waiting for line in due), facts.late.many
-    gone = "no worker was ever seen" if facts.seen_at is None else f"no worker has been seen for {_span(facts, facts.seen_at)}"
-    jobs = f"{amount(waiting, 'job waits', 'jobs wait')} ({_named(due)})" if due else ""
-    extractions = f"{amount(parts, 'partition waits', 'partitions wait')} to be extracted" if parts else ""
-    says = f"{gone}, and {' and '.join(filter(None, (jobs, extractions)))}"
+    last = "none seen so far" if facts.seen_at is None else f"last seen {_span(facts, facts.seen_at)} ago"
+    jobs = f"{amount(waiting, 'job')} ({_named(due)})" if due else ""
+    extractions = amount(parts, "partition") if parts else ""
+    says = f"Workers: none online ({last}), but {' and '.join(filter(None, (jobs, extractions)))} due"
     moments = [*(line.due_since for line in due), facts.late.since]
     since = min(one for one in moments if one is not None) if facts.seen_at is None else facts.seen_at
     yield Trouble("no workers", "critical", says, waiting + parts, since, "redrive work module:app")
@@ -74,25 +74,25 @@ def _nobody(facts: Facts) -> Iterator[Trouble]:
 def _leases(facts: Facts) -> Iterator[Trouble]:
     many = facts.expired.many
     if many:
-        says = f"{amount(many, 'lease')} ran out and nobody took {'it' if many == 1 else 'them'} back"
+        says = f"Leases: {many:,} expired and not recovered"
         yield Trouble("dangling leases", "critical", says, many, facts.expired.since, "redrive ledger reap")
 
 
 def _sources(facts: Facts) -> Iterator[Trouble]:
     for chore, (why, names) in facts.failing.items():
-        says = f"cannot {chore}, on {amount(len(names), 'worker')} ({names[0]}): {why}"
+        says = f"Workers: {amount(len(names), 'worker')} cannot {chore} ({names[0]}: {why})"
         name = "source failing" if chore.startswith("read ") else "task failing"
         yield Trouble(name, "critical", says, len(names), None, UNREAD, False)
     for one in facts.paused:
         mend = f'redrive state unpause {shlex.quote(one.name)} --whole-source --because "..."'
-        yield Trouble("source paused", "warning", f"source {one.name} is paused {one.why}", 1, None, mend)
+        yield Trouble("source paused", "warning", f"Source {one.name}: paused {one.why}", 1, None, mend)
 
 
 def _rejected(facts: Facts) -> Iterator[Trouble]:
     for one in facts.datasets:
         if one.lately >= MANY:
-            many = f"{one.lately:,}{'+' if one.lately >= COUNTED else ''} partitions of {one.name} were rejected in the last hour"
-            says = many + (f"; {one.wrong:,} have something wrong in all" if one.wrong > one.lately else "")
+            says = f"{one.name}: {one.lately:,}{'+' if one.lately >= COUNTED else ''} partitions rejected in the last hour"
+            says += f"; {one.wrong:,} failed or rejected in total" if one.wrong > one.lately else ""
             mend = f"redrive failures --kind {shlex.quote(one.name)}"
             yield Trouble("partitions failing", "warning", says, one.lately, None, mend, kind=one.name)
 
@@ -101,10 +101,10 @@ def _parked(line: KindLine) -> Iterator[Trouble]:
     if line.parked is None:
         return
     says = (
-        f"{line.name} is parked after an outage, with {line.waiting:,} queued: {line.parked}; one job probes it now and then, "
-        "and the first success releases it"
+        f"{line.name}: paused after an outage, {amount(line.waiting, 'job')} queued ({line.parked}); "
+        "single jobs probe the service, and the first success resumes it"
     )
-    mend = "fix the service that these jobs call"
+    mend = "restore the service that these jobs call"
     yield Trouble("parked", "critical", says, line.waiting, line.parked_since, mend, False, kind=line.name)
 
 
@@ -112,12 +112,11 @@ def _late(facts: Facts, line: KindLine) -> Iterator[Trouble]:
     if not facts.alive or line.parked is not None or line.due_since is None or _age(facts, line.due_since) < GRACE:
         return
     if facts.all_say and line.name not in facts.registered:
-        jobs = amount(line.waiting, "job waits", "jobs wait")
-        says = f"no living worker has registered {line.name}: {jobs}, kept and not run"
-        mend = "start a worker whose app has that command, or give the command its old name back"
+        says = f"{line.name}: no online worker has registered this job type; {amount(line.waiting, 'job')} kept and not run"
+        mend = "start a worker whose app registers this job type, or restore the old name of the command"
         yield Trouble("unregistered", "warning", says, line.waiting, line.due_since, mend, False, kind=line.name)
         return
-    says = f"work on {line.name} is late: the oldest of {line.waiting:,} waiting was due {_span(facts, line.due_since)} ago"
+    says = f"{line.name}: late; the oldest of {amount(line.waiting, 'queued job')} was due {_span(facts, line.due_since)} ago"
     yield Trouble("late", "warning", says, line.waiting, line.due_since, "redrive work module:app", kind=line.name)
 
 
@@ -126,21 +125,17 @@ def _failing(line: KindLine) -> Iterator[Trouble]:
         return  # it is over: nothing of it is left
     mend = f"redrive failures --kind {shlex.quote(line.name)}"
     if line.died.many and line.dead:
-        says = (
-            f"{amount(line.died.hour, 'dead letter')} of {line.name} in the last hour, {_goes(line.died)}; in the day before "
-            f"{line.died.before:.3g} an hour; {amount(line.dead, 'is pending', 'are pending')}"
-        )
+        new = amount(line.died.hour, "new dead letter")
+        says = f"{line.name}: {new} {_trend(line.died)}; {line.dead:,} waiting for a decision"
         yield Trouble("dead letters growing", "warning", says, line.died.hour, line.died.since, mend, about=True, kind=line.name)
     elif line.failed.many:
-        says = (
-            f"{amount(line.failed.hour, 'attempt')} of {line.name} failed in the last hour, {_goes(line.failed)}; in the day "
-            f"before {line.failed.before:.3g} an hour"
-        )
+        says = f"{line.name}: {amount(line.failed.hour, 'failed attempt')} {_trend(line.failed)}"
         yield Trouble("failing", "warning", says, line.failed.hour, line.failed.since, mend, about=True, kind=line.name)
 
 
-def _goes(trend: Trend) -> str:
-    return "and growing" if trend.growing else "none any more"
+def _trend(trend: Trend) -> str:
+    direction = "rising" if trend.growing else f"none in the last {QUIET_SLOTS * 10} minutes"
+    return f"in the last hour (average before: {trend.before:.3g}/h), {direction}"
 
 
 def _age(facts: Facts, moment: datetime) -> float:

@@ -13,7 +13,7 @@ from .source import ledger_of
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.record import Tally
-    from . import failures, journal, overview, rejections, schedules, workers
+    from . import failures, journal, overview, presence, rejections, schedules, workers
     from .failures import Failure, FailureReport
     from .journal import Happening, Tail
     from .overview import Overview
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .source import Operated
     from .workers import Workers
 else:  # as operator.py has it
-    failures, journal, overview, rejections, schedules, workers = deferred(
-        __package__, "failures", "journal", "overview", "rejections", "schedules", "workers"
+    failures, journal, overview, presence, rejections, schedules, workers = deferred(
+        __package__, "failures", "journal", "overview", "presence", "rejections", "schedules", "workers"
     )
 
 
@@ -128,7 +128,7 @@ class Watching:
         Returns:
             The sentence, or None if a worker is online.
         """
-        return workers.missing(self._ledger, quiet=quiet)
+        return presence.missing(self._ledger, quiet=quiet)
 
     def schedules(self) -> list[Schedule]:
         """Return the schedules of jobs.

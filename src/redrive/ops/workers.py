@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .defaults import QUIET
-from .overview import nobody
+from .presence import nobody
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -93,15 +93,6 @@ class Workers:
     def nobody(self) -> str:
         """Where none is: since when, in a sentence."""
         return nobody(max((one.seen_at for one in self.workers), default=None), self.now)
-
-
-def missing(ledger: Ledger, /, *, quiet: float = QUIET) -> str | None:
-    """That nobody works, and since when, in a sentence; None: somebody does."""
-    now = ledger.now()
-    seen = ledger.workers()
-    if any(one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet) for one in seen):
-        return None
-    return nobody(max((one.seen_at for one in seen), default=None), now)
 
 
 def workers(ledger: Ledger, /, *, quiet: float = QUIET) -> Workers:

@@ -189,7 +189,7 @@ def _rolled_back(session: Session, key: Partition, run_id: str, actor: str, beca
     row = locked(connection, [row.id])[row.id]
     to = whole(connection, run_id)
     if to is None or to.partition_id != row.id:
-        raise NotAllowed(f"{key} has no run {run_id}: `redrive state history` lists those that it has")
+        raise NotAllowed(f"{key}: no run {run_id}; `redrive state history {key}` lists its runs")
     if to.verdict is None or to.verdict.decision != "accepted":
         raise NotAllowed(f"run {run_id} of {key} is {to.state}: one can go back to an accepted run only")
     if row.current_run_id == run_id:

@@ -123,7 +123,7 @@ def test_works_drains_on_sigterm_and_says_so(folder: Path, ledger: Ledger) -> No
     assert name.startswith("w1-")
     assert works + rest == f" works on sqlite:///{folder}/shop.db: 3 commands, mail.send, nightly, slow; 3 threads."
     assert lines[1] == "nightly fires by `0 2 * * * Europe/Prague`."
-    assert lines[2] == "Not registered here, and kept for whoever has it: old.name, 1 waiting."
+    assert lines[2] == "Not registered here: old.name, 1 job queued; kept for other workers."
     assert lines[-1].startswith("ended: 0 running, 3 done")
     assert len(ledger.jobs("done")) == 3, "what was running has ended"
     assert [worker.ended_at is not None for worker in ledger.workers()] == [True]

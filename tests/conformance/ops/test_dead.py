@@ -143,7 +143,7 @@ def test_only_what_is_pending_is_planned_and_the_rest_is_named(ledger: Ledger, a
     first, second, third = die(ledger, "a", "b", "c")
     ann.apply(ann.discard(ids=[second]), because="old")
     plan = ann.replay(ids=[str(first), second, 999])
-    assert (plan.ids, plan.skipped) == ((first,), {second: "discarded already", 999: "there is none"})
+    assert (plan.ids, plan.skipped) == ((first,), {second: "discarded already", 999: "not found"})
     bounded = ann.replay(kind="crm.sync", limit=1)
     assert (bounded.ids, bounded.more) == ((first,), True)
     assert not ann.replay(kind="crm.sync", limit=2).more

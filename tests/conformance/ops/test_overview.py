@@ -41,20 +41,24 @@ def test_every_kind_at_a_glance(ledger: Ledger, ann: Operator) -> None:
     assert (sms.due_since, sms.waiting, sms.workers) == (None, 1, 0)
     assert sms.next_due is not None
     assert sms.next_due > found.now
-    assert found.sentence == "11 submitted = 1 done + 6 waiting + 2 running + 2 dead + 0 discarded or replayed"
+    assert found.sentence == "11 submitted = 1 done + 6 queued + 2 running + 2 dead + 0 discarded or replayed"
     status = ann.status()
     assert found.sentence == status.sentence
 
 
 @pytest.mark.req("O-4")
 def test_well_is_told_apart_from_nobody_being_there(ledger: Ledger, ann: Operator) -> None:
-    assert (ann.overview().says, ann.overview().severity, ann.overview().kinds) == ("No worker was ever seen here", None, ())
+    assert (ann.overview().says, ann.overview().severity, ann.overview().kinds) == (
+        "No worker is online (none seen so far)",
+        None,
+        (),
+    )
     ledger.beat("w1", {"kinds": ["mail"]})
-    assert (ann.overview().says, ann.overview().alive) == ("All is well: 1 worker is there, nothing is running", 1)
+    assert (ann.overview().says, ann.overview().alive) == ("No problems found. 1 worker online; nothing running", 1)
     pass_time(ledger, 95)
     found = ann.overview()
     assert (found.alive, found.severity, found.findings) == (0, None, ())
-    assert found.says.startswith("No worker has been seen for 9")
+    assert found.says.startswith("No worker is online (last seen 9")
     ledger.submit(NewJob("mail", "a"))
     pass_time(ledger, 100)
     found = ann.overview()
@@ -139,4 +143,4 @@ def test_it_asks_few_questions(ledger: Ledger, ann: Operator) -> None:
         ann.failures()
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", heard)
-    assert 5 <= next(asked) <= 18
+    assert 5 <= next(asked) <= 19

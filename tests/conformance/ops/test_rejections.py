@@ -126,7 +126,7 @@ def test_the_overview_warns_of_partitions_that_fail_now(world: World, ann: Opera
     assert ann.overview().findings == ()
     world.reject(*leases[9:])
     (one,) = ann.overview().findings
-    assert (one.name, one.says) == ("partitions failing", "12 partitions of crm/orders were rejected in the last hour")
+    assert (one.name, one.says) == ("partitions failing", "crm/orders: 12 partitions rejected in the last hour")
     (line,) = ann.overview().datasets
     assert (line.failed, line.lately, line.pending) == (12, 12, 0)
     world.pass_time(7200)
@@ -136,10 +136,10 @@ def test_the_overview_warns_of_partitions_that_fail_now(world: World, ann: Opera
 
 def test_the_overview_tells_jobs_that_run_from_partitions_that_are_extracted(world: World, ann: Operator) -> None:
     world.ledger.beat("w1", {"kinds": ["mail"]})
-    assert ann.overview().says == "All is well: 1 worker is there, nothing is running"
+    assert ann.overview().says == "No problems found. 1 worker online; nothing running"
     world.backfill(["acme"])
     world.claim()
-    assert ann.overview().says == "All is well: 1 worker is at it, 1 partition being extracted"
+    assert ann.overview().says == "No problems found. 1 worker online; 1 partition running"
     world.ledger.submit(NewJob("mail", "a"))
     world.ledger.claim({"mail": 1}, worker="w1")
-    assert ann.overview().says == "All is well: 1 worker is at it, 1 running, 1 partition being extracted"
+    assert ann.overview().says == "No problems found. 1 worker online; 1 job and 1 partition running"

@@ -39,7 +39,7 @@ def test_jobs_are_counted_by_kind_and_shown_state(ledger: Ledger, ann: Operator)
     assert sms.next_due is not None
     assert timedelta(seconds=550) < sms.next_due - found.now < timedelta(seconds=601)
     assert (found.schema, [worker.name for worker in found.workers], found.workers[0].info) == (HEAD, ["w1"], {"app": "shop"})
-    assert found.sentence == "12 submitted = 1 done + 6 waiting + 1 running + 2 dead + 2 discarded or replayed"
+    assert found.sentence == "12 submitted = 1 done + 6 queued + 1 running + 2 dead + 2 discarded or replayed"
 
 
 def test_an_empty_ledger_and_what_was_pruned(ledger: Ledger, ann: Operator) -> None:
@@ -50,7 +50,7 @@ def test_an_empty_ledger_and_what_was_pruned(ledger: Ledger, ann: Operator) -> N
     ledger.prune(10)
     (mail,) = ann.status().kinds
     assert (mail.states["done"], mail.pruned) == (1, 1)
-    assert ann.status().sentence.startswith("1 submitted = 1 done + 0 waiting")
+    assert ann.status().sentence.startswith("1 submitted = 1 done + 0 queued")
 
 
 def test_parked_kinds_are_named(ledger: Ledger, ann: Operator) -> None:

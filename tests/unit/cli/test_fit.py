@@ -80,5 +80,5 @@ def test_what_people_write_as_a_moment() -> None:
     assert moment("2026-01-31T14:30:05+02:00") == NOW
     assert moment("2026-01-31") == NOW.replace(hour=0, minute=0, second=0)
     for wrong in ("", "yesterday", "5 parsecs", "-3h", "99999999999999w"):
-        with pytest.raises(ValueError, match="no moment|longer ago"):
+        with pytest.raises(ValueError, match="invalid time"):
             moment(wrong)

@@ -24,7 +24,7 @@ def test_a_broken_audit_is_status_1(busy: Ledger) -> None:
     assert call("audit", "verify")[0] == 0
     assert call("audit", "verify", "--anchor", anchor) == (
         1,
-        "Entry 4: it was removed; entry 4 was noted, and is missing. Up to entry 3 the audit holds.\n",
+        "Audit log changed at entry 4 (it was removed; entry 4 was noted, and is missing); 3 entries before\nit unchanged.\n",
     )
     with busy.begin() as tx:
         tx.execute(text("UPDATE redrive_audit SET actor = 'nobody'"))
@@ -39,7 +39,7 @@ def test_the_doctor_says_what_mends_it_and_that_mends_it(busy: Ledger) -> None:
     with busy.begin() as tx:  # of yesterday, or their number alone is worth a word
         tx.execute(text("UPDATE redrive_dead SET created_at = created_at - 86400000000"))
     status, printed = call("doctor")
-    assert (status, "dead letters waiting for a decision" in printed) == (1, True)
+    assert (status, "Dead letters: " in printed and "waiting for a decision" in printed) == (1, True)
     assert call("dead", "discard", "--reason", "attempts", "--because", "x", "--yes", "--max", "99")[0] == 0
     blocked = "the customer's credentials have expired"
     assert call("dead", "discard", "--reason", blocked, "--because", "x", "--yes", "--max", "99")[0] == 0
@@ -59,9 +59,9 @@ def test_the_doctor_says_what_mends_it_and_that_mends_it(busy: Ledger) -> None:
         command = mend.replace('"', "").replace("...", "mended").split()[1:]
         assert call(*command)[0] == 0
     status, printed = call("doctor")
-    assert (status, "All is well" in printed) == (0, True), printed
-    assert call("ledger", "reap") == (0, "No lease has run out.\n")
-    assert call("ledger", "recount", "--because", "x") == (0, "Nothing to do: the counts agree with the rows.\n")
+    assert (status, "No problems found." in printed) == (0, True), printed
+    assert call("ledger", "reap") == (0, "No expired leases.\n")
+    assert call("ledger", "recount", "--because", "x") == (0, "No change: the counts match the rows.\n")
     assert json.loads(call("ledger", "reap", "--json")[1]) == {"jobs": []}
     assert json.loads(call("ledger", "recount", "--because", "x", "--json")[1]) == {"added": {}}
 
@@ -72,6 +72,22 @@ def test_warnings_are_status_1(ledger: Ledger) -> None:
     status, printed = call("doctor", "--json")
     told = json.loads(printed)
     assert (status, told["severity"], told["findings"][0]["name"]) == (1, "warning", "dead letters growing")
+
+
+def test_the_doctor_finds_no_problem_only_where_there_is_none(ledger: Ledger) -> None:
+    status, printed = call("doctor")
+    assert (status, "No worker is online (none seen so far).\nNo problems found.\nChecked: schema, leases" in printed) == (
+        0,
+        True,
+    )
+    ledger.submit(NewJob("mail", "a"))
+    ledger.settle(ledger.claim({"mail": 1}, worker="w")[0].dead("attempts"))
+    status, printed = call("doctor")
+    assert (status, "No problems found" in printed) == (1, False)
+    assert "1 problem found:" in printed
+    assert "Dead letters: 1 waiting for a decision (1 mail)." in printed
+    ledger.beat("w", {})
+    assert "No worker is online" not in call("doctor")[1]
 
 
 def test_tables_are_made_and_brought_up(tmp_path: Path) -> None:
@@ -120,7 +136,7 @@ def test_another_program_s_database_is_left_alone(tmp_path: Path) -> None:
         status, printed = call(*command, "--ledger", f"sqlite:///{tmp_path / 'other.db'}")
         assert (status, "another program" in printed) == (3, True)
     status, printed = call("doctor", "--ledger", f"sqlite:///{tmp_path / 'other.db'}")
-    assert (status, "give another address" in printed) == (4, True)
+    assert (status, "pass the address of another database" in printed) == (4, True)
     (tmp_path / "text.db").write_text("no database " * 100)
     assert call("ledger", "status", "--ledger", f"sqlite:///{tmp_path / 'text.db'}")[0] == 3
 

@@ -54,22 +54,23 @@ def test_all_of_them_the_newest_first_and_narrowed_down() -> None:
     assert [one["id"] for one in found] == sorted((one["id"] for one in found), reverse=True)
     assert len(found) == 30, "what a replay took the place of is shown with its replay"
     assert {one["kind"] for one in json.loads(run("list", "--kind", LONG, "--json").output)} == {LONG}
-    assert "More may match" in run("list", "--limit", "2").output
-    assert "no such job: 32 submitted" in run("list", "--kind", "nothing").output
+    assert "Showing the first 2; use --limit for more." in run("list", "--limit", "2").output
+    assert "Showing 2 of 12; use --limit for more." in run("list", "--state", "queued", "--limit", "2").output
+    assert "No job matches. 32 submitted" in run("list", "--kind", "nothing").output
 
 
 @pytest.mark.parametrize(
     ("job", "says"),
     [
-        (1, "a replay took its place"),
-        (3, "dropped by somebody"),
-        (4, "dead, attempts: `redrive dead replay 4` gives it another drive"),
-        (6, "blocked, the customer's credentials have expired: goes on when somebody replays it"),
+        (1, "replaced by a replay"),
+        (3, "discarded"),
+        (4, 'dead: attempts; replay it with `redrive dead replay 4 --because "..."`'),
+        (6, 'blocked: the customer\'s credentials have expired; replay it with `redrive dead replay 6 --because "..."`'),
         (7, "done"),
-        (8, "waits for its next attempt"),
-        (9, "attempt 1 is under way, in web-7f9c:1201"),
-        (10, "waits for its first attempt, which may begin now"),
-        (31, "waits for its first attempt, which may begin now"),
+        (8, "queued for its next attempt"),
+        (9, "attempt 1 is running on web-7f9c:1201"),
+        (10, "queued for its first attempt, due now"),
+        (31, "queued for its first attempt, due now"),
     ],
 )
 def test_what_it_waits_for_in_a_sentence(job: int, says: str) -> None:
@@ -82,7 +83,7 @@ def test_one_job_with_all_there_is() -> None:
         assert part in printed
     none = run("show", "999")
     assert none.exit_code == 1
-    assert "there is no job 999; `redrive jobs list` lists them" in none.output
+    assert "job 999: not found; `redrive jobs list` lists jobs" in none.output
     assert run("list", "--state", "lost").exit_code == 2
 
 

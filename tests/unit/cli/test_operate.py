@@ -53,14 +53,14 @@ def test_json_is_one_document_without_secrets(arguments: tuple[str, ...]) -> Non
 
 @pytest.mark.usefixtures("busy")
 def test_dead_letters_are_listed_and_narrowed_down() -> None:
-    status, printed = call("dead", "list", width=160)
+    status, printed = call("dead", "list", width=180)
     assert status == 0
     assert printed.startswith("9 dead letters: attempts ×7, the customer's credentials have expired ×2\n")
     assert "crm.sync" in printed
     assert "HTTPStatusError: 503 for https://" in printed
-    assert call("dead", "list", "--kind", "nobody")[1] == "no dead letter matches; 9 pending in all\n"
+    assert call("dead", "list", "--kind", "nobody")[1] == "No dead letter matches; 9 pending in total.\n"
     assert call("dead", "list", "--since", "1h", "--error", "httpstatus", "--reason", "attempts")[1].startswith("7 dead letters")
-    assert "The newest 2 dead letters" in call("dead", "list", "--limit", "2")[1]
+    assert "Showing 2 of 9; use --limit for more." in call("dead", "list", "--limit", "2")[1]
     assert "discarded" in call("dead", "list", "--status", "all")[1]
     assert call("dlq", "list")[1].split("\n")[0] == printed.split("\n")[0]
     assert [letter["id"] for letter in json.loads(call("dead", "list", "--json", "--status", "discarded")[1])] == [3]
@@ -68,23 +68,23 @@ def test_dead_letters_are_listed_and_narrowed_down() -> None:
 
 def test_empty_states_say_how_it_is(ledger: Ledger) -> None:
     assert call("ledger", "status", width=300)[1].splitlines()[1:] == [
-        "Nothing was submitted yet.",
+        "No jobs.",
         "",
-        "No worker was seen yet.",
+        "No workers.",
     ]
-    assert call("keys", "list")[1].startswith("no keys: nothing was done under one yet")
-    assert call("audit", "list")[1].startswith("nobody has decided anything yet")
-    assert "The audit holds: 0 entries" in call("audit", "verify")[1]
+    assert call("keys", "list")[1] == "No idempotency records. Job keys are listed by `redrive jobs list`.\n"
+    assert call("audit", "list")[1].startswith("No decisions.")
+    assert "Audit log unchanged: 0 entries" in call("audit", "verify")[1]
     assert call("doctor")[0] == 0
     ledger.submit(NewJob("mail", "a"))
     ledger.settle(ledger.claim({"mail": 1}, worker="w")[0].done())
-    expected = "nothing is dead: 1 submitted = 1 done + 0 waiting + 0 running + 0 dead + 0 discarded or replayed\n"
+    expected = "No dead letters. 1 submitted = 1 done + 0 queued + 0 running + 0 dead + 0 discarded or replayed.\n"
     assert call("dead", "list") == (0, expected)
-    assert call("keys", "list", "--user", "x") == (0, "no key matches\n")
-    assert call("audit", "list", "--by", "x") == (0, "no decision matches\n")
+    assert call("keys", "list", "--user", "x") == (0, "No idempotency record matches.\n")
+    assert call("audit", "list", "--by", "x") == (0, "No decision matches. `redrive audit list --all` includes automatic ones.\n")
     assert call("dead", "replay", "--kind", "mail", "--because", "x") == (
         0,
-        "nothing to replay: no dead letter that is pending matches\n",
+        "No pending dead letter matches.\n",
     )
 
 
@@ -98,13 +98,13 @@ def test_one_dead_letter_is_shown_with_all_there_is() -> None:
         '"password": "[redacted]"',
         "authorization  [redacted]",
         "replaced by a replay, 1 attempt",
-        "the replay of job",
+        "(replay of job",
         "by web-7f9c:1201",
         " UTC",
     ):
         assert said in printed
     assert 'redrive dead replay 6 --because "..."' in call("dead", "show", "6")[1]
-    assert call("dead", "show", "99") == (1, "redrive: there is no dead letter 99; `redrive dead list --status all` lists them\n")
+    assert call("dead", "show", "99") == (1, "redrive: dead letter 99: not found; `redrive dead list --status all` lists all\n")
 
 
 def test_some_are_replayed_and_discarded_by_number(busy: Ledger) -> None:
@@ -115,7 +115,7 @@ def test_some_are_replayed_and_discarded_by_number(busy: Ledger) -> None:
     assert call("dead", "discard", "6", "--because", "old", "--actor", "carol")[0] == 0
     status, printed = call("dead", "discard", "7", "4", "77", "--because", "old", "--actor", "carol")
     assert status == 1
-    assert "Not 4: replaying already\nNot 77: there is none\n" in printed
+    assert "Skipped 4: replaying already\nSkipped 77: not found\n" in printed
     assert [(one.actor, one.action) for one in busy.audit(after=4)] == [
         ("carol", "dead.replay"),
         ("carol", "dead.discard"),
@@ -134,18 +134,22 @@ def test_who_it_was_is_the_user_unless_somebody_else_is_named(busy: Ledger, monk
     ("arguments", "status", "said"),
     [
         (("dead", "replay", "4"), 2, "Missing option '--because'"),
-        (("dead", "replay", "4", "--because", " "), 2, "because= must say why"),
+        (("dead", "replay", "4", "--because", " "), 2, "--because: pass a reason"),
         (("dead", "replay", "--because", "x"), 2, "say which: by number, or by kind"),
-        (("dead", "replay", "--kind", "crm.sync", "--because", "x"), 2, "say --yes --max 3: nothing was done"),
-        (("dead", "replay", "--kind", "crm.sync", "--because", "x", "--yes"), 2, "--yes needs --max"),
-        (("dead", "replay", "--kind", "crm.sync", "--because", "x", "--yes", "--max", "1"), 1, "3 match, and --max says 1"),
+        (("dead", "replay", "--kind", "crm.sync", "--because", "x"), 2, "pass --yes --max 3 to replay 3. Nothing was done"),
+        (("dead", "replay", "--kind", "crm.sync", "--because", "x", "--yes"), 2, "--yes: needs --max N"),
+        (
+            ("dead", "replay", "--kind", "crm.sync", "--because", "x", "--yes", "--max", "1"),
+            1,
+            "--max 1: 3 match; nothing was done",
+        ),
         (("dead", "replay", "four", "--because", "x"), 2, "valid integer"),
-        (("dead", "list", "--since", "yesterday"), 2, "'yesterday' is no moment"),
-        (("dead", "list", "--since", "999999999999d"), 2, "longer ago than there are dates"),
+        (("dead", "list", "--since", "yesterday"), 2, "invalid time 'yesterday': use 90s"),
+        (("dead", "list", "--since", "999999999999d"), 2, "too long ago"),
         (("dead", "list", "--limit", "0"), 2, "--limit"),
         (("dead", "list", "--status", "odd"), 2, "--status"),
         (("keys", "show", "a:b"), 2, "a key has at least 5 parts"),
-        (("keys", "show", "a:b:c:d:e"), 1, "nothing is stored under a:b:c:d:e: it is free"),
+        (("keys", "show", "a:b:c:d:e"), 1, "a:b:c:d:e: no idempotency record; the key is free"),
         (("keys", "release", "a:b:c:d:e", "--because", "x"), 1, "key 'a:b:c:d:e' not found"),
         (("keys", "release", KEY, "--because", ""), 2, "because= must say why"),
         (("keys", "release", KEY), 2, "Missing option '--because'"),
@@ -176,7 +180,7 @@ def test_a_script_says_yes_and_how_many_at_most(busy: Ledger) -> None:
 def test_a_limit_is_told(busy: Ledger) -> None:
     status, printed = call("dead", "discard", "--reason", "attempts", "--limit", "3", "--because", "old", "--yes", "--max", "3")
     assert status == 0
-    assert "More match, beyond --limit." in printed
+    assert "More match; use --limit for more." in printed
     assert len(busy.dead_letters(status="pending", reason="attempts")) == 4
 
 
@@ -190,10 +194,10 @@ def test_keys_are_released(busy: Ledger) -> None:
 @pytest.mark.usefixtures("busy")
 def test_a_canary_that_nobody_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Operator, "carry_out", lambda *_: iter(()))  # it would wait for a worker
-    monkeypatch.setattr(Operator, "nobody", lambda *_: "No worker was ever seen here")
+    monkeypatch.setattr(Operator, "nobody", lambda *_: "No worker is online (none seen so far)")
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
     printed = call(*asked, "--canary", "1")[1]
-    assert "No worker was ever seen here: the first 1 waits until one is started" in " ".join(printed.split())
+    assert "No worker is online (none seen so far); the canary (1) waits for a worker" in " ".join(printed.split())
 
 
 @pytest.mark.req("M-4")
@@ -213,12 +217,12 @@ def test_sweeps_show_says_that_the_canary_failed(busy: Ledger) -> None:
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
     assert call(*asked, "--canary", "1", "--detach")[0] == 0
     busy.sweeps.step(2)
-    assert "running: 0 of the first 1 done" in call("sweeps", "show", "2")[1]
+    assert "running: 0 of 1 done" in call("sweeps", "show", "2")[1]
     waiting = busy.claim({"crm.sync": 9}, worker="w")
     canary = next(one.job_id for one in busy.sweeps.items(2) if one.job_id)
     busy.settle(next(lease for lease in waiting if lease.job_id == canary).again(600, error="503 again", reason="failed"))
     printed = " ".join(call("sweeps", "show", "2")[1].split())
-    assert "FAILED: 1 of the first 1 (0 done, 0 dead, 1 being retried); 503 again" in printed
+    assert "failed: 1 of 1 (0 done, 0 dead, 1 retrying); 503 again" in printed
     assert "retry_wait" in printed
     busy.sweeps.step(2)
     assert "halted: canary failed, 1 of the first 1: 503 again" in " ".join(call("sweeps", "show", "2")[1].split())
@@ -229,14 +233,14 @@ def test_a_canary_and_a_rate_are_written_down_and_steered(busy: Ledger) -> None:
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
     status, printed = call(*asked, "--canary", "1", "--rate", "5", "--detach")
     assert (status, printed.splitlines()[-1]) == (
-        0, "Sweep 2 is written down: workers carry it out; `redrive sweeps show 2`",
+        0, "Sweep 2 started; workers process it. Progress: `redrive sweeps show 2`",
     )  # fmt: skip
     assert call("sweeps", "list")[1].splitlines()[1].split()[:3] == ["2", "replay", "running"]
-    assert "the first 1" in call("sweeps", "show", "2")[1]
-    assert call("sweeps", "pause", "2", "--because", "wait")[:2] == (0, "Sweep 2 is paused: 0 of 2 done, 2 left\n")
+    assert "canary" in call("sweeps", "show", "2")[1]
+    assert call("sweeps", "pause", "2", "--because", "wait")[:2] == (0, "Sweep 2 is paused: 0 of 2 replayed, 2 left\n")
     assert call("sweeps", "pause", "2", "--because", "wait")[0] == 1
     assert call("sweeps", "resume", "2", "--because", "go", "--detach")[0] == 0
-    assert call("sweeps", "cancel", "2", "--because", "never mind")[:2] == (0, "Sweep 2 is cancelled: 0 of 2 done, 2 left\n")
+    assert call("sweeps", "cancel", "2", "--because", "never mind")[:2] == (0, "Sweep 2 is cancelled: 0 of 2 replayed, 2 left\n")
     assert call("sweeps", "show", "9")[0] == 1
     said = [(entry.action, entry.because) for entry in busy.audit()[-4:]]
     assert said == [("dead.replay", "fixed"), ("sweep.pause", "wait"), ("sweep.resume", "go"), ("sweep.cancel", "never mind")]

@@ -50,7 +50,7 @@ def test_it_fits_the_terminal_and_json_is_one_document() -> None:
 @pytest.mark.usefixtures("lake")
 def test_what_nobody_has_asked_for_yet_is_said() -> None:
     status, printed = call("state", "revalidate", "crm/c0/orders/2020-01-01", "--because", "x")
-    assert (status, "nothing to revalidate: nothing is stored of what was asked for" in printed) == (1, True)
+    assert (status, "No partition matches." in printed) == (1, True)
 
 
 @pytest.mark.usefixtures("lake")
@@ -67,12 +67,12 @@ def test_the_overview_has_them_too(lake: World) -> None:
     assert json.loads(call("overview", "--json")[1])["extracting"] == 1
     lake.control.pause_source("crm", actor="jane", because="moves house")
     status, printed = call("overview")
-    assert (status, "Source crm is paused by jane" in printed) == (1, True)
+    assert (status, "Source crm: paused by jane" in printed) == (1, True)
     printed = call("backfill", "status", "3", width=120)[1]
-    assert "waits   source crm is paused by jane, until somebody says so: moves house" in printed
+    assert "source crm, by jane, until it is unpaused (moves house)" in printed
     lake.pass_time(7200)
     explained = call("state", "explain", BAD, width=140)[1]
-    assert re.search(r"not running  It is due\n +Source crm is paused by jane until it is unpaused", explained)
+    assert re.search(r"not running  Due\n +Source crm is paused by jane until it is unpaused", explained)
 
 
 @pytest.mark.req("O-1")
@@ -89,9 +89,9 @@ def test_listed_and_narrowed_down() -> None:
     assert "1 partition: row_count" in call("state", "failures", "--terminal")[1]
     assert "5 partitions" in call("state", "failures", "--source", "crm", "--query-name", "orders", "--date", str(DAY))[1]
     assert "1 partition\n" in call("state", "inspect", "--lane", "backfill", "--customer-id", "c7")[1]
-    assert call("state", "inspect", "--min-attempts", "9")[1].startswith("no partition matches")
-    assert call("state", "failures", "--customer-id", "c0")[1] == "nothing of these has failed\n"
-    assert "More may match: --after" in call("state", "inspect", "crm", "--limit", "2")[1]
+    assert call("state", "inspect", "--min-attempts", "9")[1].startswith("No partition matches.")
+    assert call("state", "failures", "--customer-id", "c0")[1] == "No failed partition matches.\n"
+    assert "use --limit for more, or --after" in call("state", "inspect", "crm", "--limit", "2")[1]
 
 
 @pytest.mark.req("O-1")
@@ -101,12 +101,12 @@ def test_one_is_explained(lake: World) -> None:
     assert "rejected" in printed
     assert "row_count: too few" in printed
     lake.pass_time(7200)
-    assert "not running  It is due: a worker takes it when its turn comes" in call("state", "explain", BAD, width=140)[1]
-    assert "1 judged, 1 begun; how many more its policy allows only the app knows" in printed
+    assert "not running  Due; starts when a worker is free" in call("state", "explain", BAD, width=140)[1]
+    assert "1 validated, 1 started; pass --ledger module:app for the policy's limit" in printed
     assert f'redrive state retry {BAD} --because "..."' in printed
     odd = call("state", "explain", f"crm/Zoë, Söhne%2FCo/orders/{DAY}", width=140)[1]
     assert "48,201 rows  ← consumers read this" in odd
-    assert "refresh" in odd
+    assert "newer run" in odd
     assert "'crm/Zoë, Söhne%2FCo/orders/2026-03-01'" in odd
     assert "running   Running now: run " in call("state", "explain", f"crm/c7/orders/{DAY}", width=140)[1]
     assert "clear-terminal" in call("state", "explain", f"crm/c6/orders/{DAY}", width=140)[1]
@@ -122,8 +122,8 @@ def test_one_is_explained(lake: World) -> None:
 
 NONSENSE: list[tuple[tuple[str, ...], str]] = [
     (("state", "retry", "--because", "x"), "say which"),
-    (("state", "retry", "crm/orders"), "--because must say why"),
-    (("state", "retry", "crm/orders", "--because", " "), "--because must say why"),
+    (("state", "retry", "crm/orders"), "--because: pass a reason"),
+    (("state", "retry", "crm/orders", "--because", " "), "--because: pass a reason"),
     (("state", "retry", "cmr/orders", "--because", "x"), "unknown source 'cmr' (did you mean 'crm'?); known: crm"),
     (("state", "inspect", "crm/ordes"), "unknown query 'ordes' of source 'crm' (did you mean 'orders'?); known: orders"),
     (("state", "retry", "crm/*/orders/2026-03-09..2026-03-01", "--because", "x"), "the range is reversed"),
@@ -132,11 +132,11 @@ NONSENSE: list[tuple[tuple[str, ...], str]] = [
     (("state", "inspect", "--since", "2026-02-30"), "--since '2026-02-30' is not a valid date"),
     (("state", "inspect", "--until", "2026-2-3"), "--until"),
     (("state", "explain", "crm/c0/orders/2026-06-31"), "the date '2026-06-31' is not a valid date"),
-    (("state", "inspect", "--date", "2026-02-03", "--since", "2026-02-03"), "--date is one day"),
-    (("state", "inspect", "--calendar", "--status", "failed"), "folds all customers"),
+    (("state", "inspect", "--date", "2026-02-03", "--since", "2026-02-03"), "--date: pass either it, or --since and --until"),
+    (("state", "inspect", "--calendar", "--status", "failed"), "takes only source, query and dates"),
     (("state", "explain", "crm/orders"), "written source/customer/query/date"),
     (("state", "pause", "--because", "x"), "say which"),
-    (("state", "pause", "crm/orders", "--whole-source", "--because", "x"), "--whole-source is of one source"),
+    (("state", "pause", "crm/orders", "--whole-source", "--because", "x"), "--whole-source: pass one source"),
     (("backfill", "plan", "crm/orders", "--since", "2025-01-01", "--until", "2025-01-02"), "does not know the customers"),
     (
         ("backfill", "plan", "crm/orders", "--since", "2025-02-29", "--until", "2025-03-02"),
@@ -161,15 +161,15 @@ def test_retried(lake: World) -> None:
     status, printed = call("state", "retry", "crm/orders", "--because", "the CRM is back", "--actor", "ann", width=160)
     assert status == 1, "one was skipped"
     assert "would retry  4 partitions of crm/orders" in printed  # the one whose refresh failed too
-    assert "left alone   3 accepted already (that is reprocess), 1 terminal (add --clear-terminal), 1 running now" in printed
+    assert "3 accepted already (use reprocess), 1 terminal (add --clear-terminal), 1 running now" in printed
     assert f"running now  crm/c7/orders/{DAY}, by w1" in printed
     assert "no raw data  1 of these is skipped unless you add --without-raw" in printed
     assert ": no extraction has ended" in printed
-    assert "3 partitions queued: workers take them; sweep 4" in printed
+    assert "3 partitions queued (sweep 4). Progress: `redrive backfill status 4`" in printed
     assert "1 skipped: 1 no raw data" in printed
     assert len([lease for lease in lake.claim(worker="w2") if lease.sweep_id == 4]) == 3
     status, printed = call("state", "retry", "crm/orders", "--because", "the CRM is back", "--actor", "ann", "--without-raw")
-    assert (status, "1 partition queued: workers take it; sweep 5" in printed) == (0, True)
+    assert (status, "1 partition queued (sweep 5). Progress:" in printed) == (0, True)
     first, last = audited(lake, "partition.retry")
     assert (first.actor, first.because) == ("ann", "the CRM is back")
     assert last.because == "the CRM is back (without raw data too)"
@@ -179,9 +179,9 @@ def test_retried(lake: World) -> None:
 @pytest.mark.usefixtures("lake")
 def test_what_is_terminal_is_not_reprocessed_and_what_does_it_is_said() -> None:
     status, printed = call("state", "reprocess", f"crm/c6/orders/{DAY}", "--because", "x", width=160)
-    assert (status, "nothing to reprocess" in printed) == (1, True)
-    assert "left alone       1 terminal (clear-terminal has it tried again)" in printed
-    assert "1 never accepted (that is retry)" in call("state", "reprocess", BAD, "--because", "x", width=160)[1]
+    assert (status, "No partition to reprocess." in printed) == (1, True)
+    assert "skipped          1 terminal (use clear-terminal for it)" in printed
+    assert "1 never accepted (use retry)" in call("state", "reprocess", BAD, "--because", "x", width=160)[1]
 
 
 @pytest.mark.req("O-2")
@@ -194,11 +194,11 @@ def test_many_are_confirmed(lake: World) -> None:
     status, printed = call(*few, "--customer-id", "some-1")
     assert (status, "1 partition queued" in printed) == (0, True)  # 20 or fewer: nobody is asked
     status, printed = call(*few)
-    assert (status, "say --yes --max 105" in printed) == (2, True)
+    assert (status, "pass --yes --max 105" in printed) == (2, True)
     status, printed = call(*few, "--yes")
-    assert (status, "--yes needs --max" in printed) == (2, True)
+    assert (status, "--yes: needs --max N" in printed) == (2, True)
     status, printed = call(*few, "--yes", "--max", "50")
-    assert (status, "105 match, and --max says 50: nothing was done" in printed) == (1, True)
+    assert (status, "--max 50: 105 match; nothing was done" in printed) == (1, True)
     status, printed = on_terminal(*few, typed="104", REDRIVE_LEDGER=lake.ledger.url)
     assert (status, "Type 105 to retry them" in printed, "nothing was done" in printed) == (1, True, True)
     status, printed = on_terminal(*few, typed="105", REDRIVE_LEDGER=lake.ledger.url)
@@ -208,17 +208,16 @@ def test_many_are_confirmed(lake: World) -> None:
 @pytest.mark.req("O-1")
 def test_steered(lake: World) -> None:
     status, printed = call("state", "mark-terminal", BAD, f"crm/c0/orders/{DAY}", "--because", "gone for good")
-    assert (status, printed) == (1, f"1 partition marked terminal\nNot crm/c0/orders/{DAY}: accepted already\n")
+    assert (status, printed) == (1, f"1 partition marked as given up\nSkipped crm/c0/orders/{DAY}: accepted already\n")
     assert call("state", "clear-terminal", BAD, "--grant", "2", "--because", "back")[1] == "1 partition cleared\n"
     assert "2 attempts from 1 on, by" in call("state", "history", BAD, width=140)[1]
     assert call("state", "pause", BAD, "--because", "looked at")[1] == "1 partition paused\n"
     assert "Not running  Paused" in call("state", "explain", BAD)[1].replace("not running", "Not running")
     assert call("state", "unpause", BAD, "--because", "looked at")[1] == "1 partition unpaused\n"
     assert (
-        call("state", "pause", "crm", "--whole-source", "--because", "moves")[1]
-        == "Source crm is paused until somebody says so\n"
+        call("state", "pause", "crm", "--whole-source", "--because", "moves")[1] == "Source crm is paused until it is unpaused\n"
     )
-    assert "Source crm is paused by" in call("state", "inspect")[1]
+    assert "Source crm: paused by" in call("state", "inspect")[1]
     assert call("doctor")[0] == 1
     assert call("state", "unpause", "--source", "crm", "--whole-source", "--because", "moved")[1] == "Source crm is not paused\n"
     status, printed = call("state", "rollback", f"crm/c0/orders/{DAY}", "--because", "x")
@@ -239,8 +238,8 @@ def test_the_heat_map_reads_without_colours(lake: World) -> None:
         "            25    2\n"
         "crm/orders  ····! ·······   44 %\n"
         "\n"
-        "■ accepted  ○ pending  ▲ newer run rejected  ✗ failed  ! terminal  · nothing\n"
-        "A cell is the worst that any customer's partition is; in %: accepted.\n"
+        "■ accepted  ○ pending  ▲ newer run rejected  ✗ failed  ! gave up  · none\n"
+        "A cell shows the worst state of all customers. %: accepted.\n"
     )
     lake.control.move(3, "cancel", actor="ann", because="in the way")
     lake.backfill(["other"], days=20)
@@ -249,4 +248,4 @@ def test_the_heat_map_reads_without_colours(lake: World) -> None:
         1
     ]
     assert printed.splitlines()[:3] == ["            2026", "            Mar", "crm/orders  !○○■   50 %"]
-    assert "no partition was asked for" in call("state", "inspect", "--calendar")[1]
+    assert "No partitions from " in call("state", "inspect", "--calendar")[1]

@@ -62,7 +62,7 @@ def test_ls() -> None:
     assert "hunter2" not in run("storage", "ls").stdout + run("storage", "ls", "--json").stdout
     everything = json.loads(run("storage", "ls", "raw:2026", "--recursive", "--json").stdout)
     assert [(each["path"], each["size"]) for each in everything["files"]] == [("2026/01.csv", 2), ("2026/02.csv", 3)]
-    assert run("storage", "ls", "raw:nothing/here").stdout == "nothing there\n"
+    assert run("storage", "ls", "raw:nothing/here").stdout == "No files.\n"
     stores = json.loads(run("storage", "ls", "--json").stdout)
     assert [each["store"] for each in stores] == ["raw", "other", "away"]
     for width in (60, 120):
@@ -116,11 +116,11 @@ def test_a_copy_of_many_goes_on(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     said = done.stderr.splitlines()
     assert said[0] == "redrive: other: 'year/02.csv' is a folder"
-    assert said[1].endswith("of 2 files are there; --recursive --if-absent goes on with the others")
+    assert said[1].endswith("of 2 files copied; --recursive --if-absent continues with the others")
     (tmp_path / "other" / "year" / "02.csv").rmdir()
     (tmp_path / "other" / "year" / "01.csv").write_bytes(b"mine")
     done = run("storage", "cp", "-r", "raw:2026", "other:year", "--if-absent")
-    assert (done.returncode, done.stdout) == (0, "1 file: 3 bytes written; there already: 1\n")
+    assert (done.returncode, done.stdout) == (0, "1 file: 3 bytes written; 1 existed already\n")
     assert (tmp_path / "other" / "year" / "01.csv").read_bytes() == b"mine"
     found = json.loads(run("storage", "cp", "-r", "raw:2026", "other:year", "--if-absent", "--json").stdout)
     assert [each["copied"] for each in found] == [False, False]
@@ -153,7 +153,7 @@ def test_an_interrupted_copy_leaves_nothing(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert said == b"redrive: interrupted; whole files are there, and no half one\n"
+    assert said == b"redrive: interrupted; completed files stay, and no file is incomplete\n"
     assert [each.name for each in (tmp_path / "other").iterdir()] == ["file"]
     assert (tmp_path / "other" / "file").read_bytes() == b"old"
 
@@ -162,11 +162,11 @@ def test_an_interrupted_copy_leaves_nothing(tmp_path: Path) -> None:
 def test_check() -> None:
     done = run("storage", "check", "raw", "other", "--write")
     assert done.returncode == 0, done.stdout
-    assert "raw (local): well" in done.stdout
+    assert "raw (local): ok" in done.stdout
     assert "exclusive create" in done.stdout
     done = run("storage", "check")
     assert done.returncode == 1
-    assert "away (graph): not well" in done.stdout
+    assert "away (graph): failed" in done.stdout
     assert "cannot be reached" in done.stdout
     found = json.loads(run("storage", "check", "--json").stdout)
     assert [each["problem"] is None for each in found] == [True, True, False]
@@ -184,8 +184,8 @@ def test_check() -> None:
         (("cat", "a.csv"), 2, "A file of a store is written STORE:PATH"),
         (("cat", "raw:"), 2, "invalid path '': it is empty"),
         (("cp", "raw:missing", "other:x"), 1, "not found"),
-        (("put", "/no/such/file", "raw:x"), 2, "/no/such/file cannot be read: No such file or directory"),
-        (("put", "/tmp", "raw:x"), 2, "/tmp cannot be read: Is a directory"),
+        (("put", "/no/such/file", "raw:x"), 2, "/no/such/file: cannot be read (No such file or directory)"),
+        (("put", "/tmp", "raw:x"), 2, "/tmp: cannot be read (Is a directory)"),
         (("ls", "away"), 3, "cannot be reached"),
         (("ls", "raw", "--config", "/no/such.toml"), 2, "there is no /no/such.toml"),
         (("ls", "raw", "--config", "no_module_of_that_name:app"), 2, "module no_module_of_that_name cannot be imported"),
@@ -226,7 +226,7 @@ def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     checked = run("storage", "check", COLUMNS="200")
     assert checked.returncode == 1
     assert "needs the environment variable AWAY_PASSWORD; set it" in checked.stdout
-    assert checked.stdout.count("): well") == 2  # the others are looked at all the same
+    assert checked.stdout.count("): ok") == 2  # the others are looked at all the same
 
 
 def test_without_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,19 +23,25 @@ def line(partitions: dict[str, int], **told: Any) -> str:
 
 
 def test_what_it_works_on() -> None:
-    assert opening(shift(kinds=("a",))) == ["w1 works on sqlite:///shop.db: 1 command, a; 8 threads."]
-    assert opening(shift(datasets=("crm/orders",))) == ["w1 works on sqlite:///shop.db: 1 dataset, crm/orders; 8 threads."]
+    assert opening(shift(kinds=("a",))) == ["Worker w1 on sqlite:///shop.db: 1 command, a; 8 threads."]
+    assert opening(shift(datasets=("crm/orders",))) == ["Worker w1 on sqlite:///shop.db: 1 dataset, crm/orders; 8 threads."]
     mixed = opening(shift(kinds=("a", "qscore"), handlers=("qscore",)))
-    assert mixed == ["w1 works on sqlite:///shop.db: 1 command, a; 1 handler, qscore; 8 threads."]
+    assert mixed == ["Worker w1 on sqlite:///shop.db: 1 command, a; 1 handler, qscore; 8 threads."]
     both = opening(shift(kinds=("a", "b"), datasets=tuple(f"crm/q{n}" for n in range(6))))
     assert both == [
-        "w1 works on sqlite:///shop.db: 2 commands, a, b; 6 datasets, crm/q0, crm/q1, crm/q2, crm/q3 and 2 more; 8 threads."
+        "Worker w1 on sqlite:///shop.db: 2 commands, a, b; 6 datasets, crm/q0, crm/q1, crm/q2, crm/q3 and 2 more; 8 threads."
     ]
 
 
 def test_how_it_goes() -> None:
-    jobs = "1 running, 2 done, 3 to be tried again, 4 dead"
-    partitions = "partitions: 2 running, 40 accepted, 3 rejected, 1 terminal"
+    jobs = "1 running, 2 done, 3 retries, 4 dead letters"
+    partitions = "partitions: 2 running, 40 accepted, 3 rejected, 1 gave up"
     assert line({}, kinds=("a",)) == f"working: {jobs}"
     assert line(TALLY, datasets=("crm/orders",)) == f"working: {partitions}"
-    assert line(TALLY | {"returned": 5}, kinds=("a",), datasets=("crm/orders",)) == f"working: {jobs}; {partitions}, 5 given back"
+    assert line(TALLY | {"returned": 5}, kinds=("a",), datasets=("crm/orders",)) == f"working: {jobs}; {partitions}, 5 returned"
+
+
+def test_the_last_line_has_no_jobs_that_are_left_when_none_is() -> None:
+    status = Status("w1", "ended", NOW, 0, 3, 3, 0, 0, 0, {}, None, {})
+    said = standing(SimpleNamespace(status=status, shift=shift(kinds=("a",))), Rate())  # type: ignore[arg-type]  # the same
+    assert said == "ended: 3 done, 3 retries, 0 dead letters"

@@ -114,7 +114,7 @@ def test_all_that_is_lost_is_counted_named_and_listed(lake: Lake, box: Sandbox) 
             manifest.unlink()
     (finding,) = [one for one in lake.ann.doctor().findings if one.name == "raw data"]
     assert (finding.count, finding.mend) == (9, "redrive state inspect crm/orders --lost")
-    assert "9 of 20 runs in force of crm/orders that were looked at have lost their raw data" in finding.says
+    assert "crm/orders: raw data missing or changed in 9 of 20 checked runs" in finding.says
     assert finding.says.count("crm/acme/orders/") == 3
     found = lake.ann.partitions.lost(lake.ann.partitions.selection("crm/orders"))
     assert [one.facts.partition.customer_id for one in found] == ["acme"] * 9
@@ -141,7 +141,7 @@ def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
     assert found.damaged.raw_run_id == run
     assert "raw data is damaged" in found.why[0]
     shown = plain(explained(lake.ann.partitions.explain(key)))
-    assert "consumers do not get it" in shown
+    assert "not readable" in shown
     assert "consumers read this" not in shown
     file.write_bytes(good)  # from a backup
     lake.ann.apply(lake.ann.revalidate(lake.orders, DAY, customers=["acme"]), because="it is back")
@@ -201,8 +201,8 @@ def test_raw_data_that_belongs_to_nobody(lake: Lake, box: Sandbox) -> None:
     orphan, half = (one for one in lake.ann.doctor().findings if one.name in names)
     assert (orphan.severity, orphan.count, half.severity, half.count) == ("warning", 1, "warning", 1)
     stood = "/".join(folder.parts[-5:-1])
-    assert f"1 of 4 runs in raw of source crm is in no row of this ledger, such as {stood}/{stranger.name}: " in orphan.says
-    assert f"was never whole (no manifest), such as {stood}/{rejected.name}: " in half.says
+    assert f"1 of 4 runs in raw of source crm is unknown to this ledger, such as {stood}/{stranger.name}; " in orphan.says
+    assert f"has no manifest, such as {stood}/{rejected.name}; " in half.says
 
 
 @pytest.mark.req("P-6")
