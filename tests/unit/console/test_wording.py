@@ -14,6 +14,7 @@ from redrive.console.pieces import inline, sentence, status
 from redrive.console.problem import TITLES
 from redrive.ledger import NewJob
 from tests.conformance.partitions.world import World
+from tests.style.prose import measure
 from tests.unit.console.browser import client
 from tests.unit.console.test_lines import PAGES
 
@@ -74,6 +75,7 @@ def test_a_page_has_no_raw_backticks_wrong_plurals_or_internal_states(console: T
     assert "`" not in shown
     assert PLURAL.findall(shown) == []
     assert INTERNAL.findall(shown) == []
+    assert measure(shown.splitlines()).idiom == []
 
 
 def test_code_in_a_message_is_marked_up_and_escaped() -> None:
