@@ -113,7 +113,19 @@ class Operator(RecordKeeping, Partitioning):
         self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
         status: LetterStatus | None = "pending", since: datetime | None = None, source: str | None = None,
     ) -> int:  # fmt: skip
-        """How many dead letters match, counted up to 100,001."""
+        """Return the number of dead letters, counted up to 100,001.
+
+        Args:
+            kind: Job type.
+            error: Text in the error, or its signature.
+            reason: Why the job died.
+            status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
+            since: Not older than this.
+            source: Source of the messages.
+
+        Returns:
+            The number.
+        """
         some = dead.Selection.of(kind=kind, error=error, reason=reason, since=since, source=source)
         return dead.counted(self._ledger, some, status)
 
