@@ -25,6 +25,8 @@ from .output import BAD_INPUT, COMMANDS, complain, console
 EVERY = 10.0
 """Seconds between lines where nobody watches."""
 PLACES = 4
+DEAD = frozenset(("giveup", "blocked"))
+"""Kinds of records of a job that is not retried."""
 
 
 def work(
@@ -105,7 +107,7 @@ def work(
         if as_json:
             print(json.dumps({"event": "failure", "kind": kind, **document(fields)}, default=str), flush=True)
         elif out.is_terminal:
-            out.print(Text(_clean(line), style="yellow"))
+            out.print(Text(_clean(line), style="bold red" if kind in DEAD else "yellow"))
         else:
             print(_clean(line), flush=True)
 

@@ -110,6 +110,7 @@ def migrate(session: Session, to: str = HEAD, /, *, shown: str) -> None:
             found=found,
             wanted=HEAD,
         )
+    _silence_alembic()
     from alembic import command  # noqa: PLC0415  # 100 ms that only a migration needs
     from alembic.config import Config  # noqa: PLC0415
 
@@ -137,6 +138,15 @@ def migrate(session: Session, to: str = HEAD, /, *, shown: str) -> None:
             raise LedgerError(_missing_rights(session.sqlite, shown)) from error
         raise
     crash_point("migrate.after_commit")
+
+
+def _silence_alembic() -> None:
+    """Keep Alembic's lines for each plugin and revision out of the program's log, unless the program sets a level."""
+    import logging  # noqa: PLC0415  # likewise
+
+    names = ("alembic.runtime.migration", "alembic.runtime", "alembic")
+    if all(logging.getLogger(name).level == logging.NOTSET for name in names):
+        logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def _missing_rights(sqlite: bool, shown: str) -> str:
