@@ -24,5 +24,5 @@ def checked(actor: object, /) -> str:
     if not isinstance(actor, str) or not actor.strip():
         raise ValueError(f"actor= must say who acts: {actor!r}")
     if actor.strip() == PROGRAM:
-        raise ValueError(f"{PROGRAM} is the name of what policies decide by themselves: say who you are")
+        raise ValueError(f"{PROGRAM} is reserved for decisions of policies; pass your own name")
     return actor

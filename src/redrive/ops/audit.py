@@ -73,7 +73,7 @@ def verified(ledger: Ledger, anchor: str | None = None, /, *more: str) -> Chain:
     for given in (*more, *(() if anchor is None else (anchor,))):
         read = ANCHOR.fullmatch(given.strip())
         if read is None:
-            raise ValueError(f"an anchor is a number and a hash, as `redrive audit verify` prints it, not {given!r}")
+            raise ValueError(f"an anchor must be a number and a hash, as `redrive audit verify` prints it, not {given!r}")
         noted.append((int(read[1]), read[2]))
     with ledger.connections.read.use() as session, session.snapshot(bound=NO_LIMIT) as connection:
         found = audit.verified(connection, *noted)

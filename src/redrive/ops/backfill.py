@@ -65,7 +65,7 @@ def grid(
         known = extraction(app, source, query)
         if known is None:
             raise ValueError(
-                f"whose? The ledger does not know the customers of {source}/{query}: name them, or say which app does "
+                f"customers of {source}/{query} are unknown to the ledger; name them, or name the app that knows them "
                 "(--ledger module:app; in code: Operator(app, ...))"
             )
         customers = known.everyone()
@@ -121,7 +121,7 @@ def reported(app: Operated, sweep_id: int, /) -> BackfillReport | None:
     if stored is None:
         return None
     if stored.act not in PARTITIONED:
-        raise NotAllowed(f"sweep {sweep_id} is over dead letters: `redrive sweeps show {sweep_id}` shows it")
+        raise NotAllowed(f"sweep {sweep_id} is for dead letters; run `redrive sweeps show {sweep_id}`")
     now = ledger.now()
     register, sweep = Register(ledger), of_stored(stored)
     progress = register.progress(sweep_id)

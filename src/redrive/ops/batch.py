@@ -100,7 +100,7 @@ def planned(
     from ..batch.standing import given_up  # noqa: PLC0415  # likewise
 
     if not items and reason is None and since is None:
-        raise ValueError("say which: items by their ids, or by reason or since; nothing at all would mean everything")
+        raise ValueError("no items selected; pass ids, a reason or since, because an empty selection would mean all items")
     wanted = list(dict.fromkeys(items))
     most = max(limit, len(wanted))
     with ledger.reading() as connection:

@@ -68,9 +68,9 @@ def calendar(
     last = (ledger.now() + EASTMOST).date() if until is None else day("until", until)
     first = max(last, date.min + SPAN) - SPAN if since is None else day("since", since)
     if last < first:
-        raise ValueError(f"the range is reversed: it begins {first} and ends {last}")
+        raise ValueError(f"the range is reversed; it begins {first} and ends {last}")
     if (last - first).days >= LONGEST:
-        raise ValueError(f"{first} to {last} is more than ten years: look at them in parts")
+        raise ValueError(f"{first} to {last} is more than ten years; choose a shorter range")
     found: dict[tuple[str, str], dict[date, Mapping[Shade, int]]] = {}
     register = Register(ledger)
     for cell in register.calendar(first, last, source=source, query_name=query):

@@ -65,7 +65,7 @@ def named(app: Operated, dataset: Named, /) -> tuple[str, str]:
         return dataset.source, dataset.query
     source, slash, query = dataset.partition("/")
     if not slash or not source or not query or "/" in query:
-        raise ValueError(f"a dataset is written source/query, such as crm/orders; a / inside a name is %2F: {dataset!r}")
+        raise ValueError(f"invalid dataset {dataset!r}: use source/query, such as crm/orders, with %2F for a / inside a name")
     found = unquote(source, errors="strict"), unquote(query, errors="strict")
     exist(known(app), *found)
     return found

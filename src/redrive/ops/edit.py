@@ -18,7 +18,7 @@ def replayed(ledger: Ledger, letter_id: int, payload: bytes, /, *, actor: str, b
 
     found = ledger.dead_letters(ids=(letter_id,), limit=1)
     if not found:
-        raise NotAllowed(f"there is no dead letter {letter_id}")
+        raise NotAllowed(f"dead letter {letter_id} not found")
     limits.payload("payload", payload, ledger.max_payload)
     _checked(found[0].payload, payload)
     with ledger.connections.write.use() as session:
@@ -34,7 +34,9 @@ def replayed(ledger: Ledger, letter_id: int, payload: bytes, /, *, actor: str, b
 def _checked(before: bytes, after: bytes) -> None:
     """What would only die again, or worse, is refused at once."""
     if HIDDEN.encode() in after and HIDDEN.encode() not in before:
-        raise ValueError(f"the payload has {HIDDEN} where a secret was: begin with `redrive dead export --raw`. Nothing was done")
+        raise ValueError(
+            f"the payload has {HIDDEN} in place of a secret; start from `redrive dead export --raw`. Nothing was changed"
+        )
     try:
         json.loads(before)
     except ValueError:
@@ -42,4 +44,4 @@ def _checked(before: bytes, after: bytes) -> None:
     try:
         json.loads(after)
     except ValueError as wrong:
-        raise ValueError(f"the payload was JSON, and what it is to be is not: {wrong}. Nothing was done") from None
+        raise ValueError(f"the payload was JSON, but the new one is not: {wrong}. Nothing was changed") from None

@@ -96,7 +96,7 @@ def replayed(
     ledger = ledger_of(app)
     one = _one(ledger, event_id, source)
     if one is None:
-        raise NotAllowed(f"there is no event {event_id!r}" + (f" of {source}" if source else ""))
+        raise NotAllowed(f"event {event_id!r} not found" + (f" in {source}" if source else ""))
     had = {each.handler: each for each in _handled(ledger, one)}
     for name in handlers:
         if name not in had:
@@ -197,10 +197,10 @@ def _one(ledger: Ledger, event_id: str, source: str | None) -> Found | None:
             found = with_origin(connection, event_id, source=source, limit=2)
         if len(found) > 1:
             ids = ", ".join(sorted(repr(one.event_id) for one in found))
-            raise NotAllowed(f"there are several events {event_id!r}: pass the whole id ({ids})")
+            raise NotAllowed(f"several events match {event_id!r}; pass the whole id ({ids})")
     if len(found) > 1:
         names = ", ".join(sorted(one.source for one in found))
-        raise NotAllowed(f"there are several events {event_id!r}: say of which source ({names})")
+        raise NotAllowed(f"several events have the id {event_id!r}; pass the source ({names})")
     return found[0] if found else None
 
 

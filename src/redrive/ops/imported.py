@@ -24,9 +24,7 @@ def imported(module: str, name: str, /) -> Any:
     except (Exception, SystemExit) as wrong:  # a module of the user's may do anything
         missing = isinstance(wrong, ModuleNotFoundError) and wrong.name is not None and f"{module}.".startswith(f"{wrong.name}.")
         what = (
-            f"there is none; {here} and the installed packages were searched"
-            if missing
-            else f"{type(wrong).__name__}: {wrong}{_where(wrong)}"
+            f"not found in {here} or in the installed packages" if missing else f"{type(wrong).__name__}: {wrong}{_where(wrong)}"
         )
         raise Unreadable(f"module {module} cannot be imported: {what}") from wrong
     finally:
@@ -37,7 +35,7 @@ def imported(module: str, name: str, /) -> Any:
             found = getattr(found, part)
         except AttributeError as wrong:
             known = [known for known in dir(found) if not known.startswith("__")]
-            raise Unreadable(f"{module}:{name}: there is no {part!r}{meant(part, known)}") from wrong
+            raise Unreadable(f"{module}:{name}: no attribute {part!r}{meant(part, known)}") from wrong
     return found
 
 

@@ -42,7 +42,7 @@ def of_app(source: str, /) -> list[Stack] | None:
         return None
     kinds = stacks(found)
     if not kinds:
-        raise Unreadable(f"{source}: nothing is registered in this app: no command, no handler, no dataset")
+        raise Unreadable(f"{source}: no command, handler or dataset is registered in this app")
     return kinds
 
 
@@ -53,7 +53,7 @@ def layers(source: str, /) -> LayersReport:
         return _analysed(source, _from_toml(path))
     module, colon, name = source.partition(":")
     if not colon or not module or not name:
-        raise Unreadable(f"{source}: no such file; give a TOML file, or module:object")
+        raise Unreadable(f"{source}: no such file; pass a TOML file, or module:object")
     return _analysed(source, imported(module, name))
 
 
@@ -76,10 +76,10 @@ def _from_toml(path: Path) -> list[Layer]:
         raise Unreadable(f"{path} is not valid TOML: {wrong}") from wrong
     for key in content:
         if key != "layer":
-            raise Unreadable(f"{path}: unknown {key!r}; it has {EXAMPLE}")
+            raise Unreadable(f"{path}: unknown {key!r}; use {EXAMPLE}")
     tables = content.get("layer")
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise Unreadable(f"{path}: no layers in it; it has {EXAMPLE}")
+        raise Unreadable(f"{path}: no layers in it; use {EXAMPLE}")
     return [_layer(path, number, table) for number, table in enumerate(tables, 1)]
 
 
@@ -91,7 +91,7 @@ def _layer(path: Path, number: int, table: Mapping[str, Any]) -> Layer:
         if key not in known and key not in ALIASES:
             raise Unreadable(f"{where}: unknown key {key!r}{meant(key, known)}; known: {', '.join(known)}")
     if name is None:
-        raise Unreadable(f'{where}: it has no name; say name = "…"')
+        raise Unreadable(f'{where}: no name; add name = "…"')
     try:
         own = {key: table[key] for key in OWN if key in table and key not in ("name", "backoff", "on")}
         return Layer(name, policy=_policy(table), backoff=_backoff(table), on=_on(table.get("on")), **own)
@@ -125,13 +125,13 @@ def _backoff(table: Mapping[str, Any]) -> backoffs.Backoff | None:
         return None
     doubled = [key for key in table if ALIASES.get(key, key) in WAITS]
     if doubled:
-        raise ValueError(f"backoff says the waits; take out {', '.join(doubled)}")
+        raise ValueError(f"backoff sets the waits; remove {', '.join(doubled)}")
     if isinstance(value, list):
         value = {"steps": value}
     form = [key for key in value if key in FORMS] if isinstance(value, dict) else []
     if len(form) != 1 or set(value) - {*form, *FORMS[form[0]]}:
         raise ValueError(
-            "backoff is a list of seconds, or one of { fixed = 5 }, { steps = [1, 10], jitter = 0.1 }, "
+            "backoff must be a list of seconds, or one of { fixed = 5 }, { steps = [1, 10], jitter = 0.1 }, "
             f"{{ powers = 2, cap = 60 }}, {{ doubling = 0.1, cap = 10 }}, {{ full_jitter = 0.5, cap = 30 }}, not {value!r}"
         )
     first = value[form[0]]

@@ -49,7 +49,7 @@ def lost(app: Operated, register: Register, selection: Selection, /, *, after: i
         try:
             said = side_by_side(lambda one: missing(*one), look)
         except StorageError as problem:
-            raise NotAllowed(f"the raw data cannot be looked at: {problem}") from problem
+            raise NotAllowed(f"the raw data cannot be read: {problem}") from problem
         found += [Lost(one, says) for one, says in zip(page, said, strict=True) if says is not None]
         if len(page) < PAGE:
             break
@@ -78,7 +78,7 @@ def _store(known: dict[tuple[str, str], Extraction], partition: Partition) -> Ex
     found = known.get((partition.source, partition.query_name))
     if found is None:
         raise NotAllowed(
-            f"nobody here can see the raw data of {partition.source}/{partition.query_name}: the ledger does not know its store; "
-            "say which app does (--ledger module:app; in code: Operator(app, ...))"
+            f"the raw data of {partition.source}/{partition.query_name} cannot be checked; the ledger does not know its store, "
+            "so name the app that does (--ledger module:app; in code: Operator(app, ...))"
         )
     return found

@@ -50,7 +50,7 @@ def missing_raw(app: Operated, act: str, ids: Sequence[int], /) -> dict[int, tup
     try:
         reasons = side_by_side(look, list(partitions))
     except StorageError as problem:
-        raise NotAllowed(f"the raw data cannot be looked at: {problem}. Nothing was done") from problem
+        raise NotAllowed(f"the raw data cannot be read: {problem}. Nothing was changed") from problem
     return {id_: (partitions[id_], why) for id_, why in zip(partitions, reasons, strict=True) if why is not None}
 
 

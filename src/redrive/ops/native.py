@@ -80,10 +80,10 @@ def _policy(source: str) -> RetryPolicy:
     if path.suffix != ".toml" and not path.is_file():
         module, colon, name = source.partition(":")
         if not colon or not module or not name:
-            raise Unreadable(f"{source}: no such file; give a TOML file with a [retry] table, or module:object")
+            raise Unreadable(f"{source}: no such file; pass a TOML file with a [retry] table, or module:object")
         found = imported(module, name)
         if not isinstance(found, RetryPolicy):
-            raise Unreadable(f"{source} is no RetryPolicy, but {type(found).__name__}")
+            raise Unreadable(f"{source} must be a RetryPolicy, not {type(found).__name__}")
         return found
     try:
         section = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("retry")
@@ -93,5 +93,5 @@ def _policy(source: str) -> RetryPolicy:
     except (TypeError, ValueError) as wrong:  # TOML's own errors, and UTF-8's, are ValueErrors
         raise Unreadable(f"{path}: {wrong}") from wrong
     if policy is None:
-        raise Unreadable(f"{path}: it has no [retry] table")
+        raise Unreadable(f"{path}: no [retry] table; add one")
     return policy

@@ -38,11 +38,11 @@ def store(source: str, /) -> ReopenedItems:
     """Import the store. Unreadable: there is none, with the reason."""
     module, colon, name = source.partition(":")
     if not colon or not module or not name:
-        raise Unreadable(f"{source!r} is not a store of items: write module:object, such as tiles.wiring:items")
+        raise Unreadable(f"{source!r} is not a store of items; pass module:object, such as tiles.wiring:items")
     found = imported(module, name)
     if not isinstance(found, ReopenedItems) or isinstance(found, type):
         kind = type(found).__name__
-        raise Unreadable(f"{source} cannot be looked into: {kind} has no given_up and reopen_many, as TableItems has")
+        raise Unreadable(f"{source} cannot be used: {kind} lacks given_up and reopen_many, which TableItems has")
     return found
 
 
@@ -51,7 +51,9 @@ def given_up(source: str, limit: int, /, *, reason: str | None = None) -> list[O
     items = store(source)
     keeps = isinstance(items, ReasonedItems)
     if reason is not None and not keeps:
-        raise Unreadable(f"--reason: {source} keeps no reasons; leave it out, or give {type(items).__name__} a method reasons")
+        raise Unreadable(
+            f"--reason: {source} stores no reasons; remove the option, or add a method reasons to {type(items).__name__}"
+        )
     with _readable(source):
         counts = items.given_up(limit if reason is None else 2**31 - 1)
         reasons = items.reasons(list(counts)) if isinstance(items, ReasonedItems) else {}

@@ -85,7 +85,9 @@ def ranged(app: Operated, grid: Grid, wish: Wish, /) -> Plan:
     counts = Register(ledger).grid_counts(grid)
     if counts.overlaps:
         others = ", ".join(str(one) for one in counts.overlaps)
-        raise NotAllowed(f"backfill {others} has some of these partitions, and has not ended: cancel it, wait, or choose others")
+        raise NotAllowed(
+            f"backfill {others} has some of these partitions and is not finished; cancel it, wait, or choose other partitions"
+        )
     accepted = counts.shades.get("success", 0) + counts.shades.get("refresh_failed", 0)
     terminal = counts.shades.get("terminal", 0)
     left = {"accepted already": 0 if wish.again else accepted, "terminal": 0 if wish.clear_terminal else terminal}
@@ -149,12 +151,12 @@ def _without_raw(app: Operated, plan: Plan, without_raw: bool) -> dict[int, str]
     if plan.count > len(missing) or not missing:
         return dict.fromkeys(missing, "no raw data")
     if plan.act == "revalidate":
-        raise NotAllowed("there is no raw data to validate. Retry these partitions instead. Nothing was done")
+        raise NotAllowed("no raw data to validate; retry these partitions instead. Nothing was changed")
     partition, why = next(iter(missing.values()))
     which = "the partition has no" if len(missing) == 1 else f"none of the {len(missing):,} partitions has"
     raise NotAllowed(
         f"{which} raw data ({partition}: {why}). "
-        "To retry without raw data, add --without-raw (in code: without_raw=True). Nothing was done"
+        "To retry without raw data, add --without-raw (in code: without_raw=True). Nothing was changed"
     )
 
 

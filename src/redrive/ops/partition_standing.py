@@ -87,4 +87,4 @@ def dataset_lines(connection: Connection, now: datetime, /) -> tuple[DatasetLine
 
 
 def _why(until: datetime | None, actor: str, because: str) -> str:
-    return f"by {actor}, {'until somebody says so' if until is None else f'and probed {utc(until)} UTC'}: {because}"
+    return f"by {actor}, {'until it is unpaused' if until is None else f'and probed {utc(until)} UTC'}: {because}"

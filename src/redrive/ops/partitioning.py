@@ -139,12 +139,12 @@ class Partitioning:
 
         if isinstance(dataset, Selection):
             if since is not None or customers is not None:
-                raise TypeError("a Selection says its days and customers itself")
+                raise TypeError("a Selection already has days and customers; pass them only there")
             return partition_plan.picked(self._app, act, dataset, wish)
         if since is None:
-            raise TypeError(f"{act}: since which day? Both ends of a range are in it; without `until` it is that day")
+            raise TypeError(f"{act}: no first day; pass since= (both ends are included, and without until= it is one day)")
         if isinstance(customers, str):
-            raise TypeError(f"customers= is a collection of ids, not one text: [{customers!r}]")
+            raise TypeError(f"customers= must be a collection of ids, not one text; pass [{customers!r}]")
         source, query = datasets.named(self._app, dataset)
         last = day("since", since) if until is None else until
         some = selection.selected(source=source, query=query, customers=customers or (), since=since, until=last)

@@ -30,7 +30,7 @@ def revealed(ledger: Ledger, of: Of, number: int, /, *, actor: str, because: str
     """The payload of a job or a dead letter. NotAllowed: there is none of that number."""
     found = ledger.get(number) if of == "job" else next(iter(ledger.dead_letters(ids=(number,), limit=1)), None)
     if found is None:
-        raise NotAllowed(f"there is no {'job' if of == 'job' else 'dead letter'} {number}")
+        raise NotAllowed(f"{'job' if of == 'job' else 'dead letter'} {number} not found")
     ledger.record(actor=actor, action="payload.reveal", because=because, what={of: number, "bytes": len(found.payload)})
     some = found.payload[:LONGEST]
     try:

@@ -44,7 +44,7 @@ def selected(
     if words and len(keys) == len(words):
         return replace(said, keys=tuple(dict.fromkeys(keys)))
     if len(words) > 1:
-        raise ValueError(f"either partitions in full, as many as you like, or one {FORM}: {' '.join(words)}")
+        raise ValueError(f"pass any number of partitions in full, or one {FORM}: {' '.join(words)}")
     return _both(short(words[0]), said) if words else said
 
 
@@ -52,7 +52,9 @@ def short(word: str, /) -> Selection:
     """`crm`, `crm/orders`, or all four: `crm/acme/orders/2026-06-01..2026-06-30`, where * is any."""
     parts = word.split("/")
     if len(parts) not in (1, 2, 4) or not all(parts):
-        raise ValueError(f"which partitions? A source, source/query, or {FORM} (* for any; a / inside a name is %2F): {word!r}")
+        raise ValueError(
+            f"invalid selection {word!r}: use a source, source/query, or {FORM} (* for any; %2F for a / inside a name)"
+        )
     source, *rest = (None if part == ANY else unquote(part, errors="strict") for part in parts[:3])
     if len(parts) < 4:
         return Selection(source=source, query_name=rest[0] if rest else None)
@@ -66,7 +68,7 @@ def acted_on(selection: Selection, now: datetime, /) -> Selection:
     """The same; ValueError where nobody may act on so much: on everything, or on days that have not come."""
     if selection.everything:
         raise ValueError(
-            "say which: by source, customer, query, dates, status or error, or as partitions; nothing would mean everything"
+            "no partitions selected; pass a source, customer, query, dates, status or error, because an empty selection means all"
         )
     days = [key.logical_date for key in selection.keys or ()] + [end for end in (selection.since, selection.until) if end]
     not_future(max(days, default=date.min), now)
@@ -77,7 +79,7 @@ def not_future(last: date, now: datetime, /) -> None:
     """ValueError where the day has not begun anywhere on earth."""
     today = (now + EASTMOST).date()
     if last > today:
-        raise ValueError(f"{last} has not come yet: there is nothing to extract after {today}")
+        raise ValueError(f"{last} is in the future; the last day to extract is {today}")
 
 
 def words_of(selection: Selection, /) -> dict[str, str]:
@@ -118,7 +120,7 @@ def _both(form: Selection, said: Selection) -> Selection:
     for name in ("source", "query_name", "customers", "since", "until"):
         one, other = getattr(form, name), getattr(said, name)
         if one is not None and other is not None and one != other:
-            raise ValueError(f"{name.replace('_', ' ')} is said twice, and differently: {_plain(one)} and {_plain(other)}")
+            raise ValueError(f"{name.replace('_', ' ')} is set twice, to different values: {_plain(one)} and {_plain(other)}")
         both[name] = other if one is None else one
     return replace(said, **both)
 

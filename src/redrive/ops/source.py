@@ -73,7 +73,7 @@ def operated(given: str | None = None, /, *, migrate: bool = False, app_first: b
             yield found
     except LedgerError as problem:
         if given is None and source == DEFAULT:
-            problem.add_note(f"say where the ledger is by --ledger, by {VARIABLE}, or in redrive.toml; else it is {DEFAULT}")
+            problem.add_note(f"set the ledger with --ledger, {VARIABLE} or redrive.toml (default: {DEFAULT})")
         raise
     except Exception as problem:
         if type(problem).__module__.partition(".")[0] in DATABASES:
@@ -92,12 +92,14 @@ def _found(source: str, migrate: bool) -> Iterator[Operated]:
         return
     if not colon or not module or not name or not _IMPORTABLE.fullmatch(source):
         shown = printable(source)
-        raise Unreadable(f"{shown!r} is no ledger: give its address ({DEFAULT}, postgresql://user@host/database), or module:app")
+        raise Unreadable(
+            f"{shown!r} is not a ledger; pass its address ({DEFAULT}, postgresql://user@host/database), or module:app"
+        )
     from ..app import App  # noqa: PLC0415  # only where an app is named
 
     found = imported(module, name)
     if not isinstance(found, App) and not hasattr(found, "dead_letters"):
-        raise Unreadable(f"{source} is neither an App nor a Ledger, but {type(found).__name__}")
+        raise Unreadable(f"{source} must be an App or a Ledger, not {type(found).__name__}")
     with found:
         if migrate:
             found.migrate()

@@ -51,7 +51,7 @@ def chosen(app: Operated, act: Steer, selection: Selection, most: int, /) -> Cho
     while page := register.find(selection, after=found[-1].id if found else 0, limit=PAGE):
         found += page
         if len(found) > most:
-            raise ValueError(f"more than {most:,} match: narrow it down, or pause the whole source")
+            raise ValueError(f"more than {most:,} match; narrow the selection, or pause the whole source")
         if len(page) < PAGE:
             break
     return Chosen(act, tuple(one.id for one in found), tuple(str(one.partition) for one in found[:10]))
@@ -64,7 +64,7 @@ def steered(control: Control, what: Chosen, /, *, actor: str, because: str, gran
             what.ids, grant=None if grant is None else whole("grant", grant), actor=actor, because=because
         )
     if grant is not None:
-        raise TypeError("grant= gives new attempts to what is terminal: it is for clear_terminal")
+        raise TypeError("grant= is only for clear_terminal, which gives terminal partitions new attempts")
     verb = {"mark_terminal": control.mark_terminal, "pause": control.pause, "unpause": control.unpause}[what.act]
     return verb(what.ids, actor=actor, because=because)
 
@@ -78,13 +78,13 @@ def rolled_back(app: Operated, partition: Partition, run_id: str | None, /, *, a
     register = Register(ledger)
     facts = register.get(partition)
     if facts is None:
-        raise NotAllowed(f"nothing is stored of {partition}")
+        raise NotAllowed(f"no data is stored for {partition}")
     run = _earlier(facts, register.history(partition), run_id)
     known = extraction(app, partition.source, partition.query_name)
     if known is None:
         raise NotAllowed(
-            f"nobody here can see whether the raw data of run {run.run_id} is still there: the ledger does not know the store; "
-            "say which app does (--ledger module:app; in code: Operator(app, ...))"
+            f"the raw data of run {run.run_id} cannot be checked, because the ledger does not know the store; "
+            "name the app that does (--ledger module:app; in code: Operator(app, ...))"
         )
     _verified(known, partition, run)
     return Authority(ledger, [known.terms]).rollback(partition, run.run_id, actor=actor, because=because)
@@ -97,14 +97,14 @@ def _earlier(facts: Facts, runs: Sequence[Run], run_id: str | None) -> Run:
     if run_id is None:
         before = [one for one in others if one.attempt_no < facts.current_attempt_no]
         if not before:
-            beside = f"accepted beside it (--to RUN): {said}"
-            raise NotAllowed(f"{facts.partition} has no accepted run before the one in force; {beside}")
+            beside = f"other accepted runs (--to RUN): {said}"
+            raise NotAllowed(f"{facts.partition} has no accepted run before the current run; {beside}")
         return before[0]
     if run_id == facts.current_run_id:
-        raise NotAllowed(f"run {run_id} is the one in force")
+        raise NotAllowed(f"run {run_id} is already the current run")
     found = next((one for one in others if one.run_id == run_id), None)
     if found is None:
-        raise NotAllowed(f"{facts.partition} has no accepted run {run_id}; accepted beside the one in force: {said}")
+        raise NotAllowed(f"{facts.partition} has no accepted run {run_id}; other accepted runs: {said}")
     return found
 
 
@@ -115,4 +115,4 @@ def _verified(known: Extraction, partition: Partition, run: Run) -> None:
     try:
         raw(known.store(), partition, run.raw_run_id, digest=digest).verified()
     except StorageError as problem:
-        raise NotAllowed(f"not back to run {run.run_id}: {problem}") from problem
+        raise NotAllowed(f"cannot return to run {run.run_id}: {problem}") from problem

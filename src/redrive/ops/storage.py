@@ -73,15 +73,15 @@ def stores(source: str | None = None, /) -> Iterator[Registry]:
     if colon and name.isidentifier() and not Path(found).exists():
         app = imported(module, name)
         if not isinstance(app, App):
-            raise Unreadable(f"{found} is no App, but {type(app).__name__}")
+            raise Unreadable(f"{found} must be an App, not {type(app).__name__}")
         with app.stores as registry:
             yield registry
         return
     try:
         registry = Registry(RegistryConfig.from_toml(found))
     except FileNotFoundError:
-        hint = "" if source else f" (say --config, or set {VARIABLE})"
-        raise Unreadable(f"there is no {found}{hint}: {EXAMPLE}") from None
+        hint = "" if source else f" (pass --config, or set {VARIABLE})"
+        raise Unreadable(f"file {found} not found{hint}; create {EXAMPLE}") from None
     except OSError as wrong:
         raise Unreadable(f"{found} cannot be read: {wrong.strerror}") from wrong
     except (TypeError, ValueError) as wrong:
@@ -105,9 +105,11 @@ def _known(registry: Registry, text: str) -> None:
     known = list(registry.config.stores)
     if name in known:
         return
-    what = f"there is no store {name!r}{meant(name, known)}; known: {', '.join(known) or 'none'}"
+    what = f"unknown store {name!r}{meant(name, known)}; use one of: {', '.join(known) or 'none'}"
     hint = (
-        "" if colon or not text else ". A file of a store is written STORE:PATH; `put` takes one from here, `cat` brings one out"
+        ""
+        if colon or not text
+        else ". A file of a store is written STORE:PATH; `put` copies a file into a store, `cat` prints one"
     )
     raise Unreadable(what + hint)
 
@@ -173,6 +175,6 @@ def _tried(store: Store) -> None:
     store.create(path, data)
     try:
         if store.read_bytes(path) != data:
-            raise StorageError("what was written is not what is read", path=path, backend=store.name)
+            raise StorageError("the file read differs from the file written", path=path, backend=store.name)
     finally:
         store.delete(path)

@@ -47,9 +47,11 @@ class StoredPlan:
     def alive(self, now: datetime, url: str, /) -> None:
         """Drift where it is too old, or another ledger's."""
         if now >= self.expires_at:
-            raise Drift(f"plan {self.id} has expired, {self.expires_at:%Y-%m-%d %H:%M:%S} UTC: plan anew. Nothing was done")
+            raise Drift(
+                f"plan {self.id} has expired, {self.expires_at:%Y-%m-%d %H:%M:%S} UTC; make a new plan. Nothing was changed"
+            )
         if _place(url) != _place(self.ledger):
-            raise Drift(f"plan {self.id} is for {self.ledger}, and this is {url}. Nothing was done")
+            raise Drift(f"plan {self.id} is for {self.ledger}, not for {url}. Nothing was changed")
 
 
 def saved(plan: Plan, /, *, actor: str, now: datetime, url: str, out: str | None = None) -> StoredPlan:
@@ -79,19 +81,19 @@ def loaded(name: str, /) -> StoredPlan:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ValueError(
-            f"there is no plan {name}: {path} does not exist; plans are kept for {LIFE.seconds // 60} minutes"
+            f"plan {name} not found: {path} does not exist; plans are kept for {LIFE.seconds // 60} minutes"
         ) from None
     except (OSError, UnicodeDecodeError) as wrong:
         raise ValueError(f"{path} cannot be read: {wrong}") from None
     try:
         body = json.loads(text)
         if not isinstance(body, dict) or body.get("redrive_plan") != VERSION:
-            raise ValueError(f"it is no plan of redrive's, version {VERSION}")
+            raise ValueError(f"it is not a plan of redrive, version {VERSION}")
         if body.pop("check", None) != _check(body):
             raise ValueError("it was changed after it was made")
         return _read(body, str(path))
     except (ValueError, KeyError, TypeError) as wrong:
-        raise ValueError(f"{path} cannot be applied: {wrong}; plan anew") from None
+        raise ValueError(f"{path} cannot be applied: {wrong}; make a new plan") from None
 
 
 def _place(url: str) -> tuple[str, str | None, str]:
@@ -166,7 +168,7 @@ def _read(body: dict[str, Any], path: str) -> StoredPlan:
             without=body.get("missing_raw", {}),
         )
     if (plan.digest, plan.count) != (body["digest"], body["count"]):
-        raise ValueError("what it says does not agree")
+        raise ValueError("its contents contradict each other")
     made, expires = (datetime.fromisoformat(body[name]) for name in ("made_at", "expires_at"))
     return StoredPlan(body["id"], plan, body["actor"], body["ledger"], made, expires, path)
 

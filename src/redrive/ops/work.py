@@ -94,7 +94,7 @@ def hired(given: str | None, terms: Terms, /) -> Work:
     found = known()
     source = given or found.app
     if source is None:
-        raise Unreadable("which app? Say `redrive work module:app`, set REDRIVE_APP, or name it in redrive.toml")
+        raise Unreadable("no app; run `redrive work module:app`, set REDRIVE_APP, or name it in redrive.toml")
     terms = Terms(
         threads=terms.threads or found.worker.threads,
         only=terms.only or found.worker.only,
@@ -137,13 +137,13 @@ def _hired(app: App, terms: Terms) -> Work:
 def _app(source: str) -> App:
     module, colon, name = source.partition(":")
     if not colon or not module or not name or "/" in source:
-        raise Unreadable(f"{source!r} is no app: write module:app, such as shop.work:app")
+        raise Unreadable(f"{source!r} is not an app; use module:app, such as shop.work:app")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # for as long as it works: `include` names modules that are there too
     found = imported(module, name)
     if not isinstance(found, App):
-        raise Unreadable(f"{source} is no App, but {type(found).__name__}")
+        raise Unreadable(f"{source} must be an App, not {type(found).__name__}")
     return found
 
 

@@ -205,10 +205,10 @@ def test_on_a_terminal_a_line_shows_how_it_goes(folder: Path, ledger: Ledger) ->
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        (["shop"], 2, "'shop' is no app: write module:app, such as shop.work:app"),
-        (["nowhere:app"], 2, "module nowhere cannot be imported: there is none"),
-        (["shop:ap"], 2, "shop:ap: there is no 'ap' (did you mean 'app'?)"),
-        (["shop:time"], 2, "shop:time is no App, but module"),
+        (["shop"], 2, "'shop' is not an app; use module:app, such as shop.work:app"),
+        (["nowhere:app"], 2, "module nowhere cannot be imported: not found in"),
+        (["shop:ap"], 2, "shop:ap: no attribute 'ap' (did you mean 'app'?)"),
+        (["shop:time"], 2, "shop:time must be an App, not module"),
         (["shop:app", "--only", "mail.sned"], 2, "'mail.sned' is not registered; registered: mail.send, nightly, slow"),
         (["shop:app", "--threads", "0"], 2, "--threads"),
         (["empty:app"], 2, "are registered; list their modules"),

@@ -91,7 +91,7 @@ def test_an_end_that_was_cut_off_shows_by_an_anchor(ledger: Ledger, ann: Operato
     decide(ledger, 3)
     anew = ann.verify(anchor)
     assert (anew.broken, anew.problem) == (5, "it differs from the noted entry, so the chain was rewritten")
-    with pytest.raises(ValueError, match="an anchor is a number and a hash"):
+    with pytest.raises(ValueError, match="an anchor must be a number and a hash"):
         ann.verify("5")
 
 

@@ -39,13 +39,13 @@ def test_an_edited_replay_runs_what_was_written_and_the_letter_keeps_what_came(l
 
 def test_an_edit_that_would_only_die_again_is_refused(ledger: Ledger, ann: Operator) -> None:
     (number,) = die(ledger, "o-1")
-    with pytest.raises(ValueError, match=r"has \[redacted\] where a secret was"):
+    with pytest.raises(ValueError, match=r"has \[redacted\] in place of a secret"):
         ann.replay_edited(number, b'{"user": "bob", "password": "[redacted]"}', because="x")
-    with pytest.raises(ValueError, match="was JSON, and what it is to be is not"):
+    with pytest.raises(ValueError, match="was JSON, but the new one is not"):
         ann.replay_edited(number, b'{"user": ', because="x")
     with pytest.raises(ValueError, match="the ledger takes at most"):
         ann.replay_edited(number, b"x" * (ledger.max_payload + 1), because="x")
-    with pytest.raises(NotAllowed, match="there is no dead letter 99"):
+    with pytest.raises(NotAllowed, match="dead letter 99 not found"):
         ann.replay_edited(99, b"{}", because="x")
     with pytest.raises(ValueError, match="because"):
         ann.replay_edited(number, b"{}", because=" ")

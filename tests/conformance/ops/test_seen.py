@@ -45,7 +45,7 @@ def test_a_payload_with_its_secrets_is_shown_for_a_reason(ledger: Ledger, ann: O
         ann.reveal("dead", letter, because=" ")
     assert SECRET in ann.reveal("dead", letter, because="the customer asks").text
     assert SECRET in ann.reveal("job", found.jobs[0].id, because="again").text
-    with pytest.raises(NotAllowed, match="there is no job 999"):
+    with pytest.raises(NotAllowed, match="job 999 not found"):
         ann.reveal("job", 999, because="x")
     entries = [(entry.action, entry.because, dict(entry.what)) for entry in ledger.audit()]
     assert [(action, because) for action, because, _ in entries] == [

@@ -137,8 +137,8 @@ def test_a_table_of_ones_own(url: str, ledger: Ledger, tmp_path: Path, monkeypat
     (entry,) = ledger.audit()
     assert (entry.actor, entry.what) == ("ann", {"batch": "tiles", "store": "wiring:items", "items": ["t1"]})
     for wrong, said in (
-        ("wiring", "write module:object"),
-        ("wiring:nothing", "cannot be looked into"),
+        ("wiring", "pass module:object"),
+        ("wiring:nothing", "cannot be used"),
         ("wiring:item", "did you mean"),
     ):
         refused = run("batch", "giveups", "--items", wrong)
@@ -196,7 +196,7 @@ def test_reasons_of_ones_own_items_are_shown(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.usefixtures("sent")
 def test_what_is_refused(url: str) -> None:
     nothing = run("batch", "reopen", "tiles", "--because", "x", "--ledger", url)
-    assert (nothing.returncode, nothing.stderr.startswith("redrive: say which")) == (2, True)
+    assert (nothing.returncode, nothing.stderr.startswith("redrive: no items selected")) == (2, True)
     empty = run("batch", "reopen", "tiles", "t1", "--because", " ", "--ledger", url)
     assert (empty.returncode, "must say why" in empty.stderr) == (2, True)
     assert run("batch", "reopen", "tiles", "t1", "--ledger", url).returncode == 2

@@ -169,13 +169,13 @@ def test_where_the_ledger_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ur
     assert call("ledger", "migrate", "--ledger", "shopping:app")[1].startswith("Nothing to do")
     assert call("ledger", "status", REDRIVE_LEDGER="shopping:app")[0] == 0
     for named, said in (
-        ("shopping:other", "neither an App nor a Ledger, but int"),
+        ("shopping:other", "must be an App or a Ledger, not int"),
         ("shopping:ap", "did you mean 'app'?"),
         ("nowhere:app", "module nowhere cannot be imported"),
-        ("shopping", "'shopping' is no ledger: give its address"),
+        ("shopping", "'shopping' is not a ledger; pass its address"),
     ):
         status, printed = call("ledger", "status", "--ledger", named)
         assert (status, said in printed) == (2, True), printed
     monkeypatch.delenv("REDRIVE_LEDGER")
     status, printed = call("ledger", "status")
-    assert (status, "say where the ledger is by --ledger, by REDRIVE_LEDGER, or in redrive.toml" in printed) == (3, True)
+    assert (status, "set the ledger with --ledger, REDRIVE_LEDGER or redrive.toml" in printed) == (3, True)

@@ -57,10 +57,10 @@ def test_it_fits_the_terminal(client: str, width: int) -> None:
         (("botocor",), "no mapping for 'botocor' (did you mean 'botocore'?); known: tenacity, botocore"),
         (("grpc", "many.toml"), "grpc makes 5 attempts at most, in silence; max_attempts=9 cannot be carried over"),
         (("grpc", "wrong.toml"), "wrong.toml: unknown key 'max_attempt' in a retry policy; use one of: max_attempts"),
-        (("grpc", "none.toml"), "none.toml: it has no [retry] table"),
+        (("grpc", "none.toml"), "none.toml: no [retry] table"),
         (("grpc", "missing.toml"), "missing.toml cannot be read: No such file or directory"),
-        (("grpc", "mine:other"), "mine:other is no RetryPolicy, but int"),
-        (("grpc", "mine"), "mine: no such file; give a TOML file with a [retry] table, or module:object"),
+        (("grpc", "mine:other"), "mine:other must be a RetryPolicy, not int"),
+        (("grpc", "mine"), "mine: no such file; pass a TOML file with a [retry] table, or module:object"),
     ],
 )
 def test_bad_input_is_status_2(arguments: tuple[str, ...], said: str) -> None:

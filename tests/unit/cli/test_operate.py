@@ -153,7 +153,7 @@ def test_who_it_was_is_the_user_unless_somebody_else_is_named(busy: Ledger, monk
         (("keys", "release", "a:b:c:d:e", "--because", "x"), 1, "key 'a:b:c:d:e' not found"),
         (("keys", "release", KEY, "--because", ""), 2, "because= must say why"),
         (("keys", "release", KEY), 2, "Missing option '--because'"),
-        (("audit", "verify", "--anchor", "7"), 2, "an anchor is a number and a hash"),
+        (("audit", "verify", "--anchor", "7"), 2, "an anchor must be a number and a hash"),
         (("ledger", "recount", "--because", ""), 2, "because= must say why"),
         (("dead", "list", "--actor", "x"), 2, "No such option"),
         (("dead", "replay", "4", "--because", "x", "--actor", ""), 2, "actor= must say who"),

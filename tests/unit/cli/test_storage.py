@@ -180,16 +180,16 @@ def test_check() -> None:
     [
         (("cat", "raw:missing"), 1, "disk: file 'raw/missing' not found"),
         (("cat", "raw:../a"), 2, "invalid path '../a'"),
-        (("cat", "rwa:a.csv"), 2, "there is no store 'rwa' (did you mean 'raw'?); known: raw, other, away"),
+        (("cat", "rwa:a.csv"), 2, "unknown store 'rwa' (did you mean 'raw'?); use one of: raw, other, away"),
         (("cat", "a.csv"), 2, "A file of a store is written STORE:PATH"),
         (("cat", "raw:"), 2, "invalid path '': it is empty"),
         (("cp", "raw:missing", "other:x"), 1, "not found"),
         (("put", "/no/such/file", "raw:x"), 2, "/no/such/file: cannot be read (No such file or directory)"),
         (("put", "/tmp", "raw:x"), 2, "/tmp: cannot be read (Is a directory)"),
         (("ls", "away"), 3, "cannot be reached"),
-        (("ls", "raw", "--config", "/no/such.toml"), 2, "there is no /no/such.toml"),
+        (("ls", "raw", "--config", "/no/such.toml"), 2, "file /no/such.toml not found"),
         (("ls", "raw", "--config", "no_module_of_that_name:app"), 2, "module no_module_of_that_name cannot be imported"),
-        (("check", "nothing"), 2, "there is no store 'nothing'"),
+        (("check", "nothing"), 2, "unknown store 'nothing'"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], status: int, said: str) -> None:
@@ -234,7 +234,7 @@ def test_without_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("REDRIVE_STORAGE", raising=False)
     done = run("storage", "ls")
     assert done.returncode == 2
-    assert "there is no storage.toml (say --config, or set REDRIVE_STORAGE)" in done.stderr
+    assert "file storage.toml not found (pass --config, or set REDRIVE_STORAGE)" in done.stderr
 
 
 def test_the_stores_of_an_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ def ledger() -> Ledger:
 @pytest.mark.req("O-5")
 @pytest.mark.parametrize("actor", ["", "  ", "redrive", " redrive ", None])
 def test_nobody_acts_without_a_name_or_under_the_one_of_policies(ledger: Ledger, actor: str) -> None:
-    with ledger, pytest.raises(ValueError, match=r"who acts|who you are"):
+    with ledger, pytest.raises(ValueError, match=r"who acts|pass your own name"):
         Operator(ledger, actor=actor)
 
 

@@ -79,13 +79,13 @@ def test_waits_of_every_form(backoff: str, waits: list[tuple[float, float]]) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "stack.toml: no layers in it; it has [[layer]] tables, the outermost first"),
+        ("", "stack.toml: no layers in it; use [[layer]] tables, the outermost first"),
         ("layer = 3", "no layers in it"),
         ("layer = [3]", "no layers in it"),
         ("[layer]\nname = 'a'", "no layers in it"),
         ("[[layers]]\nname = 'a'", "unknown 'layers'"),
         ("[[layer]]\nname = ", "stack.toml is not valid TOML: Invalid value (at end of document)"),
-        ("[[layer]]\nmax_attempts = 3", "stack.toml: [[layer]] 1: it has no name"),
+        ("[[layer]]\nmax_attempts = 3", "stack.toml: [[layer]] 1: no name"),
         (
             "[[layer]]\nname = 'a'\n[[layer]]\nname = 'b'\nmax_attemps = 3",
             "[[layer]] 2 (b): unknown key 'max_attemps' (did you mean",
@@ -104,10 +104,10 @@ def test_waits_of_every_form(backoff: str, waits: list[tuple[float, float]]) -> 
         ("[[layer]]\nname = 'a'\non = []", "nothing is retried"),
         ("[[layer]]\nname = 'a'\non = [true]", "kinds of fault"),
         ("[[layer]]\nname = 'a'\nnested = 'yes'", "'final' or 'allow'"),
-        ("[[layer]]\nname = 'a'\nbackoff = [1]\njitter = 2", "take out jitter"),
-        ("[[layer]]\nname = 'a'\nbackoff = 3", "backoff is a list of seconds, or one of"),
-        ("[[layer]]\nname = 'a'\nbackoff = { fixed = 1, powers = 2 }", "backoff is a list of seconds, or one of"),
-        ("[[layer]]\nname = 'a'\nbackoff = { fixed = 1, cap = 2 }", "backoff is a list of seconds, or one of"),
+        ("[[layer]]\nname = 'a'\nbackoff = [1]\njitter = 2", "remove jitter"),
+        ("[[layer]]\nname = 'a'\nbackoff = 3", "backoff must be a list of seconds, or one of"),
+        ("[[layer]]\nname = 'a'\nbackoff = { fixed = 1, powers = 2 }", "backoff must be a list of seconds, or one of"),
+        ("[[layer]]\nname = 'a'\nbackoff = { fixed = 1, cap = 2 }", "backoff must be a list of seconds, or one of"),
         ("[[layer]]\nname = 'a'\nbackoff = { powers = 2 }", "needs a cap"),
         ("[[layer]]\nname = 'a'\nbackoff = []", "at least one wait"),
         ("[[layer]]\nname = 'a'\nbackoff = ['1']", "must be seconds or a timedelta"),
@@ -123,7 +123,7 @@ def test_what_is_wrong_in_a_file_is_told(text: str, said: str) -> None:
 def test_files_that_cannot_be_read(folder: Path) -> None:
     with pytest.raises(Unreadable, match="missing.toml cannot be read: No such file"):
         layers("missing.toml")
-    with pytest.raises(Unreadable, match="missing: no such file; give a TOML file, or module:object"):
+    with pytest.raises(Unreadable, match="missing: no such file; pass a TOML file, or module:object"):
         layers("missing")
     Path("latin.toml").write_bytes(b"name = '\xe9'")
     with pytest.raises(Unreadable, match="not UTF-8"):
@@ -164,12 +164,12 @@ def test_an_object_in_a_module_of_this_directory(name: str, found: list[tuple[st
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("nowhere:x", "module nowhere cannot be imported: there is none; "),
-        ("nowhere.else:x", "module nowhere.else cannot be imported: there is none; "),
+        ("nowhere:x", "module nowhere cannot be imported: not found in "),
+        ("nowhere.else:x", "module nowhere.else cannot be imported: not found in "),
         ("broken:x", "module broken cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("leaves:x", "module leaves cannot be imported: SystemExit: 3"),
-        ("mine:fetsh", "mine:fetsh: there is no 'fetsh' (did you mean 'fetch'?)"),
-        ("mine:Client.got", "there is no 'got' (did you mean 'get'?)"),
+        ("mine:fetsh", "mine:fetsh: no attribute 'fetsh' (did you mean 'fetch'?)"),
+        ("mine:Client.got", "no attribute 'got' (did you mean 'get'?)"),
         ("mine:nothing", "mine:nothing: a layer must be a Retry, a function decorated with one, or a Layer, not object"),
         ("mine:", "no such file"),
         (":crm", "no such file"),

@@ -94,7 +94,7 @@ def test_raw_data_deleted_behind_our_back(lake: Lake, box: Sandbox) -> None:
     assert [one for one in lake.ann.doctor().findings if one.name == "raw data"] == []
     (file,) = [one for one in lake.root.rglob("rows.jsonl") if first in str(one)]
     file.write_bytes(b"x" * file.stat().st_size)
-    with pytest.raises(NotAllowed, match=f"not back to run {first}: .*bytes were changed"):
+    with pytest.raises(NotAllowed, match=f"cannot return to run {first}: .*bytes were changed"):
         lake.ann.partitions.rollback(f"crm/acme/orders/{DAY}", because="x")
     for manifest in lake.root.rglob("manifest.json"):
         if in_force(lake) in str(manifest):
