@@ -50,7 +50,7 @@ class Selection:
         if limit is not None and (isinstance(limit, bool) or limit < 1):
             raise ValueError(f"limit must be at least 1: {limit!r}")
         if since is not None and since.tzinfo is None:
-            raise ValueError(f"a moment needs a time zone: {since!r}")
+            raise ValueError(f"a datetime needs a time zone: {since!r}")
         return cls(tuple(int(one) for one in ids), kind, reason, error, since, limit, source, upto)
 
     @property
@@ -205,7 +205,7 @@ def readable(payload: bytes, /) -> Any:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _jobs(ledger: Ledger, letter: DeadLetter) -> list[Job]:

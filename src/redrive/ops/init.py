@@ -11,29 +11,29 @@ from .imported import Unreadable
 MODULE = "work"
 
 APP = '''\
-"""Work that is done sooner or later, and once. `python work.py` submits some; `redrive work` does it."""
+"""Background jobs. `python work.py` enqueues three jobs, and `redrive work` runs them."""
 
 from redrive import App, current, retry
 
-app = App()  # its ledger is named in redrive.toml, or by REDRIVE_LEDGER
+app = App()  # the ledger is set in redrive.toml, or by REDRIVE_LEDGER
 
 
 @app.command(
     "hello",
-    key="demo:{name}:1:hello:v1",  # what makes two submissions the same work
+    key="demo:{name}:1:hello:v1",  # a second submission with the same key is a duplicate
     retry=retry(max_attempts=5, backoff_base=0.5, jitter=0.1, on=ConnectionError),
 )
 def hello(name: str) -> str:
-    """Its first attempt fails, as networks do now and then: it is tried again."""
+    """Return a greeting. The first attempt fails, to show a retry."""
     if current().number == 1:
-        raise ConnectionError("the line was down")
+        raise ConnectionError("connection lost")
     return f"Hello, {name}!"
 
 
 if __name__ == "__main__":
     for name in ("ann", "bob", "cat"):
         job = hello.submit(name)
-        print(f"{name}: job {job.id}" + ("" if job.created else ", as before"))
+        print(f"{name}: job {job.id}" + ("" if job.created else " (duplicate)"))
 '''
 
 HEAD = """\
@@ -56,8 +56,8 @@ def begun(folder: Path, /) -> Begun:
     texts = {FILE: toml(), f"{MODULE}.py": APP}
     there = [name for name in texts if (folder / name).exists()]
     if there:
-        are = "is" if len(there) == 1 else "are"
-        raise Unreadable(f"{' and '.join(there)} {are} there already in {folder}: nothing was written")
+        exist = "exists" if len(there) == 1 else "exist"
+        raise Unreadable(f"{' and '.join(there)} already {exist} in {folder}; nothing was changed")
     written: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def toml() -> str:
 
 def _also(key: Key) -> str:
     if key.name == "console.secret":
-        return f"Only by {key.variable}: files are read by others."
+        return f"Set it only by {key.variable}, because other users may read this file."
     if key.name in SECRET:
         hashes = {True: "`redrive serve --hash password`", False: "`redrive serve --hash token`"}
         how = hashes[key.name.endswith("password")]

@@ -38,7 +38,7 @@ def test_writes_both_files_and_never_over_one(here: Path) -> None:
     Path("redrive.toml").unlink()
     again = run("init")
     assert again.returncode == 1
-    assert again.stderr == "redrive: work.py is there already in .: nothing was written\n"
+    assert again.stderr == "redrive: work.py already exists in .; nothing was changed\n"
     assert not Path("redrive.toml").exists()
     assert Path("work.py").read_text() == "mine"
 
@@ -77,13 +77,13 @@ def test_the_small_app_works(here: Path) -> None:
     listed = json.loads(run("jobs", "list", "--json").stdout)
     assert {(one["state"], one["attempts"]) for one in listed} == {("done", 2)}
     again = subprocess.run([sys.executable, "work.py"], capture_output=True, text=True, check=True)
-    assert again.stdout == "ann: job 1, as before\nbob: job 2, as before\ncat: job 3, as before\n"
+    assert again.stdout == "ann: job 1 (duplicate)\nbob: job 2, as before\ncat: job 3, as before\n"
 
 
 def test_which_app_is_asked_where_none_is_named(here: Path) -> None:
     done = run("work")
     assert done.returncode == 2
-    assert "which app? Say `redrive work module:app`, set REDRIVE_APP" in done.stderr
+    assert "no app; run `redrive work module:app`, set REDRIVE_APP" in done.stderr
 
 
 def test_config_says_what_holds_and_who_said_so(here: Path) -> None:
