@@ -77,7 +77,7 @@ def test_the_small_app_works(here: Path) -> None:
     listed = json.loads(run("jobs", "list", "--json").stdout)
     assert {(one["state"], one["attempts"]) for one in listed} == {("done", 2)}
     again = subprocess.run([sys.executable, "work.py"], capture_output=True, text=True, check=True)
-    assert again.stdout == "ann: job 1 (duplicate)\nbob: job 2, as before\ncat: job 3, as before\n"
+    assert again.stdout == "ann: job 1 (duplicate)\nbob: job 2 (duplicate)\ncat: job 3 (duplicate)\n"
 
 
 def test_which_app_is_asked_where_none_is_named(here: Path) -> None:
