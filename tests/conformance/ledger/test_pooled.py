@@ -83,5 +83,5 @@ def test_what_others_submit_is_polled_for(forgetful: Ledger, postgres_db: str) -
 
 
 def test_what_needs_a_session_of_its_own_says_so(forgetful: Ledger) -> None:
-    with pytest.raises(LedgerError, match="counts cannot be corrected through a pooler in transaction mode: give the address of"):
+    with pytest.raises(LedgerError, match="counts cannot be corrected through a pooler in transaction mode; pass the address of"):
         forgetful.recount(actor="ann", because="x")
