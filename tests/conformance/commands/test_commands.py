@@ -344,7 +344,7 @@ def test_what_is_not_registered_is_kept_and_arguments_that_do_not_fit_are_a_dead
             time.sleep(0.02)
     (letter,) = app.ledger.dead_letters()
     assert (letter.reason, letter.attempts, str(letter.job_id)) == ("undecodable", 1, unfit.id)
-    assert "has no parameter order, which the stored call has" in str(letter.error)
+    assert "has no parameter order, but the stored call does" in str(letter.error)
     assert "Stored: an object of order (str)" in str(letter.error)
     assert "takes (order_id: 'str') -> 'None'" in str(letter.error)
     assert app.ledger.get(int(kept.id)).state == "ready"  # type: ignore[union-attr]

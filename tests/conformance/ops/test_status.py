@@ -84,7 +84,7 @@ def test_keys_are_listed_shown_and_released(ledger: Ledger, ann: Operator) -> No
         assert ann.key("shop:ann:none:charge:v1") is None
         with app.claim("shop:ann:o-3:charge:v1") as claim:
             claim.response = 1
-            with pytest.raises(NotAllowed, match="right now"):
+            with pytest.raises(NotAllowed, match="is in use by"):
                 ann.release("shop:ann:o-3:charge:v1", because="impatient")
         with pytest.raises(ValueError, match="because= must say why"):
             ann.release("shop:bob:o-2:charge:v1", because="")
