@@ -21,7 +21,7 @@ HEAD = """\
 
 <!-- Generated from the commands by `python -m tests.docs.cli_reference`. Edit the docstrings in src/redrive/cli. -->
 
-Install the `redrive` command with `pip install "redrive[cli,ledger]"`. A Postgres ledger also needs the extra `postgres`. `redrive COMMAND --help`
+Install the `redrive` command with `pip install ".[cli,ledger]"`. A Postgres ledger also needs the extra `postgres`. `redrive COMMAND --help`
 prints what this page says about a command.
 
 ## Options of many commands
