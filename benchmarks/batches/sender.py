@@ -35,7 +35,7 @@ def again(engine: Engine) -> None:
 
 
 def table_items(engine: Engine) -> TableItems:
-    return TableItems(engine, id=TILES.c.id, attempts=TILES.c.attempts, status=TILES.c.status)
+    return TableItems(engine, id=TILES.c.id, attempts=TILES.c.attempts, status=TILES.c.status, done="uploaded")
 
 
 class Sender:

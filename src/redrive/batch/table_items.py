@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column, Connection, Engine, bindparam, func, or_, select, true, update
 from sqlalchemy.orm import InstrumentedAttribute
 
+from ..core.amount import amount
 from ..journal.redaction import redacted_text
 
 Of: TypeAlias = "InstrumentedAttribute[Any] | Column[Any]"
 CHUNK = 1000
 """Items in one statement. SQLite takes 32,766 parameters, Postgres 65,535."""
 STATUSES = (str, bytes)
-SHOWN = 5
+SHOWN = 20
 """How many unknown states an error names."""
 
 
@@ -47,8 +48,8 @@ class TableItems:
                 reason.
             pending: State of rows that may be sent, or a collection of states.
             giveup: State of rows that were given up.
-            done: States of all other rows, such as `"uploaded"`. If passed, a row in any other
-                state is an error.
+            done: States of all other rows, such as `"uploaded"`. The first call raises
+                `ValueError` if a row is in a state that no option names.
 
         Raises:
             TypeError: The columns are not of one table, or the database has no `UPDATE ...
@@ -113,12 +114,9 @@ class TableItems:
         """Check once that the table's states are the ones that were named.
 
         Raises:
-            ValueError: Rows are in states that were not named, so that none of them would ever be sent.
+            ValueError: Rows are in states that no option names. The message lists all of them.
         """
         if self._is_checked:
-            return
-        if not self._done and _default(self._status) in self._open:
-            self._is_checked = True  # new rows begin in the state that was named; the others may all have arrived
             return
         known = [*self._open, self._given_up, *self._done]
         unknown = or_(self._status.not_in(known), self._status.is_(None))
@@ -127,24 +125,17 @@ class TableItems:
                 # An empty table says nothing about its states: look again when it has rows.
                 self._is_checked = connection.execute(select(true()).select_from(self._table).limit(1)).scalar() is not None
                 return
-            if not self._done and self._has_rows_in(connection, known):
-                self._is_checked = True
-                return
             states = select(self._status, func.count()).where(unknown).group_by(self._status).order_by(func.count().desc())
-            found = [(row[0], int(row[1])) for row in connection.execute(states.limit(SHOWN + 1))]
-        listed = ", ".join(f"{_shown(state)} ({count:,} {'row' if count == 1 else 'rows'})" for state, count in found[:SHOWN])
-        more = ", ..." if len(found) > SHOWN else ""
-        state = next((_shown(state) for state, _ in found if state is not None), "...")
+            counts = [(row[0], int(row[1])) for row in connection.execute(states.limit(SHOWN + 1))]
+        listed = ", ".join(f"{_shown(state)} ({amount(count, 'row')})" for state, count in counts[:SHOWN])
+        more = ", ..." if len(counts) > SHOWN else ""
+        # No state is suggested for an option: a guess of pending= would send rows that have arrived.
         raise ValueError(
             f"TableItems({self._table.name}): unknown states in {self._status.name}: {listed}{more}; "
-            f"pass pending={state} if such rows are to be sent, or done={state} if not "
-            f"(known: pending={_listed(self._open)}, giveup={_shown(self._given_up)}, done={_listed(self._done) or '()'}); "
-            "nothing was sent"
+            "name each state in pending= (rows to send), done= (rows not to send) or giveup= (given-up rows). "
+            f"Currently pending={_listed(self._open)}, done={_listed(self._done) or '()'}, "
+            f"giveup={_shown(self._given_up)}. Nothing was sent"
         )
-
-    def _has_rows_in(self, connection: Connection, states: list[Any]) -> bool:
-        rows = select(true()).select_from(self._table).where(self._status.in_(states)).limit(1)
-        return connection.execute(rows).scalar() is not None
 
     def increment(self, item_id: str, /) -> int:
         """Add one rejection to a row, atomically.
@@ -324,15 +315,6 @@ def _column(name: str, given: object) -> Any:
 def _states(given: Any) -> list[Any]:
     several = isinstance(given, Collection) and not isinstance(given, STATUSES)
     return list(given) if several else [given]
-
-
-def _default(column: Any) -> Any:
-    """The state that a new row begins in, where the column says so; else None."""
-    if column.default is not None and column.default.is_scalar:
-        return column.default.arg
-    server = getattr(column.server_default, "arg", None)
-    text = str(getattr(server, "text", server) or "").strip()
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text or None
 
 
 def _shown(state: Any) -> str:

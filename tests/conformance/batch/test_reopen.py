@@ -63,7 +63,7 @@ def test_reopened_by_a_person_with_a_full_budget(ann: Operator, app: App) -> Non
 
 @pytest.mark.req("B-13")
 def test_nothing_is_reopened_without_a_selection_or_a_reason(ann: Operator) -> None:
-    with pytest.raises(ValueError, match="say which"):
+    with pytest.raises(ValueError, match="no items selected"):
         ann.reopen("tiles")
     plan = ann.reopen("tiles", reason="checksum")
     with pytest.raises(ValueError, match="because= must say why"):
@@ -92,4 +92,4 @@ def test_the_doctor_sees_many_given_up(app: App) -> None:
     items.give_up("t9", "x")
     (found,) = [one for one in ann.doctor().findings if one.name == "items given up"]
     assert (found.severity, found.count, found.mend) == ("warning", 10, "redrive batch giveups --since 1h")
-    assert found.says.startswith("10 items of batches given up in the last hour (10 tiles)")
+    assert found.says.startswith("Batch items: 10 gave up in the last hour (10 tiles)")

@@ -51,14 +51,13 @@ def tiles(engine: Engine) -> dict[str, tuple[str, int, int]]:
 
 
 def table_items(engine: Engine) -> TableItems:
-    return TableItems(
-        engine, id=TILES.c.id, attempts=TILES.c.attempts, status=TILES.c.status, uncharged=TILES.c.uncharged, reason=TILES.c.why
-    )
+    more = {"uncharged": TILES.c.uncharged, "reason": TILES.c.why}
+    return TableItems(engine, id=TILES.c.id, attempts=TILES.c.attempts, status=TILES.c.status, done="uploaded", **more)
 
 
 def plain_table_items(engine: Engine) -> TableItems:
     """Without the columns that are not required."""
-    return TableItems(engine, id=TILES.c.id, attempts=TILES.c.attempts, status=TILES.c.status)
+    return TableItems(engine, id=TILES.c.id, attempts=TILES.c.attempts, status=TILES.c.status, done="uploaded")
 
 
 class Tiles:
