@@ -20,7 +20,7 @@ RedriveError
 │   └── Drift                            the ledger changed after the plan was made
 ├── LedgerError                          the database is not in a valid state
 │   ├── LedgerUnavailable                it cannot be reached, is busy or rejects writes; transient
-│   │   └── LedgerRemoved                its file was removed or replaced; restart the program
+│   │   └── LedgerRemoved                its SQLite file was removed or replaced while in use
 │   └── SchemaMismatch                   another schema version, or tables of another program
 └── StorageError                         a file could not be read or written; has path and backend
     ├── NotFound                         there is no such file
@@ -254,7 +254,10 @@ class LedgerUnavailable(LedgerError):
 
 
 class LedgerRemoved(LedgerUnavailable):
-    """The ledger's file was removed or replaced while it was open. Restart the program."""
+    """The ledger's file was removed or replaced while it was open.
+
+    If it was removed, stop all programs that use it and restore the file. If it was replaced, restart the program.
+    """
 
 
 class SchemaMismatch(LedgerError):

@@ -27,6 +27,8 @@ EVERY = 10.0
 PLACES = 4
 DEAD = frozenset(("giveup", "blocked"))
 """Kinds of records of a job that is not retried."""
+REMOVED = "LedgerRemoved: "
+"""How a problem begins that ends the worker: the error message at the end reports it once."""
 
 
 def work(
@@ -106,6 +108,8 @@ def work(
     def failed(line: str, kind: str, fields: Mapping[str, Any]) -> None:
         if as_json:
             print(json.dumps({"event": "failure", "kind": kind, **document(fields)}, default=str), flush=True)
+        elif fields.get("error_class") == "LedgerRemoved":
+            pass  # The message at the end says it once.
         elif out.is_terminal:
             out.print(Text(_clean(line), style="bold red" if kind in DEAD else "yellow"))
         else:
@@ -116,7 +120,11 @@ def work(
     if number is not None:
         raise typer.Exit(128 + number)
     if hand.problem is not None:
-        complain(f"ledger: not all results were stored ({hand.problem}); the jobs run again when their leases expire")
+        if hand.is_ledger_removed:
+            complain(f"ledger: {hand.problem}")
+        else:
+            stored = f"not all results were stored ({hand.problem})"
+            complain(f"ledger: {stored}; jobs that were still running are retried when their leases expire")
         raise typer.Exit(NO_LEDGER)
 
 
@@ -230,9 +238,9 @@ def standing(hand: Work, rate: Rate) -> str:
         said.append(_partitions(status.partitions, "" if said else pace))
     if status.parked:
         said.append("paused after an outage: " + ", ".join(f"{kind} ({why})" for kind, why in status.parked.items()))
-    if status.trouble is not None:
+    if status.trouble is not None and not status.trouble.startswith(REMOVED):
         said.append(f"ledger: {status.trouble}")
-    said += [f"cannot {chore}: {why}" for chore, why in status.failing.items()]
+    said += [f"cannot {chore}: {why}" for chore, why in status.failing.items() if not why.startswith(REMOVED)]
     return f"{status.state}: {'; '.join(said)}"
 
 

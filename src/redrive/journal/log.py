@@ -69,6 +69,8 @@ def _told(record: Record) -> str:
         said = _on_one_line(fields.get("reason") or "no reason given")
         after = "rejected for good" if fields.get("permanent") else f"given up after {fields.get('attempts')} rejections"
         return f"{fields.get('operation')}: item {_on_one_line(fields['item'])} {after}: {said}"
+    if record.kind == "ledger_trouble":
+        return f"worker {fields.get('worker')}: the ledger failed ({_short(fields)})"
     if record.kind == "giveup" and not fields.get("attempt"):
         return f"{fields.get('operation')}: not called: {fields.get('reason')}"
     tried = f"{fields.get('operation')}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"

@@ -89,14 +89,21 @@ class Connections:
         return self.address.dialect == "sqlite"
 
     def _still_there(self) -> None:
-        if self._file is not None and sqlite.identity(self.address.target) != self._file:
+        if self._file is None:
+            return
+        file = self.address.target
+        current = sqlite.identity(file)
+        if current is None:
+            raise LedgerRemoved(sqlite.missing(file))
+        if current != self._file:
             raise LedgerRemoved(
-                f"{self.address.target} was removed or replaced while it was open, so new writes would be lost; "
+                f"{file} was replaced while it was open, so new writes would be lost; "
                 "restart this program, which then opens the new file"
             )
 
     def session(self) -> Session:
         """One more, outside of the pools; whoever asks for it closes it."""
+        self._still_there()  # SQLite would create an empty file in place of a removed one
         try:
             return Session(self._engine.connect(), self._watch)
         except DBAPIError as error:

@@ -87,6 +87,11 @@ class Work:
         """After `run`: why the ledger could not be told of everything; None: it was."""
         return self._worker.problem
 
+    @property
+    def is_ledger_removed(self) -> bool:
+        """Whether the worker ended because its SQLite file was removed or replaced."""
+        return self._worker.is_ledger_removed
+
 
 def hired(given: str | None, terms: Terms, /) -> Work:
     """The worker of `module:app`, by default the one that is set. Unreadable: that is no app, nothing is registered, or its

@@ -216,7 +216,12 @@ class Worker:
         clerk = self._clerk
         if clerk is None or clerk.gave_back:
             return None
-        return clerk.trouble.says or "the ledger did not respond in time"
+        return str(clerk.removed) if clerk.removed else clerk.trouble.says or "the ledger did not respond in time"
+
+    @property
+    def is_ledger_removed(self) -> bool:
+        """True if the worker ended because its SQLite file was removed or replaced."""
+        return self._clerk is not None and self._clerk.removed is not None
 
     @property
     def status(self) -> Status:

@@ -258,7 +258,24 @@ def test_ends_with_3_when_its_file_was_removed(folder: Path) -> None:
             file.unlink()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 3
-    assert "was removed or replaced" in err
+    assert "was removed or moved while in use" in err
+
+
+def test_a_removed_file_is_reported_once_with_the_recovery(folder: Path) -> None:
+    file = folder / "shop.db"
+    open_ledger(f"sqlite:///{file}", migrate=True).close()
+    with working(folder) as process:
+        assert process.stdout is not None
+        assert "Worker" in process.stdout.readline()
+        file.unlink()
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert (out + err).count("is missing, but") == 1, out + err
+    assert "without a backup its jobs are lost" in err
+    assert "lease" not in out + err
+    listed = run("jobs", "list", "--ledger", f"sqlite:///{file}")
+    assert "is missing, but" in listed.stderr
+    assert "ledger migrate" not in listed.stderr
 
 
 @pytest.mark.req("W-6")

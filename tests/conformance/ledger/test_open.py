@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from redrive import App
-from redrive.errors import LedgerError, LedgerUnavailable, SchemaMismatch
+from redrive.errors import LedgerError, LedgerRemoved, LedgerUnavailable, SchemaMismatch
 from redrive.ledger import NewJob, open_ledger
 from redrive.ledger.sqlite import connect as sqlite
 from redrive.ledger.tables import HEAD
@@ -307,12 +307,12 @@ def test_a_file_that_was_removed_or_replaced_takes_nothing_any_more(tmp_path: Pa
         ledger.submit(NewJob("k", "a"))
         for each in tmp_path.iterdir():
             each.unlink()
-        with pytest.raises(LedgerError, match="was removed or replaced while it was open"):
+        with pytest.raises(LedgerError, match="was removed or moved while in use; .* restore the file from a backup"):
             ledger.submit(NewJob("k", "b"))
         with open_ledger(url, migrate=True) as other:
-            with pytest.raises(LedgerError, match="was removed or replaced"):
+            with pytest.raises(LedgerError, match="was replaced while it was open, .*; restart this program"):
                 ledger.claim({"k": 1}, worker="w")
-            with pytest.raises(LedgerError, match="was removed or replaced"):
+            with pytest.raises(LedgerError, match="was replaced while it was open"):
                 ledger.beat("w")
             assert other.submit(NewJob("k", "b")).created
 
@@ -323,8 +323,11 @@ def test_no_ledger_is_made_beside_what_programs_of_another_still_write(tmp_path:
     with open_ledger(f"sqlite:///{file}", migrate=True) as ledger:
         ledger.submit(NewJob("k", "a"))
         file.rename(tmp_path / "away.db")
-        with pytest.raises(LedgerError, match="is missing, but .*-wal exists, .* then restore the file"):
-            open_ledger(f"sqlite:///{file}", migrate=True)
+        for migrate in (True, False):
+            with pytest.raises(LedgerError, match="is missing, but .*-wal exists, .* move the file back; .* jobs are lost"):
+                open_ledger(f"sqlite:///{file}", migrate=migrate)
+        with pytest.raises(LedgerRemoved, match="is missing, but .*-wal exists"):
+            ledger.submit(NewJob("k", "lost"))
         assert not file.exists()
         (tmp_path / "away.db").rename(file)
         ledger.submit(NewJob("k", "b"))

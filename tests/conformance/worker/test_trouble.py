@@ -172,4 +172,4 @@ def test_a_worker_ends_when_its_sqlite_file_was_removed(tmp_path: Path) -> None:
         until(lambda: worker.status.state == "ended", worker.status)
         worker.close()
     assert worker.problem is not None
-    assert "was removed or replaced" in worker.problem
+    assert "was removed or moved while in use" in worker.problem

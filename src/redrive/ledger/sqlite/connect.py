@@ -25,12 +25,9 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
     """A connection in autocommit. `create`: a file that is missing is made; else it is an error, and nothing is made."""
     if sqlite3.sqlite_version_info < OLDEST:
         raise LedgerError(f"SQLite {sqlite3.sqlite_version} is too old; a ledger needs {'.'.join(map(str, OLDEST))} or later")
-    if create and file and _left_alone(file):
-        # A new file beside it would be given what the old one's programs have written, and go on writing: damaged for good.
-        raise LedgerError(
-            f"{file} is missing, but {file}-wal exists, so the ledger was removed or moved while in use; stop all programs "
-            f"that use it, then restore the file, or remove {file}-wal and {file}-shm too"
-        )
+    if file and _left_alone(file):
+        # A new file would share this write-ahead log with the programs that still use the old one, and be corrupted.
+        raise LedgerError(missing(file))
     if create and file:
         _make_private(file)
     target = f"{Path(file).as_uri()}?mode={'rwc' if create else 'rw'}" if file else ":memory:"
@@ -59,6 +56,20 @@ def _make_private(file: str) -> None:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
     except OSError:
         pass  # it is there already; or it cannot be made, which SQLite says next
+
+
+def missing(file: str, /) -> str:
+    """Describe a ledger file that was removed or moved while in use, and how to recover."""
+    if not _left_alone(file):
+        return (
+            f"{file} was removed or moved while in use; stop all programs that use it, then restore the file from a backup; "
+            "without a backup its jobs are lost"
+        )
+    return (
+        f"{file} is missing, but {file}-wal exists, so the ledger was removed or moved while in use; "
+        "stop all programs that use it, then move the file back; if it was deleted, "
+        f"remove {file}-wal and {file}-shm and restore a backup; without a backup its jobs are lost"
+    )
 
 
 def _left_alone(file: str) -> bool:
