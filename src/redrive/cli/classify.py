@@ -76,7 +76,8 @@ def _found(error: str) -> Classified:
 def _report(found: Classified) -> RenderableType:
     made = pairs()
     detail = f" ({found.kind})" if found.kind != found.verdict else ""
-    made.add_row("verdict", Text(found.verdict, style=STYLES[found.verdict]) + Text(detail))
+    word = "depends on the error" if found.depends and found.verdict == "unknown" else found.verdict
+    made.add_row("verdict", Text(word, style=STYLES[found.verdict]) + Text(detail))
     family = f" (family {found.family})" if found.family not in (None, "HTTP status") else ""
     made.add_row("rule", f"{found.rule}{family}" if found.rule else "none: no rule knows this error")
     for place, note in enumerate(found.notes):

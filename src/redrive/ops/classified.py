@@ -29,6 +29,15 @@ _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Timeout|Warning|[A-Z]
 _STATUS = re.compile(r"(?<![\d.])([45]\d\d)(?![\d.])")
 
 
+_CHAINED = re.compile(
+    r"^(?:During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):$",
+    re.MULTILINE,
+)
+_GAVE_UP = re.compile(r"^redrive: (gave up on \S+ after \d+ attempts?\b.*)$", re.MULTILINE)
+DEPENDS = "the verdict depends on the single error, such as its status or its cause; pass the status or a traceback"
+
+
 @dataclass(frozen=True, slots=True)
 class Classified:
     """The verdict on one error. Immutable."""
@@ -80,21 +89,44 @@ def classified(text: str, /) -> Classified:
 
 
 def of_traceback(text: str, /) -> Classified:
-    """Classify the exception that a traceback ends with.
+    """Classify the exception that a traceback ends with, by its causes too where its class alone does not decide.
 
     Raises:
         Unreadable: There is no exception in the text.
     """
-    for line in reversed(text.splitlines()):
-        found = _RAISED.match(line.rstrip())
-        if found is None:
-            continue
-        verdict = _of_path(found[1])
-        status = _STATUS.search(found[2] or "")
-        if verdict.depends and status is not None:
-            return _of_status(int(status[1]), found[1])
-        return verdict
-    raise Unreadable("traceback: no exception found; pass the text that Python prints, up to its last line")
+    chain = _CHAINED.split(text)
+    raised = _last_raised(chain[-1])
+    if raised is None:
+        raise Unreadable("traceback: no exception found; pass the text that Python prints, up to its last line")
+    verdict = _of_path(raised[1])
+    status = _STATUS.search(raised[2] or "")
+    if verdict.depends and status is not None:
+        verdict = _of_status(int(status[1]), raised[1])
+    elif verdict.depends and chain[-1].count("Traceback (most recent call last)") <= 1:
+        verdict = _by_cause(verdict, chain[:-1])
+    gave_up = _GAVE_UP.findall(chain[-1])
+    return replace(verdict, notes=(*verdict.notes, f"Redrive {gave_up[-1]}")) if gave_up else verdict
+
+
+def _last_raised(text: str) -> re.Match[str] | None:
+    """The last line that names an exception and its message."""
+    matches = (_RAISED.match(line.rstrip()) for line in reversed(text.splitlines()))
+    return next((match for match in matches if match is not None), None)
+
+
+def _by_cause(wrapper: Classified, chain: list[str]) -> Classified:
+    """The verdict on an error that means what its cause means, from the tracebacks above its own."""
+    for text in reversed(chain):
+        raised = _last_raised(text)
+        if raised is None:
+            return wrapper
+        try:
+            cause = _of_path(raised[1])
+        except Unreadable:
+            return wrapper
+        if not cause.depends:
+            return replace(cause, subject=f"{wrapper.subject} caused by {cause.subject}")
+    return wrapper
 
 
 def _of_status(status: int, raised: str | None = None) -> Classified:
@@ -122,9 +154,7 @@ def _of_path(path: str) -> Classified:
     if decided is not None and decided.rpartition(".")[2] != found.__name__:
         notes.append(f"decided by its base class {decided}")
     if known is None:
-        notes.append(
-            "the verdict depends on the single error, such as the status of its response; pass the status or a traceback"
-        )
+        notes.append(DEPENDS)
     fault = classify(_bare(found)) if known is None else known
     made = _verdict(name, fault, decided, _family(decided), notes=notes, depends=known is None, name=name)
     return replace(made, jobs=_jobs("transient")) if issubclass(found, (Again, BreakerOpen)) else made
@@ -186,9 +216,7 @@ def _by_name(name: str) -> Classified:
     notes = ["the library is not installed here, so its base classes were not considered"]
     fault = entry if isinstance(entry, Fault) else Fault("unknown")
     if not isinstance(entry, Fault):
-        notes.append(
-            "the verdict depends on the single error, such as the status of its response; pass the status or a traceback"
-        )
+        notes.append(DEPENDS)
     return _verdict(name, fault, short, _family(short), notes=notes, depends=not isinstance(entry, Fault), name=name)
 
 
@@ -203,20 +231,26 @@ def _verdict(
     verdict = "transient" if fault.retryable else fault.kind
     if not fault.sent:
         notes = [*notes, "the request did not reach the other side, so a retry is safe without idempotency"]
+    undecided = depends and verdict == "unknown"
     return Classified(
-        subject, verdict, fault.kind, rule, family, depends, fault.sent, _calls(verdict), _jobs(verdict), tuple(notes),
+        subject, verdict, fault.kind, rule, family, depends, fault.sent, _calls(verdict, undecided), _jobs(verdict, undecided),
+        tuple(notes),
         _change(verdict, name),
     )  # fmt: skip
 
 
-def _calls(verdict: str) -> str:
+def _calls(verdict: str, depends: bool = False) -> str:
+    if depends:
+        return "depends on the error: retried if it is transient"
     if verdict != "transient":
         return "not retried: the caller gets the error after the first attempt"
     waits = f"backoff {span(CALLS.backoff_base)} doubling to {span(CALLS.backoff_max)}, plus up to {span(CALLS.jitter)} of jitter"
     return f"retried: {CALLS.max_attempts} attempts, {waits}"
 
 
-def _jobs(verdict: str) -> str:
+def _jobs(verdict: str, depends: bool = False) -> str:
+    if depends:
+        return "depends on the error: retried unless it is permanent"
     if verdict == "permanent":
         return "not retried: a dead letter after the first attempt (reason not_retryable)"
     waits = ", ".join(map(span, JOB_BACKOFF))

@@ -43,6 +43,8 @@ def test_a_verdict_that_depends_on_the_response_says_so() -> None:
     found = classified("httpx.HTTPStatusError")
     assert (found.depends, found.verdict) == (True, "unknown")
     assert "depends on the single error" in found.notes[0]
+    assert found.calls == "depends on the error: retried if it is transient"
+    assert found.jobs == "depends on the error: retried unless it is permanent"
 
 
 TRACEBACK = """Traceback (most recent call last):
@@ -60,6 +62,32 @@ def test_a_traceback_is_classified_by_its_last_exception() -> None:
     assert of_traceback(chained).verdict == "unknown"
     with pytest.raises(Unreadable, match="no exception found"):
         of_traceback("all quiet\n")
+
+
+REFUSED = """Traceback (most recent call last):
+  File "client.py", line 952, in connect
+ConnectionRefusedError: [Errno 111] Connection refused
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "prices.py", line 4, in price
+urllib.error.URLError: <urlopen error [Errno 111] Connection refused>
+redrive: gave up on prices.price after 3 attempts in 0.977 s (waits 0.273, 0.64 s): attempts spent
+"""
+
+
+def test_a_wrapper_is_classified_by_the_cause_in_the_traceback() -> None:
+    found = of_traceback(REFUSED)
+    assert found.subject == "urllib.error.URLError caused by ConnectionRefusedError"
+    assert (found.verdict, found.retried) == ("transient", True)
+    assert any(note.startswith("Redrive gave up on prices.price after 3 attempts") for note in found.notes)
+
+
+def test_an_unrelated_traceback_above_is_not_a_cause() -> None:
+    later = REFUSED + "Traceback (most recent call last):\nurllib.error.URLError: <urlopen error no host given>\n"
+    found = of_traceback(later)
+    assert (found.subject, found.verdict, found.depends) == ("urllib.error.URLError", "unknown", True)
 
 
 @pytest.mark.parametrize("text", ["999", "no such", "nosuch.Error", "json.loads", "foo"])
