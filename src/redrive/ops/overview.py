@@ -73,7 +73,12 @@ class Overview:
             busy = [amount(running, "job")] if running else []
             busy += [amount(self.extracting, "partition")] if self.extracting else []
             online = f"{amount(self.alive, 'worker')} online; {' and '.join(busy) or 'nothing'} running"
-            return online if self.findings else f"No problems found. {online}"
+            if self.findings:
+                return online
+            dead = sum(kind.dead for kind in self.kinds)
+            if dead:  # `redrive doctor` counts them as a problem
+                return f"No new problems; {amount(dead, 'dead letter')} waiting for a decision. {online}"
+            return f"No problems found. {online}"
         return nobody(self.seen_at, self.now)
 
 
