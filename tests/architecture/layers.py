@@ -64,6 +64,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "worker": frozenset(("sqlalchemy",)),
     "batch": frozenset(("sqlalchemy",)),
     "batch.bars": frozenset(("rich",)),
+    "batch.bar_lines": frozenset(("rich",)),
     "commands": frozenset(("cronsim", "sqlalchemy")),
     "partitions": frozenset(("sqlalchemy",)),
     "partitions.parquet": frozenset(("pyarrow",)),

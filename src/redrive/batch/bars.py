@@ -1,4 +1,4 @@
-"""Bar: how far a batch is, on the terminal of whoever started it. The journal drives it: the sender knows nothing of it."""
+"""Bar: the progress of a batch at a terminal. The journal drives it, so that senders do not depend on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ..journal.record import Record
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import TaskID
+
+    from .bar_lines import BarLines
 
 
 @contextmanager
@@ -29,23 +31,18 @@ def bar(console: Console | None = None, /) -> Iterator[None]:
     """
     try:
         from rich.console import Console  # noqa: PLC0415  # an extra
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+        from .bar_lines import BarLines  # noqa: PLC0415  # needs Rich
     except ImportError:
         print('redrive: a progress bar needs Rich: pip install "redrive[cli]"', file=sys.stderr)  # noqa: T201  # the work goes on
         yield
         return
-    shown = Console(stderr=True) if console is None else console
+    # With soft_wrap, a log line above the bar stays one line, which can be searched and copied.
+    shown = Console(stderr=True, soft_wrap=True) if console is None else console
     if not shown.is_terminal:
         yield
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[said]}"),
-    )
-    with Progress(*columns, console=shown, transient=False) as progress:
+    with BarLines(console=shown) as progress:
         unsubscribe = subscribe(Bars(progress), inline=True)
         try:
             yield
@@ -56,10 +53,14 @@ def bar(console: Console | None = None, /) -> Iterator[None]:
 class Bars:
     """A sink of the journal that draws: one bar for each sender. Any thread may call it."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: BarLines) -> None:
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
         self._settled: dict[str, int] = {}
+        self._outages: dict[str, str] = {}
+        """The outage that the last pass of a batch showed."""
+        self._new_outages: dict[str, str] = {}
+        """The outage that the current pass shows. Its record comes before the one of the pass."""
 
     def __call__(self, record: Record, /) -> None:
         """Draw what happened."""
@@ -68,10 +69,7 @@ class Bars:
             return
         name = str(told.get("operation") or next(iter(self._tasks), "batch"))
         if record.kind == "batch_started":
-            if name in self._tasks:
-                self._progress.remove_task(self._tasks[name])
-            self._tasks[name] = self._progress.add_task(name, total=None, said="sending")
-            self._settled[name] = 0
+            self._start(name)
             return
         task = self._tasks.get(name)
         if task is None:
@@ -79,18 +77,35 @@ class Bars:
         if record.kind == "batch_step":
             self._step(name, task, told.get("done") or 0, told.get("total"))
         elif record.kind == "batch_retry":
-            said = f"retry {told['retry']} of {told['max_retries']} in {told['wait']:.3g} s, {told['pending']:,} pending"
-            self._progress.update(task, said=said)
+            said = f"retry {told['retry']} of {told['max_retries']} in {{wait}}, {told['pending']:,} pending"
+            self._progress.say(task, said + self._outage(name), wait=told["wait"])
         elif record.kind == "batch_outage":
-            self._progress.update(task, said=f"outage: {told.get('reason') or 'refused'}")
+            self._new_outages[name] = str(told.get("reason") or "no reason given")
         elif record.kind == "batch_split":
-            self._progress.update(task, said=f"looking for bad items among {told['items']:,}")
-        else:
+            self._progress.say(task, f"looking for bad items among {told['items']:,}")
+        elif record.kind in ("batch_pass", "batch_ended"):
+            if record.kind == "batch_pass":
+                self._outages[name] = self._new_outages.pop(name, "")
             self._settled[name] = told["acknowledged"] + told["given_up"]
             gone = f", {told['given_up']:,} given up" if told["given_up"] else ""
-            said = f"{told['acknowledged']:,} acknowledged, {told['pending']:,} pending{gone}"
-            self._progress.update(task, total=told["sent"], completed=self._settled[name], said=said)
+            said = f"{told['acknowledged']:,} acknowledged, {told['pending']:,} pending{gone}{self._outage(name)}"
+            self._progress.say(task, said, total=told["sent"], completed=self._settled[name])
+            if record.kind == "batch_ended":
+                self._progress.stop_task(task)
+
+    def _start(self, name: str) -> None:
+        if name in self._tasks:
+            self._progress.remove_task(self._tasks[name])
+        self._tasks[name] = self._progress.add_task(name, total=None, said="sending", until=None)
+        self._settled[name] = 0
+        self._outages.pop(name, None)
+        self._new_outages.pop(name, None)
 
     def _step(self, name: str, task: TaskID, done: int, total: int | None) -> None:
         settled = self._settled[name]
-        self._progress.update(task, completed=settled + done, total=None if total is None else settled + total, said="sending")
+        whole = None if total is None else settled + total
+        self._progress.say(task, f"sending{self._outage(name)}", completed=settled + done, total=whole)
+
+    def _outage(self, name: str) -> str:
+        reason = self._outages.get(name)
+        return f"; outage: {reason}" if reason else ""

@@ -61,6 +61,7 @@ class Call:
         self._course = Course()
         self._last: Any = None
         self._split_sends = 0
+        self._is_in_outage = False
         self._clock = clock_around()
         limit = work.terms.timeout
         began = self._clock.monotonic()
@@ -191,7 +192,8 @@ class Call:
         if charge.spared:
             charged += self._spare(charge.spared, report)
             seen = {"reason": course.outage, "items": len(charge.spared), "charged": len(charged)}
-            emit("batch_outage", {"operation": work.operation, **seen})
+            emit("batch_outage", {"operation": work.operation, **seen, "begins": not self._is_in_outage or None})
+        self._is_in_outage = bool(charge.spared)
         if charged:
             course.given_up(self._charge(charged, {item.id: item for item in rejected}, report))
 

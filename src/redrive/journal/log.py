@@ -19,15 +19,16 @@ LOUD = ("breaker_opened", "spill_failed", "batch_outage", "undelivered", "parked
 def log(record: Record, /) -> None:
     """Log a record: `giveup` of spent retries and an opened breaker as warnings, of an item as an error, all else as info."""
     level = level_of(record.kind, record.fields.get("reason"), record.fields.get("item"))
-    if level >= ERROR:
-        # An item that is given up raises nothing: it is seen also where logging is not set up, or not even imported.
+    # A given-up item and an outage of a batch raise nothing, so they are printed even if logging is not set up or imported.
+    is_always_shown = level >= ERROR or (record.kind == "batch_outage" and bool(record.fields.get("begins")))
+    if is_always_shown:
         import logging  # noqa: F401, PLC0415
     if enabled(level):
         extra = {"redrive": dict(record.fields), "redrive_kind": record.kind}
         logger = sys.modules["logging"].getLogger("redrive")
         logger.log(level, "%s", line(record), extra=extra)
         last_resort = sys.modules["logging"].lastResort
-        if level >= ERROR and last_resort is not None and not _has_handlers(logger):
+        if is_always_shown and last_resort is not None and not _has_handlers(logger):
             last_resort.handle(logger.makeRecord(logger.name, level, "", 0, "%s", (line(record),), None))
 
 
@@ -67,10 +68,14 @@ def _told(record: Record) -> str:
     fields = record.fields
     if record.kind == "giveup" and "item" in fields:
         said = _on_one_line(fields.get("reason") or "no reason given")
-        after = "rejected for good" if fields.get("permanent") else f"given up after {fields.get('attempts')} rejections"
+        after = "given up (permanent)" if fields.get("permanent") else f"given up after {_rejections(fields)}"
         return f"{fields.get('operation')}: item {_on_one_line(fields['item'])} {after}: {said}"
     if record.kind == "ledger_trouble":
         return f"worker {fields.get('worker')}: the ledger failed ({_short(fields)})"
+    if record.kind == "batch_outage":
+        said = _on_one_line(fields.get("reason") or "no reason given")
+        items, counted = fields.get("items"), fields.get("charged") or "none"
+        return f"{fields.get('operation')}: outage: {said} (items rejected: {items}, counted as attempts: {counted})"
     if record.kind == "giveup" and not fields.get("attempt"):
         return f"{fields.get('operation')}: not called: {fields.get('reason')}"
     tried = f"{fields.get('operation')}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"
@@ -82,6 +87,10 @@ def _told(record: Record) -> str:
     if record.kind in ("recovered", "success"):
         return f"{tried} succeeded"
     return record.kind.replace("_", " ") + "".join(f" {name}={_on_one_line(value)}" for name, value in fields.items())
+
+
+def _rejections(fields: Mapping[str, object]) -> str:
+    return "1 rejection" if fields.get("attempts") == 1 else f"{fields.get('attempts')} rejections"
 
 
 def _short(fields: Mapping[str, object]) -> str:

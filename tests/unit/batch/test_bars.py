@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import io
 import re
+import sys
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
+from rich.progress import TaskID
 
 from redrive.batch import Report, bar, progress, retrying
-from redrive.journal import Ring
+from redrive.batch.bar_lines import BarLines
+from redrive.batch.bars import Bars
+from redrive.journal import Record, Ring
 from redrive.testing import instant
 from tests.unit.batch.world import Script, Sender, Store, partial, success
 
@@ -23,9 +29,9 @@ class Stepping(Sender):
         return report
 
 
-def shown(*, terminal: bool = True) -> tuple[Console, io.StringIO]:
+def shown(*, terminal: bool = True, width: int = 120) -> tuple[Console, io.StringIO]:
     out = io.StringIO()
-    return Console(file=out, force_terminal=terminal, width=120, color_system=None), out
+    return Console(file=out, force_terminal=terminal, width=width, color_system=None), out
 
 
 def test_a_bar_for_a_batch() -> None:
@@ -42,17 +48,15 @@ def test_a_bar_for_a_batch() -> None:
     assert "1 acknowledged, 0 pending" in text
 
 
-def test_what_is_said_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rich.progress import Progress
-
+def test_the_state_in_words_after_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    update = Progress.update
+    say = BarLines.say
 
-    def noted(self: Progress, task: object, **fields: object) -> None:
-        said.append(str(fields.get("said")))
-        update(self, task, **fields)  # type: ignore[arg-type]
+    def noted(self: BarLines, task: TaskID, text: str, /, **fields: Any) -> None:
+        said.append(text)
+        say(self, task, text, **fields)
 
-    monkeypatch.setattr(Progress, "update", noted)
+    monkeypatch.setattr(BarLines, "say", noted)
     store = Store(counts={"bad": 4})
     ids = ["bad", *(f"t{n:02}" for n in range(11))]
     inner = Stepping(store, ids, lambda item, turn: "checksum" if item == "bad" else "503 busy" if turn == 1 else "")
@@ -60,13 +64,89 @@ def test_what_is_said_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
         retrying(inner, items=store, operation="tiles").send_pending()
     assert said == [
         "sending",
-        "outage: 503 busy",
-        "0 acknowledged, 11 pending, 1 given up",
-        "retry 1 of 3 in 2 s, 11 pending",
-        "sending",
+        "0 acknowledged, 11 pending, 1 given up; outage: 503 busy",
+        "retry 1 of 3 in {wait}, 11 pending; outage: 503 busy",
+        "sending; outage: 503 busy",
         "11 acknowledged, 0 pending, 1 given up",
         "11 acknowledged, 0 pending, 1 given up",
     ]
+
+
+def frame(lines: BarLines, out: io.StringIO) -> str:
+    """What the bar shows at this time."""
+    out.seek(0)
+    out.truncate()
+    lines.console.print(Group(*lines.get_renderables()))
+    return out.getvalue()
+
+
+def tell(bars: Bars, kind: str, **fields: object) -> None:
+    bars(Record(kind, datetime.now(UTC), {"operation": "Sender.send_pending", **fields}))
+
+
+def test_the_clock_runs_and_the_wait_counts_down_after_a_pass_that_handled_all_items() -> None:
+    console, out = shown()
+    now = [100.0]
+    console.get_time = lambda: now[0]
+    lines = BarLines(console=console)
+    bars = Bars(lines)
+    tell(bars, "batch_started")
+    tell(bars, "batch_step", done=5, total=5)
+    tell(bars, "batch_pass", acknowledged=3, given_up=0, pending=2, sent=5)
+    tell(bars, "batch_retry", retry=1, max_retries=3, wait=4.0, pending=2)
+    assert "retry 1 of 3 in 4.0 s, 2 pending" in frame(lines, out)
+    now[0] += 3
+    assert "0:00:03" in frame(lines, out)
+    assert "retry 1 of 3 in 1.0 s, 2 pending" in frame(lines, out)
+    tell(bars, "batch_ended", acknowledged=5, given_up=0, pending=0, sent=5)
+    now[0] += 60
+    assert "0:00:03" in frame(lines, out)  # stopped at the end
+
+
+def test_an_outage_stays_visible_in_the_wait_and_at_the_end() -> None:
+    console, out = shown()
+    lines = BarLines(console=console)
+    bars = Bars(lines)
+    counts = {"acknowledged": 0, "given_up": 0, "pending": 12, "sent": 12}
+    tell(bars, "batch_started")
+    tell(bars, "batch_outage", reason="503 overloaded", items=12)
+    tell(bars, "batch_pass", **counts)
+    tell(bars, "batch_retry", retry=1, max_retries=3, wait=4.0, pending=12)
+    assert "outage: 503 overloaded" in frame(lines, out)
+    tell(bars, "batch_outage", reason="503 overloaded", items=12)
+    tell(bars, "batch_pass", **counts)
+    tell(bars, "batch_ended", **counts)
+    assert "12 pending; outage: 503 overloaded" in frame(lines, out)
+    tell(bars, "batch_started")
+    tell(bars, "batch_pass", **counts)
+    assert "outage" not in frame(lines, out)
+
+
+def test_a_terminal_of_80_columns_cuts_nothing() -> None:
+    console, out = shown(width=80)
+    lines = BarLines(console=console)
+    bars = Bars(lines)
+    tell(bars, "batch_started")
+    tell(bars, "batch_outage", reason="503 the receiver is overloaded, see https://status.test", items=12)
+    counts = {"acknowledged": 1_234_567, "given_up": 123_456, "pending": 123_456, "sent": 1_481_479}
+    tell(bars, "batch_pass", **counts)
+    tell(bars, "batch_ended", **counts)
+    text = " ".join(frame(lines, out).split())
+    assert "1,234,567 acknowledged, 123,456 pending, 123,456 given up; outage: 503 the receiver is" in text
+    assert "https://status.test" in text
+    assert "…" not in text
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
+def test_a_log_line_above_the_bar_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    long = "Sender.send_pending: item k0007 given up (permanent): 410 " + "gone for ever " * 5
+    with bar():
+        print(long.strip(), file=sys.stderr)
+    assert long.strip() in out.getvalue()
 
 
 def test_nothing_without_a_terminal() -> None:

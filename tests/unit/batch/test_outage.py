@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import zlib
 from collections import Counter
 from datetime import timedelta
@@ -164,7 +166,22 @@ def test_an_item_that_is_rejected_for_good_is_given_up_at_once(
     assert (result.count("giveup"), result.next_retry_at, result.outcome) == (1, None, "partial")
     (record,) = [record for record in redrive_journal.records if record.kind == "giveup"]
     assert record.fields.items() >= {"item": "bad", "attempts": 1, "reason": "410 gone", "permanent": True}.items()
-    assert caplog.messages == ["Script.send_pending: item bad rejected for good: 410 gone"]
+    assert caplog.messages == ["Script.send_pending: item bad given up (permanent): 410 gone"]
+
+
+@pytest.mark.req("B-15")
+def test_an_outage_is_printed_once_for_a_call_if_logging_is_not_set_up() -> None:
+    program = """
+from redrive.batch import ItemStatus, Report, retrying
+from redrive.testing import instant
+from tests.unit.batch.world import Sender, Store
+
+store = Store()
+with instant():
+    retrying(Sender(store, [f"t{n}" for n in range(12)], lambda *_: "503 busy"), items=store).send_pending()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines() == ["Sender.send_pending: outage: 503 busy (items rejected: 12, counted as attempts: none)"]
 
 
 @pytest.mark.req("B-15")
