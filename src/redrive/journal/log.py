@@ -76,14 +76,26 @@ def _told(record: Record) -> str:
         said = _on_one_line(fields.get("reason") or "no reason given")
         items, counted = fields.get("items"), fields.get("charged") or "none"
         return f"{fields.get('operation')}: outage: {said} (items rejected: {items}, counted as attempts: {counted})"
+    subject = _subject(fields)
+    if record.kind == "giveup" and "logical_date" in fields and not fields.get("attempt"):
+        return f"{subject}: gave up: {fields.get('error') or fields.get('reason')}"
     if record.kind == "giveup" and not fields.get("attempt"):
-        return f"{fields.get('operation')}: not called: {fields.get('reason')}"
-    tried = f"{fields.get('operation')}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"
+        return f"{subject}: not called: {fields.get('reason')}"
+    if record.kind == "parked":
+        wait = f", next attempt in {fields['wait']:.3g} s" if "wait" in fields else ""
+        return f"{subject}: paused after an outage ({_on_one_line(fields.get('reason'))}){wait}"
+    if record.kind == "unparked":
+        return f"{subject}: resumed"
+    tried = f"{subject}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"
     if record.kind == "retry":
         return f"{tried} failed ({_short(fields)}), again in {fields['wait']:.3g} s"
     if record.kind == "giveup":
         letter = f" (dead letter {fields['dlq_id']})" if "dlq_id" in fields else ""
         return f"{tried} failed ({_short(fields)}), giving up: {fields.get('reason')}{letter}"
+    if record.kind == "again":
+        error = f": {_short(fields)}" if "error" in fields else ""
+        wait = f", again in {fields['wait']:.3g} s" if fields.get("wait") else ""
+        return f"{tried} does not count ({fields.get('reason')}{error}){wait}"
     if record.kind in ("recovered", "success"):
         return f"{tried} succeeded"
     return record.kind.replace("_", " ") + "".join(f" {name}={_on_one_line(value)}" for name, value in fields.items())
@@ -93,8 +105,16 @@ def _rejections(fields: Mapping[str, object]) -> str:
     return "1 rejection" if fields.get("attempts") == 1 else f"{fields.get('attempts')} rejections"
 
 
+def _subject(fields: Mapping[str, object]) -> str:
+    """The partition, where the record is about one; otherwise the operation."""
+    if "logical_date" not in fields:
+        return str(fields.get("operation"))
+    return "/".join(str(fields.get(name)) for name in ("source", "customer_id", "query_name", "logical_date"))
+
+
 def _short(fields: Mapping[str, object]) -> str:
-    text = _on_one_line(f"{fields.get('error_class')}: {fields.get('error')}")
+    name, error = fields.get("error_class"), fields.get("error")
+    text = _on_one_line(error if name is None else f"{name}: {error}")
     return text if len(text) <= 200 else text[:199] + "…"
 
 

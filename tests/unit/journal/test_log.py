@@ -39,6 +39,50 @@ def test_a_record_is_one_line_for_a_person(told: Record, line: str) -> None:
     assert log.line(told) == line
 
 
+DAY = {"source": "crm", "customer_id": "acme", "query_name": "orders", "logical_date": "2026-11-10"}
+KEY = "crm/acme/orders/2026-11-10"
+
+
+@pytest.mark.req("J-3")
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (record("retry", wait=2, **DAY), f"{KEY}: attempt 1 of 3 failed (OSError: reset), again in 2 s"),
+        (record("success", **DAY), f"{KEY}: attempt 1 of 3 succeeded"),
+        (
+            Record("retry", AT, {"attempt": 1, "max_attempts": 3, "error": "unique(id): 2 of 3", "wait": 2, **DAY}),
+            f"{KEY}: attempt 1 of 3 failed (unique(id): 2 of 3), again in 2 s",
+        ),
+        (
+            record("again", wait=61, reason="systemic", **DAY),
+            f"{KEY}: attempt 1 of 3 does not count (systemic: OSError: reset), again in 61 s",
+        ),
+        (
+            Record("again", AT, {"attempt": 1, "max_attempts": 3, "wait": None, "reason": "stopped", **DAY}),
+            f"{KEY}: attempt 1 of 3 does not count (stopped)",
+        ),
+        (Record("giveup", AT, {"attempts": 2, "reason": "age", "error": "too old", **DAY}), f"{KEY}: gave up: too old"),
+    ],
+)
+def test_a_record_of_a_partition_names_the_partition(told: Record, line: str) -> None:
+    assert log.line(told) == line
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (
+            Record("parked", AT, {"operation": "crm", "reason": "503", "wait": 60.0}),
+            "crm: paused after an outage (503), next attempt in 60 s",
+        ),
+        (Record("parked", AT, {"operation": "crm.sync", "reason": "503"}), "crm.sync: paused after an outage (503)"),
+        (Record("unparked", AT, {"operation": "crm"}), "crm: resumed"),
+    ],
+)
+def test_a_pause_and_its_end_are_readable_lines(told: Record, line: str) -> None:
+    assert log.line(told) == line
+
+
 @pytest.mark.req("J-3")
 def test_an_error_cannot_pose_as_a_line_of_its_own() -> None:
     line = log.line(record("giveup", reason="attempts", error="reset\r\nWARNING all is well\n\tindeed"))
