@@ -6,7 +6,7 @@ from datetime import date, datetime, time, timedelta, timezone
 
 from sqlalchemy import Connection, func, select
 
-from ..ledger.partition_tables import run
+from ..ledger.partition_tables import marker, run
 from .policy import Policy
 from .record import LANES
 from .rows import Row, Work
@@ -15,6 +15,9 @@ DAY = timedelta(days=1)
 ON_TIME = timedelta(hours=36)
 """A schedule runs a day on the day after it. In any time zone that is over 36 hours after the day's end in UTC."""
 FRESH = LANES.index("fresh")
+CLEARED = "clear_terminal"
+"""Cause of the grant that an operator's `clear_terminal` leaves on a partition."""
+_CLEARED = select(marker.c.partition_id).where(marker.c.kind == "grant", marker.c.cause == CLEARED)
 _SCHEDULED = select(func.max(run.c.leased_at, type_=run.c.leased_at.type)).where(run.c.lane == FRESH)
 
 
@@ -46,6 +49,8 @@ def stored_age_limit(
     limit = age_limit(policy, row.logical_date, requested=requested)
     if limit is None or limit > before:
         return None  # nearly always; only an old partition costs a query
+    if connection.execute(_CLEARED.where(marker.c.partition_id == row.id)).first() is not None:
+        return None  # an operator asked for it: only the granted attempts bound it
     scheduled_at = connection.execute(_SCHEDULED.where(run.c.partition_id == row.id)).scalar()
     if work.lane == FRESH and scheduled_at is None:
         return None  # the schedule asked for it, and its first run has not begun

@@ -21,6 +21,7 @@ from .lanes import SHARE, Stream, Turns
 from .materialise import Taken, materialised
 from .outcome import requeued
 from .pardon import uncharged
+from .partition import Partition
 from .policy import Terms
 from .ranges import Range
 from .rates import LEAST, rated
@@ -30,6 +31,14 @@ from .streams import Due, due
 
 LISTED = 100
 """So many partitions are named in the audit, one by one."""
+
+
+class Expired(NamedTuple):
+    """A partition that gave up because it is too old."""
+
+    partition: Partition
+    attempts: int
+    because: str
 
 
 @dataclass
@@ -43,6 +52,9 @@ class Desk:
     """Grids do not change: their customers, which may be many, are read once."""
     after: float | None = None
     """Seconds until a rate, of a dataset, a source or a sweep, lets more begin than the last claim brought; None: none did."""
+
+    expired: list[Expired] = field(default_factory=list)
+    """Partitions that the last claim gave up because they are too old."""
 
     def look_after(self, seconds: float | None, /) -> None:
         """There may be more then."""
@@ -60,7 +72,7 @@ class Offer(NamedTuple):
 
 def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float, /) -> list[Lease]:
     """Lease up to so many."""
-    desk.after = None
+    desk.after, desk.expired = None, []
     if most < 1 or not desk.terms:
         return []
     if _offers(session, desk, most, None) == ([], []):  # a look without a lock: an idle tick holds nobody up
@@ -203,15 +215,16 @@ def _from_grid(session: Session, desk: Desk, one: Range, many: int, begun: set[i
 
 
 def _too_old(session: Session, desk: Desk, changes: Changes, one: Taken, now: datetime) -> bool:
-    """Past its age nothing is tried by itself any more; what somebody asked for is."""
+    """Give up a partition that is past its age, unless an operator or a backfill asked for it."""
     ends = stored_age_limit(session.core, desk.terms[one.row.dataset].policy, one.row, one.work, now)
     if ends is None:
         return False
-    because = f"too old: not tried after {ends:%Y-%m-%d %H:%M}Z"
+    because = f"too old: no retries after {ends:%Y-%m-%d %H:%M}Z"
     changes.idle.add(one.row.id)
     if one.row.current_run_id is None:
         changes.mark(Mark(one.row.id, "terminal", "age", POLICY, because, now, one.row.attempt_count, None))
         changes.rows[one.row.id] = one.row._replace(updated_at=now).shaded(True)
+        desk.expired.append(Expired(one.row.partition, one.row.attempt_count, because))
     return True
 
 

@@ -18,7 +18,7 @@ from ..ledger.now import now_on
 from ..ledger.session import Session
 from ..worker.clocks import Jumps
 from . import backfill, marking, ranges, requeue, returning, sources
-from .claim import Desk, claimed
+from .claim import Desk, Expired, claimed
 from .grid import Grid
 from .lanes import Turns
 from .partition import Partition
@@ -64,6 +64,11 @@ class Control:
     def soon(self) -> float | None:
         """Seconds until a rate lets more begin than the last claim brought; None: no rate was in the way."""
         return self._desk.after
+
+    @property
+    def expired(self) -> Sequence[Expired]:
+        """Partitions that the last claim gave up because they are too old."""
+        return self._desk.expired
 
     def renew(self, leases: Sequence[Lease], /, *, lease: Seconds = LEASE) -> list[Lease]:
         """Hold these longer; those that are lost, and must not be worked on any more."""

@@ -12,6 +12,7 @@ from ..ledger import audit
 from ..ledger.now import now_on
 from ..ledger.partition_tables import partition
 from ..ledger.session import Session
+from .age import CLEARED
 from .outcome import requeued
 from .record import Act, Kind
 from .rows import Changes, Mark, Row, Work, chunks, hold_sources, locked, marks, works
@@ -45,7 +46,7 @@ def clear_terminal(
         if "terminal" not in marked:
             return "not terminal"
         changes.unmark(row.id, "terminal")
-        changes.mark(Mark(row.id, "grant", "clear_terminal", actor, because, now, row.attempt_count, grant))
+        changes.mark(Mark(row.id, "grant", CLEARED, actor, because, now, row.attempt_count, grant))
         if mine is None and "paused" not in marked:
             changes.new_work[row.id] = _queued(row, draw(), now, actor)
         changes.rows[row.id] = row._replace(status=requeued(row.status), updated_at=now).shaded(False)

@@ -91,7 +91,7 @@ def after_rejection(
         wait, how = after, f"the source's own words after attempt {attempts} of {limit}"
     due = now + timedelta(seconds=max(0.0, wait))
     if ends is not None and due >= ends:
-        return Next(None, f"too old: not tried after {ends:%Y-%m-%d %H:%M}Z", "age")
+        return Next(None, f"too old: no retries after {ends:%Y-%m-%d %H:%M}Z", "age")
     return Next(due, f"{how}: {_spoken(wait)}")
 
 
@@ -100,7 +100,7 @@ def after_loss(policy: Policy, lost: int, seed: float, now: datetime, ends: date
     if lost >= policy.max_lost:
         return Next(None, amount(lost, "run vanished with its worker", "runs in a row vanished with their worker"), "lost")
     if ends is not None and now >= ends:
-        return Next(None, f"too old: not tried after {ends:%Y-%m-%d %H:%M}Z", "age")
+        return Next(None, f"too old: no retries after {ends:%Y-%m-%d %H:%M}Z", "age")
     wait = 0.0 if lost == 1 else policy.backoff(lost - 1, draw(seed, -lost))
     return Next(now + timedelta(seconds=wait), f"the run before was lost ({lost} of {policy.max_lost}): {_spoken(wait)}")
 

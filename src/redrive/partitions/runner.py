@@ -24,7 +24,7 @@ from .extraction import Extraction
 from .loop import Loop
 from .outage import Outages
 from .record import Return, Verdict
-from .told import tell_judged, tell_late, tell_returned
+from .told import tell_expired, tell_judged, tell_late, tell_returned
 
 LEASE = 60.0
 """Seconds, renewed four times in that."""
@@ -136,6 +136,9 @@ class Runner:
 
     def _claim(self, free: int) -> int:
         leases = self._control.claim(free, worker=self.worker, lease=self._lease)
+        for expired in self._control.expired:
+            self._ended["terminal"] += 1
+            tell_expired(self._known[expired.partition.source, expired.partition.query_name], expired)
         if leases:
             crash_point("extract.claimed")
         for at, lease in enumerate(leases):

@@ -22,7 +22,7 @@ from .firing import Firing
 from .outage import Outages
 from .ranges import ACTS
 from .record import Return, Verdict
-from .told import tell_judged, tell_returned
+from .told import tell_expired, tell_judged, tell_returned
 
 LEASE = 8.0
 PARKING = Parking()
@@ -49,6 +49,8 @@ class Stepped:
         self._firing.do(now)
         self._control.tick()
         leases = self._control.claim(1, worker=worker, lease=LEASE)
+        for expired in self._control.expired:
+            tell_expired(self._known[expired.partition.source, expired.partition.query_name], expired)
         if not leases:
             return False
         held = Held(self._known[leases[0].partition.source, leases[0].partition.query_name], leases[0])

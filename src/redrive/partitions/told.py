@@ -7,7 +7,9 @@ from typing import Any
 
 from ..core.signature import said
 from ..journal.bus import emit
+from .claim import Expired
 from .extracting import Done
+from .extraction import Extraction
 from .record import Judged, Return, Verdict
 
 
@@ -36,6 +38,16 @@ def tell_returned(done: Done, given: Return, /) -> None:
 def tell_late(done: Done, /) -> None:
     """Somebody else has the partition now: nothing of this attempt counts."""
     emit("late", _fields(done) | {"outcome": "lost"})
+
+
+def tell_expired(extraction: Extraction, expired: Expired, /) -> None:
+    """A partition gave up before an attempt, because it is too old."""
+    key = expired.partition
+    emit("giveup", {
+        **extraction.settings.fields, "operation": extraction.name, "source": key.source, "customer_id": key.customer_id,
+        "query_name": key.query_name, "logical_date": key.logical_date.isoformat(), "attempts": expired.attempts,
+        "max_attempts": extraction.terms.policy.max_attempts, "reason": "age", "error": expired.because,
+    })  # fmt: skip
 
 
 def _fields(done: Done) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from redrive.backoff import fixed
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
+from redrive.partitions.grid import Grid
 from redrive.partitions.policy import Policy
 from redrive.partitions.record import Selection, Verdict
 from tests.conformance.partitions.world import SAID, World
@@ -302,6 +303,46 @@ def test_catch_up_work_of_a_schedule_keeps_all_its_attempts(ledger: Ledger) -> N
         assert judged.terminal == (None if number < 3 else "attempts")
         world.pass_time(100)
     assert world.register.imbalance() == []
+
+
+@pytest.mark.req("P-9")
+@pytest.mark.parametrize("grant", [None, 2])
+def test_clear_terminal_is_exempt_from_max_age(ledger: Ledger, grant: int | None) -> None:
+    world = World(ledger, policy=Policy(max_attempts=3, backoff=fixed(60), max_age=timedelta(days=3)))
+    on = ledger.now().date() - timedelta(days=30)
+    world.control.backfill(Grid.of("crm", "orders", ["acme"], on), **SAID)
+    (lease,) = world.claim()
+    world.reject(lease, final=True)
+    key = lease.partition
+    assert world.control.clear_terminal([lease.partition_id], grant=grant, **SAID).count == 1
+    for number in range(grant or 3):
+        (lease,) = world.claim()
+        assert lease.partition == key
+        if number == 0:
+            world.pass_time(1000)  # its worker is gone
+            world.control.tick()
+            world.pass_time(100)
+            (lease,) = world.claim()
+        (judged,) = world.reject(lease)
+        assert judged.terminal == ("attempts" if number + 1 == (grant or 3) else None)
+        world.pass_time(100)
+    assert world.claim() == []
+    assert world.register.imbalance() == []
+
+
+@pytest.mark.req("P-9")
+def test_the_control_plane_names_partitions_that_it_gave_up_for_their_age(ledger: Ledger) -> None:
+    world = World(ledger, policy=Policy(max_age=timedelta(microseconds=1)))
+    now = ledger.now()
+    assert world.control.fire("crm", "orders", now, ["acme"], [now.date() - timedelta(days=1)], cron="x")
+    (lease,) = world.claim()
+    world.give_back(lease, "not_ready", error="no export yet")
+    world.pass_time(1000)
+    assert world.claim() == []
+    assert [(one.partition, one.attempts) for one in world.control.expired] == [(lease.partition, 0)]
+    assert world.control.expired[0].because.startswith("too old: no retries after ")
+    assert world.claim() == []
+    assert world.control.expired == []
 
 
 @pytest.mark.req("P-9")

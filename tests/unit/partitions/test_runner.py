@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 
-from redrive import App
+from redrive import App, journal
+from redrive.journal import Record
+from redrive.journal.log import line
 from redrive.ledger.partition_tables import work
 from redrive.partitions import Partition, Sink
 from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
+from redrive.partitions.record import Return
 from redrive.partitions.register import Register
 from redrive.partitions.runner import Runner
 from tests.ledgers import sqlite_ledger
@@ -106,3 +109,20 @@ def test_a_lease_that_was_lost_writes_nothing_more(app: App) -> None:
     ended(one)
     assert not list(app.stores.get_store("raw").files())
     assert states(app) == ["leased"], "its verdict was never said: somebody else has the partition"
+
+
+def test_a_partition_that_is_too_old_is_logged_when_it_gives_up(app: App) -> None:
+    day = datetime.now(timezone.utc).date() - timedelta(days=1)
+    app.dataset("crm", "orders", raw="raw", customers=["acme"], checks=[], max_age=1e-6)(write)
+    extractions = list(app.datasets)
+    control = Control(app.ledger, [extractions[0].terms])
+    assert control.fire("crm", "orders", now(), ["acme"], [day], cron="x")
+    (lease,) = control.claim(1, worker="w")
+    control.give_back([Return(lease, "not_ready", after=0)])
+    records: list[Record] = []
+    unsubscribe = journal.subscribe(records.append, inline=True)
+    Runner(app.ledger, extractions, places=2).turn(now())
+    unsubscribe()
+    (told,) = [one for one in records if one.kind == "giveup"]
+    assert (told.fields["customer_id"], told.fields["logical_date"], told.fields["reason"]) == ("acme", day.isoformat(), "age")
+    assert line(told).startswith(f"crm/acme/orders/{day}: gave up: too old: no retries after ")
