@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.codec import Codec, codec, from_bytes, outline, to_bytes
 from ..core.codec.arguments import Arguments
+from ..core.codec.misfit import misfit
 from ..core.key import Key, KeyLike, KeyOf, Template
 from ..ledger.record import Lease
 from ..worker.kind import Undecodable, Unstorable
@@ -61,9 +62,11 @@ class Envelope:
         made = self._key
         if made is None:
             return str(Key("command", "", _fresh(), self.name))
-        if isinstance(made, Template):
-            return str(made.key(args, kwargs))
-        return said(made(*args, **kwargs))
+        try:
+            return str(made.key(args, kwargs)) if isinstance(made, Template) else said(made(*args, **kwargs))
+        except TypeError:
+            self._arguments.bind(args, kwargs)  # names the command's function if the call itself is wrong
+            raise
 
     def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> bytes:
         """The arguments, as they are stored. TypeError names one that is not what its annotation says."""
@@ -96,8 +99,8 @@ class Envelope:
             raise Unstorable(f"{self.name} is a sync function and returned an awaitable; register the `async def` itself")
         try:
             return to_bytes(self._result.dump(result))
-        except (TypeError, ValueError) as refused:
-            raise Unstorable(f"{self.name} has run, but its result cannot be stored: {refused}") from None
+        except (TypeError, ValueError, RecursionError) as refused:
+            raise Unstorable(f"{self.name} has run, but its result cannot be stored: {misfit(refused)}") from None
 
     def loaded(self, result: bytes | None, /) -> Any:
         """The result again, as the annotated type."""

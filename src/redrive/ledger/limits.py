@@ -29,7 +29,7 @@ def checked(job: NewJob, max_payload: int, /) -> NewJob:
         raise TypeError(f"submit takes NewJob, not {type(job).__name__}: {job!r}")
     name("kind", job.kind, MAX_KIND)
     name("key", job.key, MAX_KEY)
-    payload("payload", job.payload, max_payload)
+    payload(f"{job.kind}: payload", job.payload, max_payload)
     if job.headers:
         beside("headers", job.headers)
     if job.ids:
@@ -78,7 +78,9 @@ def payload(what: str, value: object, limit: int, /) -> None:
     if not isinstance(value, bytes):
         raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
     if len(value) > limit:
-        raise ValueError(f"{what} has {len(value)} bytes; the ledger takes at most {limit}")
+        raise ValueError(
+            f"{what} has {len(value)} bytes; the ledger takes at most {limit}; store it elsewhere, and pass its path"
+        )
 
 
 def beside(what: str, value: Mapping[str, str], /) -> None:

@@ -48,7 +48,7 @@ def test_how_a_block_ends(app: App) -> None:
         claim.free()
     with pytest.raises(ZeroDivisionError), app.claim(KEY, free_on=ArithmeticError):
         _ = 1 / 0
-    with pytest.raises(TypeError, match="cannot be stored without an annotation"), app.claim(KEY, free_on=TypeError) as claim:
+    with pytest.raises(TypeError, match="cannot be stored as JSON"), app.claim(KEY, free_on=TypeError) as claim:
         claim.response = object()
     with pytest.raises(ValueError, match="no"), app.claim(KEY):
         raise ValueError("no")

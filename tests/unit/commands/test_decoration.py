@@ -203,8 +203,9 @@ def test_keys(app: App) -> None:
 def test_arguments_are_those_of_the_function(app: App) -> None:
     send = app.command("a")(plain)
     assert send.bind("o", user="ann").job.payload == b'{"order_id":"o","user":"ann"}'
-    with pytest.raises(TypeError, match="missing a required argument: 'order_id'"):
-        send.submit()  # type: ignore[call-arg]
+    for command in (send, app.command("b", key="shop:{user}:{order_id}:r:v1")(plain)):
+        with pytest.raises(TypeError, match=r"^plain: missing a required argument: 'order_id'; it takes \(order_id: "):
+            command.submit()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="plain: the argument 'order_id'"):
         send.submit(3)  # type: ignore[arg-type]
 

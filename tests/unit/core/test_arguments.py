@@ -83,10 +83,23 @@ def test_a_call_that_does_not_fit_is_refused() -> None:
     arguments = Arguments(plain)
     with pytest.raises(TypeError, match="the argument 'contact'"):
         arguments.dump(("seven",), {})
-    with pytest.raises(TypeError, match="missing a required argument"):
+    with pytest.raises(TypeError, match=r": missing a required argument: .*; it takes \("):
         arguments.dump((), {})
     with pytest.raises(TypeError, match="plain has no parameter colour"):
         arguments.load({"contact": 1, "colour": "red"})
     with pytest.raises(TypeError, match="plain needs 'contact'"):
         arguments.load({"user": "ann"})
     assert arguments.load({"contact": 7}) == ((7,), {})
+
+
+def anything(value: Any) -> None: ...
+
+
+def test_values_that_json_cannot_hold_are_refused_with_the_fix() -> None:
+    arguments = Arguments(anything)
+    with pytest.raises(TypeError, match="^anything: the argument 'value': object cannot be stored as JSON; pass text, "):
+        arguments.dump((object(),), {})
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(TypeError, match="^anything: the argument 'value': nested too deeply, or contains itself"):
+        arguments.dump((endless,), {})

@@ -47,14 +47,20 @@ class Arguments:
 
     def dump(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> dict[str, Any]:
         """What JSON can hold of a call, by name. What was left to its default is left out."""
-        bound = self._signature.bind(*args, **kwargs).arguments
         stored = {}
-        for name, value in bound.items():
+        for name, value in self.bind(args, kwargs).items():
             try:
                 stored[name] = self._codecs[name].dump(value)
-            except (TypeError, ValueError) as refused:
+            except (TypeError, ValueError, RecursionError) as refused:
                 raise TypeError(f"{self._name}: the argument {name!r}: {misfit(refused)}") from None
         return stored
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> dict[str, Any]:
+        """The arguments of a call by name. TypeError names the function and its parameters."""
+        try:
+            return self._signature.bind(*args, **kwargs).arguments
+        except TypeError as wrong:
+            raise TypeError(f"{self._name}: {wrong}; it takes {self._signature}") from None
 
     def load(self, stored: Mapping[str, Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What to call the function with. TypeError where the stored call does not fit it any more."""

@@ -52,7 +52,7 @@ def misfit(wrong: Exception, /, kind: type | None = None) -> Misfit:
     if module == "msgspec":
         return _of_msgspec(wrong)
     if isinstance(wrong, RecursionError):
-        return Misfit("nested too deeply")
+        return Misfit("nested too deeply, or contains itself")
     if isinstance(wrong, TypeError) and kind is not None and _is_of_the_call(wrong):
         return Misfit(str(wrong))
     return Misfit(f"{'it' if kind is None else kind.__name__} rejects the value ({type(wrong).__name__})")

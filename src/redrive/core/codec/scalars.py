@@ -107,7 +107,10 @@ class AnyJson:
             return [self.dump(each) for each in value]
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):
             return {name: self.dump(each) for name, each in value.items()}
-        raise Misfit(f"{type(value).__name__} cannot be stored without an annotation; add one")
+        raise Misfit(
+            f"{type(value).__name__} cannot be stored as JSON; "
+            "pass text, numbers, lists or dicts, or annotate another type that can be stored"
+        )
 
     def load(self, data: Any, /) -> Any:
         """The value."""
