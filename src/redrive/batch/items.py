@@ -121,6 +121,14 @@ class ReasonedItems(Protocol):
 
 
 @runtime_checkable
+class StatedItems(Protocol):
+    """A store that knows the state of each item."""
+
+    def states(self, item_ids: Collection[str], /) -> Mapping[str, str]:
+        """Return the state of each item, without the items that do not exist."""
+
+
+@runtime_checkable
 class ReopenedItems(Protocol):
     """A store of the user's own that an operator can look into: `redrive batch giveups --items module:object`."""
 

@@ -68,6 +68,17 @@ def given_up(
     return [Item._make(row) for row in connection.execute(query)]
 
 
+def states(connection: Connection, batch: str, ids: Sequence[str], /) -> dict[str, str]:
+    """Return the state of items: `open`, `acknowledged` or `giveup`. Items that were never rejected are missing."""
+    rows = connection.execute(select(item.c.item, item.c.status).where(item.c.batch == batch, item.c.item.in_(ids)))
+    return {row[0]: row[1] for row in rows}
+
+
+def has_batch(connection: Connection, batch: str, /) -> bool:
+    """Return whether any item of a batch was ever rejected."""
+    return connection.execute(select(item.c.item).where(item.c.batch == batch).limit(1)).first() is not None
+
+
 def recent(connection: Connection, since: datetime, /) -> dict[str, int]:
     """How many of each batch were given up since then."""
     fresh = select(item.c.batch, func.count()).where(item.c.status == "giveup", item.c.given_up_at >= since)

@@ -277,6 +277,34 @@ class TableItems:
             found = self._each(connection, select(self._id, self._reason).where(wanted), item_ids)
             return {str(row[0]): str(row[1]) for row in found if row[1]}
 
+    @property
+    def name(self) -> str:
+        """Name of the table, which names the batch in commands."""
+        return str(self._table.name)
+
+    def states(self, item_ids: Collection[str], /) -> dict[str, str]:
+        """Return the states of rows.
+
+        Args:
+            item_ids: Ids of the items.
+
+        Returns:
+            The state of each row as text. Ids without a row are missing.
+        """
+        wanted = self._id.in_(bindparam("items", expanding=True, type_=self._id.type))
+        possible = [item_id for item_id in item_ids if self._is_possible(item_id)]
+        with self._engine.connect() as connection:
+            rows = self._each(connection, select(self._id, self._status).where(wanted), possible)
+            states = {str(row[0]): _shown(row[1]) for row in rows}
+        return {item_id: states[key] for item_id in possible if (key := str(self._value(item_id))) in states}
+
+    def _is_possible(self, item_id: str) -> bool:
+        try:
+            self._value(item_id)
+        except KeyError:
+            return False
+        return True
+
     def reopen_many(self, item_ids: Collection[str], /) -> set[str]:
         """Let rows that were given up be sent again.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, NoReturn
 
@@ -15,18 +16,32 @@ from ..ops import own_items
 from ..ops.actor import user
 from ..ops.batch import Batch, GivenUp, Reopened, Reopening
 from ..ops.document import document
+from ..ops.operator import Operator
 from .command import Commands
 from .confirm import confirmed
 from .fit import Column, fitted
 from .followup import spelled, then
 from .moments import ago, utc
-from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Since, Where, complaints, operator, option, since_of
+from .options import (
+    INTERRUPTED,
+    NO_LEDGER,
+    NOT_DONE,
+    Actor,
+    AsJson,
+    Because,
+    Since,
+    Where,
+    complaints,
+    operator,
+    option,
+    since_of,
+)
 from .output import complain, console, print_json, show
 from .shown import showing
 
 app = Commands(help="List and reopen rejected batch items.")
 
-Name = Annotated[str, typer.Argument(metavar="BATCH", help="Name passed to app.items()")]
+Name = Annotated[str, typer.Argument(metavar="BATCH", help="Name passed to app.items(), or with --items the name of the table")]
 Only = Annotated[str | None, option("--batch", "NAME", "Only this batch")]
 Own = Annotated[
     str | None, option("--items", "MODULE:OBJECT", "Item store in your code, such as a TableItems (default: the ledger)")
@@ -38,7 +53,9 @@ Reason = Annotated[str | None, option("--reason", "TEXT", "Only reasons that con
 def status(where: Where = None, as_json: AsJson = False) -> None:
     """Show the state of each batch.
 
-    Shows how many items are queued for a resend, gave up, or were accepted after a rejection.
+    Only items that were rejected at least once are counted. "accepted later" are items that were
+    accepted after a rejection. "not counted" are rejections that do not count as attempts: those in
+    outages, and those of whole groups with split=.
 
     Examples:
         redrive batch status
@@ -61,27 +78,25 @@ def _batches(found: Sequence[Batch], now: datetime, width: int) -> RenderableTyp
     columns = [
         Column("batch", least=12),
         Column("queued", number=True),
-        Column("gave up", number=True),
-        Column("accepted", number=True, leave=1),
+        Column("given up", number=True),
+        Column("accepted later", number=True, leave=1),
         Column("rejections", number=True, leave=2),
-        Column("in outages", number=True, leave=3),
+        Column("not counted", number=True, leave=3),
         Column("updated"),
     ]
     rows: list[dict[str, str | Text]] = [
         {
             "batch": one.name,
             "queued": f"{one.waiting:,}",
-            "gave up": Text(f"{one.given_up:,}", style="red" if one.given_up else ""),
-            "accepted": f"{one.acknowledged:,}",
+            "given up": Text(f"{one.given_up:,}", style="red" if one.given_up else ""),
+            "accepted later": f"{one.acknowledged:,}",
             "rejections": f"{one.rejections:,}",
-            "in outages": f"{one.uncharged:,}",
+            "not counted": f"{one.uncharged:,}",
             "updated": ago(one.updated_at, now),
         }
         for one in found
     ]
-    return Group(
-        fitted(columns, rows, width), "", Text(spelled("`redrive batch giveups` lists the items that gave up."), style="dim")
-    )
+    return Group(fitted(columns, rows, width), "", Text(spelled("`redrive batch giveups` lists given-up items."), style="dim"))
 
 
 @app.command()
@@ -94,13 +109,14 @@ def giveups(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """List batch items that gave up.
+    """List given-up batch items.
 
     Newest first. Items of your own store (--items) are sorted by ID.
 
     Examples:
         redrive batch giveups
         redrive batch giveups --batch readings --since 1d
+        redrive batch giveups --items wiring:items
 
     Exit codes:
         0: listed, also when there are none
@@ -110,9 +126,11 @@ def giveups(
     if own is not None:
         if since is not None:
             raise typer.BadParameter("not supported with --items, because your own store has no times", param_hint="--since")
+        if batch is not None:
+            raise typer.BadParameter("cannot be used with --items, which is one store", param_hint="--batch")
         _own_giveups(own, limit, reason, as_json)
         return
-    with operator(where) as ops:
+    with _operator(where) as ops:
         found = ops.giveups(batch=batch, reason=reason, since=since_of(since), limit=limit)
         if as_json:
             print_json(document(found))
@@ -122,18 +140,19 @@ def giveups(
             show(out, _giveups(found, ops.now(), out.width, full=len(found) == limit))
         else:
             narrowed = any(each is not None for each in (batch, reason, since))
-            show(out, Text("No item that gave up matches." if narrowed else "No item gave up."))
+            show(out, Text("No given-up item matches." if narrowed else "No given-up items."))
 
 
 def _own_giveups(source: str, limit: int, reason: str | None, as_json: bool) -> None:
     with complaints():
-        found = own_items.given_up(source, limit, reason=reason)
+        found = own_items.given_up(source, limit + 1, reason=reason)
+    is_cut, found = len(found) > limit, found[:limit]
     if as_json:
         print_json(document(found))
         return
     out = console()
     if not found:
-        show(out, Text("No item gave up." if reason is None else "No item that gave up matches."))
+        show(out, Text("No given-up items." if reason is None else "No given-up item matches."))
         return
     columns = [Column("item", least=12), Column("rejected", number=True)]
     if any(item.reason is not None for item in found):
@@ -141,7 +160,14 @@ def _own_giveups(source: str, limit: int, reason: str | None, as_json: bool) -> 
     rows: list[dict[str, str | Text]] = [
         {"item": item.item, "rejected": str(item.attempts), "reason": _short(item.reason or "–", 200)} for item in found
     ]
-    show(out, fitted(columns, rows, out.width))
+    reopen = f'redrive batch reopen BATCH ITEM --items {source} --because "..."'
+    show(out, Group(fitted(columns, rows, out.width), "", _hints(len(found), reopen, is_cut=is_cut)))
+
+
+def _hints(count: int, reopen: str, *, is_cut: bool) -> Text:
+    """Say that the list is cut, if it is, and how its items are reopened."""
+    lines = [showing(count)] if is_cut else []
+    return Text("\n".join([*lines, f"→ {then(reopen)}"]), style="dim")
 
 
 def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool) -> RenderableType:
@@ -149,7 +175,7 @@ def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool)
         Column("batch", least=8),
         Column("item", least=12),
         Column("rejected", number=True),
-        Column("gave up"),
+        Column("given up"),
         Column("UTC", leave=1),
         Column("reason", least=14, wants=28, cut=True),
     ]
@@ -158,15 +184,26 @@ def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool)
             "batch": one.batch,
             "item": one.item,
             "rejected": str(one.attempts),
-            "gave up": ago(one.given_up_at, now),
+            "given up": ago(one.given_up_at, now),
             "UTC": utc(one.given_up_at),
             "reason": " ".join((one.reason or "–").split()),
         }
         for one in found
     ]
-    reopen = then('redrive batch reopen BATCH ITEM --because "..."')
-    hint = showing(len(found)) if full else f"→ {reopen}"
-    return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
+    hints = _hints(len(found), 'redrive batch reopen BATCH ITEM --because "..."', is_cut=full)
+    return Group(fitted(columns, rows, width), "", hints)
+
+
+@contextmanager
+def _operator(where: str | None, actor: str | None = None) -> Iterator[Operator]:
+    """Open the ledger. Without one, point to --items as well."""
+    try:
+        with operator(where, actor) as ops:
+            yield ops
+    except typer.Exit as ended:
+        if ended.exit_code == NO_LEDGER and not own_items.has_ledger(where):
+            complain("for items in your own table, pass --items module:object")
+        raise
 
 
 @app.command()
@@ -188,13 +225,14 @@ def reopen(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reopen batch items that gave up.
+    """Reopen given-up batch items.
 
     A reopened item is sent again, with all its attempts. Select by ID, or by --reason or --since. A
     selection without IDs needs confirmation: type the number at the prompt, or pass --yes --max N.
 
-    Items of your own store (--items) are selected by ID, and its counters stay. That store needs no
-    ledger. Without a ledger nothing is recorded in an audit log, and the output says so.
+    Items of your own store (--items) are selected by ID, and its counters stay. BATCH is then the
+    name of the table. That store needs no ledger. Without a ledger nothing is recorded in an audit
+    log, and the output says so.
 
     Examples:
         redrive batch reopen readings r-17 r-18 --because "device fixed"
@@ -208,8 +246,11 @@ def reopen(
         130: interrupted
     """
     if own is not None:
+        for name, value in (("--reason", reason), ("--since", since)):
+            if value is not None:
+                raise typer.BadParameter("cannot be used with --items; pass the IDs of the items", param_hint=name)
         _reopen_own(own, batch, items or (), because, dry_run=dry_run, actor=actor, where=where, as_json=as_json)
-    with operator(where, actor) as ops:
+    with _operator(where, actor) as ops:
         plan = ops.reopen(batch, items=items or (), reason=reason, since=since_of(since), limit=limit)
         ops.reopening(plan, because=because)  # refuses an empty reason, before anybody is asked anything
         _show_plan(plan, dry_run=dry_run, as_json=as_json)
@@ -244,6 +285,8 @@ def _show_plan(plan: Reopening, *, dry_run: bool, as_json: bool) -> None:
     if dry_run or not plan.count:
         if as_json:
             print_json({"plan": document(plan), "done": [], "skipped": document(plan.skipped)})
+        elif dry_run:
+            show(console(), Text("Dry run: nothing was changed."))
         raise typer.Exit(NOT_DONE if plan.skipped else 0)
 
 
@@ -272,7 +315,7 @@ def _plan(plan: Reopening) -> RenderableType:
         most = ", ".join(f"{_short(reason)} ×{count:,}" for reason, count in list(plan.reasons.items())[:4])
         lines.append(Text(f"To reopen: {_many(plan.count)} of {plan.batch} ({most}{', …' if len(plan.reasons) > 4 else ''})"))
     elif not plan.skipped:
-        lines.append(Text(f"No item of {plan.batch} that gave up matches."))
+        lines.append(Text(f"No given-up item of {plan.batch} matches."))
     if plan.more:
         lines.append(Text("More match; use --limit for more.", style="yellow"))
     lines += [Text(f"Skipped {item}: {why}", style="yellow") for item, why in plan.skipped.items()]

@@ -97,7 +97,7 @@ def planned(
     limit: int = 100,
 ) -> Reopening:  # fmt: skip
     """What would be opened: the oldest first."""
-    from ..batch.standing import given_up  # noqa: PLC0415  # likewise
+    from ..batch.standing import given_up, has_batch, states  # noqa: PLC0415  # likewise
 
     if not items and reason is None and since is None:
         raise ValueError("no items selected; pass ids, a reason or since, because an empty selection would mean all items")
@@ -105,10 +105,21 @@ def planned(
     most = max(limit, len(wanted))
     with ledger.reading() as connection:
         found = given_up(connection, batch=batch, ids=wanted, reason=reason, since=since, limit=most + 1, newest=False)
-    there = [one.item for one in found[:most]]
-    skipped = {one: "it is not given up, or does not match" for one in wanted if one not in set(there)}
+        there = [one.item for one in found[:most]]
+        others = [one for one in wanted if one not in set(there)]
+        known = states(connection, batch, others) if others else {}
+        has_items = bool(known) or not others or has_batch(connection, batch)
+    skipped = {one: _why_skipped(batch, known.get(one), has_items=has_items) for one in others}
     reasons = Counter(one.reason or "" for one in found[:most])
     return Reopening(batch, tuple(there), dict(reasons.most_common()), skipped, len(found) > most)
+
+
+def _why_skipped(batch: str, state: str | None, *, has_items: bool) -> str:
+    if not has_items:
+        return f"the ledger has no rejected items of a batch {batch!r}"
+    if state is None:
+        return f"it was never rejected in {batch}, or does not exist"
+    return "it does not match" if state == "giveup" else "it is not given up"
 
 
 def applied(ledger: Ledger, plan: Reopening, /, *, actor: str, because: str) -> Iterator[Reopened]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..app import DEFAULT
-from ..batch.items import ReasonedItems, ReopenedItems
+from ..batch.items import ReasonedItems, ReopenedItems, StatedItems
 from ..journal.redaction import redacted_text
 from .batch import STEP, Reopened, Reopening
 from .imported import Unreadable, imported
@@ -41,8 +41,10 @@ def store(source: str, /) -> ReopenedItems:
         raise Unreadable(f"{source!r} is not a store of items; pass module:object, such as tiles.wiring:items")
     found = imported(module, name)
     if not isinstance(found, ReopenedItems) or isinstance(found, type):
-        kind = type(found).__name__
-        raise Unreadable(f"{source} cannot be used: {kind} lacks given_up and reopen_many, which TableItems has")
+        kind = found.__name__ if isinstance(found, type) else type(found).__name__
+        article = "an" if kind[:1].lower() in "aeiou" else "a"
+        what = f"the class {kind}" if isinstance(found, type) else f"{article} {kind}"
+        raise Unreadable(f"{source} is {what}, not a TableItems, or another store with given_up and reopen_many")
     return found
 
 
@@ -67,10 +69,17 @@ def planned(source: str, batch: str, /, *, items: Collection[str]) -> Reopening:
     """Plan to reopen these items, where they were given up."""
     if not items:
         raise ValueError("no items: pass the ids of the items to reopen; reopening all of them at once is not possible here")
+    opened = store(source)
+    name = getattr(opened, "name", None)
+    if isinstance(name, str) and name != batch:
+        raise ValueError(f"unknown batch {batch!r}: {source} has the items of {name!r}; pass {name} as the batch")
     wanted = list(dict.fromkeys(items))
     gone = {item.item: item.reason or "" for item in given_up(source, 2**31 - 1)}
     there = tuple(item for item in wanted if item in gone)
-    skipped = {item: "it is not given up" for item in wanted if item not in gone}
+    others = [item for item in wanted if item not in gone]
+    with _readable(source):
+        states = opened.states(others) if isinstance(opened, StatedItems) else None
+    skipped = {item: _why_skipped(item, states) for item in others}
     reasons: dict[str, int] = {}
     for item in there:
         reasons[gone[item]] = reasons.get(gone[item], 0) + 1
@@ -88,6 +97,13 @@ def applied(ledger: Ledger | None, source: str, plan: Reopening, /, *, actor: st
         with _readable(source):
             done = opened.reopen_many(some)
         yield Reopened(tuple(sorted(done)), {item: "it is no longer given up" for item in some if item not in done})
+
+
+def _why_skipped(item: str, states: Mapping[str, str] | None) -> str:
+    """Say why an item is not reopened. states: None if the store cannot tell them."""
+    if states is None:
+        return "it is not given up"
+    return f"it is not given up (state {states[item]})" if item in states else "there is no such item"
 
 
 @contextmanager

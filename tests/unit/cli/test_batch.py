@@ -63,7 +63,7 @@ def test_what_is_shown() -> None:
     assert [line.split()[:4] for line in printed.splitlines()[1:3]] == [["signals", "0", "1", "0"], ["tiles", "2", "12", "1"]]
     _, printed = call("batch", "giveups", "--batch", "tiles", "--limit", "3")
     assert "use --limit for more." in printed
-    assert call("batch", "giveups", "--reason", "nothing")[1] == "No item that gave up matches.\n"
+    assert call("batch", "giveups", "--reason", "nothing")[1] == "No given-up item matches.\n"
     found = json.loads(call("batch", "giveups", "--reason", "CHECKSUM", "--since", "1h", "--json")[1])
     assert {one["attempts"] for one in found} == {5}
     assert len(found) == 12
@@ -72,10 +72,10 @@ def test_what_is_shown() -> None:
 @pytest.mark.usefixtures("ledger")
 def test_where_there_is_nothing() -> None:
     assert call("batch", "status")[1] == "No rejected items.\n"
-    assert call("batch", "giveups")[1] == "No item gave up.\n"
+    assert call("batch", "giveups")[1] == "No given-up items.\n"
     assert call("batch", "reopen", "tiles", "--reason", "x", "--because", "y") == (
         0,
-        "No item of tiles that gave up matches.\n",
+        "No given-up item of tiles matches.\n",
     )
 
 
@@ -83,12 +83,17 @@ def test_where_there_is_nothing() -> None:
 def test_reopened_by_name(sent: App) -> None:
     status, printed = call("batch", "reopen", "tiles", "t1", "t2", "t13", "--because", "rendered anew", "--actor", "ann")
     assert status == 1
-    assert printed.splitlines()[1:] == ["Skipped t13: it is not given up, or does not match", "Reopened: t1", "Reopened: t2"]
+    assert printed.splitlines()[1:] == ["Skipped t13: it is not given up", "Reopened: t1", "Reopened: t2"]
     assert "To reopen: 2 items of tiles (checksum mismatch" in printed
     with sent as made:
         assert made.items("tiles").pending(["t1", "t3"]) == {"t1"}
         (entry,) = made.ledger.audit()
     assert (entry.actor, entry.action, entry.because) == ("ann", "batch.reopen", "rendered anew")
+    for batch, item, why in (
+        ("s001", "t1", "the ledger has no rejected items of a batch 's001'"),
+        ("tiles", "t99", "it was never rejected in tiles, or does not exist"),
+    ):
+        assert call("batch", "reopen", batch, item, "--because", "x") == (1, f"Skipped {item}: {why}\n")
     _, printed = call("batch", "reopen", "tiles", "t3", "--because", "x", "--json")
     assert json.loads(printed)["done"] == ["t3"]
 
@@ -129,21 +134,34 @@ def test_a_table_of_ones_own(url: str, ledger: Ledger, tmp_path: Path, monkeypat
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     subprocess.run([sys.executable, "-c", "import wiring; wiring.fill()"], check=True)
     own = ("--items", "wiring:items")
-    assert run("batch", "giveups", *own).stdout.split() == ["item", "rejected", "t0", "5", "t1", "5", "t2", "5"]
+    listed = run("batch", "giveups", *own).stdout
+    assert listed.split("\n\n")[0].split() == ["item", "rejected", "t0", "5", "t1", "5", "t2", "5"]
+    assert '→ redrive batch reopen BATCH ITEM --items wiring:items --because "..."' in listed
+    assert "--limit" not in listed
+    cut = run("batch", "giveups", *own, "--limit", "2").stdout
+    assert "Showing the first 2; use --limit for more." in cut
+    assert "redrive batch reopen" in cut
     done = run("batch", "reopen", "tiles", "t1", "t4", *own, "--because", "mended", "--actor", "ann", "--ledger", url)
     assert done.returncode == 1
-    assert done.stdout.splitlines()[1:] == ["Skipped t4: it is not given up", "Reopened: t1"]
+    assert done.stdout.splitlines()[1:] == ["Skipped t4: it is not given up (state 'pending')", "Reopened: t1"]
     assert [one["item"] for one in json.loads(run("batch", "giveups", *own, "--json").stdout)] == ["t0", "t2"]
     (entry,) = ledger.audit()
     assert (entry.actor, entry.what) == ("ann", {"batch": "tiles", "store": "wiring:items", "items": ["t1"]})
     for wrong, said in (
         ("wiring", "pass module:object"),
-        ("wiring:nothing", "cannot be used"),
+        ("wiring:nothing", "wiring:nothing is an int, not a TableItems"),
         ("wiring:item", "did you mean"),
     ):
         refused = run("batch", "giveups", "--items", wrong)
         assert (refused.returncode, said in refused.stderr) == (2, True)
     assert run("batch", "reopen", "tiles", *own, "--because", "x", "--ledger", url).returncode == 2
+    named = run("batch", "reopen", "tils", "t0", *own, "--because", "x", "--ledger", url)
+    assert (named.returncode, "unknown batch 'tils': wiring:items has the items of 'tiles'" in named.stderr) == (2, True)
+    missing = run("batch", "reopen", "tiles", "t99", *own, "--because", "x", "--ledger", url)
+    assert (missing.returncode, missing.stdout) == (1, "Skipped t99: there is no such item\n")
+    by_reason = run("batch", "reopen", "tiles", *own, "--reason", "410", "--because", "x", "--ledger", url)
+    assert (by_reason.returncode, "cannot be used with --items" in by_reason.stderr) == (2, True)
+    assert len(ledger.audit()) == 1
 
 
 @pytest.mark.req("B-13")
@@ -159,7 +177,12 @@ def test_items_of_ones_own_are_reopened_without_a_ledger(tmp_path: Path, monkeyp
     assert "ledger: not found, so this is not recorded in an audit log; pass --ledger to record it" in done.stderr
     assert not (tmp_path / "redrive.db").exists()
     assert json.loads(run(*reopen, "t1", "t4", "--json").stdout)["done"] == ["t1"]
-    assert run(*reopen, "t2", "--dry-run").stdout == "To reopen: 1 item of tiles (no reason ×1)\n"
+    assert run(*reopen, "t2", "--dry-run").stdout.splitlines() == [
+        "To reopen: 1 item of tiles (no reason ×1)",
+        "Dry run: nothing was changed.",
+    ]
+    without = run("batch", "giveups")
+    assert (without.returncode, "pass --items module:object" in without.stderr) == (3, True)
     found = json.loads(run("batch", "giveups", "--items", "wiring:items", "--json").stdout)
     assert found == [{"item": "t2", "attempts": 5, "reason": None}]
     # A ledger that is named must be there.
