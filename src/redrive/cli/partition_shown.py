@@ -127,7 +127,9 @@ def explained(found: Explained, /) -> RenderableType:
         at = "" if found.in_force is None else f", accepted {utc(found.in_force.verdict_at)} UTC"
         status = Text(f"accepted: run {facts.current_run_id}{at}{rows}")
         hurt = found.explanation.damaged
-        if hurt is None:
+        if found.lost is not None:
+            status.append(f"  ← not readable: {found.lost}", style="bold red")
+        elif hurt is None:
             status.append("  ← consumers read this", style="bold")
         else:
             status.append(f"  ← damaged, found {utc(hurt.verdict_at)} UTC: not readable", style="bold red")

@@ -68,7 +68,7 @@ def carried_out(ops: Operator, plan: Plan, how: Told, /, **options: Any) -> NoRe
     if not (keeps or how.dry_run) and not (how.because or "").strip():
         raise ValueError("--because: pass a reason")  # before the prompt
     if not how.as_json:
-        show(console(), planned(plan))
+        show(console(), planned(plan, without_raw=bool(options.get("without_raw"))))
     if keeps and plan.count:
         _kept(store(ops, plan, how.out), how.as_json)
         raise typer.Exit(0)
@@ -139,8 +139,8 @@ def data(plan: Plan, /) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def planned(plan: Plan, /) -> RenderableType:
-    """What would be done, and what would not."""
+def planned(plan: Plan, /, *, without_raw: bool = False) -> RenderableType:
+    """What would be done, and what would not. without_raw: partitions without raw data are included."""
     about = plan.partitions
     assert about is not None
     made = pairs()
@@ -170,11 +170,9 @@ def planned(plan: Plan, /) -> RenderableType:
     if plan.reasons:
         made.add_row("by reason", counted(plan.reasons))
     if about.readable:
-        made.add_row("readable", f"{about.readable:,} of these have an accepted run, which stays readable")
+        made.add_row("readable", f"{about.readable:,} of these have an accepted run, which stays current")
     if about.without_raw:
-        hint = " unless you add --without-raw" if plan.act == "retry" else ""
-        skipped = "is skipped" if about.without_raw == 1 else "are skipped"
-        made.add_row("no raw data", Text(f"{about.without_raw:,} of these {skipped}{hint}", style="yellow"))
+        made.add_row("no raw data", Text(_no_raw(plan.act, about.without_raw, without_raw), style="yellow"))
         for name, why in list(about.missing_raw.items())[:LISTED]:
             made.add_row("", f"{name}: {why}")
         if about.without_raw > LISTED:
@@ -182,6 +180,14 @@ def planned(plan: Plan, /) -> RenderableType:
     if not plan.count:
         return Group(made, Text(f"No partition to {plan.act}." if about.left else "No partition matches."))
     return made
+
+
+def _no_raw(act: str, count: int, included: bool) -> str:
+    """How many partitions have no raw data, and whether they are skipped."""
+    verb = "is" if count == 1 else "are"
+    if included and act == "retry":
+        return f"{count:,} of these {verb} extracted too (--without-raw)"
+    return f"{count:,} of these {verb} skipped" + (" unless you add --without-raw" if act == "retry" else "")
 
 
 def _of(plan: Plan) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ..ops.desk import Act
 from ..ops.document import document
+from ..ops.operator import Operator
 from ..ops.selection import Selection
 from ..ops.steering import Steer
 from .act import Dry, Most, Yes
@@ -139,9 +140,14 @@ def pause(
     if whole_source:
         with operator(where, actor, app_first=True) as ops:
             name = _whole(words, source)
-            found = ops.partitions.pause_source(
-                name, because=because, until=None if until_moment is None else moment(until_moment)
-            )
+            until_time = None if until_moment is None else moment(until_moment)
+            if dry_run:
+                if as_json:
+                    print_json({"source": name, "paused": _is_paused(ops, name)})
+                else:
+                    show(console(), Text(f"Would be paused: source {name}"))
+                return
+            found = ops.partitions.pause_source(name, because=because, until=until_time)
             if as_json:
                 print_json(document(found))
             else:
@@ -176,14 +182,22 @@ def unpause(
     if whole_source:
         with operator(where, actor, app_first=True) as ops:
             name = _whole(words, source)
-            ops.partitions.unpause_source(name, because=because)
+            was_paused = _is_paused(ops, name)
+            if not dry_run:
+                ops.partitions.unpause_source(name, because=because)
             if as_json:
-                print_json({"source": name, "paused": False})
+                print_json({"source": name, "paused": dry_run and was_paused})
+            elif not was_paused:
+                show(console(), Text(f"Source {name} was not paused"))
             else:
-                show(console(), Text(f"Source {name} is not paused"))
+                show(console(), Text(f"Would be unpaused: source {name}" if dry_run else f"Source {name} unpaused"))
         return
     asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
     _steer("unpause", asked, because, yes, most, dry_run, actor, where, as_json)
+
+
+def _is_paused(ops: Operator, name: str) -> bool:
+    return any(one.paused for one in ops.partitions.sources() if one.source == name)
 
 
 def _whole(words: list[str] | None, source: str | None) -> str:
@@ -211,9 +225,9 @@ def _steer(
                 {"act": verb, "matched": chosen.count, "done": done.count, "skipped": dict(done.skipped), "audit": done.audit}
             )
         elif dry_run or not chosen.count:
-            show(
-                console(), Text(f"Would be {PAST[verb]}: {partitions(chosen.count)}" if chosen.count else "No partition matches.")
-            )
+            some = "" if chosen.changes == chosen.count else f"{chosen.changes:,} of "
+            would = f"Would be {PAST[verb]}: {some}{partitions(chosen.count)}"
+            show(console(), Text(would if chosen.count else "No partition matches."))
         else:
             show(console(), Text(f"{partitions(done.count)} {PAST[verb]}"))
             for name, why in list(done.skipped.items())[:10]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import NotAllowed, StorageError
 from .datasets import extractions
-from .lost import side_by_side
+from .lost import missing, side_by_side
 from .source import ledger_of
 
 if TYPE_CHECKING:
@@ -59,11 +59,14 @@ def _in_store(extraction: Extraction, partition: Partition, run_id: str | None, 
     from ..partitions.place import manifest_of  # noqa: PLC0415  # not before a store is asked
 
     store = extraction.store()
-    if run_id is not None and store.exists(manifest_of(partition, run_id)):
-        return None
-    if any_run and _has_any_run(store, partition):
-        return None
-    return NEVER if run_id is None else f"the raw data of run {run_id} is not in {store.name}"
+    if run_id is None:
+        return None if any_run and _has_any_run(store, partition) else NEVER
+    if any_run:
+        has_raw = store.exists(manifest_of(partition, run_id)) or _has_any_run(store, partition)
+        return None if has_raw else f"the raw data of run {run_id} is not in {store.name}"
+    if not store.exists(manifest_of(partition, run_id)):
+        return f"the raw data of run {run_id} is not in {store.name}"
+    return missing(extraction, partition, run_id)
 
 
 def _has_any_run(store: Store, partition: Partition) -> bool:

@@ -76,8 +76,11 @@ class Overview:
             if self.findings:
                 return online
             dead = sum(kind.dead for kind in self.kinds)
-            if dead:  # `redrive doctor` counts them as a problem
-                return f"No new problems; {amount(dead, 'dead letter')} waiting for a decision. {online}"
+            given_up = sum(line.terminal for line in self.datasets)
+            waiting = [amount(dead, "dead letter")] if dead else []
+            waiting += [amount(given_up, "given-up partition")] if given_up else []
+            if waiting:  # `redrive doctor` counts them as a problem
+                return f"No new problems; {' and '.join(waiting)} waiting for a decision. {online}"
             return f"No problems found. {online}"
         return nobody(self.seen_at, self.now)
 

@@ -151,13 +151,23 @@ def _without_raw(app: Operated, plan: Plan, without_raw: bool) -> dict[int, str]
     if plan.count > len(missing) or not missing:
         return dict.fromkeys(missing, "no raw data")
     if plan.act == "revalidate":
-        raise NotAllowed("no raw data to validate; retry these partitions instead. Nothing was changed")
+        raise NotAllowed(f"no raw data to validate; {_extract_again(plan)} instead. Nothing was changed")
     partition, why = next(iter(missing.values()))
     which = "the partition has no" if len(missing) == 1 else f"none of the {len(missing):,} partitions has"
     raise NotAllowed(
         f"{which} raw data ({partition}: {why}). "
         "To retry without raw data, add --without-raw (in code: without_raw=True). Nothing was changed"
     )
+
+
+def _extract_again(plan: Plan) -> str:
+    """The command that extracts the partitions of a plan again. Accepted ones are reprocessed, the others retried."""
+    accepted = 0 if plan.partitions is None else plan.partitions.readable
+    if accepted == 0:
+        return "use `redrive state retry --without-raw`"
+    if accepted == plan.count:
+        return "use `redrive state reprocess`"
+    return "use `redrive state reprocess` for accepted partitions and `redrive state retry --without-raw` for the others,"
 
 
 def _digest(grid: Grid, wish: Wish) -> str:

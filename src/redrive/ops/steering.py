@@ -33,6 +33,8 @@ class Chosen:
     ids: tuple[int, ...]
     first: tuple[str, ...]
     """The first of them, as text."""
+    changes: int = 0
+    """How many of them the act would change."""
 
     @property
     def count(self) -> int:
@@ -54,7 +56,16 @@ def chosen(app: Operated, act: Steer, selection: Selection, most: int, /) -> Cho
             raise ValueError(f"more than {most:,} match; narrow the selection, or pause the whole source")
         if len(page) < PAGE:
             break
-    return Chosen(act, tuple(one.id for one in found), tuple(str(one.partition) for one in found[:10]))
+    first = tuple(str(one.partition) for one in found[:10])
+    return Chosen(act, tuple(one.id for one in found), first, sum(_is_changed(act, one) for one in found))
+
+
+def _is_changed(act: Steer, facts: Facts) -> bool:
+    if act in ("pause", "unpause"):
+        return (facts.paused is None) == (act == "pause")
+    if act == "clear_terminal":
+        return facts.terminal is not None
+    return facts.status != "success" and facts.terminal is None
 
 
 def steered(control: Control, what: Chosen, /, *, actor: str, because: str, grant: int | None) -> Act:

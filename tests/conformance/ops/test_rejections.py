@@ -143,3 +143,11 @@ def test_the_overview_tells_jobs_that_run_from_partitions_that_are_extracted(wor
     world.ledger.submit(NewJob("mail", "a"))
     world.ledger.claim({"mail": 1}, worker="w1")
     assert ann.overview().says == "No problems found. 1 worker online; 1 job and 1 partition running"
+
+
+def test_the_overview_names_partitions_that_gave_up(world: World, ann: Operator) -> None:
+    world.ledger.beat("w1", {"kinds": []})
+    world.reject(world.one(), final=True)
+    world.control.tick()
+    decision = "No new problems; 1 given-up partition waiting for a decision. 1 worker online; nothing running"
+    assert ann.overview().says == decision

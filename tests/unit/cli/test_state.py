@@ -169,6 +169,7 @@ def test_retried(lake: World) -> None:
     assert "1 skipped: 1 no raw data" in printed
     assert len([lease for lease in lake.claim(worker="w2") if lease.sweep_id == 4]) == 3
     status, printed = call("state", "retry", "crm/orders", "--because", "the CRM is back", "--actor", "ann", "--without-raw")
+    assert "no raw data  1 of these is extracted too (--without-raw)" in printed
     assert (status, "1 partition queued (sweep 5). Progress:" in printed) == (0, True)
     first, last = audited(lake, "partition.retry")
     assert (first.actor, first.because) == ("ann", "the CRM is back")
@@ -219,7 +220,15 @@ def test_steered(lake: World) -> None:
     )
     assert "Source crm: paused by" in call("state", "inspect")[1]
     assert call("doctor")[0] == 1
-    assert call("state", "unpause", "--source", "crm", "--whole-source", "--because", "moved")[1] == "Source crm is not paused\n"
+    whole = ("state", "unpause", "--source", "crm", "--whole-source", "--because", "moved")
+    assert call(*whole, "--dry-run")[1] == "Would be unpaused: source crm\n"
+    assert call(*whole)[1] == "Source crm unpaused\n"
+    assert call(*whole, "--dry-run")[1] == "Source crm was not paused\n"
+    assert (
+        call("state", "pause", "crm", "--whole-source", "--because", "moves", "--dry-run")[1] == "Would be paused: source crm\n"
+    )
+    assert call(*whole, "--dry-run")[1] == "Source crm was not paused\n"
+    assert call("state", "unpause", BAD, "--because", "x", "--dry-run")[1] == "Would be unpaused: 0 of 1 partition\n"
     status, printed = call("state", "rollback", f"crm/c0/orders/{DAY}", "--because", "x")
     assert (status, "no accepted run before the current run" in printed) == (1, True)
     actions = [entry.action for entry in lake.ledger.audit(limit=1000)]

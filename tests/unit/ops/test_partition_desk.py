@@ -177,6 +177,47 @@ def test_the_raw_store_is_asked_for_raw_data(lake: Lake, box: Sandbox) -> None:
     assert lake.ann.apply(lake.ann.retry(lake.orders, DAY, customers=["acme"]), because="once more").sweep.made == 1
 
 
+@pytest.mark.req("O-2")
+def test_a_revalidation_without_raw_data_names_the_command_that_extracts_again(lake: Lake, box: Sandbox) -> None:
+    filled(lake, box)
+    for file in lake.root.rglob("manifest.json"):
+        file.unlink()
+    with pytest.raises(NotAllowed, match="use `redrive state reprocess` instead"):
+        lake.ann.apply(lake.ann.revalidate(lake.orders, DAY), because="odd")
+    lake.least, other = 10, "2025-12-28"
+    lake.ann.apply(lake.ann.backfill(lake.orders, other, other), because="new dataset")
+    box.drain(forever=False)
+    for file in lake.root.rglob("manifest.json"):
+        file.unlink()
+    with pytest.raises(NotAllowed, match="use `redrive state retry --without-raw` instead"):
+        lake.ann.apply(lake.ann.revalidate(lake.orders, other), because="odd")
+    with pytest.raises(NotAllowed, match="state reprocess` for accepted partitions and `redrive state retry --without-raw`"):
+        lake.ann.apply(lake.ann.revalidate(lake.orders, other, DAY), because="odd")
+
+
+@pytest.mark.req("P-13")
+@pytest.mark.req("O-1")
+def test_a_removed_raw_file_is_reported_before_it_is_read(lake: Lake, box: Sandbox) -> None:
+    run = filled(lake, box)
+    key = f"crm/acme/orders/{DAY}"
+    assert lake.ann.partitions.explain(key).lost is None
+    (file,) = [one for one in lake.root.rglob("rows.jsonl") if run in str(one)]
+    file.unlink()
+    found = lake.ann.partitions.explain(key)
+    assert found.lost is not None
+    assert "rows.jsonl" in found.lost
+    shown = plain(explained(found))
+    assert "consumers read this" not in shown
+    assert "← not readable: " in shown
+    assert "no extraction is needed" not in shown
+    assert f'redrive state reprocess {key} --because "..."' in shown
+    plan = lake.ann.revalidate(lake.orders, DAY)
+    assert plan.partitions is not None
+    assert list(plan.partitions.missing_raw) == [key]
+    done = lake.ann.apply(plan, because="odd")
+    assert (done.sweep.made, done.sweep.skipped) == (1, 1)
+
+
 def plain(what: RenderableType) -> str:
     out = Console(width=200, no_color=True)
     with out.capture() as captured:
