@@ -37,8 +37,8 @@ def main() -> None:
         with engine.begin() as tx:  # one was damaged on board: no provider will ever take it
             tx.execute(update(Tile).where(Tile.id == "t017").values(blob=b"truncated"))
         provider.refuse = refuse
-        # Short waits: nobody wants to watch a demonstration sleep.
-        uploader = build_tile_uploader(Config(provider.url, Settings(backoff_base=0.5, backoff_cap=5)), store)
+        # Short waits for a demonstration: 1.2, 1.4 and 1.7 s. With a base below 1 the waits would shrink.
+        uploader = build_tile_uploader(Config(provider.url, Settings(backoff_base=1.2, backoff_cap=5)), store)
         for call in (1, 2):
             with bar():
                 report = uploader.upload_pending_tiles(UploadRequest(FLIGHT))

@@ -18,7 +18,7 @@ from ..ledger.crashpoint import crash_point
 from . import decision
 from .decision import Course
 from .items import CheckedItems, Items, SparingItems, ToldItems, give_up, increment
-from .report import ItemStatus, Report, checked
+from .report import ItemStatus, Report, checked, invalid
 from .settings import Terms
 from .split import Split, is_refused_whole
 
@@ -73,10 +73,11 @@ class Call:
         """The report of a pass, if it makes sense: those that were pending must be in it."""
         self._last = result
         report = self._mapped(result)
-        found = checked(report, by=self.work.operation, expected=self._expected, only=self._frozen and not self._course.passes)
-        wrong = self._contradicts(found) if self._course.passes else None
+        passes, by = self._course.passes, self.work.operation
+        found = checked(report, by=by, expected=self._expected, only=self._frozen and not passes, number=passes + 1)
+        wrong = self._contradicts(found) if passes else None
         if wrong is not None:
-            raise BadReport(f"the report of {self.work.operation} makes no sense, nothing was counted: {wrong}", report=found)
+            raise BadReport(invalid(by, passes + 1, wrong), report=found)
         return found
 
     def _mapped(self, result: object) -> object:
@@ -87,9 +88,9 @@ class Call:
         for item in report.items:
             before = self._course.known.get(item.id)
             if before is None and self._frozen:
-                return f"{item.id!r} was not to be sent, and is in it"
+                return f"unexpected item {item.id!r}"
             if before is not None and before.status == "acknowledged" and item.status == "rejected":
-                return f"{item.id!r} was acknowledged in an earlier pass, and is rejected now"
+                return f"item {item.id!r} was acknowledged in an earlier pass, and is rejected now"
         return None
 
     def splits(self, report: Report) -> bool:
@@ -120,7 +121,7 @@ class Call:
         """Write down what the report on a group means, before the next group is sent."""
         self._last = result
         report = self._mapped(result)
-        found = checked(report, by=self.work.operation, expected=group, only=True)
+        found = checked(report, by=self.work.operation, expected=group, only=True, number=self._course.passes + 1)
         self._acknowledge(found)
         if is_refused_whole(found):
             self._count_refusal(split, group, found)

@@ -77,18 +77,25 @@ class Report:
         return sum(item.status == status for item in self.items)
 
 
-def checked(report: object, /, *, by: str, expected: Collection[str] | None = None, only: bool = False) -> Report:
-    """The report, if it makes sense. BadReport says what is wrong with it; nothing was counted then.
+def checked(
+    report: object, /, *, by: str, expected: Collection[str] | None = None, only: bool = False, number: int = 1
+) -> Report:
+    """Return the report if it is valid. BadReport: it is not, and no part of it was counted.
 
-    by: who reported. expected: items that must be in it. only: and no others.
+    by: who reported. expected: items that must be in it. only: and no others. number: of the pass.
     """
     if not isinstance(report, Report):
         fix = "; pass to_report= to map it" if not isinstance(report, NOT_REPORTS) else ""
         raise BadReport(f"{by} must return a redrive.batch.Report, not {_shown(report)}{fix}", report=report)
     wrong = _contents(report) or _contradiction(report) or _ids(report, expected, only)
     if wrong is not None:
-        raise BadReport(f"the report of {by} makes no sense, nothing was counted: {wrong}", report=report)
+        raise BadReport(invalid(by, number, wrong), report=report)
     return report
+
+
+def invalid(by: str, number: int, wrong: str, /) -> str:
+    """Return the message for an invalid report. number: of the pass."""
+    return f"{by}: invalid report in pass {number}, this pass was not counted: {wrong}"
 
 
 def _contents(report: Report) -> str | None:
@@ -133,15 +140,15 @@ def _ids(report: Report, expected: Collection[str] | None, only: bool) -> str | 
     ids = {item.id for item in report.items}
     if len(ids) < len(report.items):
         twice = [id_ for id_, times in Counter(item.id for item in report.items).items() if times > 1]
-        return f"{_listed(twice)} stand in it more than once"
+        return f"{_items(twice)} reported twice"
     if expected is None or (report.outcome == "failure" and not report.items):
         return None  # nothing went through, and nothing is said of any item
     missing = [id_ for id_ in expected if id_ not in ids]
     if missing:
-        return f"{_listed(missing)} were to be sent, and are not in it"
+        return f"missing {_items(missing)}"
     if only and len(ids) > len(expected):
         known = set(expected)
-        return f"{_listed([item.id for item in report.items if item.id not in known])} were not to be sent, and are in it"
+        return f"unexpected {_items([item.id for item in report.items if item.id not in known])}"
     return None
 
 
@@ -156,9 +163,9 @@ def _contradiction(report: Report) -> str | None:
     return None
 
 
-def _listed(ids: list[str]) -> str:
+def _items(ids: list[str]) -> str:
     more = f" and {len(ids) - NAMED:,} more" if len(ids) > NAMED else ""
-    return ", ".join(repr(id_) for id_ in ids[:NAMED]) + more
+    return f"item{'s' if len(ids) > 1 else ''} {', '.join(map(repr, ids[:NAMED]))}{more}"
 
 
 def _shown(value: object) -> str:

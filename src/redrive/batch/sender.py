@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import partial, wraps
 from typing import Any, TypeVar
 
+from ..core.amount import amount
 from ..core.seconds import whole
 from ..engine.retry import RetryLike
 from ..journal.bus import emit, wanted
@@ -65,7 +66,7 @@ def retrying(
         TypeError: The sender has no such method, or options contradict each other.
     """
     if settings is not None and (retry is not None or item_attempts is not None):
-        raise TypeError("give settings=, or retry= and item_attempts=, not both")
+        raise TypeError("pass settings=, or retry= and item_attempts=, not both")
     told = DEFAULT if settings is None else settings
     if not isinstance(told, Settings):
         raise TypeError(f"settings= is a batch.Settings, not {type(told).__name__}: {told!r}")
@@ -119,7 +120,8 @@ def _method(sender: object, method: str) -> Callable[..., Any]:
     known = [name for name in dir(sender) if not name.startswith("_") and callable(getattr(sender, name, None))]
     near = get_close_matches(method, known, 1) or known[:5]
     hint = f" (it has {', '.join(near)})" if near else ""
-    raise TypeError(f"{type(sender).__name__} has no method {method!r}{hint}: say which one sends by method=")
+    fix = 'method="__call__" for a function' if inspect.isroutine(sender) else "method= with the name of the method that sends"
+    raise TypeError(f"{type(sender).__name__} has no method {method!r}{hint}; pass {fix}")
 
 
 def _check(items: object, ids: object, spill: object) -> None:
@@ -142,6 +144,23 @@ def _check_mapping(to_report: object, from_report: object) -> None:
         raise TypeError(
             f"from_report= is a function of a Report and the sender's last result; it needs to_report=: {from_report!r}"
         )
+    _check_takes("to_report", to_report, "the sender's result")
+    _check_takes("from_report", from_report, "the Report", "the sender's last result")
+
+
+def _check_takes(name: str, function: Any, *arguments: str) -> None:
+    """Check the number of arguments here: at its first use, items have been sent already."""
+    if function is None:
+        return
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # a builtin without a signature
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        takes = amount(len(arguments), "argument")
+        raise TypeError(f"{name}= must take {takes} ({', '.join(arguments)}), not {signature}: {function!r}") from None
 
 
 def _check_split(split: object, send: Callable[..., Any], items: Items, terms: Terms) -> None:
@@ -153,8 +172,8 @@ def _check_split(split: object, send: Callable[..., Any], items: Items, terms: T
         raise TypeError(f"split={split!r}: the method has no such keyword argument (it has {', '.join(by_name) or 'none'})")
     if not isinstance(items, SparingItems) or not getattr(items, "counts_uncharged", True) or not terms.uncharged:
         raise TypeError(
-            "split= needs a store that counts refusals that are not charged (spare_many; TableItems: uncharged=), "
-            "and max_uncharged_passes above 0: or the good items of a refused batch would be charged for the bad ones"
+            "split= needs TableItems(uncharged=...) or a store with spare_many, and max_uncharged_passes above 0; "
+            "otherwise good items lose attempts for the bad ones"
         )
 
 

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Engine, inspect, text, update
 
 import examples.tiles
+import examples.tiles.__main__ as program
 from examples.tiles.migrate import FIRST, migrate
 from examples.tiles.provider import Provider
 from examples.tiles.store import TileStore
@@ -280,3 +281,11 @@ def test_an_outage_is_counted_in_the_table_and_ends(store: TileStore, provider: 
         build_tile_uploader(Config(provider.url, settings), TileStore(store.engine)).upload_pending_tiles(FLIGHT)
     assert set(provider.received.values()) == {8 + 5}
     assert set(store.statuses().values()) == {("upload_giveup", 5)}
+
+
+def test_the_waits_of_the_program_grow(redrive_clock: FakeClock, capsys: pytest.CaptureFixture[str]) -> None:
+    program.main()
+    first = redrive_clock.slept[:3]
+    assert len(set(first)) == 3
+    assert first == sorted(first)
+    assert "arrived: 59 of 60" in capsys.readouterr().out

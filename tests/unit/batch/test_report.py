@@ -33,7 +33,7 @@ NONSENSE: list[tuple[Any, str]] = [
     (Report("partial", [ItemStatus("b", "rejected", "x", 1)]), "permanent= and transient= of item 'b' are True or False"),  # type: ignore[arg-type]
     (Report("partial", [ItemStatus("b", "rejected", "x", True, True)]), "item 'b' is permanent=True: only a rejected item can"),
     (Report("success", [ItemStatus("b", "acknowledged", "", True)]), "item 'b' is permanent=True: only a rejected item can"),
-    (Report("partial", [YES, NO, YES]), "'a' stand in it more than once"),
+    (Report("partial", [YES, NO, YES]), "item 'a' reported twice"),
     (Report("success", [YES, NO]), "the outcome is success, and not all items are acknowledged"),
     (Report("failure", [YES, NO]), "the outcome is failure, and some items are acknowledged"),
     (Report("partial", [YES]), "the outcome is partial, and no item is rejected, pending or given up"),
@@ -65,9 +65,9 @@ def test_what_cannot_even_be_shown_is_refused_too() -> None:
 @pytest.mark.parametrize(
     ("report", "expected", "only", "said"),
     [
-        (partial(a="", b="no"), ["a", "b", "c"], False, "'c' were to be sent, and are not in it"),
-        (partial(a="", b="no", c="no"), ["a", "b"], True, "'c' were not to be sent, and are in it"),
-        (partial(a="", b="no"), [*"abcdefghij"], False, "'c', 'd', 'e', 'f', 'g' and 3 more were to be sent"),
+        (partial(a="", b="no"), ["a", "b", "c"], False, "pass 1, this pass was not counted: missing item 'c'"),
+        (partial(a="", b="no", c="no"), ["a", "b"], True, "unexpected item 'c'"),
+        (partial(a="", b="no"), [*"abcdefghij"], False, "missing items 'c', 'd', 'e', 'f', 'g' and 3 more"),
     ],
 )
 def test_missing_and_unknown_ids(report: Report, expected: list[str], only: bool, said: str) -> None:
@@ -87,16 +87,16 @@ def test_what_makes_sense_comes_back() -> None:
 def test_ids_that_are_known_beforehand_are_checked_in_the_first_pass() -> None:
     store = Store()
     sender = retrying(Script(partial(a="", b="no")), items=store, ids=lambda ids: ids)
-    with pytest.raises(BadReport, match="'c' were to be sent"):
+    with pytest.raises(BadReport, match="missing item 'c'"):
         sender.send_pending(["a", "b", "c"])
-    with pytest.raises(BadReport, match="'b' were not to be sent"):
+    with pytest.raises(BadReport, match="unexpected item 'b'"):
         sender.send_pending(["a"])
     assert store.increments == []
 
 
 def test_a_later_pass_must_account_for_what_was_pending() -> None:
     store = Store()
-    with instant(), pytest.raises(BadReport, match="'b' were to be sent, and are not in it"):
+    with instant(), pytest.raises(BadReport, match="invalid report in pass 2, this pass was not counted: missing item 'b'"):
         retrying(Script(partial(a="", b="no"), success("c")), items=store).send_pending()
     assert store.increments == ["b"]
     with instant(), pytest.raises(BadReport, match="'a' was acknowledged in an earlier pass, and is rejected now"):
@@ -106,7 +106,7 @@ def test_a_later_pass_must_account_for_what_was_pending() -> None:
 def test_ids_that_are_known_beforehand_stay_all_there_are() -> None:
     store = Store()
     sender = retrying(Script(partial(a="", b="no"), success("b", "new")), items=store, ids=lambda: ["a", "b"])
-    with instant(), pytest.raises(BadReport, match="'new' was not to be sent, and is in it"):
+    with instant(), pytest.raises(BadReport, match="unexpected item 'new'"):
         sender.send_pending()
 
 
@@ -185,3 +185,27 @@ def test_a_report_class_without_a_mapping_is_refused_with_the_way_to_map_it() ->
         retrying(Script(FIRST), items=Store(), to_report=7)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="needs to_report="):
         retrying(Script(FIRST), items=Store(), from_report=from_report)
+
+
+@pytest.mark.parametrize(
+    ("to", "back", "said"),
+    [
+        (to_report, lambda report: report, r"from_report= must take 2 arguments \(the Report, the sender's last result\)"),
+        (to_report, lambda report, last, more: report, r"from_report= must take 2 arguments .*\(report, last, more\)"),
+        (lambda: None, from_report, r"to_report= must take 1 argument \(the sender's result\)"),
+    ],
+)
+def test_a_mapping_with_the_wrong_number_of_arguments_is_refused_before_anything_is_sent(to: Any, back: Any, said: str) -> None:
+    sender = Script(FIRST)
+    with pytest.raises(TypeError, match=said):
+        retrying(sender, items=Store(), to_report=to, from_report=back)
+    assert retrying(sender, items=Store(), to_report=to_report, from_report=lambda *both: both[1]) is not None
+
+
+def test_a_function_is_a_sender_by_its_call() -> None:
+    def upload(flight: str) -> Report:
+        return success(flight)
+
+    with pytest.raises(TypeError, match=r'function has no method .send_pending.; pass method="__call__" for a function'):
+        retrying(upload, items=Store())
+    assert retrying(upload, items=Store(), method="__call__")("f7").count("acknowledged") == 1

@@ -214,7 +214,7 @@ def test_a_group_is_reported_on_as_it_was_sent() -> None:
         def send_pending(self, only: Any = None) -> Report:
             return Report("failure", [ItemStatus(item, "rejected", "no") for item in "abcd"])
 
-    with pytest.raises(BadReport, match="were not to be sent"):
+    with pytest.raises(BadReport, match="unexpected item"):
         retrying(Wrong(), items=Store(), split="only").send_pending()
 
 
@@ -232,9 +232,9 @@ def test_misuse_of_split_is_told_at_once() -> None:
     items = TableItems(sa.create_engine("sqlite://"), id=table.c.id, attempts=table.c.n, status=table.c.s)
     receiver = Sync(Store(), [])
     for store in (PlainStore(), items):
-        with pytest.raises(TypeError, match="split= needs a store that counts refusals"):
+        with pytest.raises(TypeError, match=r"split= needs TableItems\(uncharged=\.\.\.\)"):
             retrying(receiver, items=store, split="only")
-    with pytest.raises(TypeError, match="split= needs a store"):
+    with pytest.raises(TypeError, match="max_uncharged_passes above 0"):
         retrying(receiver, items=Store(), split="only", settings=Settings(max_uncharged_passes=0))
     with pytest.raises(TypeError, match=r"split='some': the method has no such keyword argument \(it has flight, only\)"):
         retrying(receiver, items=Store(), split="some")
