@@ -56,7 +56,14 @@ class Ledgered:
         found = self._ledger  # a forked child's too: the ledger itself gives it connections of its own
         return self._opened() if found is None else found
 
-    def _opened(self) -> Ledger:
+    def _open_existing(self) -> Ledger:
+        """Open the ledger as it is, whatever `migrate` says: for commands that only read.
+
+        LedgerError: there is no ledger, or its schema is from another version.
+        """
+        return self._opened(create=False)
+
+    def _opened(self, *, create: bool = True) -> Ledger:
         if self._pid != os.getpid():
             # In a forked child: a lock that another thread of the parent held would never be given back.
             self._pid, self._lock = os.getpid(), threading.RLock()
@@ -67,8 +74,8 @@ class Ledgered:
                     from ..ledger.open import open_ledger  # noqa: PLC0415
 
                     url = self._url()
-                    own_file = parse(url).dialect == "sqlite"
-                    self._ledger = open_ledger(url, migrate=own_file if self._migrate is None else self._migrate)
+                    wanted = parse(url).dialect == "sqlite" if self._migrate is None else self._migrate
+                    self._ledger = open_ledger(url, migrate=create and wanted)
                 else:
                     self._ledger = self._given
                 if self._hidden:

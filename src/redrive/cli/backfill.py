@@ -91,7 +91,7 @@ def plan(
         2: invalid option or date, unknown dataset, or unknown customers
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor, app_first=True) as ops:
+    with operator(where, actor, app_first=True, create=True) as ops:
         made = _planned(ops, dataset, since, until, customer, share, order, again, clear)
         carried_out(ops, made, Told(None, as_json=as_json, keep=True, out=out))
 
@@ -121,7 +121,7 @@ def apply(
         3: ledger not reachable, or its schema is from another version
         4: the plan has expired, or is for another ledger
     """
-    with operator(where, actor, app_first=True) as ops:
+    with operator(where, actor, app_first=True, create=True) as ops:
         how = Told(because, yes, most, as_json=as_json)
         if since is None and until is None:
             applied(ops, name, how, accept_drift, only="backfill", rate=rate, canary=canary, halt_on=halt_on)

@@ -75,12 +75,12 @@ def since_of(text: str | None) -> datetime | None:
 
 
 @contextmanager
-def operator(where: str | None, actor: str | None = None, *, app_first: bool = False) -> Iterator[Operator]:
+def operator(where: str | None, actor: str | None = None, *, app_first: bool = False, create: bool = False) -> Iterator[Operator]:
     """The operator of the ledger that was named. What goes wrong is one line and an exit status, never a traceback.
 
-    app_first: as `operated` has it.
+    app_first, create: as `operated` has them.
     """
-    with complaints(), operated(where, app_first=app_first) as app:
+    with complaints(), operated(where, app_first=app_first, create=create) as app:
         yield Operator(app, actor=user() if actor is None else actor)
 
 

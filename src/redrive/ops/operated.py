@@ -37,5 +37,5 @@ def operated(given: str | None = None, /) -> Iterator[Operated]:
         found.load()
     except ImportError as missing:
         raise Unreadable(f"{source}: {missing}") from missing
-    with opened(source):
+    with opened(source, create=True):
         yield found

@@ -49,27 +49,30 @@ def command_for(command: str, ledger: str, /) -> str:
 
 
 @contextmanager
-def opened(given: str | None = None, /, *, migrate: bool = False) -> Iterator[Ledger]:
+def opened(given: str | None = None, /, *, migrate: bool = False, create: bool = False) -> Iterator[Ledger]:
     """The ledger at an address, or of `module:app`, for the block.
 
     LedgerError: it cannot be reached, or is not as this code needs it. Unreadable: what was named is no ledger. Neither
     repeats a password.
     """
-    with operated(given, migrate=migrate) as app:
+    with operated(given, migrate=migrate, create=create) as app:
         yield ledger_of(app)
 
 
 @contextmanager
-def operated(given: str | None = None, /, *, migrate: bool = False, app_first: bool = False) -> Iterator[Operated]:
+def operated(
+    given: str | None = None, /, *, migrate: bool = False, app_first: bool = False, create: bool = False
+) -> Iterator[Operated]:
     """The app that was named, which knows more than its ledger does, or the ledger; errors as `opened` has them.
 
     app_first: where nothing was said and settings name both an app and a ledger, the app.
+    create: an app may create or upgrade its ledger, as it does at first use. Commands that only read leave it as it is.
     """
     source = source_of(given)
     if app_first and not given and VARIABLE not in os.environ:
         source = known().app or source
     try:
-        with _found(source, migrate) as found:
+        with _found(source, migrate, create) as found:
             yield found
     except LedgerError as problem:
         if given is None and source == DEFAULT:
@@ -83,7 +86,7 @@ def operated(given: str | None = None, /, *, migrate: bool = False, app_first: b
 
 
 @contextmanager
-def _found(source: str, migrate: bool) -> Iterator[Operated]:
+def _found(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
     keep_address_secret(source)
     module, colon, name = source.partition(":")
     if "://" in source or module == "sqlite":
@@ -103,6 +106,8 @@ def _found(source: str, migrate: bool) -> Iterator[Operated]:
     with found:
         if migrate:
             found.migrate()
+        if isinstance(found, App) and not create:
+            found._open_existing()
         ledger_of(found)  # what cannot be opened is said now
         yield found
 

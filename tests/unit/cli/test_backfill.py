@@ -80,6 +80,7 @@ def test_an_app_knows_its_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     here = ("--ledger", "lake_of_state:app")
     days = ("--since", "2025-01-01", "--until", "2025-01-31")
+    assert call("ledger", "migrate", *here)[0] == 0
     assert call("state", "inspect", *here)[1].startswith("No partitions.")
     status, printed = call("backfill", "plan", "crm/order", *days, *here)
     assert (status, "unknown query 'order' of source 'crm' (did you mean 'orders'?); known: orders" in printed) == (2, True)

@@ -179,3 +179,46 @@ def test_where_the_ledger_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ur
     monkeypatch.delenv("REDRIVE_LEDGER")
     status, printed = call("ledger", "status")
     assert (status, "set the ledger with --ledger, REDRIVE_LEDGER or redrive.toml" in printed) == (3, True)
+
+
+def app_without_ledger(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An app named in redrive.toml, whose ledger does not exist yet; returns the ledger's file."""
+    (folder / "looked_shop.py").write_text("from redrive import App\napp = App('sqlite:///looked.db')\n")
+    (folder / "redrive.toml").write_text('app = "looked_shop:app"\n')
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delenv("REDRIVE_LEDGER", raising=False)
+    return folder / "looked.db"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("doctor",),
+        ("doctor", "looked_shop:app"),
+        ("overview",),
+        ("jobs", "list", "--ledger", "looked_shop:app"),
+        ("ledger", "status", "looked_shop:app"),
+        ("dead", "replay", "1", "--because", "fixed"),
+        ("state", "inspect"),
+    ],
+)
+def test_commands_that_look_do_not_create_the_ledger_of_an_app(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = app_without_ledger(tmp_path, monkeypatch)
+    status, printed = call(*command, width=300)
+    assert (status, "no ledger at" in printed, file.exists()) == (3, True, False), printed
+
+
+def test_doctor_does_not_upgrade_the_ledger_of_an_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from redrive.ledger import open_ledger
+    from redrive.ledger.schema import migrate
+
+    file = app_without_ledger(tmp_path, monkeypatch)
+    assert call("ledger", "migrate", "looked_shop:app")[0] == 0
+    with open_ledger(f"sqlite:///{file}") as ledger, ledger.connections.write.use() as session:
+        migrate(session, "0001", shown="looked")
+    status, printed = call("doctor", width=300)
+    assert (status, "→ redrive ledger migrate --ledger looked_shop:app" in printed) == (4, True), printed
+    assert call("doctor")[0] == 4
