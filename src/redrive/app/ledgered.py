@@ -56,10 +56,14 @@ class Ledgered:
         found = self._ledger  # a forked child's too: the ledger itself gives it connections of its own
         return self._opened() if found is None else found
 
-    def _open_existing(self) -> Ledger:
-        """Open the ledger as it is, whatever `migrate` says: for commands that only read.
+    def open_existing(self) -> Ledger:
+        """Open the ledger without creating or upgrading it, whatever `migrate` says.
 
-        LedgerError: there is no ledger, or its schema is from another version.
+        Returns:
+            The ledger.
+
+        Raises:
+            LedgerError: There is no ledger, or its schema is from another version.
         """
         return self._opened(create=False)
 

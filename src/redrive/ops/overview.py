@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,20 +11,23 @@ from ..core.amount import amount
 from ..journal.redaction import redacted_text
 from . import trouble
 from .defaults import QUIET
-from .doctor import GRACE, failing
 from .finding import Severity
 from .partition_standing import DatasetLine, dataset_lines, partitioned
 from .presence import nobody
 from .standing import KindLine
 from .trend import HOURS, PAUSE, trend
-from .trouble import Trouble
+from .trouble import GRACE, Busy, Trouble
 
 if TYPE_CHECKING:
     from ..ledger.failure_slots import Counted
     from ..ledger.ledger import Ledger
+    from ..ledger.look import Held
     from ..ledger.record import Tally
+    from ..ledger.workers import Worker
 
 DAY = timedelta(days=1)
+HELD = 500
+"""Running jobs that are looked at to see whether a worker has a free thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,9 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         sources = latest(connection)
         data = partitioned(connection, now, timedelta(seconds=GRACE))
         datasets = dataset_lines(connection, now)
+        due = now - timedelta(seconds=GRACE)
+        late = [kind for kind, one in waits.items() if one.oldest_due is not None and one.oldest_due <= due]
+        held = look.held(connection, HELD) if late else []
     alive = [one for one in seen if one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet)]
     registered = {kind for one in alive for kind in one.info.get("kinds", ())}
     lines = []
@@ -146,6 +152,8 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         data.paused,
         datasets,
         failing(alive),
+        quiet,
+        _busy(late, alive, held),
     )
     found = tuple(trouble.found(facts))
     wrong = {one.kind for one in found if one.kind is not None}
@@ -155,6 +163,31 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         sources=tuple(SourceLine(one.source, one.received_at, _lag(one.at, one.received_at)) for one in sources),
         datasets=datasets, extracting=data.running, findings=found, sentence=_sentence(tallies),
     )  # fmt: skip
+
+
+def failing(alive: Iterable[Worker], /) -> dict[str, tuple[str, list[str]]]:
+    """What living workers cannot do beside jobs, such as to read a source: the error, and the workers."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for one in alive:
+        for chore, why in one.info.get("failing", {}).items():
+            found.setdefault(chore, (why, []))[1].append(one.name)
+    return found
+
+
+def _busy(kinds: Iterable[str], alive: Sequence[Worker], held: Sequence[Held]) -> dict[str, Busy]:
+    """Job types whose online workers all run as many jobs as they have threads."""
+    started: dict[str, list[datetime]] = {}
+    for one in held:
+        if one.started_at is not None:
+            started.setdefault(one.worker, []).append(one.started_at)
+    busy: dict[str, Busy] = {}
+    for kind in kinds:
+        takes = [one for one in alive if kind in one.info.get("kinds", (kind,))]
+        full = all(one.info.get("threads") and len(started.get(one.name, ())) >= one.info["threads"] for one in takes)
+        if takes and full:
+            threads = sum(one.info["threads"] for one in takes)
+            busy[kind] = Busy(threads, min(at for one in takes for at in started[one.name]))
+    return busy
 
 
 def _any_now(failed: Mapping[str, Sequence[Counted]], slot: int) -> bool:

@@ -107,7 +107,7 @@ def _found(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
         if migrate:
             found.migrate()
         if isinstance(found, App) and not create:
-            found._open_existing()
+            found.open_existing()
         ledger_of(found)  # what cannot be opened is said now
         yield found
 

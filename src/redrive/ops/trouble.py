@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.amount import amount
 from ..core.span import span
-from .doctor import GRACE, UNREAD
+from .defaults import QUIET
 from .finding import Finding
 from .partition_standing import COUNTED, DatasetLine, PausedSource
 from .standing import KindLine
@@ -18,6 +18,19 @@ from .trend import MANY, QUIET_SLOTS, Trend
 
 if TYPE_CHECKING:
     from ..ledger.overview import Some
+
+GRACE = 60.0
+"""Seconds for which overdue jobs and leases are no problem: workers look now and then."""
+UNREAD = "check the server, and its address and credentials in the app"
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Workers that take a job type and have no free thread."""
+
+    threads: int
+    longest_since: datetime
+    """Start of the job that has run for longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,10 @@ class Facts:
     datasets: tuple[DatasetLine, ...] = ()
     failing: Mapping[str, tuple[str, list[str]]] = field(default_factory=dict)
     """What living workers cannot do beside jobs, such as to read a source: the error, and the workers."""
+    quiet: float = QUIET
+    """Seconds without a heartbeat until a worker is offline."""
+    busy: Mapping[str, Busy] = field(default_factory=dict)
+    """Job types whose online workers have no free thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +75,15 @@ def found(facts: Facts, /) -> list[Trouble]:
 
 
 def _nobody(facts: Facts) -> Iterator[Trouble]:
-    due = [line for line in facts.kinds if line.due_since is not None and _age(facts, line.due_since) >= GRACE]
+    wait = max(GRACE, facts.quiet)
+    due = [line for line in facts.kinds if line.due_since is not None and _age(facts, line.due_since) >= wait]
     if facts.alive or not (due or facts.late.many):
         return
     waiting, parts = sum(line.waiting for line in due), facts.late.many
     last = "none seen so far" if facts.seen_at is None else f"last seen {_span(facts, facts.seen_at)} ago"
     jobs = f"{amount(waiting, 'job')} ({_named(due)})" if due else ""
     extractions = amount(parts, "partition") if parts else ""
-    says = f"Workers: none online ({last}), but {' and '.join(filter(None, (jobs, extractions)))} due"
+    says = f"Workers: none online ({last}), but {' and '.join(filter(None, (jobs, extractions)))} queued"
     moments = [*(line.due_since for line in due), facts.late.since]
     since = min(one for one in moments if one is not None) if facts.seen_at is None else facts.seen_at
     yield Trouble("no workers", "critical", says, waiting + parts, since, "redrive work module:app")
@@ -117,7 +135,15 @@ def _late(facts: Facts, line: KindLine) -> Iterator[Trouble]:
         yield Trouble("unregistered", "warning", says, line.waiting, line.due_since, mend, False, kind=line.name)
         return
     says = f"{line.name}: late; the oldest of {amount(line.waiting, 'queued job')} was due {_span(facts, line.due_since)} ago"
-    yield Trouble("late", "warning", says, line.waiting, line.due_since, "redrive work module:app", kind=line.name)
+    mend, busy = "redrive work module:app", facts.busy.get(line.name)
+    if busy is not None:
+        says += f"; {_all_busy(busy.threads)}, and the longest job has run for {_span(facts, busy.longest_since)}"
+        mend = "redrive workers list"
+    yield Trouble("late", "warning", says, line.waiting, line.due_since, mend, kind=line.name)
+
+
+def _all_busy(threads: int) -> str:
+    return "the only worker thread is busy" if threads == 1 else f"all {threads:,} worker threads are busy"
 
 
 def _failing(line: KindLine) -> Iterator[Trouble]:

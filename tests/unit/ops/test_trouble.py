@@ -37,9 +37,9 @@ def test_nothing_is_wrong() -> None:
 def test_nobody_is_there_and_work_waits() -> None:
     (one,) = found(replace(FACTS, kinds=(LATE,), alive=0, seen_at=NOW - timedelta(seconds=95)))
     assert (one.name, one.severity, one.count, one.since) == ("no workers", "critical", 7, NOW - timedelta(seconds=95))
-    assert one.says == "Workers: none online (last seen 95 s ago), but 7 jobs (7 mail) due"
+    assert one.says == "Workers: none online (last seen 95 s ago), but 7 jobs (7 mail) queued"
     (never,) = found(replace(FACTS, kinds=(replace(LATE, waiting=1),), alive=0, seen_at=None))
-    assert never.says == "Workers: none online (none seen so far), but 1 job (1 mail) due"
+    assert never.says == "Workers: none online (none seen so far), but 1 job (1 mail) queued"
     assert never.since == LATE.due_since
 
 
@@ -47,9 +47,9 @@ def test_partitions_wait_and_nobody_is_there() -> None:
     some = Some(3, NOW - timedelta(minutes=5))
     (one,) = found(replace(FACTS, alive=0, seen_at=None, late=some))
     assert (one.name, one.severity, one.count, one.since) == ("no workers", "critical", 3, some.since)
-    assert one.says == "Workers: none online (none seen so far), but 3 partitions due"
+    assert one.says == "Workers: none online (none seen so far), but 3 partitions queued"
     (both,) = found(replace(FACTS, kinds=(LATE,), alive=0, late=Some(1, NOW - timedelta(minutes=5))))
-    assert both.says.endswith("but 7 jobs (7 mail) and 1 partition due")
+    assert both.says.endswith("but 7 jobs (7 mail) and 1 partition queued")
     assert found(replace(FACTS, late=some)) == []  # somebody is there: their turn comes
 
 
