@@ -147,7 +147,8 @@ def _report(report: JobReport) -> Group:
     first.add_row("job type", job.kind)
     first.add_row("job key", job.key)
     first.add_row("state", state_name(job.state))
-    first.add_row("", spelled(report.says))
+    if report.says != state_name(job.state):
+        first.add_row("", spelled(report.says))
     most = "" if job.max_attempts is None else f" of {job.max_attempts}"
     first.add_row("attempts", f"{job.attempts}{most}" + (f", {job.crashes} crashed" if job.crashes else ""))
     first.add_row("submitted", both(job.created_at, now))
@@ -161,7 +162,7 @@ def _report(report: JobReport) -> Group:
     if job.dead_id is not None:
         first.add_row("dead letter", str(job.dead_id))
     if job.error:
-        first.add_row("error", job.error)
+        first.add_row("last failed attempt" if job.state == "done" else "error", job.error)
     shown: list[RenderableType] = [heading(f"Job {job.id}"), indented(first)]
     shown += fields("Headers", report.headers) + fields("Correlation ids", report.ids)
     shown += payload(f"Payload, {amount(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes)

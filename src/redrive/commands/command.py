@@ -93,7 +93,8 @@ class Command(Generic[P, R_co]):
             TypeError: The arguments do not fit the function, or cannot be stored.
         """
         if _get_running_loop() is not None and not hasattr(sys, "ps1"):  # a notebook's loop runs around every cell
-            self._warn(BlockingCall, f"{self.name}.submit() blocks the event loop; use `await ....asubmit()` in async code")
+            called = getattr(self._fn, "__name__", self.name)
+            self._warn(BlockingCall, f"{self.name}.submit() blocks the event loop; use `await {called}.asubmit(...)`")
         work = self._work(args, kwargs)
         return work.held(self._post.ledger.submit(work.job, tx=self._options.tx))
 

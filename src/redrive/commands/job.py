@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ..core.amount import amount
 from ..core.context import clock_around
 from ..core.seconds import Seconds, seconds
 from ..errors import Dead, LedgerError
@@ -99,7 +100,8 @@ class Job(Generic[R_co]):
 
         Raises:
             Dead: The job became a dead letter.
-            TimeoutError: The job has not ended in time. It continues, and you can wait again.
+            TimeoutError: The job has not ended in time. It continues, and you can wait again,
+                unless its transaction was not committed (`idle`).
             LedgerError: The job is done and was pruned. Its result is no longer stored.
         """
         clock = clock_around()
@@ -118,7 +120,8 @@ class Job(Generic[R_co]):
 
         Raises:
             Dead: The job became a dead letter.
-            TimeoutError: The job has not ended in time. It continues, and you can wait again.
+            TimeoutError: The job has not ended in time. It continues, and you can wait again,
+                unless its transaction was not committed (`idle`).
         """
         import asyncio  # noqa: PLC0415  # plain programs need none
 
@@ -144,7 +147,9 @@ class Job(Generic[R_co]):
         state = "idle (the transaction that submits it is not committed)" if row is None else row.shown
         if self._desk.stepped:
             return f"{self.kind} job {self.id} is {state}; a sandbox has no worker, so call drain() first"
-        error = f", last error: {_first(row.error)}" if row is not None and row.error else ""
+        if row is None:
+            return f"{self.kind} job {self.id} is not committed after {timeout} s; commit its transaction, or it never runs"
+        error = f", last error: {_first(row.error)}" if row.error else ""
         return f"{self.kind} job {self.id} is {state} after {timeout} s{error}; the job continues, and you can wait for it again"
 
     def _row(self) -> Row | None:
@@ -166,8 +171,11 @@ class Job(Generic[R_co]):
         reason = "discarded" if row.state == "dropped" else (row.reason or "dead")
         number = str(row.dead_id or "") if letter is None else str(letter.id)
         why = row.error if letter is None else letter.error
+        ended = f"is {'a dead letter' if row.shown == 'dlq' else row.shown}: {reason}"
+        if reason == "attempts":
+            ended = f"{'is blocked' if row.shown == 'blocked' else 'failed'} after {amount(row.attempts, 'attempt')}"
         raise Dead(
-            f"{self.kind} job {row.id} is {row.shown}: {reason}" + (f": {_first(why)}" if why else "")
+            f"{self.kind} job {row.id} {ended}" + (f": {_first(why)}" if why else "")
             + (f" (redrive dead show {number})" if number else ""),
             dead_id=number,
             reason=reason,

@@ -114,7 +114,7 @@ def _subject(fields: Mapping[str, object]) -> str:
 
 def _short(fields: Mapping[str, object]) -> str:
     name, error = fields.get("error_class"), fields.get("error")
-    text = _on_one_line(error if name is None else f"{name}: {error}")
+    text = _on_one_line(error if name is None else f"{name}: {error}" if error else name)
     return text if len(text) <= 200 else text[:199] + "…"
 
 

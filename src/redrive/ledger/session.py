@@ -40,6 +40,9 @@ REPORTED = (b"default_transaction_read_only", b"in_hot_standby")
 SQLITE_TROUBLE = frozenset((5, 6, 7, 8, 10, 13, 14, 15))
 """Busy, locked, no memory, read-only, I/O error, full, cannot open, locking protocol: of the file, not of the statement."""
 DRIVERS = ("psycopg", "sqlite3")
+BUSY = 5
+"""Of SQLite: another connection has written, and has not committed in time."""
+LOCKED = "; if your own transaction on this file is open, pass it as tx=, or commit it first"
 
 
 class Session:
@@ -140,8 +143,10 @@ class Session:
         if type(said).__module__.partition(".")[0] not in DRIVERS:
             return
         if self.sqlite:
-            if getattr(said, "sqlite_errorcode", 0) & 0xFF in SQLITE_TROUBLE:
-                raise LedgerUnavailable(f"the ledger is unavailable: {said}") from error
+            code = getattr(said, "sqlite_errorcode", 0) & 0xFF
+            if code in SQLITE_TROUBLE:
+                hint = LOCKED if code == BUSY else ""
+                raise LedgerUnavailable(f"the ledger is unavailable: {said}{hint}") from error
             return
         state = getattr(said, "sqlstate", None)
         broken = bool(self.raw.closed)

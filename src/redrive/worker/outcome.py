@@ -77,13 +77,13 @@ def succeeded(lease: Lease, result: bytes | None, max_payload: int, /) -> Outcom
     if problem is None:
         return Outcome(lease.done(result), "success" if lease.attempt <= 1 else "recovered")
     found = f"the work was done, but its result cannot be stored: {problem}"
-    return Outcome(lease.dead("result", error=found, signature="result"), "giveup", "result")
+    return Outcome(lease.dead("result", error=found, signature=signature_of("Unstorable", found)), "giveup", "result")
 
 
 def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, draw: float) -> Outcome:
     """It raised: again, later; or a dead letter. now: by the ledger's clock. draw: a throw of the dice, for jitter."""
     if isinstance(error, Unstorable):
-        return Outcome(lease.dead("result", error=said(error), signature="result"), "giveup", "result")
+        return Outcome(lease.dead("result", error=said(error), signature=signature(error)), "giveup", "result")
     name = signature(error)
     if isinstance(error, Undecodable):
         name = signature_of("Undecodable", error.because)

@@ -77,7 +77,7 @@ def test_a_credential_is_broken(app: App) -> None:
     with FaultServer(201) as gitea, app.worker():
         gitea.script(401, path="/repo")
         job = provision.submit("notes", user="ann")
-        with pytest.raises(errors.Dead, match="stack.provision job 1 is dlq: not_retryable") as dead:
+        with pytest.raises(errors.Dead, match="stack.provision job 1 is a dead letter: not_retryable") as dead:
             job.result(SOON)
         assert [request.path for request in gitea.requests] == ["/user", "/repo"], "a 401 is not tried again"
         (letter,) = app.ledger.dead_letters()

@@ -99,8 +99,8 @@ def test_a_failure_is_stored_with_its_attempt_and_the_key_is_handed_down(app: Ap
 
 
 @pytest.mark.req("W-3")
-@pytest.mark.parametrize(("spent", "state"), [("dead", "dlq"), ("blocked", "blocked")])
-def test_past_the_budget_it_is_blocked_or_dead_by_its_kind(app: App, spent: Any, state: str) -> None:
+@pytest.mark.parametrize(("spent", "state", "says"), [("dead", "dlq", "failed"), ("blocked", "blocked", "is blocked")])
+def test_past_the_budget_it_is_blocked_or_dead_by_its_kind(app: App, spent: Any, state: str, says: str) -> None:
     fixed = threading.Event()
 
     @app.command("sync", retry=QUICK, spent=spent)
@@ -111,7 +111,7 @@ def test_past_the_budget_it_is_blocked_or_dead_by_its_kind(app: App, spent: Any,
 
     job = sync.submit()
     with app.worker():
-        with pytest.raises(errors.Dead, match=f"sync job 1 is {state}: attempts: ConnectionError: down") as dead:
+        with pytest.raises(errors.Dead, match=f"sync job 1 {says} after 3 attempts: ConnectionError: down") as dead:
             job.result(SOON)
         assert (job.state, job.attempts, dead.value.reason) == (state, 3, "attempts")
         assert "\n" not in str(dead.value)
@@ -137,7 +137,7 @@ def test_a_job_is_asked_for_again_by_its_id(app: App) -> None:
         found = send.job(submitted.id)
         assert (found.id, found.key, found.created) == (submitted.id, submitted.key, False)
         assert found.result(SOON) == Receipt("o-1", date(2026, 1, 31))
-        with pytest.raises(errors.Dead, match="is dlq: result: receipts.count has run, but its result cannot be stored"):
+        with pytest.raises(errors.Dead, match="is a dead letter: result: receipts.count has run, but its result cannot"):
             odd.result(SOON)
         assert odd.attempts == 1, "the work was done: it is not done again for a result that does not fit"
     for unknown in ("999", odd.id):
@@ -156,7 +156,7 @@ def test_what_a_discarded_and_a_pruned_job_say(app: App) -> None:
 
     refused, done = no.submit(), yes.submit()
     with app.worker():
-        with pytest.raises(errors.Dead, match="is dlq: stopped: .*Stop: no use") as dead:
+        with pytest.raises(errors.Dead, match="is a dead letter: stopped: .*Stop: no use") as dead:
             refused.result(SOON)
         assert done.result(SOON) == 1
     ann = Operator(app, actor="ann")
@@ -209,6 +209,8 @@ def test_in_the_caller_s_own_transaction(app: App, url: str) -> None:
         session.execute(text("INSERT INTO orders VALUES ('o-1')"))
         lost = send.using(tx=session, delay=timedelta(hours=1)).submit("o-1", user="ann")
         assert lost.state == "idle"
+        with pytest.raises(TimeoutError, match="is not committed after 0.1 s; commit its transaction, or it never runs"):
+            lost.result(0.1)
         session.rollback()
     assert app.ledger.find("receipts.send", "shop:ann:o-1:receipt:v1") is None
     with Session(engine) as session:

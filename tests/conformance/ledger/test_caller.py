@@ -16,7 +16,7 @@ import sqlalchemy
 from psycopg.rows import dict_row
 from sqlalchemy.orm import Session
 
-from redrive.errors import LeaseLost, LedgerError
+from redrive.errors import LeaseLost, LedgerError, LedgerUnavailable
 from redrive.ledger import Ledger, NewJob, open_ledger, schema
 from redrive.ledger.connections import MOST
 from redrive.ledger.sqlite import connect
@@ -275,6 +275,17 @@ def test_a_ledger_opens_inside_of_the_callers_own_transaction(tmp_path: Path, mo
             ledger.submit(*new("a"), tx=session)
             session.commit()
             assert keys(claim(ledger)) == {"a"}
+    made.dispose()
+
+
+def test_a_submit_without_tx_beside_an_open_write_names_tx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "BUSY_SECONDS", 0.05)
+    url = sqlite_ledger(tmp_path)
+    made = engine(url)
+    with open_ledger(url) as ledger, Session(made) as session:
+        session.execute(sqlalchemy.text(EFFECT))
+        with pytest.raises(LedgerUnavailable, match="database is locked; if your own transaction .* pass it as tx="):
+            ledger.submit(*new("a"))
     made.dispose()
 
 

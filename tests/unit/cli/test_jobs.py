@@ -81,6 +81,7 @@ def test_one_job_with_all_there_is() -> None:
     printed = run("show", "8").output
     for part in ("state      retry_wait", "slow down", "Correlation ids", "request_id  r-1", '"order": "o-1"', "1  failed"):
         assert part in printed
+    assert run("show", "7").output.count("done") == 1
     none = run("show", "999")
     assert none.exit_code == 1
     assert "job 999: not found; `redrive jobs list` lists jobs" in none.output

@@ -156,6 +156,7 @@ def test_a_result_that_cannot_be_stored_is_not_worked_for_again() -> None:
     found = end(Unstorable("mail has run, but its result cannot be stored"))
     assert (found.settlement.outcome, found.settlement.reason, found.signature) == ("dead", "result", None)
     assert found.settlement.error == "mail has run, but its result cannot be stored"
+    assert found.settlement.signature == "Unstorable: mail has run, but its result cannot be stored"
 
 
 def test_where_it_was_raised_begins_with_the_work_not_with_us() -> None:
