@@ -308,8 +308,9 @@ class TableItems:
     def reopen_many(self, item_ids: Collection[str], /) -> set[str]:
         """Let rows that were given up be sent again.
 
-        The counter is not reset: one more rejection gives such a row up again. Use `redrive batch
-        reopen`, which records who did it and why.
+        The counter is not reset. A row that used up its attempts has one more. A row that was
+        rejected permanently has the attempts that are left. Use `redrive batch reopen`, which
+        records who did it and why.
 
         Args:
             item_ids: Ids of the items.

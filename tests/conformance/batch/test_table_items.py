@@ -195,3 +195,23 @@ def test_without_a_column_for_it_every_rejection_is_charged(engine: Engine) -> N
         items = table_items(engine)
         retrying(Down(), items=items, settings=Settings(max_in_call_retries=0)).send_pending()
         assert {row[1] for row in tiles(engine).values()} == {0}
+
+
+@pytest.mark.req("B-13")
+def test_a_reopened_row_has_the_attempts_that_are_left_and_at_least_one(engine: Engine) -> None:
+    items = table_items(engine)
+    permanent = {"t0": True}
+
+    class Refuses:
+        def send_pending(self) -> Report:
+            sent = sorted(items.pending(["t0", "t1"]))
+            return Report("failure", [ItemStatus(i, "rejected", "410", permanent=permanent.get(i, False)) for i in sent])
+
+    sender = retrying(Refuses(), items=items, settings=Settings(max_in_call_retries=4, max_per_item_attempts=5))
+    with instant():
+        sender.send_pending()
+        assert items.given_up() == {"t0": 1, "t1": 5}
+        permanent.clear()
+        assert items.reopen_many(["t0", "t1"]) == {"t0", "t1"}
+        sender.send_pending()
+    assert items.given_up() == {"t0": 5, "t1": 6}
