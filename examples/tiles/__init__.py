@@ -1,1 +1,1 @@
-"""Tiles of a flight, uploaded in batches: what is accepted is marked, what is rejected is sent again, and a bad tile gives up."""
+"""Upload the tiles of a flight in batches. Rejected tiles are resent, and a damaged tile is given up."""

@@ -1,4 +1,4 @@
-"""`python -m examples.tiles`: a flight's tiles go up to a provider that has a bad day, with a bar to watch."""
+"""`python -m examples.tiles`: upload tiles to a provider that rejects some of them, with a progress bar."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ FLIGHT = "flight-7"
 
 
 def refuse(tile_id: str, time: int) -> str:
-    """A bad day: a third of the tiles are refused at first, and some of these a second time."""
+    """Reject a third of the tiles at first, and some of these a second time."""
     number = int(tile_id[1:])
     return "busy, try later" if (number % 3 == 0 and time == 1) or (number % 9 == 0 and time == 2) else ""
 
 
 def main() -> None:
-    """Two calls: as an operator makes them, some minutes apart."""
+    """Call the uploader twice, as an operator does some minutes apart."""
     with tempfile.TemporaryDirectory() as folder, Provider() as provider:
         engine = create_engine(f"sqlite:///{Path(folder) / 'onboard.db'}")
         migrate(engine)
         store = TileStore(engine)
         store.add(FLIGHT, [(f"t{number:03}", number.to_bytes(2, "big") * 500) for number in range(TILES)])
-        with engine.begin() as tx:  # one was damaged on board: no provider will ever take it
+        with engine.begin() as tx:  # a tile that was damaged on board is always rejected
             tx.execute(update(Tile).where(Tile.id == "t017").values(blob=b"truncated"))
         provider.refuse = refuse
         # Short waits for a demonstration: 1.2, 1.4 and 1.7 s. With a base below 1 the waits would shrink.
@@ -47,11 +47,11 @@ def main() -> None:
             if report.next_retry_at is not None:
                 print(f"        call again at {report.next_retry_at:%H:%M:%S} UTC")
         gone = {tile: attempts for tile, (status, attempts) in store.statuses().items() if status == VotingStatus.UPLOAD_GIVEUP}
-        print(f"given up, for a person to look at: {gone}")
+        print(f"given up: {gone}")
         print(f"arrived: {len(provider.accepted)} of {TILES}; sent in all: {provider.received.total()}")
         engine.dispose()
         if len(provider.accepted) != TILES - 1 or set(gone) != {"t017"}:
-            sys.exit("that is not how it should end")
+            sys.exit("unexpected result: all tiles but t017 should have arrived")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Bring the table `tiles` to a revision, up or down."""
+"""Migrate the table `tiles` to a revision, up or down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST, HEAD = "0001", "0003"
 
 
 def migrate(engine: Engine, to: str = HEAD) -> None:
-    """Up or down, in one transaction."""
+    """Migrate to a revision, in one transaction."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     with engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""A satellite provider on this machine: takes tiles over HTTP, checks them, and has its bad days."""
+"""A local satellite provider: receives tiles over HTTP, validates them, and rejects them on request."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Self
 
 
 class Provider:
-    """`PUT /tiles/{id}`: 201 is yes; 422 and 503 are no, with a reason. `refuse` orders bad days. Context manager."""
+    """Serve `PUT /tiles/{id}`: 201 accepts a tile, 422 and 503 reject it with a reason. Context manager."""
 
     def __init__(self) -> None:
         self.received: Counter[str] = Counter()
-        """How often each tile came, whatever was said to it."""
+        """How often each tile was sent, with any result."""
         self.accepted: dict[str, bytes] = {}
         self.refuse: Callable[[str, int], str] = lambda _tile, _time: ""
-        """Of a tile and how often it came: why it is refused today; empty where it is not."""
+        """Function of a tile and how often it was sent. It returns the reason to reject it, or an empty text."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Host and port."""
         return f"127.0.0.1:{self._server.server_port}"
 
     def answer(self, tile_id: str, blob: bytes, sha256: str) -> tuple[int, str]:
-        """What it says to a tile."""
+        """Return the status and the reason for a tile."""
         self.received[tile_id] += 1
         busy = self.refuse(tile_id, self.received[tile_id])
         if busy:
@@ -44,7 +44,7 @@ class Provider:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # or each answer waits 40 ms for the packet before it
+            disable_nagle_algorithm = True  # otherwise each response takes 40 ms more
 
             def do_PUT(self) -> None:
                 blob = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -56,7 +56,7 @@ class Provider:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                pass  # it is spoken of elsewhere
+                pass  # no access log on standard error
 
         return Handler
 

@@ -1,4 +1,4 @@
-"""Tiles in their table: which are pending, and which have arrived."""
+"""The tiles in their table: pending and uploaded ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TileStore:
         self.engine = engine
 
     def add(self, flight_id: str, blobs: Iterable[tuple[str, bytes]]) -> None:
-        """New tiles of a flight."""
+        """Add tiles of a flight."""
         rows = [
             {"id": tile_id, "flight_id": flight_id, "blob": blob, "sha256": hashlib.sha256(blob).hexdigest()}
             for tile_id, blob in blobs
@@ -29,25 +29,25 @@ class TileStore:
             tx.execute(insert(Tile), rows)
 
     def pending_uploads(self, flight_id: str) -> list[Tile]:
-        """Those that are still to be sent: neither uploaded nor given up."""
+        """Return tiles that are neither uploaded nor given up."""
         wanted = select(Tile).where(Tile.flight_id == flight_id, Tile.voting_status == VotingStatus.PENDING).order_by(Tile.id)
         with Session(self.engine, expire_on_commit=False) as session:
             return list(session.scalars(wanted))
 
     def mark_uploaded(self, tile_id: str) -> None:
-        """It has arrived, and is never sent again."""
+        """Mark a tile as uploaded, so that it is not sent again."""
         with self.engine.begin() as tx:
             tx.execute(update(Tile).where(Tile.id == tile_id).values(voting_status=VotingStatus.UPLOADED))
 
     def statuses(self) -> dict[str, tuple[str, int]]:
-        """Each tile's state, and how often it was rejected."""
+        """Return the state and the number of rejections of each tile."""
         with self.engine.connect() as connection:
             return {
                 row[0]: (row[1], row[2]) for row in connection.execute(select(Tile.id, Tile.voting_status, Tile.upload_attempts))
             }
 
     def items(self) -> TableItems:
-        """The same table, as redrive counts rejections in it."""
+        """Return the item store in which Redrive counts rejections: columns of the same table."""
         return TableItems(
             self.engine,
             id=Tile.id,

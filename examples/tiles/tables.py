@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
 class VotingStatus(enum.StrEnum):
-    """Where a tile is. UPLOAD_GIVEUP is for a person to undo: nothing moves a tile out of it by itself."""
+    """State of a tile. Only an operator moves a tile out of UPLOAD_GIVEUP."""
 
     PENDING = "pending"
     TRUSTED = "trusted"
@@ -22,7 +22,7 @@ class Base(DeclarativeBase): ...
 
 
 class Tile(Base):
-    """A tile. Only redrive writes the columns `upload_*`."""
+    """A tile. Only Redrive writes the columns `upload_*`."""
 
     __tablename__ = "tiles"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""The uploader: sends what is pending, and says what became of each tile. It knows nothing of retries."""
+"""The uploader sends pending tiles and reports a status for each of them. It does not retry."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from .tables import Tile
 
 
 class FlightStateNotOnGroundError(Exception):
-    """In the air the radio is for other things."""
+    """The aircraft is in the air, where tiles are not uploaded."""
 
 
 class SatelliteProviderError(Exception):
-    """The provider cannot be reached at all."""
+    """The provider cannot be reached."""
 
 
 @dataclass(frozen=True)
 class UploadRequest:
-    """Whose tiles."""
+    """The flight whose tiles are uploaded."""
 
     flight_id: str
 
 
 @runtime_checkable
 class TileUploader(Protocol):
-    """What everybody else depends on."""
+    """The interface that other code uses."""
 
     def upload_pending_tiles(self, request: UploadRequest) -> Report:
-        """Send what is pending."""
+        """Send pending tiles."""
 
     def enumerate_pending_tiles(self, flight_id: str) -> list[str]:
-        """What would be sent."""
+        """Return the ids of pending tiles."""
 
     def confirm_flight_state(self) -> bool:
-        """Whether the aircraft is on the ground."""
+        """Return whether the aircraft is on the ground."""
 
 
 class HttpTileUploader:
-    """Over HTTP, tile by tile, on one connection. One thread at a time."""
+    """Upload over HTTP, tile by tile, on one connection. Not thread-safe."""
 
     def __init__(
         self, store: TileStore, provider: str, *, on_ground: Callable[[], bool] = lambda: True, timeout: float = 10
@@ -56,25 +56,25 @@ class HttpTileUploader:
         self.timeout = timeout
 
     def confirm_flight_state(self) -> bool:
-        """Whether the aircraft is on the ground."""
+        """Return whether the aircraft is on the ground."""
         return self.on_ground()
 
     def enumerate_pending_tiles(self, flight_id: str) -> list[str]:
-        """What would be sent."""
+        """Return the ids of pending tiles."""
         return [tile.id for tile in self.store.pending_uploads(flight_id)]
 
     def upload_pending_tiles(self, request: UploadRequest) -> Report:
-        """Send what is pending; what is accepted is marked at once, so that it is never sent again."""
+        """Send pending tiles. Each accepted tile is marked at once, so that it is not sent again."""
         if not self.confirm_flight_state():
             raise FlightStateNotOnGroundError(f"flight {request.flight_id} is in the air: nothing was sent")
         tiles = self.store.pending_uploads(request.flight_id)
-        said = []
+        statuses = []
         with closing(http.client.HTTPConnection(self.provider, timeout=self.timeout)) as connection:
             for done, tile in enumerate(tiles, 1):
-                said.append(self._send(connection, tile))
+                statuses.append(self._send(connection, tile))
                 progress(done, len(tiles))
-        rejected = sum(item.status == "rejected" for item in said)
-        return Report("success" if not rejected else "failure" if rejected == len(said) else "partial", said)
+        rejected = sum(item.status == "rejected" for item in statuses)
+        return Report("success" if not rejected else "failure" if rejected == len(statuses) else "partial", statuses)
 
     def _send(self, connection: http.client.HTTPConnection, tile: Tile) -> ItemStatus:
         try:

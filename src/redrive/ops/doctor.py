@@ -174,7 +174,7 @@ def _giveups(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Fin
         fresh = recent(connection, since)
     many = sum(fresh.values())
     if many >= GROWTH:
-        says = f"Batch items: {many:,} gave up in the last hour ({_counted(fresh)}); check the items and the receiving service"
+        says = f"Batch items: {many:,} given up in the last hour ({_counted(fresh)}); check the items and the receiving service"
         yield Finding("items given up", "warning", says, many, None, "redrive batch giveups --since 1h")
 
 

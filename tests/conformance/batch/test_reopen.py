@@ -92,4 +92,4 @@ def test_the_doctor_sees_many_given_up(app: App) -> None:
     items.give_up("t9", "x")
     (found,) = [one for one in ann.doctor().findings if one.name == "items given up"]
     assert (found.severity, found.count, found.mend) == ("warning", 10, "redrive batch giveups --since 1h")
-    assert found.says.startswith("Batch items: 10 gave up in the last hour (10 tiles)")
+    assert found.says.startswith("Batch items: 10 given up in the last hour (10 tiles)")
