@@ -86,9 +86,9 @@ def plan(
         redrive backfill plan crm/orders --since 2026-06-01 --until 2026-06-30 --customer-id acme --out plan.json
 
     Exit codes:
-        0: planned
+        0: planned; the plan lists customers that are unknown so far
         1: refused, because another backfill includes some of these partitions
-        2: invalid option or date, unknown dataset, or unknown customers
+        2: invalid option or date, unknown dataset, or no list of customers
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True, create=True) as ops:

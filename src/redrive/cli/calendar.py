@@ -67,7 +67,7 @@ def heat_map(calendar: Calendar, width: int, /, *, by: By | None = None) -> Rend
             lines.append(line.append_text(_share(row, band)))
         lines.append("")
     legend = Text("  ").join(show(state).append(f" {sign.says}", style="dim") for state, sign in SIGNS.items())
-    return Group(*lines, legend, Text("A cell shows the worst state of all customers. %: accepted.", style="dim"))
+    return Group(*lines, legend, Text("A cell shows the worst requested partition. %: accepted of requested.", style="dim"))
 
 
 def bands(since: date, until: date, room: int, by: By | None = None, /) -> Iterator[Band]:

@@ -18,6 +18,7 @@ from .output import BAD_INPUT, complain, console, print_json, show
 from .overview import problems
 
 WARNING, CRITICAL = 1, 4
+SAMPLED = "raw data (up to 100 runs of each dataset)"
 
 
 def doctor(
@@ -60,11 +61,12 @@ def doctor(
 
 def _health(health: Health) -> Group:
     shown: list[RenderableType] = [Text(health.url, style="dim")]
-    if health.balance is not None:
+    if health.balance is not None and not health.balance.startswith("0 submitted"):
         shown.append(Text(health.balance))
     if health.no_worker is not None:
         shown.append(Text(f"{health.no_worker}.", style="yellow"))
-    checked = Text(f"Checked: {', '.join(health.checked)}.", style="dim")
+    names = [SAMPLED if name == "raw data" else name for name in health.checked]
+    checked = Text(f"Checked: {', '.join(names)}.", style="dim")
     if not health.findings:
         return Group(*shown, Text("No problems found.", style="green"), checked)
     found = amount(len(health.findings), "problem")

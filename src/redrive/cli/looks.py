@@ -52,7 +52,7 @@ By = Annotated[
     Literal["day", "week", "month"] | None,
     typer.Option("--by", help="Unit of a calendar column (default: the finest that fits)", show_default=False),
 ]
-Gone = Annotated[bool, typer.Option("--lost", help="Only accepted partitions whose raw data is missing or changed")]
+Gone = Annotated[bool, typer.Option("--lost", help="Only accepted partitions whose raw data is missing or of another size")]
 Terminal = Annotated[bool, typer.Option("--terminal", help="Only partitions that gave up")]
 
 
@@ -66,7 +66,7 @@ def inspect(
 
     Without a selection, shows the number of partitions by dataset and state. With a selection,
     lists the partitions. --calendar shows a heat map. --lost checks the store and lists accepted
-    partitions whose raw data is missing or changed.
+    partitions whose raw data is missing or of another size.
 
     Examples:
         redrive state inspect

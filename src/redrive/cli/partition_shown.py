@@ -168,6 +168,8 @@ def _hints(found: Explained) -> list[str]:
         day = found.partition.logical_date
         if day > found.explanation.now.date():
             return []  # nothing can be done about it yet
+        if found.explanation.sweep is not None:
+            return [f"redrive backfill status {found.explanation.sweep}"]
         dataset = quoted(f"{found.partition.source}/{found.partition.query_name}")
         return [
             f"redrive backfill plan {dataset} --since {day} --until {day} --customer-id {quoted(found.partition.customer_id)}"

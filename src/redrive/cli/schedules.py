@@ -17,14 +17,15 @@ from .output import console, print_json, show
 from .shown import state_name
 
 app = Commands(help="List schedules.")
+EMPTY = "No schedules of commands. Datasets with cron= are not listed; workers start their runs."
 
 
 @app.command("list")
 def list_(where: Where = None, as_json: AsJson = False) -> None:
     """List schedules.
 
-    Shows the next run, the last run and missed runs of each schedule. A schedule is listed after a
-    worker has recorded its first run.
+    Shows the next run, the last run and missed runs of each schedule of a command. A schedule is
+    listed after a worker has recorded its first run. Schedules of datasets are not listed.
 
     Examples:
         redrive schedules list
@@ -62,7 +63,7 @@ def list_(where: Where = None, as_json: AsJson = False) -> None:
         }
         for one in found
     ]
-    show(out, fitted(columns, rows, out.width) if rows else Text("No schedules."))
+    show(out, fitted(columns, rows, out.width) if rows else Text(EMPTY))
 
 
 def _next(one: Schedule, now: datetime) -> Text:

@@ -62,11 +62,15 @@ def rollback(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
+        before = ops.partitions.history(partition)
         facts = ops.partitions.rollback(partition, to, because=because)
         if as_json:
             print_json(document(facts))
         else:
             show(console(), Text(f"{facts.partition}: the current run is {facts.current_run_id}"))
+            if before is not None and before.facts.current_raw_id == facts.current_raw_id:
+                same = "The data is the same as before: both runs validated the same raw data. For other data, pass --to RUN."
+                show(console(), Text(same, style="yellow"))
 
 
 def mark_terminal(

@@ -13,7 +13,7 @@ from ..errors import StorageError
 from .datasets import extractions, label
 from .finding import Finding
 from .lost import missing, side_by_side
-from .moments import utc
+from .partition_standing import paused_by
 from .source import ledger_of
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def paused(ledger: Ledger, /) -> Iterator[Finding]:
 
     for one in Register(ledger).sources():
         if one.paused:
-            until = "until it is unpaused" if one.until is None else f"probed {utc(one.until)} UTC"
-            says = f"Source {one.source}: paused by {one.actor}, {until} ({one.because})"
+            says = f"Source {one.source}: paused {paused_by(one.until, one.actor or '')} ({one.because})"
             mend = f'redrive state unpause {shlex.quote(one.source)} --whole-source --because "..."'
             yield Finding("source paused", "warning", says, 1, None, mend)
 

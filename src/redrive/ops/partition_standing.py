@@ -87,4 +87,15 @@ def dataset_lines(connection: Connection, now: datetime, /) -> tuple[DatasetLine
 
 
 def _why(until: datetime | None, actor: str, because: str) -> str:
-    return f"by {actor}, {'until it is unpaused' if until is None else f'and probed {utc(until)} UTC'}: {because}"
+    return f"{paused_by(until, actor)}: {because}"
+
+
+def paused_by(until: datetime | None, actor: str, /) -> str:
+    """Who paused a source, and how the pause ends: by a person, at a time, or by itself after an outage."""
+    from ..partitions.rows import POLICY  # noqa: PLC0415  # the same
+
+    if until is None:
+        return f"by {actor}, until it is unpaused"
+    if actor != POLICY:
+        return f"by {actor}, until {utc(until)} UTC"
+    return f"by {actor} after an outage, resumes by itself after a successful probe (next: {utc(until)} UTC)"

@@ -193,7 +193,7 @@ def _rolled_back(session: Session, key: Partition, run_id: str, actor: str, beca
     if to.verdict is None or to.verdict.decision != "accepted":
         raise NotAllowed(f"run {run_id} of {key} is {to.state}: one can go back to an accepted run only")
     if row.current_run_id == run_id:
-        raise NotAllowed(f"run {run_id} of {key} is in force already")
+        raise NotAllowed(f"run {run_id} of {key} is already the current run")
     changes = Changes({row.id: row})
     changes.rows[row.id] = row._replace(
         status="success", current_run_id=run_id, current_raw_id=to.raw_run_id, current_attempt_no=to.attempt_no,

@@ -33,7 +33,7 @@ def gap(partition: Partition, facts: Facts | None, /, *, today: date) -> Gap:
     if facts is None:
         future = partition.logical_date > today
         return Gap(
-            partition, "never_run", "the day is in the future" if future else "never requested by a schedule or a backfill"
+            partition, "never_run", "the day is in the future" if future else "not queued so far by a schedule or a backfill"
         )
     if facts.running:
         return Gap(partition, "running", f"run {facts.run_id} is running{_last(facts)}")

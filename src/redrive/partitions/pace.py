@@ -113,10 +113,10 @@ def after_return(policy: Policy, cause: str, after: float | None, seed: float, a
     # Those that were turned away together come back spread, and never before the source said.
     wait += min(wait, 60.0) * 0.1 * draw(seed, attempt_no)
     how = {
-        "not_ready": "not ready yet", "rate_limited": "rate limited", "systemic": "the source is not well",
+        "not_ready": "not ready yet", "rate_limited": "rate limited", "systemic": "the source is down",
         "ledger": "the ledger could not be used",
     }[cause]  # fmt: skip
-    return Next(now + timedelta(seconds=wait), f"{how}, not charged: {_spoken(wait)}")
+    return Next(now + timedelta(seconds=wait), f"{how}; does not count; next attempt {_when(wait)}")
 
 
 def pause_of(policy: Policy, probes: int, after: float | None, /) -> float:
@@ -128,6 +128,10 @@ def draw(seed: float, turn: int, /) -> float:
     """A number from [0, 1) that is the same each time: what was shown is what is used."""
     found = hashlib.blake2b(f"{seed!r}:{turn}".encode(), digest_size=7).digest()
     return int.from_bytes(found, "big") / 2**56
+
+
+def _when(wait: float) -> str:
+    return "now" if wait < 1 else f"in {_spoken(wait)}"
 
 
 def _spoken(wait: float) -> str:

@@ -248,7 +248,7 @@ def test_the_heat_map_reads_without_colours(lake: World) -> None:
         "crm/orders  ····! ·······   44 %\n"
         "\n"
         "■ accepted  ○ pending  ▲ newer run rejected  ✗ failed  ! gave up  · none\n"
-        "A cell shows the worst state of all customers. %: accepted.\n"
+        "A cell shows the worst requested partition. %: accepted of requested.\n"
     )
     lake.control.move(3, "cancel", actor="ann", because="in the way")
     lake.backfill(["other"], days=20)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
 
 from redrive import App
+from redrive.cli import steer
+from redrive.cli.doctor import _health
 from redrive.cli.partition_shown import explained
 from redrive.cli.planned import planned
 from redrive.errors import NotAllowed
 from redrive.ops.operator import Operator
+from redrive.ops.partition_standing import paused_by
 from redrive.partitions import Partition, Raw, Sink
 from redrive.testing import Sandbox, sandbox
 
@@ -216,6 +221,50 @@ def test_a_removed_raw_file_is_reported_before_it_is_read(lake: Lake, box: Sandb
     assert list(plan.partitions.missing_raw) == [key]
     done = lake.ann.apply(plan, because="odd")
     assert (done.sweep.made, done.sweep.skipped) == (1, 1)
+
+
+@pytest.mark.req("P-13")
+def test_a_rollback_to_the_same_raw_data_says_so(
+    lake: Lake, box: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def operator(*_: object, **__: object) -> Iterator[Operator]:
+        yield lake.ann
+
+    monkeypatch.setattr(steer, "operator", operator)
+    first, key = filled(lake, box), f"crm/acme/orders/{DAY}"
+    for act in (lake.ann.revalidate, lake.ann.reprocess):
+        lake.ann.apply(act(lake.orders, DAY, customers=["acme"]), because="again")
+        box.drain(forever=False)
+    steer.rollback(key, because="x")
+    assert "same as before" not in capsys.readouterr().out
+    steer.rollback(key, because="x")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"the current run is {first}" in printed
+    assert "The data is the same as before" in printed
+
+
+@pytest.mark.req("O-1")
+@pytest.mark.usefixtures("box")
+def test_a_day_of_a_running_backfill_is_explained_with_its_status(lake: Lake) -> None:
+    done = lake.ann.begin(lake.ann.backfill(lake.orders, DAY, DAY), because="new dataset")
+    shown = plain(explained(lake.ann.partitions.explain(f"crm/acme/orders/{DAY}")))
+    assert f"redrive backfill status {done.id}" in shown
+    assert "redrive backfill plan" not in shown
+
+
+@pytest.mark.usefixtures("box")
+def test_the_doctor_says_that_raw_data_is_a_sample(lake: Lake) -> None:
+    shown = plain(_health(lake.ann.doctor()))
+    assert "raw data (up to 100 runs of each dataset)" in shown
+    assert "0 submitted" not in shown
+
+
+def test_a_pause_says_how_it_ends() -> None:
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    assert paused_by(None, "ann") == "by ann, until it is unpaused"
+    assert paused_by(at, "ann").startswith("by ann, until 2026-01-01")
+    assert "resumes by itself" in paused_by(at, "redrive")
 
 
 def plain(what: RenderableType) -> str:

@@ -36,7 +36,7 @@ REJECTED: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("known", "why", "says"),
     [
-        (None, "never_run", "never requested by a schedule or a backfill"),
+        (None, "never_run", "not queued so far by a schedule or a backfill"),
         (facts(lane="fresh", next_at=AT), "never_run", "queued in lane fresh, due 2026-02-01T04:00:00+00:00"),
         (facts(run_id="r-1"), "running", "run r-1 is running"),
         (

@@ -57,7 +57,7 @@ document.addEventListener("pointerdown", (event) => {
 });
 document.addEventListener("pointerover", (event) => {
   const found = placeOf(event.target);
-  if (found && found.row !== EVERY && !found.cell.title && found.cell.className) found.cell.title = `${dates()[found.place]}: all accepted`;
+  if (found && found.row !== EVERY && !found.cell.title && found.cell.className) found.cell.title = `${dates()[found.place]}: all requested partitions accepted`;
   if (!found || !picking || !(event.buttons & 1) || (!dragged && found.place === picking.to)) return;
   dragged = true;
   picking.to = found.place;
