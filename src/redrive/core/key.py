@@ -104,10 +104,11 @@ class Template:
         if not isinstance(text, str):
             raise TypeError(f"a key template must be text of the form {SHAPE}, not {type(text).__name__}")
         names = _names(text)
+        example = "".join(literal + ("" if field is None else "x") for literal, field, _, _ in _pieces(text))
         try:
-            Key.parse("".join(literal + ("" if field is None else "x") for literal, field, _, _ in _pieces(text)))
+            Key.parse(example)
         except ValueError as wrong:
-            raise ValueError(f"key template {text!r}: {wrong}") from None
+            raise ValueError(f"key template {text!r}: {str(wrong).replace(repr(example), 'it')}") from None
         signature = inspect.signature(fn)
         known = list(signature.parameters.values())[skip:]
         for name in names:

@@ -238,7 +238,8 @@ class Run:
         why = WORDS[ended.reason]
         if ended.reason == "retry_after" and ended.retry_at is not None:
             why = f"{why}, retry at {ended.retry_at:%Y-%m-%dT%H:%M:%SZ}"
-        return f"redrive: gave up on {ended.layer} after {times} in {ended.elapsed:.3g} s{waited}: {why}{others}"
+        elapsed = "0.00" if 0 < ended.elapsed < 0.005 else f"{ended.elapsed:.3g}"
+        return f"redrive: gave up on {ended.layer} after {times} in {elapsed} s{waited}: {why}{others}"
 
 
 def first_failure(settings: Settings, error: Exception, seen: int) -> Run:

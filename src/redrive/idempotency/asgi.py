@@ -133,6 +133,8 @@ class Middleware:
             await answered(send, _outstanding(busy))
         except KeyConflict:
             detail = "This Idempotency-Key was used for another request. A new request needs a new key."
+            if self._request is None:
+                detail += " Method, path, query, content type, body and caller are compared."
             await answered(send, problem(422, "Idempotency-Key is already used", detail))
         except KeyFailed:
             detail = "The first request with this Idempotency-Key failed permanently. Send a new key to start again."

@@ -72,6 +72,9 @@ def _told(record: Record) -> str:
         return f"{fields.get('operation')}: item {_on_one_line(fields['item'])} {after}: {said}"
     if record.kind == "ledger_trouble":
         return f"worker {fields.get('worker')}: the ledger failed ({_short(fields)})"
+    if record.kind == "worker_gone":
+        held = fields.get("leases")
+        return f"worker {fields.get('worker')}: offline" + (f"; its jobs run again ({held})" if held else "")
     if record.kind == "batch_outage":
         said = _on_one_line(fields.get("reason") or "no reason given")
         items, counted = fields.get("items"), fields.get("charged") or "none"
@@ -106,9 +109,10 @@ def _rejections(fields: Mapping[str, object]) -> str:
 
 
 def _subject(fields: Mapping[str, object]) -> str:
-    """The partition, where the record is about one; otherwise the operation."""
+    """The partition or the job, where the record is about one; otherwise the operation."""
     if "logical_date" not in fields:
-        return str(fields.get("operation"))
+        job = f" job {fields['job_id']}" if "job_id" in fields else ""
+        return f"{fields.get('operation')}{job}"
     return "/".join(str(fields.get(name)) for name in ("source", "customer_id", "query_name", "logical_date"))
 
 

@@ -12,7 +12,7 @@ from ..journal import bus
 from ..journal.log import WARNING, level_of, line
 from ..journal.record import Record
 
-KINDS = frozenset(("retry", "giveup", "blocked", "lost_lease", "late", "rejected", "lost"))
+KINDS = frozenset(("retry", "giveup", "blocked", "lost_lease", "late", "rejected", "lost", "worker_gone"))
 """Records that are printed beside all warnings."""
 MOST = 20
 """Lines in a window: an outage fails thousands of attempts, and fills no disk."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Protocol, TypeAlias
 
+from ..core.amount import amount
 from ..core.context import STAGE, Layer, Stage, clock_around, staged
 from ..engine.retry import Retry
 from ..engine.settings import Settings
@@ -77,7 +78,8 @@ def inject(target: Target, /, *outcomes: Ordered) -> Iterator[Injected]:
     with staged(Stage(clock_around(), None if around is None else around.draw, faults, ledger=here)):
         yield injected
     if any(ordered is not None for ordered in injected._outcomes):
-        raise AssertionError(f"{injected.left} of {len(outcomes)} faults ordered for {target!r} were met by no attempt")
+        made = f"{_name(target)} made {amount(injected.calls, 'attempt')}"
+        raise AssertionError(f"{injected.left} of {amount(len(outcomes), 'injected failure')} not used: {made}")
 
 
 def _is_exception(ordered: object) -> bool:
@@ -89,8 +91,18 @@ def _matcher(target: object) -> Callable[[Layer], bool]:
         return lambda layer: layer.operation == target
     retry = target if isinstance(target, Retry) else getattr(target, "__redrive__", None)
     if not isinstance(retry, Retry):
-        raise TypeError(f"faults are ordered for a retried function, a Retry, a client or an operation's name, not {target!r}")
+        raise TypeError(
+            "inject needs a function decorated with @retry, a Retry, a client or the name of an operation; "
+            f"{_name(target)} is none of them"
+        )
     return lambda layer: layer is retry.settings or (isinstance(layer, Settings) and retry in layer.origins)
+
+
+def _name(target: object) -> str:
+    if isinstance(target, str):
+        return target
+    name = getattr(target, "__qualname__", None)
+    return repr(target) if name is None else f"{getattr(target, '__module__', '')}.{name}"
 
 
 def _failing(fn: Callable[..., Any], injected: Injected) -> Callable[..., Any]:

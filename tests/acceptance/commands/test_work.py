@@ -164,7 +164,7 @@ def test_failures_are_printed_where_logging_is_not_set_up(folder: Path, ledger: 
         if options:
             assert {json.loads(line)["event"] for line in failed} == {"failure"}
         else:
-            assert failed[0].startswith("mail.send: attempt 1 of 5 failed (Stop: no address"), failed
+            assert failed[0].startswith("mail.send job 1: attempt 1 of 5 failed (Stop: no address"), failed
         ledger.replay([letter.id for letter in ledger.dead_letters()], actor="ann", because="once more")
 
 

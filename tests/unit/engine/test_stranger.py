@@ -121,7 +121,7 @@ def test_one_object_raised_again_and_again_does_not_grow() -> None:
 
 
 def test_faults_that_nobody_met_are_told() -> None:
-    said = "2 of 2 faults ordered for 'no.such.operation' were met by no attempt"
+    said = "2 of 2 injected failures not used: no.such.operation made 0 attempts"
     with pytest.raises(AssertionError, match=said), inject("no.such.operation", ConnectionError, TimeoutError):
         pass
 
