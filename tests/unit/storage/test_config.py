@@ -91,7 +91,7 @@ def test_local_and_memory_take_no_retry(options: dict[str, Any]) -> None:
     [
         ({"backends": {"b": {"type": "sftp", "retry": {"max_atempts": 5}}}}, "backend 'b': unknown key 'max_atempts'"),
         ({"backends": {"b": {"type": "sftp", "retry": {"max_attempts": 0}}}}, "backend 'b': max_attempts"),
-        ({"backends": {"b": {"type": "sftp", "retry": 5}}}, "backend 'b': a retry policy is a table"),
+        ({"backends": {"b": {"type": "sftp", "retry": 5}}}, "backend 'b': a retry policy must be a table"),
         ({"backends": {"b": {"type": "loca"}}}, r"'b': unknown type of backend 'loca' \(did you mean 'local'\?\); known: azure"),
         ({"backends": {"b": {"type": "local", "options": {"rot": 1}}}}, r"'rot' \(did you mean 'root'\?\); local has root"),
         ({"backends": {"b": {"type": "local"}}}, "backend 'b': local needs the option 'root'"),
