@@ -215,3 +215,10 @@ def test_a_reopened_row_has_the_attempts_that_are_left_and_at_least_one(engine: 
         assert items.reopen_many(["t0", "t1"]) == {"t0", "t1"}
         sender.send_pending()
     assert items.given_up() == {"t0": 5, "t1": 6}
+
+
+@pytest.mark.req("B-13")
+def test_states_are_read_without_ids_that_no_row_can_have(words: Engine) -> None:
+    fill(words, "pending", "giveup", None)
+    assert queue(words).states(["0", "1", "2", "7", "not a number"]) == {"0": "'pending'", "1": "'giveup'", "2": "NULL"}
+    assert queue(words).name == "theirs"
