@@ -24,7 +24,10 @@ On = Annotated[str | None, option("--date", "DAY", "Only this day")]
 Status = Annotated[
     Literal["pending", "success", "failed", "refresh_failed", "terminal"] | None,
     typer.Option(
-        "--status", help="Only this state (failed includes terminal, success includes refresh_failed)", show_default=False
+        "--status",
+        help="Only this state: success (accepted, also with a newer run rejected), refresh_failed (newer run rejected), "
+        "failed (also gave up), terminal (gave up)",
+        show_default=False,
     ),
 ]
 Error = Annotated[str | None, option("--reason", "NAME", "Only partitions last rejected for this reason, such as row_count")]
