@@ -69,7 +69,7 @@ def act(ops: Operator, plan: Plan, how: How, /, **options: Any) -> None:
     if how.dry_run or not plan.count:
         if how.as_json:
             print_json({"plan": document(plan), "done": {}, "skipped": document(plan.skipped)})
-        raise typer.Exit(NOT_DONE if plan.skipped else 0)
+        raise typer.Exit(NOT_DONE if plan.skipped or not (plan.count or how.dry_run) else 0)
     if not how.named:
         confirmed(plan, yes=how.yes, most=how.most)
     begun = ops.begin(plan, because=how.because, **options)
@@ -154,22 +154,22 @@ def _plan(plan: Plan) -> RenderableType:
 
 def _say(applied: Applied) -> None:
     out: Console = console()
-    past = "replayed" if applied.sweep.act == "replay" else "discarded"
+    replays = applied.sweep.act == "replay"
     if len(applied.done) <= 10:
         for letter_id, job_id in applied.done.items():
-            show(out, Text(f"Dead letter {letter_id} {past}: job {job_id}"))
+            show(out, Text(f"Dead letter {letter_id} {f'queued as job {job_id}' if replays else 'discarded'}"))
     else:
-        show(out, Text(f"{many(len(applied.done))} {past}"))
+        show(out, Text(f"{many(len(applied.done))} {'queued as new jobs' if replays else 'discarded'}"))
     for letter_id, why in applied.skipped.items():
         show(out, Text(f"Skipped {letter_id}: {why}", style="yellow"))
     if applied.sweep.state != "done":
         because = f": {applied.sweep.reason}" if applied.sweep.reason else ""
-        said = f"Sweep {applied.sweep.id} is {applied.sweep.state}{because}; {_left(applied.sweep.left)}"
+        said = f"Sweep {applied.sweep.id} is {applied.sweep.state}{because}; {_left(applied.sweep)}"
         show(out, Text(said, style="yellow"))
 
 
-def _left(count: int) -> str:
-    return f"{count:,} left unchanged"
+def _left(sweep: Sweep) -> str:
+    return f"{sweep.left:,} left for workers" if sweep.state == "running" else f"{sweep.left:,} left unchanged"
 
 
 def many(count: int) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import typer
 
-from .options import NOT_DONE
+from .options import INTERRUPTED, NOT_DONE
 from .output import BAD_INPUT, complain
 
 ASKED, TYPED = 20, 100
@@ -32,7 +33,7 @@ def agreed(plan: Countable, *, yes: bool, most: int | None) -> None:
         return
     if yes or plan.count > TYPED or not sys.stdin.isatty():
         confirmed(plan, yes=yes, most=most)
-    elif not typer.confirm(f"{plan.act.replace('_', ' ').capitalize()} {plan.count} partitions?", err=True):
+    elif not _asked(typer.confirm, f"{plan.act.replace('_', ' ').capitalize()} {plan.count} partitions?", err=True):
         complain("not confirmed; nothing was done")
         raise typer.Exit(NOT_DONE)
 
@@ -50,9 +51,17 @@ def confirmed(plan: Countable, *, yes: bool, most: int | None) -> None:
     if not sys.stdin.isatty():
         complain(f"confirmation: no terminal; pass --yes --max {plan.count} to {plan.act} {plan.count:,}. Nothing was done")
         raise typer.Exit(BAD_INPUT)
-    typed = typer.prompt(
-        f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}", default="", show_default=False, err=True
-    )
+    question = f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}"
+    typed = _asked(typer.prompt, question, default="", show_default=False, err=True)
     if typed.strip().replace(",", "") != str(plan.count):
         complain("not confirmed; nothing was done")
         raise typer.Exit(NOT_DONE)
+
+
+def _asked(prompt: Callable[..., Any], question: str, **options: Any) -> Any:
+    """The response to a question. Ctrl+C and the end of the input change nothing."""
+    try:
+        return prompt(question, **options)
+    except typer.Abort:
+        complain("interrupted; nothing was changed")
+        raise typer.Exit(INTERRUPTED) from None

@@ -28,6 +28,7 @@ from .options import (
     Actor,
     AsJson,
     Because,
+    BecauseRaw,
     Error,
     Kind,
     Reason,
@@ -125,7 +126,9 @@ def _letters(found: Sequence[Letter], ops: Operator, width: int, total: int | No
     ]
     made = fitted(columns, rows, width)
     reasons = counted(Counter(letter.reason for letter in found))
-    said = f"{many(len(found))}: {reasons}"
+    cut = total is not None and total > len(found)
+    said = f"{counted_up_to(total)} dead letters match; the newest {len(found):,}: {reasons}" if cut and total else ""
+    said = said or f"{many(len(found))}: {reasons}"
     hint = showing(len(found), total) if total is not None else spelled("`redrive dead show ID` shows one of them.")
     return Group(Text(said), "", made, "", Text(hint, style="dim"))
 
@@ -275,7 +278,7 @@ def export(
     ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, status: StatusOption = "pending",
     since: Since = None, limit: AllUnless = None,
     raw: Annotated[bool, typer.Option("--raw", help="Include secrets (needs --because)")] = False,
-    because: Annotated[str | None, option("--because", "TEXT", "Reason recorded in the audit log, with --raw")] = None,
+    because: BecauseRaw = None,
     actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Print dead letters as JSON lines.
@@ -290,6 +293,7 @@ def export(
 
     Exit codes:
         0: printed, also when there are none
+        1: no dead letter with one of these IDs
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
@@ -300,11 +304,18 @@ def export(
             ids=ids or (), kind=kind, error=error, reason=reason, status=None if status == "all" or ids else status,
             since=since_of(since), limit=limit, because=because,
         )  # fmt: skip
-        if as_json:
-            print_json(list(found))
-        else:
-            for one in found:
+        printed: set[int] = set()
+        listed = [*found] if as_json else None
+        if listed is not None:
+            print_json(listed)
+        for one in found if listed is None else listed:
+            printed.add(one["id"])
+            if listed is None:
                 print_line(one)
+        missing = [each for each in dict.fromkeys(ids or ()) if each not in printed]
+        if missing:
+            complain(f"dead letters not found: {', '.join(map(str, missing))}; `redrive dead list --status all` lists all")
+            raise typer.Exit(NOT_DONE)
 
 
 @app.command()

@@ -17,7 +17,7 @@ from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled
 from .moments import ago, both
-from .options import NOT_DONE, Actor, AsJson, Kind, Where, operator, option
+from .options import NOT_DONE, Actor, AsJson, BecauseRaw, Kind, Where, operator
 from .output import complain, console, heading, pairs, print_json, show
 from .shown import fields, indented, payload, showing, state_name, tries
 
@@ -103,7 +103,7 @@ def _first_line(text: str | None) -> str:
 def show_(
     job_id: Annotated[int, typer.Argument(metavar="ID", help="ID of the job")],
     raw: Annotated[bool, typer.Option("--raw", help="Only the stored payload, secrets included (needs --because)")] = False,
-    because: Annotated[str | None, option("--because", "TEXT", "Reason recorded in the audit log, with --raw")] = None,
+    because: BecauseRaw = None,
     actor: Actor = None,
     where: Where = None,
     as_json: AsJson = False,

