@@ -297,7 +297,7 @@ def test_a_wrong_source_is_told_at_once() -> None:
         RedisStream("localhost:6379", "s", group="g")
     with refused("stream must be text"):
         RedisStream(url, "", group="g")
-    with refused("batch= is at most 1000"):
+    with refused("batch= must be at most 1000"):
         RedisStream(url, "s", group="g", batch=5000)
     with refused("idle"):
         RedisStream(url, "s", group="g", idle=0)
@@ -326,7 +326,7 @@ def test_events_of_two_origins_with_one_id_are_two(shop: Shop, client: redis.Red
     assert sorted(event.payload for event in shop.seen) == sorted(["/eu", "/us", long])
     assert {(event.id, event.source) for event in shop.seen} == {("p-1", stream)}
     ann = Operator(shop.app, actor="ann")
-    with pytest.raises(NotAllowed, match="several events 'p-1': pass the whole id"):
+    with pytest.raises(NotAllowed, match="several events match 'p-1'; pass the whole id"):
         ann.event("p-1")
     late: list[Event[Any]] = []
     shop.app.on("paid", name="stats")(late.append)
