@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any
@@ -27,9 +27,9 @@ DRIFTED = 4
 INTERRUPTED = 130
 
 
-def option(name: str, metavar: str, help_: str, check: Callable[[str | None], str | None] | None = None) -> Any:
-    """An option that takes a value, and has no default worth a word. check: raises BadParameter for an invalid value."""
-    return typer.Option(name, metavar=metavar, help=help_, show_default=False, callback=check)
+def option(name: str, metavar: str, help_: str) -> Any:
+    """An option that takes a value, and has no default worth a word."""
+    return typer.Option(name, metavar=metavar, help=help_, show_default=False)
 
 
 def _ledger(address: str | None) -> str | None:
@@ -37,13 +37,6 @@ def _ledger(address: str | None) -> str | None:
     if address is not None and not address.strip():
         raise typer.BadParameter("empty; pass an address or module:app, or leave the option out")
     return given(address)
-
-
-def reason_given(because: str | None) -> str | None:
-    """What --because says. The dots of a printed command stand for a reason, and are none."""
-    if because and because.strip() and not any(sign.isalnum() for sign in because):
-        raise typer.BadParameter(f'{because!r} is not a reason; write why, such as "INC-42, CRM is back"')
-    return because
 
 
 ADDRESSES = "Ledger, as sqlite:///file.db, postgresql://user@host/db or module:app (default: $REDRIVE_LEDGER, redrive.toml, sqlite:///redrive.db)"
@@ -64,8 +57,8 @@ HeartbeatTimeout = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Output as one JSON document")]
 Actor = Annotated[str | None, option("--actor", "NAME", "Name recorded in the audit log (default: your user name)")]
-Because = Annotated[str, option("--because", "TEXT", "Reason recorded in the audit log", reason_given)]
-BecauseRaw = Annotated[str | None, option("--because", "TEXT", "Reason recorded in the audit log, with --raw", reason_given)]
+Because = Annotated[str, option("--because", "TEXT", "Reason recorded in the audit log")]
+BecauseRaw = Annotated[str | None, option("--because", "TEXT", "Reason recorded in the audit log, with --raw")]
 Kind = Annotated[str | None, option("--kind", "NAME", "Only this job type")]
 Error = Annotated[str | None, option("--error", "TEXT", "Only errors that contain this text")]
 Reason = Annotated[str | None, option("--reason", "NAME", "Only this reason, such as attempts or not_retryable")]

@@ -20,12 +20,12 @@ from ..ops.sweep import Sweep
 from .act import counted, sweep_bar
 from .confirm import agreed
 from .followup import spelled, then
-from .options import INTERRUPTED, NOT_DONE, option, reason_given
+from .options import INTERRUPTED, NOT_DONE, option
 from .output import complain, console, pairs, print_json, show
 from .partition_shown import quoted
 
 _BECAUSE = "Reason recorded in the audit log (required, except with --plan, --out or --dry-run)"
-BecauseOf = Annotated[str | None, option("--because", "TEXT", _BECAUSE, reason_given)]
+BecauseOf = Annotated[str | None, option("--because", "TEXT", _BECAUSE)]
 HaltOn = Annotated[
     float | None,
     typer.Option(

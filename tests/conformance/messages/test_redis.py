@@ -307,7 +307,7 @@ def test_a_wrong_source_is_told_at_once() -> None:
         App("sqlite://", sources=[RedisStream(url, "s", group="a"), RedisStream(url, "s", group="b")])
     with refused(r"sources= must be a list"):
         App("sqlite://", sources=RedisStream(url, "s", group="g"))  # type: ignore[arg-type]
-    with refused("a source is a RedisStream"):
+    with refused("a source must be a RedisStream"):
         App("sqlite://", sources=["redis://localhost"])  # type: ignore[list-item]
     assert "hunter2" not in repr(RedisStream(url, "s", group="g"))
 

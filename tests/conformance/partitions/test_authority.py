@@ -172,7 +172,7 @@ def test_rollback_goes_to_an_earlier_accepted_run_only(world: World) -> None:
     (third,) = world.claim()
     world.accept(third, rows=3)
 
-    for run_id, why in ((second.run_id, "rejected"), (third.run_id, "in force"), ("no-such", "no run")):
+    for run_id, why in ((second.run_id, "rejected"), (third.run_id, "current run"), ("no-such", "no run")):
         with pytest.raises(NotAllowed, match=why):
             world.authority.rollback(world.key(), run_id, **SAID)
     with pytest.raises(NotAllowed, match="nothing is stored"):

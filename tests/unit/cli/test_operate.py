@@ -253,8 +253,6 @@ def test_a_list_that_is_cut_starts_with_the_total(busy: Ledger) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("dead", "replay", "4", "--because", "..."), 2, "'...' is not a reason; write why"),
-        (("state", "retry", "crm/orders", "--because", "..."), 2, "'...' is not a reason; write why"),
         (("dead", "list", "--ledger", ""), 2, "empty; pass an address or module:app"),
         (("dead", "list", "--ledger", "mysql://x"), 2, "a ledger's address is"),
         (("dead", "export", "99999"), 1, "dead letters not found: 99999"),

@@ -21,7 +21,7 @@ def test_at_a_terminal_the_number_is_typed(url: str, busy: Ledger) -> None:
     assert (status, "nothing was done" in printed) == (1, True), printed
     assert len(busy.audit()) == 4
     status, printed = on_terminal(*asked, typed="2", REDRIVE_LEDGER=url)
-    assert (status, "Dead letter 4 replayed" in printed) == (0, True), printed
+    assert (status, "Dead letter 4 queued as job" in printed) == (0, True), printed
     assert [entry.because for entry in busy.audit(after=4)] == ["fixed"]
 
 

@@ -82,9 +82,7 @@ def words_of(command: str, /) -> list[str]:
     for word in lexer:
         if word in SHELL:
             break
-        if word == "..." and words and words[-1].startswith("--"):
-            words.append("a reason")  # which is left to the reader
-        elif word != "...":  # else a list goes on
+        if word != "..." or (words and words[-1].startswith("--")):  # a list goes on; or a reason is left to the reader
             words.append(STANDS_FOR.get(word, "1") if re.fullmatch(r"[A-Z]{1,10}|\{\}", word) else word)
     return words
 
