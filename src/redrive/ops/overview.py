@@ -15,11 +15,10 @@ from .finding import Severity
 from .partition_standing import DatasetLine, dataset_lines, partitioned
 from .presence import nobody
 from .standing import KindLine
-from .trend import HOURS, PAUSE, trend
+from .trend import HOURS, trend
 from .trouble import GRACE, Busy, Trouble
 
 if TYPE_CHECKING:
-    from ..ledger.failure_slots import Counted
     from ..ledger.ledger import Ledger
     from ..ledger.look import Held
     from ..ledger.record import Tally
@@ -88,8 +87,14 @@ class Overview:
         return nobody(self.seen_at, self.now)
 
 
-def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
-    """How it stands now. Reads counts that are kept and ends of indexes, never the jobs themselves."""
+def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> Overview:
+    """How it stands now. Reads counts that are kept and ends of indexes, never the jobs themselves.
+
+    Args:
+        ledger: To read from.
+        quiet: Seconds without a heartbeat after which a worker is offline.
+        busy: Also read whether all threads are busy, if jobs are late.
+    """
     from ..ledger import counts, failure_slots, failures, look, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger import overview as stored  # noqa: PLC0415  # the same
     from ..ledger.failed import slot_of  # noqa: PLC0415  # the same
@@ -101,8 +106,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         tallies = counts.counts(connection)
         waits = look.waiting(connection, [kind for kind, tally in tallies.items() if tally.ready])
         failed = failure_slots.by_kind(connection, sorted(tallies), slot, HOURS)
-        blocked, parked = failures.waiting(connection)
-        firsts = failures.first_seen(connection, now - DAY) if _any_now(failed, slot) else {}
+        blocked, parked, firsts = failures.standing(connection, now - DAY)
         seen = workers.workers(connection)
         expired = stored.expired(connection, now - timedelta(seconds=GRACE))
         sources = latest(connection)
@@ -110,7 +114,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET) -> Overview:
         datasets = dataset_lines(connection, now)
         due = now - timedelta(seconds=GRACE)
         late = [kind for kind, one in waits.items() if one.oldest_due is not None and one.oldest_due <= due]
-        held = look.held(connection, HELD) if late else []
+        held = look.held(connection, HELD) if late and busy else []
     alive = [one for one in seen if one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet)]
     registered = {kind for one in alive for kind in one.info.get("kinds", ())}
     lines = []
@@ -188,11 +192,6 @@ def _busy(kinds: Iterable[str], alive: Sequence[Worker], held: Sequence[Held]) -
             threads = sum(one.info["threads"] for one in takes)
             busy[kind] = Busy(threads, min(at for one in takes for at in started[one.name]))
     return busy
-
-
-def _any_now(failed: Mapping[str, Sequence[Counted]], slot: int) -> bool:
-    """Whether a series of failures is going on, whose start has to be known more exactly than by its ten minutes."""
-    return any(slot - one.last <= PAUSE for counted in failed.values() for one in counted)
 
 
 def _lag(at: datetime | None, received_at: datetime) -> float | None:

@@ -58,16 +58,17 @@ class Watching:
         """
         return self._ledger.counts()
 
-    def overview(self, *, quiet: float = QUIET) -> Overview:
+    def overview(self, *, quiet: float = QUIET, busy: bool = True) -> Overview:
         """Return the state of every job type and the problems that were found.
 
         Args:
             quiet: Seconds without a heartbeat after which a worker counts as offline.
+            busy: For late jobs, also read whether all threads of the workers are busy.
 
         Returns:
             The overview.
         """
-        return overview.overview(self._ledger, quiet=quiet)
+        return overview.overview(self._ledger, quiet=quiet, busy=busy)
 
     def failures(self, *, kind: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Failure]:
         """Return failures of jobs, grouped by job type and signature. See `rejections` for partitions.
