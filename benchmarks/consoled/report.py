@@ -11,7 +11,7 @@ from benchmarks.report import machine
 from benchmarks.table import Table
 from benchmarks.target import Judgement, Target, last_line, table
 
-RATIO, SERVER, BYTES, QUERIES = 2, 50, 150, 12
+RATIO, SERVER, BYTES, QUERIES = 2, 50, 150, 10
 """Times, milliseconds, kilobytes, statements."""
 UNSEEN = 5.0
 """Milliseconds that nobody notices: a page that takes less may take twice as much."""
