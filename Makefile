@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help environment install demo test test-quick check format requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console screenshots crash-matrix kill-table plans wire-table constraints clean
+.PHONY: help environment install demo test test-quick check format house walk requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console screenshots crash-matrix kill-table plans wire-table constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,12 @@ check: environment ## Read the code: ruff, mypy --strict, the layers
 format: environment ## Lay the code out as `make check` wants it
 	@$(RUN) -m ruff check --fix-only --quiet .
 	@$(RUN) -m ruff format --quiet .
+
+house: environment ## Print the figures of the code with their limits and goals (LIST=<figure> lists its places, TIGHTEN=1 lowers the limits)
+	@$(RUN) -m tests.architecture.house $(if $(LIST),--list $(LIST)) $(if $(TIGHTEN),--tighten)
+
+walk: environment ## Count the files that one job and one partition pass through (FILES=1 lists them)
+	@$(RUN) -m tests.architecture.walk $(if $(FILES),--files)
 
 requirements: install ## Run the tests that show requirements, and print a line for each number
 	@$(RUN) scripts/suites.py shown requirements

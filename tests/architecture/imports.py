@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src"
@@ -21,23 +21,29 @@ def modules(src: Path = SRC) -> dict[str, Path]:
 def imports(module: str, known: Mapping[str, Path]) -> Iterator[tuple[str, int]]:
     """(what is imported, line): the dotted name of one of our modules, or of a foreign one as it is written."""
     path = known[module]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    yield from imported(ast.walk(tree), module, path.name == "__init__.py", known)
+
+
+def imported(nodes: Iterable[ast.AST], module: str, is_package: bool, known: Container[str]) -> Iterator[tuple[str, int]]:
+    """Yield the imports among the nodes of a module, as `imports` does."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
         elif isinstance(node, ast.ImportFrom):
-            source = _absolute(module, path, node)
+            source = _absolute(module, is_package, node)
             for alias in node.names:
                 # `from .core import policy` imports the module policy; `from .core.policy import x` imports policy too.
                 name = f"{source}.{alias.name}"
                 yield (name if name in known else source), node.lineno
 
 
-def _absolute(module: str, path: Path, node: ast.ImportFrom) -> str:
+def _absolute(module: str, is_package: bool, node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
     parts = module.split(".")
-    package = parts if path.name == "__init__.py" else parts[:-1]
+    package = parts if is_package else parts[:-1]
     kept = package[: len(package) - (node.level - 1)]
     return ".".join([*kept, node.module] if node.module else kept)
 
