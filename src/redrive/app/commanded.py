@@ -52,9 +52,9 @@ class Commanded(Ledgered):
                 function.
             key: Job key: a template over the parameters, or a function of them. Two submissions
                 with the same key are one job. Default: every submission is a new job.
-            retry: Policy of the durable attempts. It replaces the default as a whole. Default: 5
-                attempts, with waits of 5 s, 30 s, 2 min and 10 min. Errors are classified by the
-                standard rule.
+            retry: Policy of the durable attempts. Default: 5 attempts, with waits of 5 s, 30 s,
+                2 min and 10 min. Errors are classified by the standard rule. Options that
+                `retry(...)` does not set keep these defaults. A `RetryPolicy` replaces them.
             concurrency: Maximum number of jobs of this type that run at the same time, over all
                 workers. Default: no limit.
             rate: Maximum number of jobs of this type that start in a second, over all workers.

@@ -50,8 +50,9 @@ class Extracting(Ledgered):
             cron: When the day before is extracted. Default: only by a backfill, retry or
                 reprocessing.
             timezone: Time zone of `cron`.
-            retry: Policy of the attempts at a partition. It replaces the default as a whole.
-                Default: 6 attempts, after 5 min, 30 min, then every 2 h.
+            retry: Policy of the attempts at a partition. Default: 6 attempts, after 5 min, 30 min,
+                then every 2 h. Options that `retry(...)` does not set keep these defaults. A
+                `RetryPolicy` replaces them.
             max_age: Age after which a partition is not retried automatically. None: no limit.
             concurrency: Maximum number of extractions of this dataset at the same time, over all
                 workers. Default: 10.

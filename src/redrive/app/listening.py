@@ -51,9 +51,9 @@ class Listening(Commanded):
                 function.
             in_transaction: Pass a connection as the first argument. The job is settled in its
                 transaction, so that the effects happen once.
-            retry: Policy of the durable attempts. It replaces the default as a whole. Default: 5
-                attempts, with waits of 5 s, 30 s, 2 min and 10 min. Errors are classified by the
-                standard rule.
+            retry: Policy of the durable attempts. Default: 5 attempts, with waits of 5 s, 30 s,
+                2 min and 10 min. Errors are classified by the standard rule. Options that
+                `retry(...)` does not set keep these defaults. A `RetryPolicy` replaces them.
             concurrency: Maximum number of jobs of this handler that run at the same time, over all
                 workers. Default: no limit.
 

@@ -61,8 +61,6 @@ class Settings:
     budget: Budget = UNLIMITED
     breaker: Breaker | None = None
     attempt_timeout: float | None = 10.0
-    timed: bool = False
-    """Whether somebody said so. The default is for calls; durable work has none."""
     idempotent: bool = True
     declared: bool = False
     """Whether `idempotent=` was passed. Clients look at the method and the key of a request where it was not."""
@@ -75,6 +73,8 @@ class Settings:
     operation: str | None = None
     overdue: Callable[[str], Exception] = AttemptTimeout
     """What an async attempt raises when its time is over: of a client of ours, the library's own time-out."""
+    given: frozenset[str] = frozenset()
+    """Names of the options that were passed, and `policy` for a whole one. Durable work has other defaults for the rest."""
     origins: tuple[object, ...] = ()
     """The `Retry` objects this was made from: what a test may order faults for."""
 
@@ -122,7 +122,7 @@ class Settings:
 
     def using(self, policy: RetryPolicy | None, options: Mapping[str, Any]) -> Self:
         """A copy with other options, each of them checked."""
-        changes: dict[str, Any] = {}
+        changes: dict[str, Any] = {"given": self.given.union(options, () if policy is None else ("policy",))}
         given = {name: options[name] for name in POLICY_NAMES if name in options}
         if policy is not None or given:
             changes["policy"] = _policy(self.policy, policy, given)
@@ -138,10 +138,9 @@ class Settings:
             checked = check(value)
             if name == "backoff" and checked is None:
                 checked = changes.get("policy", self.policy).wait
+                changes["given"] -= {"backoff"}
             changes[field_name] = checked
-            if name == "attempt_timeout":
-                changes["timed"] = True
-            elif name == "idempotent":
+            if name == "idempotent":
                 changes["declared"] = True
         made = replace(self, **changes)
         if made.hedge is not None and not (made.declared and made.idempotent):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..app import App
@@ -45,7 +45,8 @@ def stacks(app: Operated, /) -> list[Stack]:
 def _durable(name: str, settings: Settings) -> LayersReport:
     backoff = None if settings.backoff == settings.policy.wait else settings.backoff
     timeout: Any = "none" if settings.attempt_timeout is None else settings.attempt_timeout
-    return analysed(Layer(name, policy=settings.policy, backoff=backoff, attempt_timeout=timeout))
+    policy = replace(settings.policy, timeout=None)  # workers do not read it
+    return analysed(Layer(name, policy=policy, backoff=backoff, attempt_timeout=timeout))
 
 
 def _inside(fn: Callable[..., Any] | None) -> LayersReport | None:

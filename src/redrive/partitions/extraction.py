@@ -25,8 +25,8 @@ Extract: TypeAlias = Callable[[Partition, Sink], None] | Callable[[Partition, Si
 Customers: TypeAlias = Callable[[], Iterable[str]] | Sequence[str]
 ATTEMPTS = 6
 CONCURRENCY = 10
-DURABLE = PLAIN.using(RetryPolicy(max_attempts=ATTEMPTS), {"backoff": STEPS})
-"""Where `retry=` is not given: six attempts, 5 min, 30 min and from then on 2 h apart (± 10 %), as long as each takes."""
+DURABLE = PLAIN.using(RetryPolicy(ATTEMPTS, 300, 7200, 30), {"backoff": STEPS})
+"""Defaults of datasets: six attempts, 5 min, 30 min and then 2 h apart (± 10 %), no time limit for an attempt."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ def extraction(
         raise TypeError(f"{name}: {place} is a generator: hand its rows to the sink, out.rows(...), in place of yielding them")
     colour = colour_of(name, fn, in_transaction=False)
     _takes(name, fn, place)
-    settings = DURABLE if retry is None else settings_of(name, retry)
+    settings = settings_of(name, retry, DURABLE)
     age = None if max_age is None else timedelta(seconds=positive("max_age", max_age))
     limits = {} if source_concurrency is None else {"source_concurrency": whole("source_concurrency", source_concurrency)}
     terms = Terms(

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..backoff import steps
 from ..core.policy import RetryPolicy
 from ..engine.retry import Retry
-from ..engine.settings import Settings
+from ..engine.settings import POLICY_NAMES, Settings
 from .kind import Colour
 
 PLAIN = Settings().using(None, {"attempt_timeout": None})
-DURABLE = PLAIN.using(RetryPolicy(max_attempts=5), {"backoff": steps(5, 30, 120, 600)})
-"""Where `retry=` is not given: five attempts, 5 s, 30 s, 2 min and 10 min apart (± 10 %), as long as each takes."""
+DURABLE = PLAIN.using(RetryPolicy(5, 5, 600, 0.5), {"backoff": steps(5, 30, 120, 600)})
+"""Defaults of jobs: five attempts, 5 s, 30 s, 2 min and 10 min apart (± 10 %), no time limit for an attempt.
+
+The numbers of the policy apply where `retry(...)` sets only some of `backoff_base`, `backoff_max` and `jitter`.
+"""
+JITTER = 0.1
+"""Default of `jitter`, as a part of `backoff_base`."""
 OF_CALLS = {
     "key": "the key of the job",
     "spill": "not needed, since the work is already durable",
     "hedge": "not needed, since a job runs once at a time",
+    "reject": "an error that the function raises",
 }
 """What `retry(...)` may be told for calls in process, and what stands for it here."""
 
 
-def settings_of(name: str, retry: object, /) -> Settings:
-    """What `retry=` says of durable attempts, checked."""
+def settings_of(name: str, retry: object, default: Settings = DURABLE, /) -> Settings:
+    """Return the settings of durable attempts for a `retry=`, checked.
+
+    A `RetryPolicy` is used as it is. Options that `retry(...)` did not get have the values of `default`.
+    """
     if retry is None:
-        return DURABLE
+        return default
     if isinstance(retry, RetryPolicy):
         return PLAIN.using(retry, {})
     if not isinstance(retry, Retry):
@@ -34,8 +44,29 @@ def settings_of(name: str, retry: object, /) -> Settings:
     for option, own in OF_CALLS.items():
         if getattr(retry.settings, option) is not None:
             raise TypeError(f"{name}: retry= has {option}=, which is only for calls in process; here it is {own}")
-    # The 10 s of `retry(...)` are for calls, unless somebody said so: work may take as long as it takes.
-    return retry.settings if retry.settings.timed else retry.settings.using(None, {"attempt_timeout": None})
+    return _completed(retry.settings, default)
+
+
+def _completed(own: Settings, default: Settings) -> Settings:
+    """Return `own`, with the values of `default` for options that were not passed."""
+    changes: dict[str, Any] = {}
+    if "attempt_timeout" not in own.given:
+        changes["attempt_timeout"] = default.attempt_timeout
+    if "policy" not in own.given:
+        policy = changes["policy"] = _policy(own, default.policy)
+        if own.given.isdisjoint(("backoff", "backoff_base", "backoff_max", "jitter")):
+            changes["backoff"] = default.backoff
+        elif "backoff" not in own.given:
+            changes["backoff"] = policy.wait
+    return replace(own, **changes)
+
+
+def _policy(own: Settings, default: RetryPolicy) -> RetryPolicy:
+    passed = {name: getattr(own.policy, name) for name in POLICY_NAMES if name in own.given}
+    if (base := passed.get("backoff_base")) is not None:
+        passed.setdefault("backoff_max", max(base, default.backoff_max))  # a longer first wait is not cut
+        passed.setdefault("jitter", JITTER * base)
+    return replace(default, **passed)
 
 
 def colour_of(name: str, fn: Callable[..., Any], /, *, in_transaction: bool) -> Colour:

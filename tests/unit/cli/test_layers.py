@@ -166,6 +166,9 @@ def send(to: str) -> None: ...
 @app.command("mail.tidy", retry=retry(max_attempts=2, backoff_base=60, backoff_max=60, jitter=0))
 def tidy() -> None: ...
 
+@app.command("mail.archive", retry=retry(on=KeyError, max_attempts=3, timeout=20))
+def archive() -> None: ...
+
 @app.dataset("crm", "orders", raw="raw", checks=[], customers=["acme"])
 def orders(partition, out): ...
 """
@@ -178,15 +181,17 @@ def test_an_app_is_shown_kind_by_kind(tmp_path: Path, monkeypatch: pytest.Monkey
     assert status == 0, printed
     assert [line for line in printed.splitlines() if line and not line.startswith(" ")] == [
         "crm/orders",
+        "mail.archive",
         "mail.send",
         "mail.tidy",
     ]
+    assert "by workers  3 attempts, after 5.5 s, 33 s at most; no time limit" in printed
     assert "by workers  6 attempts, after 5.5 min, 33 min, 132 min, 132 min, 132 min at most; no time limit" in printed
     assert "in process  Worst case: 3 attempts in total for one call" in printed
     assert "by workers  2 attempts, after 60 s at most" in printed
     found = json.loads(call("layers", "layered_shop:app", "--json")[1])
     assert [(one["kind"], one["inside"] is None) for one in found["kinds"]] == [
-        ("crm/orders", True), ("mail.send", False), ("mail.tidy", True),
+        ("crm/orders", True), ("mail.archive", True), ("mail.send", False), ("mail.tidy", True),
     ]  # fmt: skip
     status, printed = call("layers", "layered_shop:none")
     assert (status, "is registered in this app" in printed) == (2, True)

@@ -61,6 +61,7 @@ class Shop:
         (plain, {"retry": 5}, TypeError, r"x: retry= must be a RetryPolicy, a Retry \(from `retry\(...\)`\) or None, not 5"),
         (plain, {"retry": retry(key="shop:u:o:r:v1")}, TypeError, "retry= has key=, which is only for calls in process"),
         (plain, {"retry": retry(spill=lambda _: None)}, TypeError, "retry= has spill="),
+        (plain, {"retry": retry(reject=bool)}, TypeError, "retry= has reject=.* here it is an error that the function raises"),
         (plain, {"concurrency": 0}, ValueError, "concurrency must be at least 1: 0"),
         (plain, {"concurrency": 1.5}, TypeError, "concurrency must be a whole number"),
         (plain, {"rate": 0}, ValueError, "rate must be a number of starts per second, above 0: 0"),
