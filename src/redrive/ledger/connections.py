@@ -35,9 +35,11 @@ class Connections:
     def __init__(self, address: Address, *, migrate: bool) -> None:
         self._engine: Engine
         self._watch: Watch | None = None
+        self._file: tuple[int, int] | None = None
         on_sqlite = address.dialect == "sqlite"
         if on_sqlite:
-            self._engine = sqlite.engine(address.target, create=migrate)
+            # Create the file only while the ledger is opened: later, a missing file was removed.
+            self._engine = sqlite.engine(address.target, create=lambda: migrate and self._file is None)
         else:
             self._watch = Watch()
             self._engine = postgres.engine(address.target, pooled=address.pooled, watch=self._watch)
@@ -45,7 +47,6 @@ class Connections:
         self.write = Pool(
             self.session, 1 if on_sqlite else MOST, forks=not address.in_memory, check=self._still_there if on_sqlite else None
         )
-        self._file: tuple[int, int] | None = None
         self.read = Pool(self.session, 2) if on_sqlite and not address.in_memory else self.write
         # Who writes for all waits for none of those who wait for it.
         self.gathered = self.write if on_sqlite else Pool(self.session, 1)
@@ -103,9 +104,12 @@ class Connections:
 
     def session(self) -> Session:
         """One more, outside of the pools; whoever asks for it closes it."""
-        self._still_there()  # SQLite would create an empty file in place of a removed one
+        self._still_there()
         try:
             return Session(self._engine.connect(), self._watch)
+        except LedgerError:
+            self._still_there()  # the file may have been removed since the check
+            raise
         except DBAPIError as error:
             raise LedgerUnavailable(f"the ledger cannot be opened: {error.orig}") from error
         finally:

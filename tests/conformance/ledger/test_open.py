@@ -317,6 +317,27 @@ def test_a_file_that_was_removed_or_replaced_takes_nothing_any_more(tmp_path: Pa
             assert other.submit(NewJob("k", "b")).created
 
 
+@pytest.mark.parametrize("pattern", ["ledger.db*", "ledger.db"])
+def test_a_file_that_is_removed_while_a_session_opens_is_not_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    """An empty file would look like another ledger: "was replaced" instead of "was removed"."""
+    file = tmp_path / "ledger.db"
+    with open_ledger(f"sqlite:///{file}", migrate=True) as ledger:
+        ledger.submit(NewJob("k", "a"))
+        opened = sqlite.connect
+
+        def remove_first(target: str, /, *, create: bool) -> sqlite3.Connection:
+            for each in list(tmp_path.glob(pattern)):
+                each.unlink()
+            return opened(target, create=create)
+
+        monkeypatch.setattr(sqlite, "connect", remove_first)
+        with pytest.raises(LedgerRemoved, match="was removed or moved while in use"):
+            ledger.connections.session()
+        assert not file.exists()
+
+
 def test_no_ledger_is_made_beside_what_programs_of_another_still_write(tmp_path: Path) -> None:
     """It would share their write-ahead log, and be damaged for good."""
     file = tmp_path / "ledger.db"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import Engine, NullPool, create_engine
@@ -109,10 +110,10 @@ def durable(session: Session, /) -> None:
         session.raw.execute("PRAGMA journal_mode=WAL")
 
 
-def engine(file: str, /, *, create: bool) -> Engine:
-    """SQLAlchemy around such connections; it opens none by itself."""
+def engine(file: str, /, *, create: Callable[[], bool]) -> Engine:
+    """SQLAlchemy around such connections; it opens none by itself. `create` is asked for each connection."""
     return create_engine(
-        "sqlite://", creator=lambda: connect(file, create=create), poolclass=NullPool, isolation_level="AUTOCOMMIT"
+        "sqlite://", creator=lambda: connect(file, create=create()), poolclass=NullPool, isolation_level="AUTOCOMMIT"
     )
 
 
