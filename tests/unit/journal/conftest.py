@@ -1,0 +1,20 @@
+"""No test of this folder leaves a sink behind: a later test of the process would behave differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from redrive.core.context import TIMED, WATCH
+from redrive.journal.bus import SUBSCRIPTIONS, WRAPS
+
+STATE: dict[str, Sequence[object]] = {"SUBSCRIPTIONS": SUBSCRIPTIONS, "WRAPS": WRAPS, "WATCH": WATCH, "TIMED": TIMED}
+
+
+@pytest.fixture(autouse=True)
+def journal_as_before() -> Iterator[None]:
+    """Compare the global state of the journal before and after each test."""
+    before = {name: list(entries) for name, entries in STATE.items()}
+    yield
+    assert {name: list(entries) for name, entries in STATE.items()} == before
