@@ -70,14 +70,16 @@ def _named(source: str | None) -> str | None:
 
 
 def _schema(other: SchemaMismatch, named: str | None) -> Finding:
-    says = redacted_text(str(other).partition(": bring")[0].partition(": make")[0].partition(": install")[0])
+    says = redacted_text(str(other).partition("; ")[0])  # the fix follows in a field of its own
     if other.wanted is None:
         mend = "pass the address of another database; these tables belong to another program"
         return Finding("schema", "critical", says, 1, None, mend, False)
     if other.found is None or other.found < other.wanted:
         migrate = "redrive ledger migrate"
         return Finding("schema", "critical", says, 1, None, migrate if named is None else command_for(migrate, named))
-    return Finding("schema", "critical", says, 1, None, "pip install --upgrade redrive")
+    # Not a command: where to install from differs (an index, a wheel, a clone).
+    mend = "install the version of Redrive that migrated this ledger, or a newer one"
+    return Finding("schema", "critical", says, 1, None, mend, False)
 
 
 def _access(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
