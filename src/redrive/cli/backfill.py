@@ -29,7 +29,7 @@ from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
 from .output import Harmless, complain, console, heading, pairs, print_json, show
 from .plan import applied
-from .planned import AcceptDrift, HaltOn, Out, Told, carried_out
+from .planned import AcceptDrift, ClearTerminal, HaltOn, Out, Told, carried_out
 from .selectors import Customers
 from .shown import indented
 from .sweeps import bar, unmanned
@@ -45,7 +45,6 @@ Share = Annotated[
     ),
 ]
 Order = Annotated[Literal["newest", "oldest"], typer.Option("--order", help="Day to start with")]
-ClearTerminal = Annotated[bool, typer.Option("--clear-terminal", help="Include partitions that gave up, with new attempts")]
 Again = Annotated[bool, typer.Option("--again", help="Include accepted partitions, which stay readable")]
 Watch = Annotated[bool, typer.Option("--watch", help="Progress until the backfill ends")]
 EVERY = 1.0

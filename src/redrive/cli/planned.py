@@ -26,6 +26,7 @@ from .partition_shown import quoted
 
 _BECAUSE = "Reason recorded in the audit log (required, except with --plan, --out or --dry-run)"
 BecauseOf = Annotated[str | None, option("--because", "TEXT", _BECAUSE)]
+ClearTerminal = Annotated[bool, typer.Option("--clear-terminal", help="Include partitions that gave up, with new attempts")]
 HaltOn = Annotated[
     float | None,
     typer.Option(

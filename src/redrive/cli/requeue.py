@@ -8,7 +8,7 @@ import typer
 
 from .act import Canary, Detach, Dry, Most, Rate, Yes
 from .options import Actor, AsJson, Where, operator
-from .planned import BecauseOf, HaltOn, Keep, Out, Told, WithoutRaw, carried_out
+from .planned import BecauseOf, ClearTerminal, HaltOn, Keep, Out, Told, WithoutRaw, carried_out
 from .selectors import (
     Customers,
     Error,
@@ -24,7 +24,6 @@ from .selectors import (
     which,
 )  # fmt: skip
 
-ClearTerminal = Annotated[bool, typer.Option("--clear-terminal", help="Include partitions that gave up, with new attempts")]
 Grant = Annotated[
     int | None,
     typer.Option(

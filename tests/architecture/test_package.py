@@ -1,4 +1,4 @@
-"""Messages that name an extra: the extra exists, and pip needs no index to read it from the installed package."""
+"""The package: what an index shows of it, and extras that messages name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,28 @@ from tests.architecture.imports import SRC
 
 PROJECT = tomllib.loads((SRC.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMED = re.compile(r"redrive\[([a-z0-9,-]+)\]")
+
+
+def test_the_description_is_the_first_sentence_of_the_readme() -> None:
+    readme = (SRC.parent / "README.md").read_text(encoding="utf-8")
+    assert readme.split("\n\n")[1] == PROJECT["description"]
+
+
+def test_classifiers_name_every_version_of_python_that_is_supported() -> None:
+    named = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
+    assert named == ["3.11", "3.12", "3.13", "3.14"]
+    assert PROJECT["requires-python"] == f">={named[0]}"
+
+
+def test_an_index_accepts_the_metadata() -> None:
+    """Hatchling rejects unknown classifiers and a licence that is not an SPDX expression."""
+    from hatchling.metadata.core import ProjectMetadata
+    from hatchling.plugin.manager import PluginManager
+
+    metadata = ProjectMetadata(str(SRC.parent), PluginManager())
+    metadata.validate_fields()
+    assert (metadata.core.license_expression, metadata.core.license_files) == ("MIT", ["LICENSE"])
+    assert metadata.core.readme_content_type == "text/markdown"
 
 
 def test_messages_name_extras_that_exist() -> None:
