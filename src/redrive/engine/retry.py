@@ -207,7 +207,8 @@ def retry(given: Any = None, /, **options: Any) -> Any:
     """Retry a function on transient errors, as a decorator or as an object.
 
     Pass a `RetryPolicy`, or its five fields by name, but not both. The default is 3 attempts with a
-    backoff of 0.25 s to 5 s and 10 s for each attempt.
+    backoff of 0.25 s to 5 s and 10 s for each attempt. Commands, handlers and datasets use their
+    own defaults for options that you do not pass.
 
     Args:
         given: The function to decorate, or a `RetryPolicy`.
