@@ -26,7 +26,7 @@ PAGES = [
 STYLE = ROOT / "docs" / "contributing" / "style.md"
 TEMPLATES = sorted(SOURCE.rglob("*.html"))
 PACKAGES = sorted({path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")})
-FLOOR_IDIOM, FLOOR_JOINED = 1, 5
+FLOOR_IDIOM, FLOOR_JOINED = 1, 2
 """Hits that even the shortest text may have."""
 MAX_SUMMARY = 45
 """Characters of a command's summary."""
