@@ -75,12 +75,12 @@ EVERYTHING = "import redrive\nfor name in getattr(redrive, '__all__', ()): getat
             "from redrive import App; App('sqlite:///shop.db')",
             'a ledger needs SQLAlchemy and Alembic: pip install "redrive[ledger]"',
         ),
-        ("from redrive.batch import TableItems", "redrive.batch.TableItems needs sqlalchemy: pip install 'redrive[ledger]'"),
+        ("from redrive.batch import TableItems", 'redrive.batch.TableItems needs sqlalchemy: pip install "redrive[ledger]"'),
         (
             "from redrive.testing import GrpcFaultServer",
-            "redrive.testing.GrpcFaultServer needs grpc: pip install 'redrive[grpc]'",
+            'redrive.testing.GrpcFaultServer needs grpc: pip install "redrive[grpc]"',
         ),
-        ("from redrive.grpc import Interceptor", "redrive.grpc.Interceptor needs grpc: pip install 'redrive[grpc]'"),
+        ("from redrive.grpc import Interceptor", 'redrive.grpc.Interceptor needs grpc: pip install "redrive[grpc]"'),
         ("from redrive.messages import RedisStream", "redrive.messages.RedisStream needs "),
     ],
 )

@@ -32,7 +32,7 @@ def lazily(package: str, homes: Mapping[str, str], /) -> Callable[[str], Any]:
         except ModuleNotFoundError as missing:
             if missing.name not in EXTRAS:
                 raise
-            wanted = f"{package}.{name} needs {missing.name}: pip install 'redrive[{EXTRAS[missing.name]}]'"
+            wanted = f'{package}.{name} needs {missing.name}: pip install "redrive[{EXTRAS[missing.name]}]"'
             raise ImportError(wanted, name=missing.name) from missing
         setattr(sys.modules[package], name, value)
         return value

@@ -28,7 +28,7 @@ else:
 @pytest.mark.parametrize(
     ("there", "missing", "said"),
     [
-        ("httpx", "httpx2", "redrive.http.Client needs httpx2: pip install 'redrive[http]'"),
+        ("httpx", "httpx2", 'redrive.http.Client needs httpx2: pip install "redrive[http]"'),
         ("httpx2", "httpx", "a client"),
     ],
 )
