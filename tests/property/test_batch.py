@@ -1,4 +1,4 @@
-"""Batches under any script of answers, crashes and duplicates: nothing is lost, nothing is counted twice, everything ends."""
+"""Batches with any responses, crashes and duplicates: no item is lost or counted twice, and all end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Crash(BaseException):
 
 @dataclass
 class World:
-    """What outlives a process: the provider's memory, the sender's marks, the store's counts."""
+    """State that survives a crash: accepted items, the sender's marks, the store's counts."""
 
     crashes: list[bool]
     arrived: Counter[str] = field(default_factory=Counter)
@@ -37,7 +37,7 @@ class World:
     sends: Counter[str] = field(default_factory=Counter)
 
     def step(self) -> None:
-        """Between two effects somebody may pull the plug."""
+        """Crash here, if the script says it."""
         if self.crashes and self.crashes.pop():
             raise Crash
 
@@ -67,7 +67,7 @@ class World:
 
 
 class Sender:
-    """Sends what is pending; the provider knows what it has, and says yes to it again."""
+    """Sends pending items. The provider accepts an item again that it has already."""
 
     def __init__(self, world: World, answers: list[str]) -> None:
         self.world = world
@@ -82,7 +82,7 @@ class Sender:
                 world.rejections[item_id] += 1
             else:
                 world.arrived[item_id] += 1
-                world.step()  # died after the provider took it, before we noted that: it is sent again, a duplicate
+                world.step()  # a crash here makes the next call send a duplicate
                 world.marked.add(item_id)
             said.append(ItemStatus(item_id, "rejected" if why else "acknowledged", why))
         bad = sum(item.status == "rejected" for item in said)
@@ -105,7 +105,7 @@ def test_conservation(answers: list[str], crashes: list[bool], attempts: int, re
         with instant(), contextlib.suppress(Crash):
             _balanced(world, retrying(Sender(world, answers), items=world, settings=settings).send_pending(), settings)
         _sound(world, attempts)
-    # Then all is well: whoever was not given up arrives.
+    # When all items are accepted, every item that was not given up is acknowledged.
     world.crashes.clear()
     answers.clear()
     with instant():
@@ -115,7 +115,7 @@ def test_conservation(answers: list[str], crashes: list[bool], attempts: int, re
 
 
 def _balanced(world: World, report: Report, settings: Settings) -> None:
-    """acknowledged + given up + pending = sent, each item once; and the report says what the stores say."""
+    """acknowledged + given up + pending = sent, each item once, and the store agrees."""
     by: dict[str, set[str]] = {status: {item.id for item in report.items if item.status == status} for status in STATUSES}
     assert sum(map(len, by.values())) == len(report.items) == len({item.id for item in report.items})
     assert by["acknowledged"] <= world.marked
@@ -129,9 +129,9 @@ def _balanced(world: World, report: Report, settings: Settings) -> None:
 
 def _sound(world: World, attempts: int) -> None:
     for item_id in IDS:
-        assert world.counts[item_id] <= world.rejections[item_id]  # nothing is counted that was not rejected
+        assert world.counts[item_id] <= world.rejections[item_id]  # only rejections are counted
         if item_id in world.gone:
-            assert world.counts[item_id] >= attempts  # nobody gives up early
+            assert world.counts[item_id] >= attempts  # no item gives up early
         assert world.sends[item_id] <= world.rejections[item_id] + world.arrived[item_id]
 
 
@@ -146,7 +146,7 @@ STATUSES = ("acknowledged", "giveup", "pending", "rejected")
     calls=st.integers(1, 10),
 )
 def test_an_outage_gives_up_the_poison_alone(many: int, poison: int, lucky: list[int], calls: int) -> None:
-    """However long, with a few that pass: nobody else is charged, and the poison gives up in its time."""
+    """Only poison items are charged in an outage of any length, even if a few items are accepted."""
     ids = [f"t{n:02}" for n in range(many)]
     bad = set(ids[: poison if many >= 30 else 0])
     store = Counted()
@@ -201,7 +201,7 @@ FLAGS = st.sampled_from([{}, {}, {}, {"transient": True}, {"transient": False}])
 def test_every_item_ends_within_its_attempts_and_the_uncharged_passes(
     data: st.DataObject, many: int, attempts: int, uncharged: int, retries: int
 ) -> None:
-    """Whatever a sender reports, with a process for each call: no item is sent more often than the stated number."""
+    """No item is sent more often than its attempts and uncharged passes, with a process for each call."""
     store, sends = Counted(), Counter[str]()
     ids = [f"t{n:02}" for n in range(many)]
     whole = data.draw(st.lists(st.none() | REJECTIONS, min_size=1, max_size=8), label="a reason for all items of a pass")
@@ -233,7 +233,7 @@ def test_every_item_ends_within_its_attempts_and_the_uncharged_passes(
 @pytest.mark.req("B-16")
 @given(st.integers(2, 40), st.sets(st.integers(0, 39)), st.integers(8, 40), st.integers(0, 3))
 def test_a_split_finds_exactly_the_bad_items(many: int, bad: set[int], sends: int, retries: int) -> None:
-    """Whichever items are bad, and however few sends a call has: the good ones arrive, the bad ones give up."""
+    """Good items are accepted and bad ones give up, for any bad items and any limit of sends."""
     store, arrived, received = Counted(), set[str](), Counter[str]()
     ids = [f"t{n:02}" for n in range(many)]
     poison = {ids[n] for n in bad if n < many}

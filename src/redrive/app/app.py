@@ -17,7 +17,7 @@ from .idempotent import Idempotent
 from .listening import Listening
 
 if TYPE_CHECKING:
-    from ..batch.ledger_items import LedgerItems
+    from ..batch.store.ledger import LedgerItems
     from ..journal.record import Sink
     from ..ledger.ledger import Ledger
     from ..ledger.spill import LeaveBehind
@@ -234,6 +234,6 @@ class App(Listening, Idempotent, Extracting):
         Returns:
             A store for `batch.retrying(sender, items=...)`.
         """
-        from ..batch.ledger_items import LedgerItems  # noqa: PLC0415
+        from ..batch.store.ledger import LedgerItems  # noqa: PLC0415
 
         return LedgerItems(lambda: self.ledger, name)

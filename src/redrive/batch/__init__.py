@@ -6,40 +6,40 @@ from ..core.lazy import lazily
 
 TYPE_CHECKING = False  # as in the root: typing's own would cost 10 ms
 if TYPE_CHECKING:
-    from .bars import bar as bar
+    from .buffer.flusher import BufferStats as BufferStats
     from .buffer.send_buffer import SendBuffer as SendBuffer
-    from .buffer.stats import BufferStats as BufferStats
     from .call import progress as progress
-    from .items import Items as Items
-    from .items import ManyItems as ManyItems
-    from .items import SparingItems as SparingItems
     from .poller.shared_poller import SharedPoller as SharedPoller
+    from .progress_bar import bar as bar
     from .report import ItemStatus as ItemStatus
     from .report import Report as Report
     from .sender import retrying as retrying
     from .settings import Settings as Settings
-    from .table_items import TableItems as TableItems
+    from .store.protocol import Items as Items
+    from .store.protocol import ManyItems as ManyItems
+    from .store.protocol import SparingItems as SparingItems
+    from .store.table import TableItems as TableItems
 
 _HOMES = {
-    "BufferStats": "buffer.stats",
+    "BufferStats": "buffer.flusher",
     "ItemStatus": "report",
-    "Items": "items",
-    "ManyItems": "items",
+    "Items": "store.protocol",
+    "ManyItems": "store.protocol",
     "Report": "report",
     "SendBuffer": "buffer.send_buffer",
     "Settings": "settings",
     "SharedPoller": "poller.shared_poller",
-    "SparingItems": "items",
-    "TableItems": "table_items",
-    "bar": "bars",
+    "SparingItems": "store.protocol",
+    "TableItems": "store.table",
+    "bar": "progress_bar",
     "progress": "call",
     "retrying": "sender",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
 
 
-if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
-    # Loaded when first asked for: `TableItems` needs SQLAlchemy, `bar` needs Rich, the rest needs neither.
+if not TYPE_CHECKING:  # a type checker that saw this would accept every misspelt name
+    # Loaded at first use: `TableItems` needs SQLAlchemy and `bar` needs Rich. The others need neither.
     __getattr__ = lazily(__name__, _HOMES)
 
 

@@ -1,8 +1,13 @@
-"""Call: one call of a retrying sender: what it knows so far, and what each report leads to in the store and in the journal."""
+"""One call of a retrying sender: send, settle the report, wait, send again.
+
+`send_sync` and `send_async` are the loops. `BatchCall` settles each report in the store and in the
+log before anything else happens, so that an interruption during a wait loses nothing. The decisions
+are in `decision.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,254 +21,364 @@ from ..journal.log import DEBUG, INFO
 from ..journal.redaction import redacted_text
 from ..ledger.crashpoint import crash_point
 from . import decision
-from .decision import Course
-from .items import CheckedItems, Items, SparingItems, ToldItems, give_up, increment
-from .report import ItemStatus, Report, checked, invalid
-from .settings import Terms
-from .split import Split, is_refused_whole
+from .decision import BatchState
+from .report import ItemStatus, Report, check_report, invalid_report_message
+from .settings import BatchTerms
+from .spill import SpillCommand, spill, spill_async
+from .split import Split, is_rejected_as_whole
+from .store.protocol import (
+    AcknowledgingItems,
+    Items,
+    SelfCheckingItems,
+    SparingItems,
+    count_rejections,
+    give_up_items,
+)
 
-OPERATION: ContextVar[str | None] = ContextVar("redrive_batch", default=None)
-"""The batch that is being sent in this context."""
+CURRENT_OPERATION: ContextVar[str | None] = ContextVar("redrive_batch", default=None)
+"""The name of the sender that is running in this context."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What every call of one retrying sender has in common. Threads and event loops may share it."""
+class BatchSpec:
+    """What all calls of one retrying sender share. Threads and event loops may share it."""
 
     operation: str
-    terms: Terms
+    terms: BatchTerms
     items: Items
-    fields: Mapping[str, Any]
-    """The settings, as the journal has them."""
+    log_fields: Mapping[str, Any]
+    """The terms as fields of log records."""
+    ids: Callable[..., Iterable[str]] | None = None
+    spill: SpillCommand | None = None
     to_report: Callable[[Any], Report] | None = None
     from_report: Callable[[Report, Any], Any] | None = None
-    split: str | None = None
+    split_argument: str | None = None
     """The keyword argument of the sender's method that takes the ids to send."""
 
-    @property
-    def is_unchecked(self) -> bool:
-        """Whether `check` has anything to do. The store itself remembers that it has passed."""
-        return isinstance(self.items, CheckedItems)
-
-    def check(self) -> None:
-        """ValueError: the store is set up so that it cannot work."""
-        if isinstance(self.items, CheckedItems):
-            self.items.check()
+    def start_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> BatchCall:
+        """Start a call with the arguments of the sender's method."""
+        return BatchCall(self, None if self.ids is None else list(self.ids(*args, **kwargs)))
 
 
-class Call:
-    """One call. Belongs to it alone; passed between the event loop and a thread, one at a time."""
+def send_sync(spec: BatchSpec, send: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Send until no item is pending or the retries are used up. Errors of `send` are not caught."""
+    token = CURRENT_OPERATION.set(spec.operation)
+    try:
+        if isinstance(spec.items, SelfCheckingItems):
+            spec.items.check()
+        call = spec.start_call(args, kwargs)
+        while True:
+            result = send(*args, **kwargs)
+            if hasattr(type(result), "__await__"):
+                if hasattr(result, "close"):
+                    result.close()  # avoids a warning that it was never awaited
+                raise TypeError(f"{spec.operation} returns an awaitable: declare it `async def`, so that it can be awaited")
+            report = call.check(result)
+            split = call.start_split(report) if call.can_split(report) else None
+            while split is not None and (group := call.next_group(split)) is not None:
+                result = send(*args, **{**kwargs, str(spec.split_argument): group})
+                call.settle_group(split, group, result)
+            settled = call.settle(report, split)
+            if isinstance(settled, Report):
+                if spec.spill is not None:
+                    settled = spill(spec.operation, spec.spill, settled, args, kwargs)
+                return call.result(settled)
+            clock_around().sleep(settled)
+    finally:
+        CURRENT_OPERATION.reset(token)
 
-    def __init__(self, work: Work, expected: Collection[str] | None) -> None:
-        self.work = work
+
+async def send_async(spec: BatchSpec, send: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+    """Do the same as `send_sync` for an async sender. The store blocks, so it runs in a thread."""
+    from asyncio import to_thread  # noqa: PLC0415  # 45 ms that sync programs need not pay
+
+    token = CURRENT_OPERATION.set(spec.operation)
+    try:
+        if isinstance(spec.items, SelfCheckingItems):
+            await to_thread(spec.items.check)
+        call = spec.start_call(args, kwargs)
+        while True:
+            report = call.check(await send(*args, **kwargs))
+            split = await to_thread(call.start_split, report) if call.can_split(report) else None
+            while split is not None and (group := call.next_group(split)) is not None:
+                result = await send(*args, **{**kwargs, str(spec.split_argument): group})
+                await to_thread(call.settle_group, split, group, result)
+            settled = await to_thread(call.settle, report, split)
+            if isinstance(settled, Report):
+                if spec.spill is not None:
+                    settled = await spill_async(spec.operation, spec.spill, settled, args, kwargs)
+                return call.result(settled)
+            await clock_around().asleep(settled)
+    finally:
+        CURRENT_OPERATION.reset(token)
+
+
+class BatchCall:
+    """The state of one call.
+
+    It belongs to one call. The event loop and a thread may use it in turns.
+    """
+
+    def __init__(self, spec: BatchSpec, expected: Collection[str] | None) -> None:
+        """Start a call.
+
+        Args:
+            spec: The sender.
+            expected: Items that the reports must contain. None: any items.
+        """
+        self.spec = spec
         self._expected = expected
-        self._frozen = expected is not None
-        self._course = Course()
-        self._last: Any = None
+        self._only_expected = expected is not None
+        self._state = BatchState()
+        self._last_result: Any = None
         self._split_sends = 0
         self._is_in_outage = False
         self._clock = clock_around()
-        limit = work.terms.timeout
-        began = self._clock.monotonic()
-        self._end = min(end_of(scope_around()), began + limit if limit is not None else float("inf"))
+        timeout = spec.terms.timeout
+        own_deadline = float("inf") if timeout is None else self._clock.monotonic() + timeout
+        self._deadline = min(end_of(scope_around()), own_deadline)
         if wanted(INFO):
-            emit("batch_started", {"operation": work.operation, **work.fields})
+            emit("batch_started", {"operation": spec.operation, **spec.log_fields})
 
-    def checked(self, result: object) -> Report:
-        """The report of a pass, if it makes sense: those that were pending must be in it."""
-        self._last = result
-        report = self._mapped(result)
-        passes, by = self._course.passes, self.work.operation
-        found = checked(report, by=by, expected=self._expected, only=self._frozen and not passes, number=passes + 1)
-        wrong = self._contradicts(found) if passes else None
-        if wrong is not None:
-            raise BadReport(invalid(by, passes + 1, wrong), report=found)
-        return found
+    def check(self, result: object) -> Report:
+        """Return the report of a pass.
 
-    def _mapped(self, result: object) -> object:
-        return result if self.work.to_report is None else self.work.to_report(result)
+        Raises:
+            BadReport: The report is not valid, or contradicts an earlier pass.
+        """
+        self._last_result = result
+        number = self._state.passes + 1
+        report = check_report(
+            self._to_report(result),
+            operation=self.spec.operation,
+            expected=self._expected,
+            only=self._only_expected and number == 1,
+            number=number,
+        )
+        problem = self._contradiction(report) if number > 1 else None
+        if problem is not None:
+            message = invalid_report_message(self.spec.operation, number, problem)
+            raise BadReport(message, report=report)
+        return report
 
-    def _contradicts(self, report: Report) -> str | None:
-        """What a later pass says that the earlier ones do not let it say."""
+    def _to_report(self, result: object) -> object:
+        return result if self.spec.to_report is None else self.spec.to_report(result)
+
+    def _contradiction(self, report: Report) -> str | None:
+        """Return how the report contradicts an earlier pass, if it does."""
         for item in report.items:
-            before = self._course.known.get(item.id)
-            if before is None and self._frozen:
+            before = self._state.items.get(item.id)
+            if before is None and self._only_expected:
                 return f"unexpected item {item.id!r}"
-            if before is not None and before.status == "acknowledged" and item.status == "rejected":
+            was_acknowledged = before is not None and before.status == "acknowledged"
+            if was_acknowledged and item.status == "rejected":
                 return f"item {item.id!r} was acknowledged in an earlier pass, and is rejected now"
         return None
 
-    def splits(self, report: Report) -> bool:
-        """Whether this pass is halved until its bad items are found: it was refused as a whole, and the sender allows it."""
-        if self.work.split is None or not self.work.terms.split_sends or not is_refused_whole(report):
+    def can_split(self, report: Report) -> bool:
+        """Return whether to search a rejected batch for its bad items."""
+        is_enabled = self.spec.split_argument is not None and self.spec.terms.max_split_sends
+        if not is_enabled or not is_rejected_as_whole(report):
             return False
-        return any(item.id not in self._course.isolated for item in report.items if item.status == "rejected")
+        isolated = self._state.isolated
+        return any(item.id not in isolated for item in report.items if item.status == "rejected")
 
-    def _may_split(self) -> bool:
-        return self._split_sends < self.work.terms.split_sends and self._clock.monotonic() < self._end
-
-    def begin_split(self, report: Report) -> Split:
-        """Count a refusal of the whole pass, which is not charged to any of its items."""
-        split = Split(report, self._course.isolated)
+    def start_split(self, report: Report) -> Split:
+        """Start the search. The rejection of the whole batch is not charged to its items."""
+        split = Split(report, self._state.isolated)
         if wanted(INFO):
-            seen = {"items": len(report.items), "reason": report.items[0].reason}
-            emit("batch_split", {"operation": self.work.operation, **seen})
-        self._count_refusal(split, split.suspects, report)
+            fields = {"items": len(report.items), "reason": report.items[0].reason}
+            emit("batch_split", {"operation": self.spec.operation, **fields})
+        self._count_group_rejection(split, split.suspects, report)
         return split
 
     def next_group(self, split: Split) -> list[str] | None:
-        """The items to send next; None: all are decided, or the call has no sends or no time left for it."""
-        group = split.next_group() if self._may_split() else None
-        self._split_sends += group is not None
+        """Return the items to send next. None: all are decided, or sends or time are used up."""
+        has_sends = self._split_sends < self.spec.terms.max_split_sends
+        if not has_sends or self._clock.monotonic() >= self._deadline:
+            return None
+        group = split.next_group()
+        if group is not None:
+            self._split_sends += 1
         return group
 
     def settle_group(self, split: Split, group: list[str], result: object) -> None:
-        """Write down what the report on a group means, before the next group is sent."""
-        self._last = result
-        report = self._mapped(result)
-        found = checked(report, by=self.work.operation, expected=group, only=True, number=self._course.passes + 1)
-        self._acknowledge(found)
-        if is_refused_whole(found):
-            self._count_refusal(split, group, found)
-        own = split.hear(group, found)
-        if own:
-            rejected = {item.id: item for item in own}
-            split.gone.update(self._charge(list(rejected), rejected, found))
+        """Settle the report on a group in the store, before the next group is sent."""
+        self._last_result = result
+        report = check_report(
+            self._to_report(result),
+            operation=self.spec.operation,
+            expected=group,
+            only=True,
+            number=self._state.passes + 1,
+        )
+        self._acknowledge(report)
+        if is_rejected_as_whole(report):
+            self._count_group_rejection(split, group, report)
+        at_fault = {item.id: item for item in split.add_report(group, report)}
+        if at_fault:
+            split.given_up.update(self._charge(list(at_fault), at_fault, report))
 
-    def _count_refusal(self, split: Split, ids: Collection[str], report: Report) -> None:
-        """A group was refused as a whole: counted for each item, and charged only where its limit is reached."""
-        rejected = {item.id: item for item in report.items}
-        overdue = self._spare(ids, report) if ids else []
-        if overdue:
-            split.gone.update(self._charge(overdue, rejected, report))
-
-    def _with_verdicts(self, report: Report) -> Report:
-        """A sender's own `giveup` of an item that is still pending: a rejection for good. Or nothing would ever give it up."""
-        named = [item.id for item in report.items if item.status == "giveup"] if report.outcome != "success" else []
-        pending = self.work.items.pending(named) if named else ()
-        return decision.rejected_for_good(report, pending) if pending else report
-
-    def _acknowledge(self, report: Report) -> None:
-        if isinstance(self.work.items, ToldItems):
-            whole = report.outcome == "success"
-            arrived = [item.id for item in report.items if whole or item.status == "acknowledged"]
-            if arrived:
-                self.work.items.acknowledge_many(arrived)
+    def _count_group_rejection(self, split: Split, ids: Collection[str], report: Report) -> None:
+        """Count the rejection of a group for each item. It is charged above the uncharged limit."""
+        over_limit = self._count_uncharged(ids, report) if ids else []
+        if over_limit:
+            rejected = {item.id: item for item in report.items}
+            split.given_up.update(self._charge(over_limit, rejected, report))
 
     def settle(self, report: Report, split: Split | None = None) -> float | Report:
-        """Write down what the pass means, before anything else is done: seconds until the next one, or the report of them all.
+        """Settle a pass in the store and in the log.
 
-        split: of a pass that was refused as a whole, when its groups have been sent.
+        Args:
+            report: The report of the pass.
+            split: The finished search for bad items, if the batch was rejected as a whole.
+
+        Returns:
+            Seconds until the next pass, or the report of the whole call.
         """
         if split is None:
             crash_point("batch.sent")
         else:
-            report = split.merged()
-            self._course.isolated |= split.isolated
-        course, items = self._course, self.work.items
-        report = self._with_verdicts(report)
+            report = split.merged_report()
+            self._state.isolated |= split.isolated
+        state, items = self._state, self.spec.items
+        report = self._with_permanent_giveups(report)
         self._acknowledge(report)
-        concerns = decision.concerns(report)
-        if not concerns and not course.passes:
-            self._told("batch_ended", report, report.items, pending=0)
+        has_items_to_settle = decision.has_items_to_settle(report)
+        if not has_items_to_settle and not state.passes:
+            self._log("batch_ended", report, report.items, pending=0)
             return report
-        course.hear(report)
+        state.add_pass(report)
         if split is not None:
-            course.given_up(split.gone)
-        if concerns:
-            counted = () if split is None else split.counted
-            rejected = [item for item in report.items if item.status == "rejected" and item.id not in counted]
-            self._count([item for item in rejected if _open(course, item)], report)
-        unsettled = course.open()
-        left = items.pending(unsettled) if unsettled else set()
-        self._told("batch_pass", report, course.known.values(), pending=len(left))
-        wait = decision.wait(course, left, self.work.terms, drawn(), self._end - self._clock.monotonic())
-        if wait is None or not concerns:
-            return self._ended(report, left)
-        self._expected = left
+            state.mark_given_up(split.given_up)
+        if has_items_to_settle:
+            self._count_rejections(report, already_counted=() if split is None else split.counted)
+        unsettled = state.unsettled()
+        pending = items.pending(unsettled) if unsettled else set()
+        self._log("batch_pass", report, state.items.values(), pending=len(pending))
+        remaining = self._deadline - self._clock.monotonic()
+        wait = decision.wait_before_next_pass(state, pending, self.spec.terms, draw=drawn(), remaining=remaining)
+        if wait is None or not has_items_to_settle:
+            return self._end(report, pending)
+        self._expected = pending
         if wanted(INFO):
-            retry = {"retry": course.passes, "max_retries": self.work.terms.retries, "wait": wait, "pending": len(left)}
-            emit("batch_retry", {"operation": self.work.operation, **retry})
+            retries = {"retry": state.passes, "max_retries": self.spec.terms.retries}
+            fields = {**retries, "wait": wait, "pending": len(pending)}
+            emit("batch_retry", {"operation": self.spec.operation, **fields})
         return wait
 
-    def _count(self, rejected: list[ItemStatus], report: Report) -> None:
-        work, course = self.work, self._course
-        charge = decision.charge(rejected, course.outage is not None)
-        charged = list(charge.charged)
-        if charge.spared:
-            charged += self._spare(charge.spared, report)
-            seen = {"reason": course.outage, "items": len(charge.spared), "charged": len(charged)}
-            emit("batch_outage", {"operation": work.operation, **seen, "begins": not self._is_in_outage or None})
-        self._is_in_outage = bool(charge.spared)
-        if charged:
-            course.given_up(self._charge(charged, {item.id: item for item in rejected}, report))
+    def _with_permanent_giveups(self, report: Report) -> Report:
+        """Treat a sender's own `giveup` of a pending item as a permanent rejection.
 
-    def _spare(self, ids: Collection[str], report: Report) -> list[str]:
-        """Count rejections that are not charged, in the store; the ones that are charged after all."""
-        items, terms = self.work.items, self.work.terms
-        with self._known_items(report):
-            counts = items.spare_many(ids) if terms.uncharged and isinstance(items, SparingItems) else {}
-        return decision.overdue(ids, counts, terms)
+        Otherwise the store would keep the item as pending for ever.
+        """
+        if report.outcome == "success":
+            return report
+        given_up = [item.id for item in report.items if item.status == "giveup"]
+        pending = self.spec.items.pending(given_up) if given_up else ()
+        return decision.reject_permanently(report, pending) if pending else report
+
+    def _acknowledge(self, report: Report) -> None:
+        if isinstance(self.spec.items, AcknowledgingItems):
+            is_success = report.outcome == "success"
+            acknowledged = [item.id for item in report.items if is_success or item.status == "acknowledged"]
+            if acknowledged:
+                self.spec.items.acknowledge_many(acknowledged)
+
+    def _count_rejections(self, report: Report, already_counted: Collection[str]) -> None:
+        """Count the rejections of a pass in the store."""
+        state = self._state
+        # An item that was given up in an earlier pass is not counted, even if it was sent again.
+        rejected = [
+            item
+            for item in report.items
+            if item.status == "rejected" and item.id not in already_counted and state.items[item.id].status == "rejected"
+        ]
+        charges = decision.decide_charges(rejected, in_outage=state.outage is not None)
+        charged = list(charges.charged)
+        if charges.uncharged:
+            charged += self._count_uncharged(charges.uncharged, report)
+            counts = {"items": len(charges.uncharged), "charged": len(charged)}
+            fields = {"reason": state.outage, **counts, "begins": not self._is_in_outage or None}
+            emit("batch_outage", {"operation": self.spec.operation, **fields})
+        self._is_in_outage = bool(charges.uncharged)
+        if charged:
+            by_id = {item.id: item for item in rejected}
+            state.mark_given_up(self._charge(charged, by_id, report))
+
+    def _count_uncharged(self, ids: Collection[str], report: Report) -> list[str]:
+        """Count rejections that are not attempts. Returns the items that are charged after all."""
+        items, terms = self.spec.items, self.spec.terms
+        counts: Mapping[str, int] = {}
+        if terms.max_uncharged and isinstance(items, SparingItems):
+            with self._unknown_items_as_bad_report(report):
+                counts = items.spare_many(ids)
+        return decision.over_uncharged_limit(ids, counts, terms)
 
     def _charge(self, ids: Collection[str], rejected: Mapping[str, ItemStatus], report: Report) -> list[str]:
-        """Count rejections as attempts, in the store, and give up the items that have none left: these are returned."""
-        work = self.work
-        with self._known_items(report):
-            counts = increment(work.items, ids)
+        """Count rejections as attempts and give up the items that have none left.
+
+        Returns:
+            The items that were given up.
+        """
+        spec = self.spec
+        with self._unknown_items_as_bad_report(report):
+            counts = count_rejections(spec.items, ids)
         crash_point("batch.counted")
-        gone = decision.spent(counts, rejected.values(), work.terms)
-        if not gone:
+        given_up = decision.items_to_give_up(counts, rejected.values(), spec.terms)
+        if not given_up:
             return []
-        new = give_up(work.items, {item_id: redacted_text(rejected[item_id].reason) for item_id in gone})
+        reasons = {item_id: redacted_text(rejected[item_id].reason) for item_id in given_up}
+        newly_given_up = give_up_items(spec.items, reasons)
         crash_point("batch.given_up")
-        for item_id in gone:
-            if item_id in new:
+        for item_id in given_up:
+            if item_id in newly_given_up:
                 item = rejected[item_id]
-                told = {"item": item_id, "attempts": counts[item_id], "reason": item.reason}
-                emit("giveup", {"operation": work.operation, **told, "permanent": item.permanent or None})
-        return gone
+                fields = {"item": item_id, "attempts": counts[item_id], "reason": item.reason}
+                permanent = {"permanent": item.permanent or None}
+                emit("giveup", {"operation": spec.operation, **fields, **permanent})
+        return given_up
 
     @contextmanager
-    def _known_items(self, report: Report) -> Iterator[None]:
+    def _unknown_items_as_bad_report(self, report: Report) -> Iterator[None]:
         try:
             yield
         except KeyError as unknown:
             raise BadReport(
-                f"the report of {self.work.operation} names items that its store does not know: {unknown}", report=report
+                f"the report of {self.spec.operation} names items that its store does not know: {unknown}",
+                report=report,
             ) from unknown
 
-    def result(self, report: Report) -> Any:
-        """What the caller gets for the report of all passes."""
-        if self.work.from_report is None:
-            return report
-        is_as_sent = not self._course.passes and not self._split_sends and report.job_id is None
-        return self._last if is_as_sent else self.work.from_report(report, self._last)
-
-    def _ended(self, last: Report, left: Collection[str]) -> Report:
-        total = decision.summed(self._course, last, left, self._clock.now(), self.work.terms)
-        self._told("batch_ended", total, total.items, pending=len(left))
+    def _end(self, last: Report, pending: Collection[str]) -> Report:
+        now = self._clock.now()
+        total = decision.total_report(self._state, last, pending, now, self.spec.terms)
+        self._log("batch_ended", total, total.items, pending=len(pending))
         return total
 
-    def _told(self, kind: str, report: Report, known: Collection[ItemStatus], *, pending: int) -> None:
+    def result(self, report: Report) -> Any:
+        """Return the caller's result for the report of all passes."""
+        if self.spec.from_report is None:
+            return report
+        is_unchanged = not self._state.passes and not self._split_sends and report.job_id is None
+        if is_unchanged:
+            return self._last_result
+        return self.spec.from_report(report, self._last_result)
+
+    def _log(self, kind: str, report: Report, items: Collection[ItemStatus], *, pending: int) -> None:
         if not wanted(INFO):
             return
-        told: dict[str, Any] = {
-            "operation": self.work.operation,
+        fields: dict[str, Any] = {
+            "operation": self.spec.operation,
             "outcome": report.outcome,
-            "passes": max(1, self._course.passes),
-            "sent": len(known),
-            "acknowledged": sum(item.status == "acknowledged" for item in known),
-            "given_up": sum(item.status == "giveup" for item in known),
+            "passes": max(1, self._state.passes),
+            "sent": len(items),
+            "acknowledged": sum(item.status == "acknowledged" for item in items),
+            "given_up": sum(item.status == "giveup" for item in items),
             "pending": pending,
         }
         if kind == "batch_ended" and report.next_retry_at is not None:
-            told["retry_at"] = report.next_retry_at
-        emit(kind, told)
-
-
-def _open(course: Course, item: ItemStatus) -> bool:
-    """Not given up in an earlier pass: a sender that sends those all the same costs them nothing more."""
-    return course.known[item.id].status == "rejected"
+            fields["retry_at"] = report.next_retry_at
+        emit(kind, fields)
 
 
 def progress(done: int, total: int | None = None, /) -> None:
@@ -276,4 +391,4 @@ def progress(done: int, total: int | None = None, /) -> None:
         total: Number of all items, if it is known.
     """
     if wanted(DEBUG):
-        emit("batch_step", {"operation": OPERATION.get(), "done": done, "total": total})
+        emit("batch_step", {"operation": CURRENT_OPERATION.get(), "done": done, "total": total})

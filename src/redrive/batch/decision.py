@@ -1,7 +1,8 @@
-"""What follows from a report: what is charged, which items give up, whether this is an outage, what comes next.
+"""Decisions on a report: which rejections count, which items give up, what comes next. Pure.
 
-Pure: no clock, no store. A rejection is charged to its item, which gives up after a number of them. A rejection in an outage
-is not charged: the rule is in core/outage.py. Rejections that are not charged have a limit too, so that every item ends.
+A rejection counts as an attempt of its item. An item is given up after a number of attempts. A
+rejection in an outage does not count as an attempt (`core/outage.py` has the rule). The number of
+such uncharged rejections is limited as well, so that every item ends.
 """
 
 from __future__ import annotations
@@ -19,79 +20,86 @@ from ..core.known.status import by_status
 from ..core.outage import End, Parking, find_outage, verdict_of
 from ..core.signature import signature_of
 from .report import ItemStatus, Outcome, Report, Status
-from .settings import OUTAGE_ITEMS, OUTAGE_SHARE, Terms
+from .settings import OUTAGE_ITEMS, OUTAGE_SHARE, BatchTerms
 
-STATUS = re.compile(r"\s*(?:HTTP(?:/\d(?:\.\d)?)?\s+)?([1-5]\d\d)(?![\w.,/-]\w)(?!\w)", re.IGNORECASE)
-"""The HTTP status that a reason begins with: `503`, `503 overloaded`, `HTTP 503: overloaded`."""
+HTTP_STATUS = re.compile(r"\s*(?:HTTP(?:/\d(?:\.\d)?)?\s+)?([1-5]\d\d)(?![\w.,/-]\w)(?!\w)", re.IGNORECASE)
+"""The HTTP status at the start of a reason: `503`, `503 overloaded`, `HTTP 503: overloaded`."""
 GRPC_CODE = re.compile(r"\s*(?:StatusCode\.)?([A-Z]+(?:_[A-Z]+)*)\s*(?:$|[:;,.()-])")
-"""The gRPC status that a reason begins with: `UNAVAILABLE`, `StatusCode.UNAVAILABLE`, `UNAVAILABLE: no route to host`."""
+"""The gRPC status at the start of a reason: `UNAVAILABLE`, `StatusCode.UNAVAILABLE: no route`."""
 SETTLED = frozenset(("acknowledged", "giveup"))
-PARKING = Parking(least=OUTAGE_ITEMS, share=OUTAGE_SHARE)
+OUTAGE_RULE = Parking(least=OUTAGE_ITEMS, share=OUTAGE_SHARE)
 _status = attrgetter("status")
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
-    """Whose rejection counts, and whose does not."""
+class Charges:
+    """The rejected items of a pass, by whether the rejection counts as an attempt."""
 
     charged: tuple[str, ...]
-    spared: tuple[str, ...]
-    """Refused in an outage."""
+    uncharged: tuple[str, ...]
+    """Rejected in an outage."""
 
 
 @dataclass(slots=True)
-class Course:
-    """What is known of one call so far: the last word on each item. Belongs to the call."""
+class BatchState:
+    """The state of one call: the last status of each item. Belongs to the call."""
 
-    known: dict[str, ItemStatus] = field(default_factory=dict)
+    items: dict[str, ItemStatus] = field(default_factory=dict)
     passes: int = 0
     only_failures: bool = True
     isolated: set[str] = field(default_factory=set)
-    """Items that were refused alone, after a batch was refused as a whole."""
+    """Items that were rejected alone, after a batch was rejected as a whole."""
     outage: str | None = None
-    """The reason of an outage: from the pass that shows one until a pass in which an item is acknowledged."""
+    """The reason of an outage, until a pass in which an item is acknowledged."""
 
-    def hear(self, report: Report, /) -> None:
-        """One more pass. What was acknowledged stays so; what was given up too, unless it arrives after all."""
+    def add_pass(self, report: Report, /) -> None:
+        """Add the report of a pass.
+
+        An acknowledged item stays acknowledged. A given-up item stays given up, unless it is
+        acknowledged after all.
+        """
         self.passes += 1
-        self._recognise([item for item in report.items if not self._arrived(item.id)] if self.known else report.items)
+        if not self.items:
+            self._update_outage(report.items)
+        else:
+            self._update_outage([item for item in report.items if not self._is_acknowledged(item.id)])
         self.only_failures = self.only_failures and report.outcome == "failure"
-        if not self.known:
-            self.known = {item.id: item for item in report.items}
+        if not self.items:
+            self.items = {item.id: item for item in report.items}
             return
         for item in report.items:
-            before = self.known.get(item.id)
+            before = self.items.get(item.id)
             if before is None or before.status not in SETTLED or item.status == "acknowledged":
-                self.known[item.id] = item
+                self.items[item.id] = item
 
-    def _recognise(self, news: Sequence[ItemStatus]) -> None:
-        found = outage(news)
-        if found is not None or any(item.status == "acknowledged" for item in news):
-            self.outage = found
+    def _update_outage(self, items: Sequence[ItemStatus]) -> None:
+        reason = outage_reason(items)
+        if reason is not None or any(item.status == "acknowledged" for item in items):
+            self.outage = reason
 
-    def _arrived(self, item_id: str) -> bool:
-        before = self.known.get(item_id)
+    def _is_acknowledged(self, item_id: str) -> bool:
+        before = self.items.get(item_id)
         return before is not None and before.status == "acknowledged"
 
-    def given_up(self, ids: Collection[str], /) -> None:
-        """These are sent no more."""
+    def mark_given_up(self, ids: Collection[str], /) -> None:
+        """Set the status of items to `giveup`."""
         for item_id in ids:
-            self.known[item_id] = replace(self.known[item_id], status="giveup")
+            self.items[item_id] = replace(self.items[item_id], status="giveup")
 
-    def open(self) -> list[str]:
-        """Items that are neither acknowledged nor given up."""
-        return [item.id for item in self.known.values() if item.status not in SETTLED]
+    def unsettled(self) -> list[str]:
+        """Return the items that are neither acknowledged nor given up."""
+        return [item.id for item in self.items.values() if item.status not in SETTLED]
 
 
-def concerns(report: Report, /) -> bool:
-    """Whether there is anything to do: success is passed on, and so is a failure that says nothing of items."""
+def has_items_to_settle(report: Report, /) -> bool:
+    """Return False for a success, and for a failure that reports on no item."""
     if report.outcome == "failure":
         return any(item.status == "rejected" for item in report.items)
     return report.outcome == "partial"
 
 
-def rejected_for_good(report: Report, ids: Collection[str], /) -> Report:
-    """The report, with a permanent rejection of these items."""
+def reject_permanently(report: Report, ids: Collection[str], /) -> Report:
+    """Return the report with a permanent rejection of these items."""
     items = [
         replace(item, status="rejected", permanent=True, transient=None) if item.id in ids else item for item in report.items
     ]
@@ -99,40 +107,42 @@ def rejected_for_good(report: Report, ids: Collection[str], /) -> Report:
 
 
 def fault_of(item: ItemStatus, /) -> Fault:
-    """What a rejection means: as the sender declares it, or by the HTTP or gRPC status that its reason begins with."""
+    """Classify a rejection by its flags, or by the HTTP or gRPC status at the start of its reason."""
     if item.permanent:
         return PERMANENT
     if item.transient is not None:
         return TRANSIENT if item.transient else UNKNOWN
-    status = STATUS.match(item.reason)
+    status = HTTP_STATUS.match(item.reason)
     if status is not None:
         return by_status(int(status[1]))
     code = GRPC_CODE.match(item.reason)
     return UNKNOWN if code is None else by_name(code[1]) or UNKNOWN
 
 
-def outage(items: Sequence[ItemStatus], /) -> str | None:
-    """The most common reason of the outage that the items of one pass are evidence of, or None."""
+def outage_reason(items: Sequence[ItemStatus], /) -> str | None:
+    """Return the most common reason if the items of a pass show an outage, else None."""
     statuses = Counter(map(_status, items))
     rejected = statuses["rejected"]
-    if rejected < PARKING.least or rejected < PARKING.share * (rejected + statuses["acknowledged"]):
-        return None  # at a glance: most passes have few rejections
-    ends = [_end(item) for item in items if item.status in ("acknowledged", "rejected")]
-    found = find_outage(ends, PARKING, last=len(ends))
-    if found is None:
+    total = rejected + statuses["acknowledged"]
+    if rejected < OUTAGE_RULE.least or rejected < OUTAGE_RULE.share * total:
+        return None  # The fast path: most passes have few rejections.
+    ends = [_end_of(item) for item in items if item.status in ("acknowledged", "rejected")]
+    outage = find_outage(ends, OUTAGE_RULE, last=len(ends))
+    if outage is None:
         return None
-    victims = {end.key for end in found.ends}
-    return Counter(item.reason for item in items if item.id in victims).most_common(1)[0][0]
+    victims = {end.key for end in outage.ends}
+    reasons = Counter(item.reason for item in items if item.id in victims)
+    return reasons.most_common(1)[0][0]
 
 
-def _end(item: ItemStatus) -> End:
+def _end_of(item: ItemStatus) -> End:
     if item.status == "acknowledged":
         return End(item.id, "success")
     fault = fault_of(item)
-    return End(item.id, verdict_of(fault), _cause(item, fault))
+    return End(item.id, verdict_of(fault), _cause_of(item, fault))
 
 
-def _cause(item: ItemStatus, fault: Fault) -> str:
+def _cause_of(item: ItemStatus, fault: Fault) -> str:
     if fault.status is not None:
         return f"HTTP {fault.status}"
     code = GRPC_CODE.match(item.reason)
@@ -141,51 +151,70 @@ def _cause(item: ItemStatus, fault: Fault) -> str:
     return signature_of("rejected", item.reason)
 
 
-def charge(rejected: Sequence[ItemStatus], in_outage: bool, /) -> Charge:
-    """Which rejections count: in an outage all but the transient ones."""
-    spared = {item.id for item in rejected if in_outage and verdict_of(fault_of(item)) == "evidence"}
-    return Charge(tuple(item.id for item in rejected if item.id not in spared), tuple(spared))
+def decide_charges(rejected: Sequence[ItemStatus], /, *, in_outage: bool) -> Charges:
+    """Decide which rejections count as attempts: in an outage, the transient ones do not."""
+    uncharged = {item.id for item in rejected if in_outage and verdict_of(fault_of(item)) == "evidence"}
+    charged = tuple(item.id for item in rejected if item.id not in uncharged)
+    return Charges(charged, tuple(uncharged))
 
 
-def overdue(spared: Collection[str], counts: Mapping[str, int], terms: Terms, /) -> list[str]:
-    """The ones that are charged after all: spared often enough, or their store cannot count that."""
-    return [item_id for item_id in spared if not 0 < counts.get(item_id, 0) <= terms.uncharged]
+def over_uncharged_limit(uncharged: Collection[str], counts: Mapping[str, int], terms: BatchTerms, /) -> list[str]:
+    """Return the items that are charged after all.
+
+    They have reached the limit of uncharged rejections, or their store does not count them.
+
+    Args:
+        uncharged: Items whose rejection does not count as an attempt.
+        counts: Uncharged rejections of each item, as far as its store counts them.
+        terms: The limits.
+    """
+    return [item_id for item_id in uncharged if not 0 < counts.get(item_id, 0) <= terms.max_uncharged]
 
 
-def spent(counts: Mapping[str, int], rejected: Collection[ItemStatus], terms: Terms, /) -> list[str]:
-    """The ones that give up: rejected often enough, or rejected for good."""
+def items_to_give_up(counts: Mapping[str, int], rejected: Collection[ItemStatus], terms: BatchTerms, /) -> list[str]:
+    """Return the items that have used up their attempts, or were rejected permanently."""
     permanent = {item.id for item in rejected if item.permanent}
     return [item_id for item_id, count in counts.items() if count >= terms.item_attempts or item_id in permanent]
 
 
-def wait(course: Course, pending: Collection[str], terms: Terms, draw: float, left: float, /) -> float | None:
-    """Seconds until the next pass; None: no more passes in this call. left: seconds that the call still has."""
-    if not pending or course.passes > terms.retries:
+def wait_before_next_pass(
+    state: BatchState, pending: Collection[str], terms: BatchTerms, *, draw: float, remaining: float
+) -> float | None:
+    """Return the seconds before the next pass. None: this call makes no more passes.
+
+    Args:
+        state: The state of the call.
+        pending: Items that may still be sent.
+        terms: The limits and waits.
+        draw: Random number from 0 to 1, for the jitter.
+        remaining: Seconds until the deadline of the call.
+    """
+    if not pending or state.passes > terms.retries:
         return None
-    seconds = max(0.0, terms.backoff(course.passes, draw))
-    return seconds if seconds <= left else None
+    seconds = max(0.0, terms.backoff(state.passes, draw))
+    return seconds if seconds <= remaining else None
 
 
-def summed(course: Course, last: Report, pending: Collection[str], now: datetime, terms: Terms, /) -> Report:
-    """The report of the whole call: all passes together. acknowledged + given up + pending = sent."""
-    items = [item if item.status in SETTLED else _final(item, pending) for item in course.known.values()]
-    left = "pending" in map(_status, items)
+def total_report(state: BatchState, last: Report, pending: Collection[str], now: datetime, terms: BatchTerms, /) -> Report:
+    """Return the report over all passes of a call: acknowledged + given up + pending = sent."""
+    items = [item if item.status in SETTLED else _with_final_status(item, pending) for item in state.items.values()]
+    has_pending = "pending" in map(_status, items)
     return replace(
         last,
-        outcome=_outcome(items, course),
+        outcome=_outcome(items, state),
         items=items,
-        retry_count=course.passes - 1,
-        next_retry_at=now + timedelta(seconds=terms.cap) if left else None,
+        retry_count=state.passes - 1,
+        next_retry_at=now + timedelta(seconds=terms.backoff_cap) if has_pending else None,
     )
 
 
-def _final(item: ItemStatus, pending: Collection[str]) -> ItemStatus:
-    # Not pending in the store, and not acknowledged here: somebody else has settled it meanwhile, it is sent no more.
+def _with_final_status(item: ItemStatus, pending: Collection[str]) -> ItemStatus:
+    # An item that the store no longer has as pending was settled by another process meanwhile.
     status: Status = "pending" if item.id in pending else "giveup"
     return replace(item, status=status)
 
 
-def _outcome(items: Sequence[ItemStatus], course: Course) -> Outcome:
+def _outcome(items: Sequence[ItemStatus], state: BatchState) -> Outcome:
     if set(map(_status, items)) <= {"acknowledged"}:
         return "success"
-    return "failure" if course.only_failures else "partial"
+    return "failure" if state.only_failures else "partial"

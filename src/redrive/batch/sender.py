@@ -1,4 +1,4 @@
-"""Sender: any object whose one method sends what is pending; and a drop-in for it that sends rejected items again."""
+"""retrying: wraps a sender, any object with a method that sends pending items, and resends rejected ones."""
 
 from __future__ import annotations
 
@@ -13,24 +13,35 @@ from ..core.seconds import whole
 from ..engine.retry import RetryLike
 from ..journal.bus import emit, wanted
 from ..journal.log import INFO
-from .call import Work
-from .drop_in import drop_in, retries
-from .items import Items, SparingItems
-from .left import Leaves
-from .loop import coroutine, plain
+from .call import BatchSpec, send_async, send_sync
+from .proxy import is_retrying, make_proxy
 from .report import Report
-from .settings import DEFAULT, Settings, Terms
+from .settings import DEFAULT_SETTINGS, BatchTerms, Settings
+from .spill import SpillCommand
+from .store.protocol import Items, SparingItems
 
 S = TypeVar("S")
+MAX_METHODS_NAMED = 5
+"""Number of methods that an error suggests."""
 
 
 def retrying(
-    sender: S, /, *, items: Items, retry: RetryLike | None = None, item_attempts: int | None = None,
-    settings: Settings | None = None, method: str = "send_pending", ids: Callable[..., Iterable[str]] | None = None,
-    spill: Leaves | None = None, enabled: bool = True, operation: str | None = None,
-    to_report: Callable[[Any], Report] | None = None, from_report: Callable[[Report, Any], Any] | None = None,
+    sender: S,
+    /,
+    *,
+    items: Items,
+    retry: RetryLike | None = None,
+    item_attempts: int | None = None,
+    settings: Settings | None = None,
+    method: str = "send_pending",
+    ids: Callable[..., Iterable[str]] | None = None,
+    spill: SpillCommand | None = None,
+    enabled: bool = True,
+    operation: str | None = None,
+    to_report: Callable[[Any], Report] | None = None,
+    from_report: Callable[[Report, Any], Any] | None = None,
     split: str | None = None,
-) -> S:  # fmt: skip
+) -> S:
     """Wrap a sender so that rejected items are sent again.
 
     The result is a drop-in for `sender`. All methods except `method` are those of the sender.
@@ -67,64 +78,76 @@ def retrying(
     """
     if settings is not None and (retry is not None or item_attempts is not None):
         raise TypeError("pass settings=, or retry= and item_attempts=, not both")
-    told = DEFAULT if settings is None else settings
-    if not isinstance(told, Settings):
-        raise TypeError(f"settings= is a batch.Settings, not {type(told).__name__}: {told!r}")
-    attempts = told.max_per_item_attempts if item_attempts is None else whole("item_attempts", item_attempts)
-    terms = Terms.of(told, retry, attempts)
-    send = _method(sender, method)
-    _check(items, ids, spill)
+    settings = DEFAULT_SETTINGS if settings is None else settings
+    if not isinstance(settings, Settings):
+        raise TypeError(f"settings= is a batch.Settings, not {type(settings).__name__}: {settings!r}")
+    max_attempts = settings.max_per_item_attempts if item_attempts is None else item_attempts
+    terms = BatchTerms.combine(settings, retry, whole("item_attempts", max_attempts))
+    send = _sending_method(sender, method)
+    _check_options(items, ids, spill)
     _check_mapping(to_report, from_report)
     if split is not None:
         _check_split(split, send, items, terms)
     name = f"{type(sender).__name__}.{method}" if operation is None else operation
-    if not (enabled and told.enabled):
+    if not (enabled and settings.enabled):
         if wanted(INFO):
             emit("batch_disabled", {"operation": name})
         return sender
-    work = Work(name, terms, items, _shown(terms), to_report, from_report, split)
-    return drop_in(sender, method, _body(work, ids, spill, send, method))  # type: ignore[no-any-return]  # as good as one
+    spec = BatchSpec(
+        operation=name,
+        terms=terms,
+        items=items,
+        log_fields=_log_fields(terms),
+        ids=ids,
+        spill=spill,
+        to_report=to_report,
+        from_report=from_report,
+        split_argument=split,
+    )
+    proxy: S = make_proxy(sender, method, _retrying_method(spec, send, method))
+    return proxy
 
 
-def _body(
-    work: Work, ids: Callable[..., Iterable[str]] | None, spill: Leaves | None, send: Callable[..., Any], method: str
-) -> Callable[..., Any]:
-    """What the method is instead. The sender's own is looked up at each call, as ever."""
+def _retrying_method(spec: BatchSpec, send: Callable[..., Any], method: str) -> Callable[..., Any]:
+    """Return the method of the proxy. It looks up the sender's own method at each call."""
     if _is_async(send):
 
-        async def asend(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-            return await coroutine(work, ids, spill, getattr(self._redrive_sender, method), *args, **kwargs)
+        async def send_pending_async(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            own_method = getattr(self._redrive_sender, method)
+            return await send_async(spec, own_method, *args, **kwargs)
 
-        return _named(asend, send)
+        return _with_name_of(send, send_pending_async)
 
-    def psend(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return plain(work, ids, spill, getattr(self._redrive_sender, method), *args, **kwargs)
+    def send_pending(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return send_sync(spec, getattr(self._redrive_sender, method), *args, **kwargs)
 
-    return _named(psend, send)
-
-
-def _named(body: Callable[..., Any], send: Callable[..., Any]) -> Callable[..., Any]:
-    named = wraps(send)(body)
-    named.__wrapped__ = getattr(send, "__func__", send)  # the function has `self`, as ours does
-    return named
+    return _with_name_of(send, send_pending)
 
 
-def _method(sender: object, method: str) -> Callable[..., Any]:
+def _with_name_of(send: Callable[..., Any], body: Callable[..., Any]) -> Callable[..., Any]:
+    wrapped = wraps(send)(body)
+    wrapped.__wrapped__ = getattr(send, "__func__", send)  # its signature has `self`, as ours has
+    return wrapped
+
+
+def _sending_method(sender: object, method: str) -> Callable[..., Any]:
     if isinstance(sender, type):
         raise TypeError(f"retrying takes a sender, not a class: {sender.__name__}(...) first")
-    if retries(sender, method):
+    if is_retrying(sender, method):
         raise TypeError(f"{sender!r} retries {method} already: two layers around one sender would multiply")
-    found = getattr(sender, method, None)
-    if callable(found):
-        return found  # type: ignore[no-any-return]  # whatever it is, it can be called
-    known = [name for name in dir(sender) if not name.startswith("_") and callable(getattr(sender, name, None))]
-    near = get_close_matches(method, known, 1) or known[:5]
-    hint = f" (it has {', '.join(near)})" if near else ""
-    fix = 'method="__call__" for a function' if inspect.isroutine(sender) else "method= with the name of the method that sends"
+    send = getattr(sender, method, None)
+    if callable(send):
+        return send  # type: ignore[no-any-return]  # a callable of any type
+    methods = [name for name in dir(sender) if not name.startswith("_") and callable(getattr(sender, name, None))]
+    similar = get_close_matches(method, methods, 1) or methods[:MAX_METHODS_NAMED]
+    hint = f" (it has {', '.join(similar)})" if similar else ""
+    fix = "method= with the name of the method that sends"
+    if inspect.isroutine(sender):
+        fix = 'method="__call__" for a function'
     raise TypeError(f"{type(sender).__name__} has no method {method!r}{hint}; pass {fix}")
 
 
-def _check(items: object, ids: object, spill: object) -> None:
+def _check_options(items: object, ids: object, spill: object) -> None:
     if not isinstance(items, Items) or isinstance(items, type):
         missing = [name for name in ("increment", "give_up", "pending") if not hasattr(items, name)]
         why = f"it has no {', '.join(missing)}" if missing else "that is a class"
@@ -149,13 +172,13 @@ def _check_mapping(to_report: object, from_report: object) -> None:
 
 
 def _check_takes(name: str, function: Any, *arguments: str) -> None:
-    """Check the number of arguments here: at its first use, items have been sent already."""
+    """Check the number of arguments before anything is sent."""
     if function is None:
         return
     try:
         signature = inspect.signature(function)
     except ValueError:
-        return  # a builtin without a signature
+        return  # A builtin has no signature.
     try:
         signature.bind(*arguments)
     except TypeError:
@@ -163,14 +186,17 @@ def _check_takes(name: str, function: Any, *arguments: str) -> None:
         raise TypeError(f"{name}= must take {takes} ({', '.join(arguments)}), not {signature}: {function!r}") from None
 
 
-def _check_split(split: object, send: Callable[..., Any], items: Items, terms: Terms) -> None:
+def _check_split(split: object, send: Callable[..., Any], items: Items, terms: BatchTerms) -> None:
     if not isinstance(split, str):
         raise TypeError(f"split= is the name of a keyword argument that takes the ids to send, such as 'only', not {split!r}")
-    known = inspect.signature(send).parameters.values()
-    by_name = [each.name for each in known if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    if split not in by_name and not any(each.kind is each.VAR_KEYWORD for each in known):
-        raise TypeError(f"split={split!r}: the method has no such keyword argument (it has {', '.join(by_name) or 'none'})")
-    if not isinstance(items, SparingItems) or not getattr(items, "counts_uncharged", True) or not terms.uncharged:
+    parameters = inspect.signature(send).parameters.values()
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = [parameter.name for parameter in parameters if parameter.kind in by_keyword]
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    if split not in names and not takes_any:
+        raise TypeError(f"split={split!r}: the method has no such keyword argument (it has {', '.join(names) or 'none'})")
+    counts_uncharged = isinstance(items, SparingItems) and getattr(items, "counts_uncharged", True)
+    if not counts_uncharged or not terms.max_uncharged:
         raise TypeError(
             "split= needs TableItems(uncharged=...) or a store with spare_many, and max_uncharged_passes above 0; "
             "otherwise good items lose attempts for the bad ones"
@@ -180,9 +206,15 @@ def _check_split(split: object, send: Callable[..., Any], items: Items, terms: T
 def _is_async(send: Callable[..., Any]) -> bool:
     while isinstance(send, partial):
         send = send.func
-    return inspect.iscoroutinefunction(send) or inspect.iscoroutinefunction(getattr(type(send), "__call__", None))  # noqa: B004  # what it is
+    call = getattr(type(send), "__call__", None)  # noqa: B004  # the method itself, not whether it exists
+    return inspect.iscoroutinefunction(send) or inspect.iscoroutinefunction(call)
 
 
-def _shown(terms: Terms) -> dict[str, Any]:
-    waits = {"backoff_base": terms.base, "cap": terms.cap}
-    return {"max_retries": terms.retries, "item_attempts": terms.item_attempts, **waits, "uncharged": terms.uncharged}
+def _log_fields(terms: BatchTerms) -> dict[str, Any]:
+    return {
+        "max_retries": terms.retries,
+        "item_attempts": terms.item_attempts,
+        "backoff_base": terms.backoff_base,
+        "cap": terms.backoff_cap,
+        "uncharged": terms.max_uncharged,
+    }

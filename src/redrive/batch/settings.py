@@ -1,7 +1,8 @@
-"""Settings: the two budgets of a batch, as configuration has them; Terms: what the loops read."""
+"""Settings of a retrying sender from configuration, and the checked terms that a call reads."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
@@ -14,10 +15,14 @@ from ..engine.retry import Retry, RetryLike
 
 OUTAGE_ITEMS = 10
 OUTAGE_SHARE = 0.9
-"""An outage: at least this number of items, and this share of a pass, are rejected for a transient reason."""
-
-
-LEAST = {"max_in_call_retries": 0, "max_per_item_attempts": 1, "max_uncharged_passes": 0, "max_split_sends": 0}
+"""The evidence of an outage: at least this number of items, and this share of a pass, are rejected
+for a transient reason."""
+MINIMUMS = {
+    "max_in_call_retries": 0,
+    "max_per_item_attempts": 1,
+    "max_uncharged_passes": 0,
+    "max_split_sends": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +58,11 @@ class Settings:
     max_split_sends: int = 100
 
     def __post_init__(self) -> None:
-        keep = object.__setattr__
-        for name, least in LEAST.items():
-            keep(self, name, whole(name, getattr(self, name), least=least))
-        keep(self, "backoff_base", number("backoff_base", self.backoff_base))
-        keep(self, "backoff_cap", positive("backoff_cap", self.backoff_cap))
+        set_field = object.__setattr__  # the class is frozen
+        for name, minimum in MINIMUMS.items():
+            set_field(self, name, whole(name, getattr(self, name), least=minimum))
+        set_field(self, "backoff_base", number("backoff_base", self.backoff_base))
+        set_field(self, "backoff_cap", positive("backoff_cap", self.backoff_cap))
         if not isinstance(self.enabled, bool):
             raise TypeError(f"enabled is True or False, not {self.enabled!r}")
 
@@ -80,16 +85,16 @@ class Settings:
         if section is None:
             return None
         if not isinstance(section, Mapping):
-            raise TypeError(f"batch settings are a table of {_known()}, not {type(section).__name__}: {section!r}")
-        given: dict[str, object] = {}
+            raise TypeError(f"batch settings are a table of {_field_list()}, not {type(section).__name__}: {section!r}")
+        values: dict[str, object] = {}
         for name, value in section.items():
             field = ALIASES.get(name, name)
-            if field not in _NAMES:
-                raise TypeError(f"unknown key {name!r} in batch settings; known: {_known()}")
-            if field in given:
+            if field not in _FIELDS:
+                raise TypeError(f"unknown key {name!r} in batch settings; known: {_field_list()}")
+            if field in values:
                 raise TypeError(f"{name!r} and another key both set {field!r} in batch settings")
-            given[field] = _read(name, value)
-        return cls(**given)  # type: ignore[arg-type]  # __post_init__ checks what a mapping cannot promise
+            values[field] = _translate(name, value)
+        return cls(**values)  # type: ignore[arg-type]  # __post_init__ checks the types
 
     @classmethod
     def from_env(cls, prefix: str, /, environ: Mapping[str, str] | None = None) -> Self | None:
@@ -108,18 +113,17 @@ class Settings:
         if not isinstance(prefix, str) or not prefix.strip("_"):
             raise TypeError(f"the prefix of the variables must be text, such as 'TILES': {prefix!r}")
         if environ is None:
-            from os import environ as environment  # noqa: PLC0415  # read only when asked
-
-            environ = environment
-        given: dict[str, object] = {}
-        for name in (*_NAMES, *ALIASES):
+            environ = os.environ
+        values: dict[str, object] = {}
+        for name in (*_FIELDS, *ALIASES):
             variable = f"{prefix.rstrip('_')}_{name}".upper()
             if variable in environ:
-                given[name] = _parsed(variable, environ[variable], ALIASES.get(name, name))
-        return cls.from_mapping(given) if given else None
+                values[name] = _parse(variable, environ[variable], ALIASES.get(name, name))
+        return cls.from_mapping(values) if values else None
 
 
-def _read(name: str, value: object) -> object:
+def _translate(name: str, value: object) -> object:
+    """Return the value of the field that a key sets, where an alias means something else."""
     if name == "max_attempts":
         return whole(name, value) - 1
     if name == "disable_retry_decorator":
@@ -129,12 +133,12 @@ def _read(name: str, value: object) -> object:
     return value
 
 
-def _parsed(variable: str, text: str, field: str) -> object:
-    said = text.strip().lower()
+def _parse(variable: str, text: str, field: str) -> object:
     if field == "enabled":
-        if said not in YES | NO:
+        word = text.strip().lower()
+        if word not in TRUE_WORDS | FALSE_WORDS:
             raise ValueError(f"{variable} must be true or false, not {text!r}")
-        return said in YES
+        return word in TRUE_WORDS
     try:
         return int(text) if field.startswith("max_") else float(text)
     except ValueError:
@@ -142,13 +146,13 @@ def _parsed(variable: str, text: str, field: str) -> object:
         raise ValueError(f"{variable} must be {kind}, not {text!r}") from None
 
 
-def _known() -> str:
-    return ", ".join(_NAMES)
+def _field_list() -> str:
+    return ", ".join(_FIELDS)
 
 
-YES = frozenset(("1", "true", "yes", "on"))
-NO = frozenset(("0", "false", "no", "off"))
-_NAMES = tuple(field.name for field in fields(Settings))
+TRUE_WORDS = frozenset(("1", "true", "yes", "on"))
+FALSE_WORDS = frozenset(("0", "false", "no", "off"))
+_FIELDS = tuple(field.name for field in fields(Settings))
 ALIASES = {
     "max_attempts": "max_in_call_retries",
     "item_attempts": "max_per_item_attempts",
@@ -158,64 +162,69 @@ ALIASES = {
     "backoff_max": "backoff_cap",
     "disable_retry_decorator": "enabled",
 }
-DEFAULT = Settings()
+DEFAULT_SETTINGS = Settings()
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What the loops read. Immutable: anything may share one."""
+class BatchTerms:
+    """The limits and waits that a call reads. Immutable: anything may share one."""
 
     retries: int
     backoff: Backoff
-    cap: float
+    backoff_cap: float
     item_attempts: int
-    uncharged: int
-    split_sends: int = 0
+    max_uncharged: int
+    max_split_sends: int = 0
     timeout: float | None = None
-    base: float | None = None
-    """The base of the waits; None: they have none."""
+    backoff_base: float | None = None
+    """The base of the waits, for the log. None: the backoff has no base."""
 
     @classmethod
-    def of(cls, settings: Settings, retry: RetryLike | None, item_attempts: int, /) -> Terms:
-        """Checked. retry: in place of the settings' retries and waits."""
+    def combine(cls, settings: Settings, retry: RetryLike | None, item_attempts: int, /) -> BatchTerms:
+        """Return the terms of a sender.
+
+        Args:
+            settings: The settings of the sender.
+            retry: A policy that replaces the retries and waits of the settings.
+            item_attempts: Rejections after which an item is given up.
+        """
         if retry is None:
-            waits = powers(settings.backoff_base, cap=settings.backoff_cap)
             return cls(
                 retries=settings.max_in_call_retries,
-                backoff=waits,
-                cap=settings.backoff_cap,
+                backoff=powers(settings.backoff_base, cap=settings.backoff_cap),
+                backoff_cap=settings.backoff_cap,
                 item_attempts=item_attempts,
-                uncharged=settings.max_uncharged_passes,
-                split_sends=settings.max_split_sends,
-                base=settings.backoff_base,
+                max_uncharged=settings.max_uncharged_passes,
+                max_split_sends=settings.max_split_sends,
+                backoff_base=settings.backoff_base,
             )
-        policy, backoff = _policy(retry)
+        policy, backoff = _policy_of(retry)
         return cls(
             retries=policy.max_attempts - 1,
             backoff=backoff,
-            cap=policy.backoff_max,
+            backoff_cap=policy.backoff_max,
             item_attempts=item_attempts,
-            uncharged=settings.max_uncharged_passes,
-            split_sends=settings.max_split_sends,
+            max_uncharged=settings.max_uncharged_passes,
+            max_split_sends=settings.max_split_sends,
             timeout=policy.timeout,
-            base=policy.backoff_base if backoff == policy.wait else None,
+            backoff_base=policy.backoff_base if backoff == policy.wait else None,
         )
 
 
-def _policy(retry: RetryLike) -> tuple[RetryPolicy, Backoff]:
+def _policy_of(retry: RetryLike) -> tuple[RetryPolicy, Backoff]:
     if isinstance(retry, RetryPolicy):
         return retry, retry.wait
     if not isinstance(retry, Retry):
         raise TypeError(f"retry= must be a RetryPolicy or a result of `retry(...)`, not {type(retry).__name__}: {retry!r}")
-    told = retry.settings
-    unused = {
-        "reject": told.reject,
-        "breaker": told.breaker,
-        "key": told.key,
-        "spill": told.spill,
-        "budget": None if told.budget is UNLIMITED else told.budget,
+    settings = retry.settings
+    unsupported = {
+        "reject": settings.reject,
+        "breaker": settings.breaker,
+        "key": settings.key,
+        "spill": settings.spill,
+        "budget": None if settings.budget is UNLIMITED else settings.budget,
     }
-    given = [name for name, value in unused.items() if value is not None]
-    if given:
-        raise TypeError(f"a batch goes by reports, not by errors: retry= cannot have {', '.join(given)} here")
-    return told.policy, told.backoff
+    names = [name for name, value in unsupported.items() if value is not None]
+    if names:
+        raise TypeError(f"a batch goes by reports, not by errors: retry= cannot have {', '.join(names)} here")
+    return settings.policy, settings.backoff

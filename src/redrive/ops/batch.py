@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ..batch.standing import Item
+    from ..batch.store.queries import GivenUpItem
     from ..ledger.ledger import Ledger
 
 STEP = 100
@@ -77,19 +77,19 @@ class Reopened:
 
 def batches(ledger: Ledger, /) -> list[Batch]:
     """By name."""
-    from ..batch.standing import standings  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..batch.store.queries import summarise_batches  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        found = standings(connection)
+        found = summarise_batches(connection)
     return [Batch(one.batch, one.open, one.giveup, one.acknowledged, one.rejections, one.spared, one.updated_at) for one in found]
 
 
 def giveups(ledger: Ledger, /, *, batch: str | None, reason: str | None, since: datetime | None, limit: int) -> list[GivenUp]:
     """The newest first."""
-    from ..batch.standing import given_up  # noqa: PLC0415  # likewise
+    from ..batch.store.queries import given_up_items  # noqa: PLC0415  # likewise
 
     with ledger.reading() as connection:
-        return [_shown(one) for one in given_up(connection, batch=batch, reason=reason, since=since, limit=limit)]
+        return [_shown(one) for one in given_up_items(connection, batch=batch, reason=reason, since=since, limit=limit)]
 
 
 def planned(
@@ -97,17 +97,17 @@ def planned(
     limit: int = 100,
 ) -> Reopening:  # fmt: skip
     """What would be opened: the oldest first."""
-    from ..batch.standing import given_up, has_batch, states  # noqa: PLC0415  # likewise
+    from ..batch.store.queries import given_up_items, has_batch, item_states  # noqa: PLC0415  # likewise
 
     if not items and reason is None and since is None:
         raise ValueError("no items selected; pass ids, a reason or since, because an empty selection would mean all items")
     wanted = list(dict.fromkeys(items))
     most = max(limit, len(wanted))
     with ledger.reading() as connection:
-        found = given_up(connection, batch=batch, ids=wanted, reason=reason, since=since, limit=most + 1, newest=False)
+        found = given_up_items(connection, batch=batch, ids=wanted, reason=reason, since=since, limit=most + 1, newest=False)
         there = [one.item for one in found[:most]]
         others = [one for one in wanted if one not in set(there)]
-        known = states(connection, batch, others) if others else {}
+        known = item_states(connection, batch, others) if others else {}
         has_items = bool(known) or not others or has_batch(connection, batch)
     skipped = {one: _why_skipped(batch, known.get(one), has_items=has_items) for one in others}
     reasons = Counter(one.reason or "" for one in found[:most])
@@ -124,15 +124,15 @@ def _why_skipped(batch: str, state: str | None, *, has_items: bool) -> str:
 
 def applied(ledger: Ledger, plan: Reopening, /, *, actor: str, because: str) -> Iterator[Reopened]:
     """Carry it out, step by step; each step is one transaction with its entry in the audit."""
-    from ..batch.standing import reopen  # noqa: PLC0415  # likewise
+    from ..batch.store.queries import reopen_items  # noqa: PLC0415  # likewise
 
     for start in range(0, plan.count, STEP):
         some = plan.items[start : start + STEP]
         with ledger.connections.write.use() as session:
-            done = reopen(session, plan.batch, some, actor=actor, because=because)
+            done = reopen_items(session, plan.batch, some, actor=actor, because=because)
         opened = set(done)
         yield Reopened(tuple(done), {one: "it is no longer given up" for one in some if one not in opened})
 
 
-def _shown(one: Item) -> GivenUp:
+def _shown(one: GivenUpItem) -> GivenUp:
     return GivenUp(one.batch, one.item, one.attempts - one.forgiven, one.attempts, one.reopened, one.reason, one.given_up_at)

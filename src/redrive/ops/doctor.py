@@ -169,11 +169,11 @@ def _growth(ledger: Ledger, _clock: Clock, reported: Reported) -> Iterator[Findi
 
 
 def _giveups(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
-    from ..batch.standing import recent  # noqa: PLC0415  # the same
+    from ..batch.store.queries import count_given_up_since  # noqa: PLC0415  # the same
 
     since = ledger.now() - HOUR
     with ledger.reading() as connection:
-        fresh = recent(connection, since)
+        fresh = count_given_up_since(connection, since)
     many = sum(fresh.values())
     if many >= GROWTH:
         says = f"Batch items: {many:,} given up in the last hour ({_counted(fresh)}); check the items and the receiving service"

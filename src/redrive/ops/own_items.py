@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..app import DEFAULT
-from ..batch.items import ReasonedItems, ReopenedItems, StatedItems
+from ..batch.store.protocol import ItemsWithReasons, ItemsWithStates, ReopenableItems
 from ..journal.redaction import redacted_text
 from .batch import STEP, Reopened, Reopening
 from .imported import Unreadable, imported
@@ -34,13 +34,13 @@ def has_ledger(given: str | None, /) -> bool:
     return given is not None or source_of(None) != DEFAULT or Path(DEFAULT.removeprefix("sqlite:///")).exists()
 
 
-def store(source: str, /) -> ReopenedItems:
+def store(source: str, /) -> ReopenableItems:
     """Import the store. Unreadable: there is none, with the reason."""
     module, colon, name = source.partition(":")
     if not colon or not module or not name:
         raise Unreadable(f"{source!r} is not a store of items; pass module:object, such as tiles.wiring:items")
     found = imported(module, name)
-    if not isinstance(found, ReopenedItems) or isinstance(found, type):
+    if not isinstance(found, ReopenableItems) or isinstance(found, type):
         kind = found.__name__ if isinstance(found, type) else type(found).__name__
         article = "an" if kind[:1].lower() in "aeiou" else "a"
         what = f"the class {kind}" if isinstance(found, type) else f"{article} {kind}"
@@ -51,14 +51,14 @@ def store(source: str, /) -> ReopenedItems:
 def given_up(source: str, limit: int, /, *, reason: str | None = None) -> list[OwnItem]:
     """List items that were given up. reason: only those with this text in their reason, in any case."""
     items = store(source)
-    keeps = isinstance(items, ReasonedItems)
+    keeps = isinstance(items, ItemsWithReasons)
     if reason is not None and not keeps:
         raise Unreadable(
             f"--reason: {source} stores no reasons; remove the option, or add a method reasons to {type(items).__name__}"
         )
     with _readable(source):
         counts = items.given_up(limit if reason is None else 2**31 - 1)
-        reasons = items.reasons(list(counts)) if isinstance(items, ReasonedItems) else {}
+        reasons = items.reasons(list(counts)) if isinstance(items, ItemsWithReasons) else {}
     found = [OwnItem(item, count, _redacted(reasons.get(item))) for item, count in counts.items()]
     if reason is not None:
         found = [item for item in found if reason.lower() in (item.reason or "").lower()]
@@ -78,7 +78,7 @@ def planned(source: str, batch: str, /, *, items: Collection[str]) -> Reopening:
     there = tuple(item for item in wanted if item in gone)
     others = [item for item in wanted if item not in gone]
     with _readable(source):
-        states = opened.states(others) if isinstance(opened, StatedItems) else None
+        states = opened.states(others) if isinstance(opened, ItemsWithStates) else None
     skipped = {item: _why_skipped(item, states) for item in others}
     reasons: dict[str, int] = {}
     for item in there:

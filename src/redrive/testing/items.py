@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ..batch.items import Items, ManyItems, SparingItems
+from ..batch.store.protocol import Items, ManyItems, SparingItems
 
 THREADS = 8
 EACH = 10

@@ -1,4 +1,4 @@
-"""One suite over a SQLite file and Postgres; a ledger, and a table of the user's own."""
+"""Fixtures: a ledger and a table of the user, on a SQLite file and on Postgres."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.ledgers import sqlite_ledger
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a ledger is that other processes reach too."""
+    """The URL of a ledger that other processes can open."""
     if request.param == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found
@@ -33,7 +33,7 @@ def app(url: str) -> Iterator[App]:
 
 @pytest.fixture
 def engine(url: str, app: App) -> Iterator[Engine]:
-    """The same database, with a table of the user's own in it: tiles t0 to t9."""
+    """An engine of the same database, with a table of the user: tiles t0 to t9."""
     made = engine_at(url)
     METADATA.drop_all(made)
     METADATA.create_all(made)

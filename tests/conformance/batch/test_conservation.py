@@ -1,4 +1,4 @@
-"""Any script of answers, on the ledger's own items: what the report says, the rows say too."""
+"""For any script of responses, the report of a call agrees with the rows of the ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IDS = [f"t{n}" for n in range(12)]
 @pytest.mark.req("B-6", "B-15")
 @settings(max_examples=25)
 @given(answers=st.lists(st.sampled_from(("", "", "checksum", "503", "503")), max_size=120), calls=st.integers(1, 4))
-def test_the_report_and_the_rows_agree(answers: list[str], calls: int) -> None:
+def test_report_and_rows_agree(answers: list[str], calls: int) -> None:
     with App("sqlite://") as app, instant():
         items, arrived = app.items("tiles"), set[str]()
 

@@ -1,4 +1,4 @@
-"""Processes that die at every step between two durable effects, and others that come after them: nothing is lost or doubled."""
+"""A process dies between any two durable effects of a batch. Later calls lose and double nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEATHS = [
 ]
 
 
-def test_every_point_of_a_batch_is_gone_through() -> None:
+def test_every_crash_point_of_a_batch_is_reached() -> None:
     reached = {at.partition(":")[0] for _, at in DEATHS} | set(ARRIVED)
     others = {f"item.{verb}.{step}" for verb in ("spare", "reopen") for step in ("before_commit", "after_commit")}
     assert {point for point in BATCH_POINTS if point not in others} <= reached
@@ -41,17 +41,17 @@ def attempts(app: App, engine: Engine, store: str) -> dict[str, int]:
 
 @pytest.mark.req("B-4", "B-8", "B-10")
 @pytest.mark.parametrize(("store", "at"), DEATHS, ids=str)
-def test_whoever_dies_the_next_one_finishes(app: App, url: str, engine: Engine, store: str, at: str) -> None:
+def test_after_a_crash_the_next_call_finishes(app: App, url: str, engine: Engine, store: str, at: str) -> None:
     assert dies(at, upload, url, store, POISON, 3) == -9
     before = attempts(app, engine, store)
     assert all(count <= 5 for count in before.values())
     assert {tile for tile, count in before.items() if count} <= set(POISON)
-    # Another process, after it: the good ones have arrived, once; the bad ones are given up.
+    # After the next process, good items were accepted once, and bad ones are given up.
     upload(url, store, POISON, 3)
     found = tiles(engine)
     for tile, (status, _, sent) in found.items():
         if tile in POISON:
-            assert sent <= 5 + 1  # one pass may have gone uncounted with the process that died
+            assert sent <= 5 + 1  # the process may have died before it counted one pass
         else:
             assert (status, sent) == ("uploaded", 1)
     counts = attempts(app, engine, store)
@@ -60,16 +60,16 @@ def test_whoever_dies_the_next_one_finishes(app: App, url: str, engine: Engine, 
         gone = {one.item for one in Operator(app, actor="ann").giveups()}
     assert gone == set(POISON)
     assert {tile: count for tile, count in counts.items() if count} == dict.fromkeys(POISON, counts["t3"])
-    assert 5 <= counts["t3"] <= 6  # died between the last count and giving up: counted once more
+    assert 5 <= counts["t3"] <= 6  # counted one more time if it died between the last count and the give-up
 
 
 @pytest.mark.parametrize("at", ARRIVED)
-def test_dying_while_arrivals_are_noted(app: App, url: str, engine: Engine, at: str) -> None:
+def test_a_crash_during_an_acknowledgement(app: App, url: str, engine: Engine, at: str) -> None:
     app.items("tiles").increment_many(["t1", "t2"])
     assert dies(f"{at}:1:kill", upload, url, "ledger", ()) == -9
     assert {row[0] for row in tiles(engine).values()} == {"uploaded"}
     waiting = Operator(app, actor="ann").batches()[0].waiting
-    assert waiting == (2 if at.endswith("before_commit") else 0)  # told of it again when they are sent again, never sent for it
+    assert waiting == (2 if at.endswith("before_commit") else 0)  # the next acknowledgement resets them
     assert app.items("tiles").acknowledge_many(["t1", "t2"]) == waiting
 
 
@@ -87,7 +87,7 @@ def reopen(url: str) -> None:
 
 @pytest.mark.req("B-13")
 @pytest.mark.parametrize("step", ["before_commit", "after_commit"])
-def test_the_rest_is_all_or_none_too(app: App, url: str, step: str) -> None:
+def test_spare_and_reopen_are_atomic(app: App, url: str, step: str) -> None:
     done = int(step == "after_commit")
     items = app.items("tiles")
     assert dies(f"item.spare.{step}:1:kill", spare, url) == -9
@@ -95,12 +95,12 @@ def test_the_rest_is_all_or_none_too(app: App, url: str, step: str) -> None:
     items.give_up_many({"t1": "x", "t2": "x"})
     assert dies(f"item.reopen.{step}:1:kill", reopen, url) == -9
     assert len(items.pending(["t1", "t2"])) == 2 * done
-    assert len(app.ledger.audit()) == done  # with its entry, or not at all
+    assert len(app.ledger.audit()) == done  # each with its entry in the audit log
 
 
 @pytest.mark.req("B-8")
 @pytest.mark.parametrize("store", ["table", "ledger"])
-def test_the_second_call_in_another_process_sends_only_what_is_left(url: str, engine: Engine, store: str) -> None:
+def test_a_call_in_another_process_sends_only_pending_items(url: str, engine: Engine, store: str) -> None:
     from tests.conformance.batch.world import FORKS
 
     for _ in range(2):

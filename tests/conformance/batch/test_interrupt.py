@@ -1,4 +1,4 @@
-"""Ctrl+C in a wait, in a real process: it leaves at once, everything is counted, and the next call goes on."""
+"""Ctrl+C during a wait, in a real process: it exits at once, and the next call goes on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ with App(url) as app:
 
 @pytest.mark.req("B-14")
 @pytest.mark.parametrize("store", ["table", "ledger"])
-def test_ctrl_c_in_a_wait(app: App, url: str, engine: Engine, store: str) -> None:
+def test_ctrl_c_during_a_wait_loses_no_count(app: App, url: str, engine: Engine, store: str) -> None:
     command = [sys.executable, "-W", "error", "-c", PROGRAM, url, store]
     root = Path(__file__).parents[3]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(root)}) as child:

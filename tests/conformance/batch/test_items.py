@@ -1,4 +1,4 @@
-"""The stores we ship do what every store must; and what each of them does beyond that."""
+"""The stores pass the conformance suite, and each keeps its own promises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from redrive import App
 from redrive.batch import Items, TableItems
-from redrive.batch.items import ManyItems, SparingItems, ToldItems
+from redrive.batch.store.protocol import AcknowledgingItems, ManyItems, SparingItems
 from redrive.ledger.tables import item
 from redrive.testing import ItemsConformance
 from tests.conformance.batch.world import METADATA, TILES, engine_at, filled, plain_table_items, table_items, tiles
@@ -71,7 +71,7 @@ class TestATableWithThreeColumns(ItemsConformance):
 
 
 class OneByOne:
-    """A store as small as the protocol lets it be."""
+    """A store with only the required methods."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -105,7 +105,7 @@ class TestAStoreOfOnesOwn(ItemsConformance):
 
 
 @pytest.mark.req("B-17")
-def test_the_suite_does_find_what_is_wrong() -> None:
+def test_the_suite_finds_a_broken_store() -> None:
     class Forgetful(OneByOne):
         def give_up(self, item_id: str, reason: str, /) -> bool:
             return True
@@ -131,7 +131,7 @@ def test_the_suite_does_find_what_is_wrong() -> None:
 
 @contextmanager
 def statements(engine: Engine) -> Iterator[list[str]]:
-    """All that is sent to the database."""
+    """The statements that are sent to the database."""
     seen: list[str] = []
 
     def hear(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
@@ -176,7 +176,7 @@ def test_increments_of_different_items_do_not_block_each_other(postgres_ledger: 
 
 
 @pytest.mark.req("B-4")
-def test_what_has_arrived_is_not_given_up(engine: Engine) -> None:
+def test_an_acknowledged_item_is_not_given_up(engine: Engine) -> None:
     items = table_items(engine)
     with engine.begin() as tx:
         tx.execute(update(TILES).where(TILES.c.id == "t0").values(status="uploaded"))
@@ -209,7 +209,7 @@ class Named(Base):
 
 
 @pytest.mark.req("B-17")
-def test_mapped_classes_numbers_as_ids_enums_as_states(engine: Engine) -> None:
+def test_mapped_classes_with_integer_ids_and_enum_states(engine: Engine) -> None:
     Base.metadata.drop_all(engine)
     Base.metadata.create_all(engine)
     first = uuid.uuid4()
@@ -232,7 +232,7 @@ def test_mapped_classes_numbers_as_ids_enums_as_states(engine: Engine) -> None:
     Base.metadata.drop_all(engine)
 
 
-def test_thousands_at_once(engine: Engine) -> None:
+def test_thousands_of_items_in_one_call(engine: Engine) -> None:
     with engine.begin() as tx:
         tx.execute(insert(TILES), [{"id": f"x{n}", "status": "pending", "attempts": 0} for n in range(2500)])
     items = table_items(engine)
@@ -254,25 +254,25 @@ def test_thousands_at_once(engine: Engine) -> None:
         ({"engine": "sqlite://"}, "TableItems takes an Engine"),
     ],
 )
-def test_misuse_of_a_table(change: dict[str, Any], said: str) -> None:
+def test_invalid_columns_are_rejected(change: dict[str, Any], said: str) -> None:
     right: dict[str, Any] = {"id": TILES.c.id, "attempts": TILES.c.attempts, "status": TILES.c.status}
     given = right | change
     with pytest.raises((TypeError, ValueError), match=said):
         TableItems(given.pop("engine", sqlalchemy.create_engine("sqlite://")), **given)
 
 
-def test_a_database_without_returning_is_refused() -> None:
+def test_a_database_without_returning_is_rejected() -> None:
     engine = sqlalchemy.create_engine("sqlite://")
     engine.dialect.update_returning = False
     with pytest.raises(TypeError, match="needs UPDATE ... RETURNING: SQLite 3.35, or Postgres; not this sqlite"):
         table_items(engine)
 
 
-def test_the_ledger_forgives_what_has_arrived(app: App) -> None:
+def test_an_acknowledgement_resets_the_counts(app: App) -> None:
     items = app.items("tiles")
     assert isinstance(items, ManyItems)
     assert isinstance(items, SparingItems)
-    assert isinstance(items, ToldItems)
+    assert isinstance(items, AcknowledgingItems)
     assert items.increment_many(["a", "b"]) == {"a": 1, "b": 1}
     assert items.acknowledge_many(["a", "never rejected"]) == 1
     assert items.increment("a") == 1  # rejected anew, in another batch of the same name
@@ -284,7 +284,7 @@ def test_the_ledger_forgives_what_has_arrived(app: App) -> None:
     assert found == 2  # the counter itself only grows
 
 
-def test_more_arrive_than_are_looked_at_one_by_one(app: App) -> None:
+def test_more_open_items_than_are_fetched(app: App) -> None:
     items = app.items("tiles")
     ids = [f"t{n}" for n in range(1500)]
     items.increment_many(ids)
@@ -293,11 +293,11 @@ def test_more_arrive_than_are_looked_at_one_by_one(app: App) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", 7, "x" * 300])
-def test_a_name_that_cannot_be_stored(name: Any) -> None:
+def test_an_invalid_batch_name_is_rejected(name: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="the name of the items must"):
         App("sqlite://").items(name)
 
 
-def test_an_id_that_cannot_be_stored(app: App) -> None:
+def test_an_invalid_item_id_is_rejected(app: App) -> None:
     with pytest.raises(ValueError, match="an item's id must"):
         app.items("tiles").increment("a\x00b")

@@ -1,4 +1,4 @@
-"""What is charged in an outage and for damaged items, with a process for each run: the counts are in the store."""
+"""Charges in an outage and for damaged items, with a process for each run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_each_in_a_process(times: int, *arguments: object) -> None:
 
 @pytest.mark.req("B-15")
 @STORES
-def test_damaged_tiles_are_sent_five_times_in_all(url: str, engine: Engine, store: str) -> None:
+def test_damaged_tiles_are_sent_five_times_over_all_processes(url: str, engine: Engine, store: str) -> None:
     with engine.begin() as tx:
         rows = [{"id": f"t{n}", "status": "pending", "attempts": 0} for n in range(10, 50)]
         tx.execute(insert(TILES), rows)
@@ -35,7 +35,7 @@ def test_damaged_tiles_are_sent_five_times_in_all(url: str, engine: Engine, stor
 
 @pytest.mark.req("B-15")
 @STORES
-def test_an_outage_costs_no_attempt_until_its_passes_are_spent(url: str, engine: Engine, store: str) -> None:
+def test_an_outage_costs_no_attempt_below_the_uncharged_limit(url: str, engine: Engine, store: str) -> None:
     run_each_in_a_process(2, url, store, ALL, 1, 3, "503 overloaded", 8)
     assert set(tiles(engine).values()) == {("pending", 0, 8)}  # two calls of four passes
     run_each_in_a_process(2, url, store, ALL, 1, 3, "503 overloaded", 8)

@@ -1,4 +1,4 @@
-"""What an operator sees of batches, and the one thing that a person may do."""
+"""Batches as an operator sees them, and the reopening of given-up items."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def ann(app: App) -> Operator:
     return Operator(app, actor="ann")
 
 
-def test_how_they_stand(ann: Operator) -> None:
+def test_batch_summaries(ann: Operator) -> None:
     other, tiles = ann.batches()
     assert (tiles.name, tiles.waiting, tiles.given_up, tiles.acknowledged, tiles.rejections) == ("tiles", 1, 2, 1, 12)
     assert (other.name, other.given_up, other.waiting) == ("other", 1, 0)
 
 
-def test_which_were_given_up(ann: Operator) -> None:
+def test_given_up_items(ann: Operator) -> None:
     assert {(one.batch, one.item, one.attempts) for one in ann.giveups()} == {
         ("tiles", "bad", 5),
         ("tiles", "worse", 5),
@@ -41,7 +41,7 @@ def test_which_were_given_up(ann: Operator) -> None:
 
 
 @pytest.mark.req("B-13")
-def test_reopened_by_a_person_with_a_full_budget(ann: Operator, app: App) -> None:
+def test_a_reopened_item_has_all_attempts(ann: Operator, app: App) -> None:
     items = app.items("tiles")
     plan = ann.reopen("tiles", items=["bad", "slow", "nowhere"])
     assert (plan.items, plan.count, set(plan.skipped)) == (("bad",), 1, {"slow", "nowhere"})
@@ -62,7 +62,7 @@ def test_reopened_by_a_person_with_a_full_budget(ann: Operator, app: App) -> Non
 
 
 @pytest.mark.req("B-13")
-def test_nothing_is_reopened_without_a_selection_or_a_reason(ann: Operator) -> None:
+def test_reopening_needs_a_selection_and_a_reason(ann: Operator) -> None:
     with pytest.raises(ValueError, match="no items selected"):
         ann.reopen("tiles")
     plan = ann.reopen("tiles", reason="checksum")
@@ -71,7 +71,7 @@ def test_nothing_is_reopened_without_a_selection_or_a_reason(ann: Operator) -> N
     assert len(ann.giveups()) == 3
 
 
-def test_many_in_steps(app: App) -> None:
+def test_many_items_are_reopened_in_steps(app: App) -> None:
     items = app.items("many")
     ids = [f"t{n:03}" for n in range(250)]
     items.give_up_many(dict.fromkeys(ids, "outage"))
@@ -84,7 +84,7 @@ def test_many_in_steps(app: App) -> None:
     assert items.pending(ids) == set(ids)
 
 
-def test_the_doctor_sees_many_given_up(app: App) -> None:
+def test_the_doctor_reports_many_given_up_items(app: App) -> None:
     ann = Operator(app, actor="ann")
     items = app.items("tiles")
     items.give_up_many({f"t{n}": "x" for n in range(9)})

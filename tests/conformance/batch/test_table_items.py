@@ -1,4 +1,4 @@
-"""TableItems: what it needs to know of a table, and what it keeps where the table has a column for it."""
+"""TableItems: the states of a table, and its optional columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def queue(engine: Engine, **states: Any) -> TableItems:
 
 
 class Sender:
-    """Sends what the store calls pending."""
+    """Sends the items that are pending in the store."""
 
     def __init__(self, items: TableItems, ids: list[str]) -> None:
         self.items, self.ids, self.sent = items, ids, list[str]()
@@ -52,7 +52,7 @@ class Sender:
 
 @pytest.mark.req("B-17")
 @pytest.mark.parametrize("colour", ["sync", "async"])
-def test_a_table_with_another_word_for_pending_is_refused_at_the_first_call(words: Engine, colour: str) -> None:
+def test_an_unknown_pending_state_is_rejected_at_the_first_call(words: Engine, colour: str) -> None:
     fill(words, "new", "new", "new", "odd")
     sender = Sender(queue(words), ["0", "1", "2", "3"])
     with pytest.raises(ValueError, match="unknown states in state") as refused:
@@ -72,7 +72,7 @@ def test_a_table_with_another_word_for_pending_is_refused_at_the_first_call(word
 
 
 @pytest.mark.req("B-17")
-def test_a_sender_with_a_query_of_its_own_is_refused_too(words: Engine) -> None:
+def test_an_unknown_state_is_rejected_for_a_sender_with_its_own_query(words: Engine) -> None:
     fill(words, "new", None)
     calls: list[str] = []
 
@@ -88,7 +88,7 @@ def test_a_sender_with_a_query_of_its_own_is_refused_too(words: Engine) -> None:
 
 
 @pytest.mark.req("B-17")
-def test_a_row_in_a_state_that_no_option_names_is_refused(words: Engine) -> None:
+def test_a_row_in_an_unnamed_state_is_rejected(words: Engine) -> None:
     fill(words, "pending", "uploaded", "archived")
     with pytest.raises(ValueError, match=r"'archived' \(1 row\)") as refused:
         queue(words).pending(["0"])
@@ -101,7 +101,7 @@ def test_a_row_in_a_state_that_no_option_names_is_refused(words: Engine) -> None
 
 
 @pytest.mark.req("B-17")
-def test_a_misspelt_giveup_state_is_refused_before_it_is_written(words: Engine) -> None:
+def test_a_misspelt_giveup_state_is_rejected_before_it_is_written(words: Engine) -> None:
     fill(words, "pending", "giveup")
     with pytest.raises(ValueError, match=r"'giveup' \(1 row\).*giveup='givup'"):
         queue(words, giveup="givup").pending(["0"])
@@ -122,7 +122,7 @@ def test_the_error_lists_every_unknown_state_with_its_rows(words: Engine) -> Non
 
 
 @pytest.mark.req("B-4", "B-17")
-def test_an_item_in_a_state_of_its_senders_own_is_given_up_all_the_same(words: Engine) -> None:
+def test_an_item_in_a_state_of_its_sender_is_given_up(words: Engine) -> None:
     fill(words, "pending", "uploaded", "pending")
     items = queue(words, done="uploaded")
     items.check()
@@ -133,7 +133,7 @@ def test_an_item_in_a_state_of_its_senders_own_is_given_up_all_the_same(words: E
 
 
 @pytest.mark.req("B-17")
-def test_a_table_in_which_all_have_arrived(words: Engine) -> None:
+def test_a_table_with_only_done_rows(words: Engine) -> None:
     fill(words, "uploaded", "uploaded")
     with pytest.raises(ValueError, match=r"'uploaded' \(2 rows\)"):
         queue(words).pending(["0"])
@@ -141,7 +141,7 @@ def test_a_table_in_which_all_have_arrived(words: Engine) -> None:
 
 
 @pytest.mark.req("B-17")
-def test_an_empty_table_is_looked_at_again(words: Engine) -> None:
+def test_an_empty_table_is_checked_again(words: Engine) -> None:
     items = queue(words)
     assert items.pending(["0"]) == set()
     fill(words, "new")
@@ -150,7 +150,7 @@ def test_an_empty_table_is_looked_at_again(words: Engine) -> None:
 
 
 @pytest.mark.req("B-4", "B-17")
-def test_the_last_reason_is_kept_without_secrets(engine: Engine) -> None:
+def test_the_last_reason_is_stored_redacted(engine: Engine) -> None:
     items = table_items(engine)
     assert items.give_up("t0", "422 checksum, token=s3cret") is True
     assert items.give_up("t0", "again") is False
@@ -178,7 +178,7 @@ def test_a_reason_is_cut_to_the_length_of_its_column(engine: Engine) -> None:
 
 
 @pytest.mark.req("B-15")
-def test_without_a_column_for_it_every_rejection_is_charged(engine: Engine) -> None:
+def test_without_an_uncharged_column_every_rejection_is_charged(engine: Engine) -> None:
     items = plain_table_items(engine)
 
     class Down:

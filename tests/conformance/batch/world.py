@@ -1,4 +1,4 @@
-"""A table of the user's own, a sender that reads and writes it, and processes that die."""
+"""A table of the user, a sender that reads and writes it, and processes that die."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TILES = Table(
 
 
 def engine_at(url: str) -> Engine:
-    """The database of a ledger, as a user opens it."""
+    """Return an engine of the ledger's database, as a user opens it."""
     return sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), connect_args=_patient(url))
 
 
@@ -45,7 +45,7 @@ def filled(engine: Engine, many: int) -> None:
 
 
 def tiles(engine: Engine) -> dict[str, tuple[str, int, int]]:
-    """Each tile's status, attempts, and how often it was sent."""
+    """Return the status of each tile, its attempts, and how often it was sent."""
     with engine.connect() as connection:
         return {row.id: (row.status, row.attempts, row.sent) for row in connection.execute(select(TILES))}
 
@@ -56,12 +56,12 @@ def table_items(engine: Engine) -> TableItems:
 
 
 def plain_table_items(engine: Engine) -> TableItems:
-    """Without the columns that are not required."""
+    """Return a store without the optional columns."""
     return TableItems(engine, id=TILES.c.id, attempts=TILES.c.attempts, status=TILES.c.status, done="uploaded")
 
 
 class Tiles:
-    """Sends each pending tile; marks one that is accepted, at once. `refuse` says why one is refused."""
+    """Sends each pending tile and marks it if it is accepted. `refuse` returns the reason of a rejection."""
 
     def __init__(self, engine: Engine, items: Items, refuse: Callable[[str], str]) -> None:
         self.engine = engine
@@ -87,10 +87,15 @@ class Tiles:
 
 
 def upload(
-    url: str, store: str, poison: Iterable[str], calls: int = 1, item_attempts: int = 5, reason: str = "checksum",
+    url: str,
+    store: str,
+    poison: Iterable[str],
+    calls: int = 1,
+    item_attempts: int = 5,
+    reason: str = "checksum",
     uncharged: int = 200,
-) -> Report:  # fmt: skip
-    """As many calls, in this process. store: whose columns count, the ledger's or the table's own."""
+) -> Report:
+    """Make calls in this process. `store` is "ledger" or "table"."""
     engine = engine_at(url)
     bad = frozenset(poison)
     with App(url) as app, closing(_Disposed(engine)), instant():
@@ -113,12 +118,12 @@ class _Disposed:
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["redrive.app", "redrive.batch.sender", "redrive.batch.ledger_items", "redrive.batch.table_items", "psycopg"]
+    ["redrive.app", "redrive.batch.sender", "redrive.batch.store.ledger", "redrive.batch.store.table", "psycopg"]
 )
 
 
 def dies(at: str, target: Callable[..., object], *arguments: object) -> int | None:
-    """The exit status of a process that runs this function, and dies at that step."""
+    """Run a function in a process that dies at a step, and return its exit status."""
     child = FORKS.Process(target=_armed, args=(at, target, arguments))
     child.start()
     child.join(60)
@@ -143,7 +148,7 @@ INSIDE: dict[str, int] = {}
 
 
 def here(point: str) -> None:
-    """A step of the user's own, at which a process can be told to die."""
+    """A crash point in the user's code."""
     if point in INSIDE:
         INSIDE[point] -= 1
         if not INSIDE[point]:

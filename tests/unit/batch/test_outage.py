@@ -1,4 +1,4 @@
-"""An outage: when all are refused for one reason, nobody is charged for it."""
+"""Outages: rejections of a whole pass for a transient reason do not count as attempts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from redrive.batch import ItemStatus, Report, Settings, retrying
 from redrive.batch.decision import fault_of
 from redrive.journal import Ring
 from redrive.testing import FakeClock, instant
-from tests.unit.batch.world import COLOURS, AsyncSender, PlainStore, Script, Sender, Store, partial, send
+from tests.unit.batch.world import SYNC_AND_ASYNC, AsyncSender, PlainStore, Script, Sender, Store, partial, send
 
 
 @pytest.mark.req("B-15")
-@COLOURS
+@SYNC_AND_ASYNC
 def test_a_poison_item_that_is_alone_still_gives_up(kind: type, redrive_clock: FakeClock) -> None:
     store = Store()
     first, _ = send(kind, store, ["bad"], lambda *_: "checksum")
@@ -33,12 +33,12 @@ def test_a_poison_item_that_is_alone_still_gives_up(kind: type, redrive_clock: F
 
 
 @pytest.mark.req("B-15")
-@COLOURS
+@SYNC_AND_ASYNC
 @pytest.mark.parametrize("some_pass", [False, True], ids=["full outage", "brown-out"])
-def test_an_outage_gives_up_nobody_and_the_poison_in_it_still_does(
+def test_an_outage_gives_up_only_poison_items(
     kind: type, some_pass: bool, redrive_clock: FakeClock, redrive_journal: Ring
 ) -> None:
-    """Poison alone gives up; brown-out and full outage give up nobody; both at once."""
+    """Only poison items give up: alone, in a partial outage, and in a full outage."""
     store, call = Store(), 0
     ids = ["poison", *(f"t{n:03}" for n in range(200))]
 
@@ -57,7 +57,7 @@ def test_an_outage_gives_up_nobody_and_the_poison_in_it_still_does(
     told = [record for record in redrive_journal.records if record.kind == "batch_outage"]
     assert told
     assert told[0].fields["reason"] == "503 service unavailable"
-    # It passes, and everything arrives.
+    # The outage ends, and every other item is acknowledged.
     send(kind, store, ids, lambda *_: "")
     assert store.done == set(ids) - {"poison"}
 
@@ -76,7 +76,7 @@ def test_an_outage_gives_up_nobody_and_the_poison_in_it_still_does(
         (200, 13, True),
     ],
 )
-def test_what_an_outage_is(many: int, refused: int, charged: bool) -> None:
+def test_number_and_share_of_rejections_that_show_an_outage(many: int, refused: int, charged: bool) -> None:
     store = Store()
     ids = [f"t{n:03}" for n in range(many)]
     with instant():
@@ -85,7 +85,7 @@ def test_what_an_outage_is(many: int, refused: int, charged: bool) -> None:
 
 
 @pytest.mark.req("B-15")
-def test_different_reasons_are_no_outage() -> None:
+def test_different_reasons_do_not_show_an_outage() -> None:
     store = Store()
     with instant():
         send(Sender, store, [f"t{n}" for n in range(20)], lambda item, _: f"bad checksum of {item}", retry=RetryPolicy.disabled())
@@ -93,7 +93,7 @@ def test_different_reasons_are_no_outage() -> None:
 
 
 @pytest.mark.req("B-15")
-def test_an_outage_lasts_while_nothing_is_acknowledged() -> None:
+def test_an_outage_lasts_until_an_item_is_acknowledged() -> None:
     store = Store()
     ids = [f"t{n:02}" for n in range(12)]
     with instant():  # from pass 2 on, ten items have a fault of their own, and are given up for it
@@ -147,7 +147,7 @@ def test_a_sender_declares_that_a_rejection_is_transient_or_not() -> None:
 
 
 @pytest.mark.req("B-15")
-def test_an_outage_with_several_messages_is_one_while_nothing_succeeds() -> None:
+def test_several_messages_show_one_outage_if_no_item_succeeds() -> None:
     store = Store()
     with instant():
         send(Sender, store, [f"t{n:02}" for n in range(20)], lambda item, _: "503" if item < "t10" else "504 late")
@@ -155,7 +155,7 @@ def test_an_outage_with_several_messages_is_one_while_nothing_succeeds() -> None
 
 
 @pytest.mark.req("B-15")
-def test_an_item_that_is_rejected_for_good_is_given_up_at_once(
+def test_a_permanently_rejected_item_is_given_up_at_once(
     redrive_clock: FakeClock, redrive_journal: Ring, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store()
@@ -186,8 +186,8 @@ with instant():
 
 @pytest.mark.req("B-15")
 @pytest.mark.parametrize("outcome", ["partial", "failure"])
-def test_a_senders_own_give_up_is_kept_in_the_store(outcome: Any, redrive_clock: FakeClock, redrive_journal: Ring) -> None:
-    """A sender that gives an item up and sends it again in each call would go on for ever."""
+def test_a_give_up_by_the_sender_is_stored(outcome: Any, redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+    """A sender that gives an item up in each call would otherwise send it for ever."""
     store = Store()
     report = Report(outcome, [ItemStatus("bad", "giveup", "410 gone"), ItemStatus("old", "giveup", "404")])
     store.gone["old"] = "before"
@@ -199,7 +199,7 @@ def test_a_senders_own_give_up_is_kept_in_the_store(outcome: Any, redrive_clock:
 
 @pytest.mark.req("B-15")
 @pytest.mark.parametrize("runs", ["one process", "a process for each run"])
-def test_damaged_items_are_sent_as_often_as_they_have_attempts(runs: str, redrive_clock: FakeClock) -> None:
+def test_damaged_items_are_sent_once_for_each_attempt(runs: str, redrive_clock: FakeClock) -> None:
     """20 of 50 items are damaged; the operator's command runs 60 times."""
     store = Store()
     ids = [f"t{n:02}" for n in range(50)]
@@ -240,9 +240,7 @@ def test_uncharged_passes_have_a_limit_in_the_store() -> None:
 
 @pytest.mark.req("B-15")
 @pytest.mark.parametrize("kind", [Sender, AsyncSender], ids=["sync", "async"])
-def test_a_store_that_cannot_count_uncharged_passes_gets_none(
-    kind: type, redrive_clock: FakeClock, redrive_journal: Ring
-) -> None:
+def test_without_spare_many_every_rejection_is_charged(kind: type, redrive_clock: FakeClock, redrive_journal: Ring) -> None:
     store = PlainStore()
     ids = [f"t{n}" for n in range(10)]
     send(kind, store, ids, lambda *_: "503")
@@ -252,7 +250,7 @@ def test_a_store_that_cannot_count_uncharged_passes_gets_none(
 
 
 @pytest.mark.req("B-15")
-def test_no_uncharged_passes_where_the_settings_allow_none() -> None:
+def test_max_uncharged_passes_zero_charges_every_rejection() -> None:
     store = Store()
     with instant():
         told = Settings(0, 5, max_uncharged_passes=0)
@@ -274,7 +272,7 @@ def test_an_outage_of_an_hour_costs_no_attempt(redrive_clock: FakeClock) -> None
 
 
 @pytest.mark.req("B-9")
-def test_switched_off(caplog: pytest.LogCaptureFixture) -> None:
+def test_disabled_retrying_returns_the_sender(caplog: pytest.LogCaptureFixture) -> None:
     inner, store = Script(partial(a="", b="no")), Store()
     with caplog.at_level(logging.INFO, "redrive"):
         assert retrying(inner, items=store, enabled=False) is inner
@@ -302,7 +300,7 @@ def test_switched_off(caplog: pytest.LogCaptureFixture) -> None:
         ("tile is UNAVAILABLE", "unknown"),
     ],
 )
-def test_a_reason_that_begins_with_a_grpc_status_means_what_that_status_means(reason: str, meaning: str) -> None:
+def test_a_grpc_status_at_the_start_of_a_reason_classifies_it(reason: str, meaning: str) -> None:
     assert fault_of(ItemStatus("a", "rejected", reason)).kind == meaning
 
 

@@ -1,4 +1,4 @@
-"""A report: what makes sense, and what is refused before anything is counted."""
+"""Validation of reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redrive.batch import ItemStatus, Report, retrying
-from redrive.batch.report import checked
+from redrive.batch.report import check_report
 from redrive.errors import BadReport
 from redrive.testing import instant
 from tests.unit.batch.world import Script, Store, partial, success
@@ -42,7 +42,7 @@ NONSENSE: list[tuple[Any, str]] = [
 
 @pytest.mark.req("B-1")
 @pytest.mark.parametrize(("report", "said"), NONSENSE, ids=[said for _, said in NONSENSE])
-def test_nonsense_is_refused_and_nothing_is_counted(report: Any, said: str) -> None:
+def test_an_invalid_report_is_rejected_and_not_counted(report: Any, said: str) -> None:
     store = Store()
     with instant() as clock, pytest.raises(BadReport) as refused:
         retrying(Script(report), items=store).send_pending()
@@ -57,9 +57,9 @@ class Unreadable:
         raise RuntimeError
 
 
-def test_what_cannot_even_be_shown_is_refused_too() -> None:
+def test_a_result_without_repr_is_rejected() -> None:
     with pytest.raises(BadReport, match="not Unreadable: …"):
-        checked(Unreadable(), by="x")
+        check_report(Unreadable(), operation="x")
 
 
 @pytest.mark.parametrize(
@@ -70,21 +70,21 @@ def test_what_cannot_even_be_shown_is_refused_too() -> None:
         (partial(a="", b="no"), [*"abcdefghij"], False, "missing items 'c', 'd', 'e', 'f', 'g' and 3 more"),
     ],
 )
-def test_missing_and_unknown_ids(report: Report, expected: list[str], only: bool, said: str) -> None:
+def test_missing_and_unexpected_ids_are_rejected(report: Report, expected: list[str], only: bool, said: str) -> None:
     with pytest.raises(BadReport) as refused:
-        checked(report, by="x", expected=expected, only=only)
+        check_report(report, operation="x", expected=expected, only=only)
     assert said in str(refused.value)
 
 
-def test_what_makes_sense_comes_back() -> None:
+def test_a_valid_report_is_returned() -> None:
     for report in (success(), success("a"), partial(a="", b="no"), Report("failure", [])):
-        assert checked(report, by="x") is report
+        assert check_report(report, operation="x") is report
     nothing_said = Report("failure", ())
-    assert checked(nothing_said, by="x", expected=["a"]) is nothing_said
-    assert checked(partial(a="", b="no"), by="x", expected=["b"]).count("rejected") == 1
+    assert check_report(nothing_said, operation="x", expected=["a"]) is nothing_said
+    assert check_report(partial(a="", b="no"), operation="x", expected=["b"]).count("rejected") == 1
 
 
-def test_ids_that_are_known_beforehand_are_checked_in_the_first_pass() -> None:
+def test_expected_ids_are_checked_in_the_first_pass() -> None:
     store = Store()
     sender = retrying(Script(partial(a="", b="no")), items=store, ids=lambda ids: ids)
     with pytest.raises(BadReport, match="missing item 'c'"):
@@ -94,7 +94,7 @@ def test_ids_that_are_known_beforehand_are_checked_in_the_first_pass() -> None:
     assert store.increments == []
 
 
-def test_a_later_pass_must_account_for_what_was_pending() -> None:
+def test_a_later_pass_must_report_on_pending_items() -> None:
     store = Store()
     with instant(), pytest.raises(BadReport, match="invalid report in pass 2, this pass was not counted: missing item 'b'"):
         retrying(Script(partial(a="", b="no"), success("c")), items=store).send_pending()
@@ -103,21 +103,21 @@ def test_a_later_pass_must_account_for_what_was_pending() -> None:
         retrying(Script(partial(a="", b="no"), partial(a="no", b="")), items=store).send_pending()
 
 
-def test_ids_that_are_known_beforehand_stay_all_there_are() -> None:
+def test_a_later_pass_may_not_report_unexpected_ids() -> None:
     store = Store()
     sender = retrying(Script(partial(a="", b="no"), success("b", "new")), items=store, ids=lambda: ["a", "b"])
     with instant(), pytest.raises(BadReport, match="unexpected item 'new'"):
         sender.send_pending()
 
 
-def test_an_item_that_the_store_does_not_know() -> None:
+def test_an_item_unknown_to_the_store_is_a_bad_report() -> None:
     with instant(), pytest.raises(BadReport, match="names items that its store does not know: 'b'"):
         retrying(Script(partial(a="", b="no")), items=Store("a")).send_pending()
 
 
 @dataclass(frozen=True)
 class UploadBatchReport:
-    """A report class of the user's own, as 000 has it: no relation of ours."""
+    """A custom report class that is not a subclass of `Report`."""
 
     outcome: str
     per_tile_status: tuple[tuple[str, str], ...]
@@ -133,8 +133,13 @@ def to_report(own: UploadBatchReport) -> Report:
 def from_report(report: Report, last: UploadBatchReport) -> UploadBatchReport:
     at = report.next_retry_at
     tiles = tuple((item.id, item.status) for item in report.items)
-    return replace(last, outcome=report.outcome, per_tile_status=tiles, retry_count=report.retry_count,
-                   next_retry_at_s=None if at is None else at.timestamp())  # fmt: skip
+    return replace(
+        last,
+        outcome=report.outcome,
+        per_tile_status=tiles,
+        retry_count=report.retry_count,
+        next_retry_at_s=None if at is None else at.timestamp(),
+    )
 
 
 FIRST = UploadBatchReport("partial", (("a", ""), ("b", "422 checksum")))
@@ -142,7 +147,7 @@ LATER = UploadBatchReport("failure", (("b", "422 checksum"),))
 
 
 @pytest.mark.req("B-1")
-def test_a_report_class_of_ones_own_is_mapped_by_a_function() -> None:
+def test_to_report_maps_a_custom_report_class() -> None:
     store = Store()
     with instant():
         report: Any = retrying(Script(FIRST, LATER), items=store, to_report=to_report).send_pending()
@@ -151,7 +156,7 @@ def test_a_report_class_of_ones_own_is_mapped_by_a_function() -> None:
 
 
 @pytest.mark.req("B-1")
-def test_a_report_is_mapped_back_to_the_senders_own_class() -> None:
+def test_from_report_maps_back_to_a_custom_report_class() -> None:
     sender = retrying(Script(FIRST, LATER), items=Store(), to_report=to_report, from_report=from_report)
     with instant() as clock:
         found = sender.send_pending()
@@ -165,7 +170,7 @@ def test_a_report_is_mapped_back_to_the_senders_own_class() -> None:
 
 
 @pytest.mark.req("B-1")
-def test_an_async_senders_report_is_mapped_too() -> None:
+def test_reports_of_an_async_sender_are_mapped() -> None:
     class Uploader:
         async def send_pending(self) -> UploadBatchReport:
             return FIRST
@@ -176,7 +181,7 @@ def test_an_async_senders_report_is_mapped_too() -> None:
     assert (found.outcome, found.retry_count) == ("partial", 3)
 
 
-def test_a_report_class_without_a_mapping_is_refused_with_the_way_to_map_it() -> None:
+def test_a_custom_report_class_without_to_report_is_rejected() -> None:
     with pytest.raises(BadReport, match=r"a redrive.batch.Report, not UploadBatchReport: .*; pass to_report= to map it"):
         retrying(Script(FIRST), items=Store()).send_pending()
     with pytest.raises(BadReport, match="must return a redrive.batch.Report, not UploadBatchReport"):
@@ -195,14 +200,14 @@ def test_a_report_class_without_a_mapping_is_refused_with_the_way_to_map_it() ->
         (lambda: None, from_report, r"to_report= must take 1 argument \(the sender's result\)"),
     ],
 )
-def test_a_mapping_with_the_wrong_number_of_arguments_is_refused_before_anything_is_sent(to: Any, back: Any, said: str) -> None:
+def test_a_mapping_with_wrong_arguments_is_rejected_before_sending(to: Any, back: Any, said: str) -> None:
     sender = Script(FIRST)
     with pytest.raises(TypeError, match=said):
         retrying(sender, items=Store(), to_report=to, from_report=back)
     assert retrying(sender, items=Store(), to_report=to_report, from_report=lambda *both: both[1]) is not None
 
 
-def test_a_function_is_a_sender_by_its_call() -> None:
+def test_a_function_can_be_a_sender() -> None:
     def upload(flight: str) -> Report:
         return success(flight)
 

@@ -1,4 +1,4 @@
-"""The loop: passes, waits, charges and the report at the end; both colours."""
+"""Passes, waits, charges and the final report of a call, sync and async."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from redrive import RetryPolicy, deadline, retry
 from redrive.batch import ItemStatus, Report, Settings, retrying
 from redrive.journal import Ring
 from redrive.testing import FakeClock, instant
-from tests.unit.batch.world import COLOURS, AsyncSender, Script, Sender, Store, partial, send, success
+from tests.unit.batch.world import SYNC_AND_ASYNC, AsyncSender, Script, Sender, Store, partial, send, success
 
 
 @pytest.mark.req("B-2")
-@COLOURS
-def test_success_is_passed_on_as_it_is(kind: type, redrive_clock: FakeClock) -> None:
+@SYNC_AND_ASYNC
+def test_a_success_is_returned_unchanged(kind: type, redrive_clock: FakeClock) -> None:
     store = Store()
     report, inner = send(kind, store, ["a", "b"], lambda *_: "")
     assert report == success("a", "b")
@@ -29,7 +29,7 @@ def test_success_is_passed_on_as_it_is(kind: type, redrive_clock: FakeClock) -> 
 
 
 @pytest.mark.req("B-2")
-def test_a_failure_that_says_nothing_of_items_is_passed_on(redrive_clock: FakeClock) -> None:
+def test_a_failure_without_items_is_returned_unchanged(redrive_clock: FakeClock) -> None:
     failure, store = Report("failure", []), Store()
     sender = Script(failure)
     assert retrying(sender, items=store).send_pending() is failure
@@ -39,7 +39,7 @@ def test_a_failure_that_says_nothing_of_items_is_passed_on(redrive_clock: FakeCl
 
 
 @pytest.mark.req("B-3", "B-5", "B-6")
-@COLOURS
+@SYNC_AND_ASYNC
 def test_rejected_items_are_counted_and_sent_again(kind: type, redrive_clock: FakeClock) -> None:
     store = Store()
     ids = [f"t{n}" for n in range(10)]
@@ -53,8 +53,8 @@ def test_rejected_items_are_counted_and_sent_again(kind: type, redrive_clock: Fa
 
 
 @pytest.mark.req("B-5", "B-6")
-@COLOURS
-def test_retries_spent(kind: type, redrive_clock: FakeClock) -> None:
+@SYNC_AND_ASYNC
+def test_pending_items_remain_after_the_last_retry(kind: type, redrive_clock: FakeClock) -> None:
     report, inner = send(kind, Store(), ["a", "b"], lambda item, _: "no" if item == "b" else "")
     assert redrive_clock.slept == [2.0, 4.0, 8.0]
     assert inner.sent == [["a", "b"], ["b"], ["b"], ["b"]]
@@ -64,7 +64,7 @@ def test_retries_spent(kind: type, redrive_clock: FakeClock) -> None:
 
 
 @pytest.mark.req("B-5")
-def test_the_cap_and_other_waits(redrive_clock: FakeClock) -> None:
+def test_waits_of_settings_and_policies(redrive_clock: FakeClock) -> None:
     never = Script(partial(a="", b="no"), Report("failure", [ItemStatus("b", "rejected", "no")]))
     retrying(never, items=Store(), settings=Settings(10, 100, 2.0, 10.0)).send_pending()
     assert redrive_clock.slept == [2, 4, 8, 10, 10, 10, 10, 10, 10, 10]
@@ -79,7 +79,7 @@ def test_the_cap_and_other_waits(redrive_clock: FakeClock) -> None:
 
 
 @pytest.mark.req("C-8")
-def test_a_wait_that_does_not_fit_is_not_slept(redrive_clock: FakeClock) -> None:
+def test_no_retry_if_the_wait_exceeds_the_timeout(redrive_clock: FakeClock) -> None:
     with deadline(5):
         report = retrying(Script(partial(a="", b="no")), items=Store()).send_pending()
     assert (redrive_clock.slept, report.retry_count, report.outcome) == ([2.0], 1, "partial")
@@ -90,8 +90,8 @@ def test_a_wait_that_does_not_fit_is_not_slept(redrive_clock: FakeClock) -> None
 
 
 @pytest.mark.req("B-4", "J-1")
-@COLOURS
-def test_an_item_gives_up_once_and_is_sent_no_more(
+@SYNC_AND_ASYNC
+def test_a_given_up_item_is_not_sent_again(
     kind: type, redrive_clock: FakeClock, redrive_journal: Ring, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store(counts={"bad": 3})
@@ -110,7 +110,7 @@ def test_an_item_gives_up_once_and_is_sent_no_more(
 
 
 @pytest.mark.req("B-4")
-def test_what_was_given_up_before_is_told_no_second_time(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+def test_a_give_up_is_logged_once(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
     store = Store(counts={"bad": 9})
     store.gone["bad"] = "before"  # and the sender sends it all the same
     report = retrying(Script(partial(bad="no", ok="")), items=store).send_pending()
@@ -119,7 +119,7 @@ def test_what_was_given_up_before_is_told_no_second_time(redrive_clock: FakeCloc
     assert not [record for record in redrive_journal.records if record.kind == "giveup"]
 
 
-def test_a_sender_that_sends_given_up_items_again_costs_them_nothing_more(redrive_clock: FakeClock) -> None:
+def test_resending_given_up_items_is_not_counted(redrive_clock: FakeClock) -> None:
     store = Store(counts={"bad": 4})
     report = retrying(Script(partial(bad="no", ok="", slow="busy")), items=store).send_pending()
     assert store.increments.count("bad") == 1
@@ -129,7 +129,7 @@ def test_a_sender_that_sends_given_up_items_again_costs_them_nothing_more(redriv
 
 @pytest.mark.req("B-7")
 @pytest.mark.parametrize("error", [RuntimeError("not on ground"), KeyboardInterrupt(), ConnectionError("503")], ids=repr)
-def test_what_the_sender_raises_goes_through(error: BaseException, redrive_clock: FakeClock) -> None:
+def test_errors_of_the_sender_are_raised(error: BaseException, redrive_clock: FakeClock) -> None:
     store = Store()
     with pytest.raises(type(error)) as raised:
         retrying(Script(error), items=store).send_pending()
@@ -138,7 +138,7 @@ def test_what_the_sender_raises_goes_through(error: BaseException, redrive_clock
 
 
 @pytest.mark.req("B-7")
-def test_also_in_a_later_pass(redrive_clock: FakeClock) -> None:
+def test_errors_of_a_later_pass_are_raised(redrive_clock: FakeClock) -> None:
     store = Store()
     sender = Script(partial(a="", b="no"), ConnectionError("gone"))
     with pytest.raises(ConnectionError):
@@ -147,7 +147,7 @@ def test_also_in_a_later_pass(redrive_clock: FakeClock) -> None:
 
 
 @pytest.mark.req("B-8")
-def test_a_second_call_sends_what_is_left(redrive_clock: FakeClock) -> None:
+def test_a_second_call_sends_the_pending_items(redrive_clock: FakeClock) -> None:
     store = Store()
     ids = [f"t{n:02}" for n in range(50)]
     inner = Sender(store, ids, lambda item, turn: "busy" if item >= "t30" and turn == 1 else "")
@@ -160,7 +160,7 @@ def test_a_second_call_sends_what_is_left(redrive_clock: FakeClock) -> None:
 
 
 @pytest.mark.req("B-14")
-def test_the_log_of_a_call(redrive_clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_records_of_a_call(redrive_clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "redrive"):
         retrying(Script(partial(a="", b="no"), success("b")), items=Store()).send_pending()
     lines = [record.getMessage() for record in caplog.records]
@@ -172,14 +172,14 @@ def test_the_log_of_a_call(redrive_clock: FakeClock, caplog: pytest.LogCaptureFi
 
 
 class Impatient(FakeClock):
-    """Somebody presses Ctrl+C during the first wait."""
+    """A clock that raises KeyboardInterrupt during the first wait."""
 
     def sleep(self, wait: float, /) -> None:
         raise KeyboardInterrupt
 
 
 @pytest.mark.req("B-14")
-def test_ctrl_c_in_a_wait_leaves_everything_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejections_are_counted_if_a_wait_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(counts={"bad": 4})
     inner = Sender(store, ["bad", "slow", "ok"], lambda item, _: "" if item == "ok" else "no")
     with instant() as clock:
@@ -195,19 +195,19 @@ def test_ctrl_c_in_a_wait_leaves_everything_counted(monkeypatch: pytest.MonkeyPa
 
 @dataclass(frozen=True)
 class Mine(Report):
-    """A report of the user's own."""
+    """A subclass of `Report`."""
 
     flight: str = ""
 
 
-def test_a_report_of_ones_own_keeps_its_fields(redrive_clock: FakeClock) -> None:
+def test_a_report_subclass_keeps_its_fields(redrive_clock: FakeClock) -> None:
     first = Mine("partial", partial(a="", b="no").items, flight="f-7")
     found = retrying(Script(first, replace(first, outcome="success", items=success("b").items)), items=Store()).send_pending()
     assert isinstance(found, Mine)
     assert (found.flight, found.outcome, found.retry_count, len(found.items)) == ("f-7", "success", 1, 2)
 
 
-def test_what_comes_new_between_passes_is_part_of_the_report(redrive_clock: FakeClock) -> None:
+def test_items_that_arrive_between_passes_are_reported(redrive_clock: FakeClock) -> None:
     report = retrying(Script(partial(a="", b="no"), success("b", "new")), items=Store()).send_pending()
     assert [item.id for item in report.items] == ["a", "b", "new"]
 
@@ -238,12 +238,12 @@ class Nothing:
         ({"items": Store(), "item_attempts": "5"}, "item_attempts must be a whole number"),
     ],
 )
-def test_misuse_is_told_at_once(options: dict[str, Any], said: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], said: str) -> None:
     with pytest.raises(TypeError, match=said):
         retrying(Script(), **options)
 
 
-def test_a_class_is_no_sender_and_an_awaitable_no_report() -> None:
+def test_a_class_and_an_awaitable_are_rejected() -> None:
     with pytest.raises(TypeError, match="not a class"):
         retrying(Script, items=Store())
     hidden = AsyncSender(Store(), ["a"], lambda *_: "")

@@ -1,4 +1,4 @@
-"""Settings: frozen, checked, and read under every name that documents have for them."""
+"""Settings: validation, aliases and environment variables."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 
 from redrive import Budget, RetryPolicy, backoff, retry
 from redrive.batch import Settings
-from redrive.batch.settings import DEFAULT, Terms
+from redrive.batch.settings import DEFAULT_SETTINGS, BatchTerms
 
 
 @pytest.mark.req("B-1")
-def test_the_defaults_are_the_documents() -> None:
-    assert (DEFAULT.max_in_call_retries, DEFAULT.max_per_item_attempts) == (3, 5)
-    assert (DEFAULT.backoff_base, DEFAULT.backoff_cap, DEFAULT.enabled) == (2.0, 60.0, True)
+def test_defaults() -> None:
+    assert (DEFAULT_SETTINGS.max_in_call_retries, DEFAULT_SETTINGS.max_per_item_attempts) == (3, 5)
+    assert (DEFAULT_SETTINGS.backoff_base, DEFAULT_SETTINGS.backoff_cap, DEFAULT_SETTINGS.enabled) == (2.0, 60.0, True)
     with pytest.raises(FrozenInstanceError):
-        DEFAULT.backoff_cap = 1.0  # type: ignore[misc]
+        DEFAULT_SETTINGS.backoff_cap = 1.0  # type: ignore[misc]
     assert hash(Settings()) == hash(Settings())
 
 
 @pytest.mark.req("B-1")
-def test_the_documents_own_names() -> None:
+def test_aliases_of_settings() -> None:
     section = {"max_in_call_retries": 2, "max_per_tile_attempts": 7, "backoff_base_s": 3, "backoff_cap_s": 10.5}
     assert Settings.from_mapping(section) == Settings(2, 7, 3.0, 10.5)
     assert Settings.from_mapping({"max_attempts": 4, "item_attempts": 5, "backoff_max": 60}) == Settings()
@@ -50,7 +50,7 @@ def test_the_documents_own_names() -> None:
         ([1], TypeError, "batch settings are a table of"),
     ],
 )
-def test_what_is_wrong_is_told(section: Any, error: type[Exception], said: str) -> None:
+def test_invalid_settings_are_rejected(section: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         Settings.from_mapping(section)
 
@@ -63,24 +63,25 @@ def test_what_is_wrong_is_told(section: Any, error: type[Exception], said: str) 
         ({"T_ENABLED": "maybe"}, "T_ENABLED must be true or false, not 'maybe'"),
     ],
 )
-def test_a_wrong_variable_is_named(variable: dict[str, str], said: str) -> None:
+def test_an_invalid_variable_is_named(variable: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Settings.from_env("T", variable)
     with pytest.raises(TypeError, match="the prefix"):
         Settings.from_env("_", variable)
 
 
-def test_the_terms_of_each_way_to_say_it() -> None:
-    terms = Terms.of(DEFAULT, None, 5)
+def test_terms_from_settings_and_policies() -> None:
+    terms = BatchTerms.combine(DEFAULT_SETTINGS, None, 5)
     assert [terms.backoff(n, 0.5) for n in (1, 2, 3, 6, 100_000)] == [2, 4, 8, 60, 60]
     policy = RetryPolicy(max_attempts=4, backoff_base=2, backoff_max=60, jitter=0, timeout=90)
-    assert [Terms.of(DEFAULT, policy, 5).backoff(n, 0.5) for n in (1, 2, 3, 6)] == [2, 4, 8, 60]
-    assert (Terms.of(DEFAULT, policy, 5).retries, Terms.of(DEFAULT, policy, 5).timeout) == (3, 90)
-    assert Terms.of(DEFAULT, RetryPolicy.disabled(), 5).retries == 0
+    assert [BatchTerms.combine(DEFAULT_SETTINGS, policy, 5).backoff(n, 0.5) for n in (1, 2, 3, 6)] == [2, 4, 8, 60]
+    terms_of_policy = BatchTerms.combine(DEFAULT_SETTINGS, policy, 5)
+    assert (terms_of_policy.retries, terms_of_policy.timeout) == (3, 90)
+    assert BatchTerms.combine(DEFAULT_SETTINGS, RetryPolicy.disabled(), 5).retries == 0
     steps = retry(max_attempts=3, backoff=backoff.steps(5, 50, jitter=0))
-    assert [Terms.of(DEFAULT, steps, 5).backoff(n, 0.5) for n in (1, 2)] == [5, 50]
+    assert [BatchTerms.combine(DEFAULT_SETTINGS, steps, 5).backoff(n, 0.5) for n in (1, 2)] == [5, 50]
     for wrong in (retry(budget=Budget()), retry(reject=bool), retry(breaker="x")):
         with pytest.raises(TypeError, match="a batch goes by reports, not by errors"):
-            Terms.of(DEFAULT, wrong, 5)
+            BatchTerms.combine(DEFAULT_SETTINGS, wrong, 5)
     with pytest.raises(TypeError, match="retry= must be a RetryPolicy"):
-        Terms.of(DEFAULT, 4, 5)  # type: ignore[arg-type]
+        BatchTerms.combine(DEFAULT_SETTINGS, 4, 5)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A batch that is refused as a whole: halved until the bad items are found, if the sender allows."""
+"""A batch that is rejected as a whole is split until the bad items are found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDS = [f"t{n:03}" for n in range(64)]
 
 
 class Receiver:
-    """Takes a batch, or refuses all of it: for one bad item."""
+    """A receiver that rejects a whole batch for one bad item."""
 
     def __init__(self, store: Store, bad: Collection[str], ids: list[str] = IDS, reason: str = "400 invalid batch") -> None:
         self.store, self.bad, self.ids, self.reason = store, set(bad), ids, reason
@@ -51,7 +51,7 @@ class Async(Receiver):
         return self.take(only)
 
 
-COLOURS = pytest.mark.parametrize("kind", [Sync, Async], ids=["sync", "async"])
+SYNC_AND_ASYNC = pytest.mark.parametrize("kind", [Sync, Async], ids=["sync", "async"])
 
 
 def send(receiver: Any, **options: Any) -> Report:
@@ -61,9 +61,9 @@ def send(receiver: Any, **options: Any) -> Report:
 
 
 @pytest.mark.req("B-16")
-@COLOURS
+@SYNC_AND_ASYNC
 @pytest.mark.parametrize("bad", [["t017"], ["t000", "t063"], ["t001", "t017", "t018", "t040", "t063"]], ids=len)
-def test_the_bad_items_are_found_and_the_good_ones_accepted(kind: type, bad: list[str], redrive_clock: FakeClock) -> None:
+def test_a_split_finds_the_bad_items_and_sends_the_good_ones(kind: type, bad: list[str], redrive_clock: FakeClock) -> None:
     receiver = kind(Store(), bad)
     report = send(receiver, retry=RetryPolicy.disabled())
     assert receiver.store.done == set(IDS) - set(bad)
@@ -74,12 +74,12 @@ def test_the_bad_items_are_found_and_the_good_ones_accepted(kind: type, bad: lis
 
 
 @pytest.mark.req("B-16")
-@COLOURS
-def test_bad_items_give_up_and_are_not_looked_for_again_in_the_same_call(kind: type, redrive_clock: FakeClock) -> None:
+@SYNC_AND_ASYNC
+def test_bad_items_give_up_and_are_not_searched_again_in_the_same_call(kind: type, redrive_clock: FakeClock) -> None:
     receiver = kind(Store(), ["t010", "t050"])
     report = send(receiver)
     first = len(receiver.sent) - 3
-    assert receiver.sent[first:] == [["t010", "t050"]] * 3  # the retries: each of them was refused alone before
+    assert receiver.sent[first:] == [["t010", "t050"]] * 3  # retries of items that were rejected alone
     assert receiver.store.counts == {"t010": 4, "t050": 4}
     assert (report.retry_count, redrive_clock.slept) == (3, [2, 4, 8])
     send(receiver)
@@ -144,7 +144,7 @@ def test_other_reports_are_not_split(report: Report) -> None:
 
 
 @pytest.mark.req("B-16")
-def test_without_split_a_refusal_is_charged_to_every_item(redrive_clock: FakeClock) -> None:
+def test_without_split_every_item_is_charged(redrive_clock: FakeClock) -> None:
     receiver = Sync(Store(), ["t017"])
     retrying(receiver, items=receiver.store, retry=RetryPolicy.disabled()).send_pending()
     assert (len(receiver.sent), set(receiver.store.counts)) == (1, set(IDS))
@@ -154,8 +154,8 @@ def test_without_split_a_refusal_is_charged_to_every_item(redrive_clock: FakeClo
 
 
 @pytest.mark.req("B-16", "B-7")
-@COLOURS
-def test_an_exception_while_bad_items_are_looked_for_goes_through(kind: type, redrive_clock: FakeClock) -> None:
+@SYNC_AND_ASYNC
+def test_an_exception_during_a_split_is_raised(kind: type, redrive_clock: FakeClock) -> None:
     receiver = kind(Store(), ["t000"])
     take = receiver.take
 
@@ -175,7 +175,7 @@ def test_an_exception_while_bad_items_are_looked_for_goes_through(kind: type, re
 
 
 @pytest.mark.req("B-16", "B-15")
-def test_an_outage_while_bad_items_are_looked_for_is_not_charged(redrive_clock: FakeClock) -> None:
+def test_an_outage_during_a_split_is_not_charged(redrive_clock: FakeClock) -> None:
     receiver = Sync(Store(), ["t017"])
     take = receiver.take
 
@@ -194,7 +194,7 @@ def test_an_outage_while_bad_items_are_looked_for_is_not_charged(redrive_clock: 
 
 
 @pytest.mark.req("B-16", "C-8")
-def test_bad_items_are_not_looked_for_after_the_deadline(redrive_clock: FakeClock) -> None:
+def test_a_split_stops_at_the_deadline(redrive_clock: FakeClock) -> None:
     receiver = Sync(Store(), ["t017"])
     take = receiver.take
 
@@ -209,7 +209,7 @@ def test_bad_items_are_not_looked_for_after_the_deadline(redrive_clock: FakeCloc
 
 
 @pytest.mark.req("B-16")
-def test_a_group_is_reported_on_as_it_was_sent() -> None:
+def test_the_report_on_a_group_must_match_the_group() -> None:
     class Wrong:
         def send_pending(self, only: Any = None) -> Report:
             return Report("failure", [ItemStatus(item, "rejected", "no") for item in "abcd"])
@@ -219,13 +219,13 @@ def test_a_group_is_reported_on_as_it_was_sent() -> None:
 
 
 @pytest.mark.req("B-16")
-def test_a_split_is_told(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+def test_a_split_is_logged(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
     send(Sync(Store(), ["t017"]), retry=RetryPolicy.disabled())
     (told,) = [record for record in redrive_journal.records if record.kind == "batch_split"]
     assert told.fields.items() >= {"operation": "Sync.send_pending", "items": 64, "reason": "400 invalid batch"}.items()
 
 
-def test_misuse_of_split_is_told_at_once() -> None:
+def test_invalid_split_options_are_rejected() -> None:
     import sqlalchemy as sa
 
     table = sa.Table("t", sa.MetaData(), sa.Column("id", sa.Text), sa.Column("n", sa.Integer), sa.Column("s", sa.Text))

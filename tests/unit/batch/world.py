@@ -1,4 +1,4 @@
-"""Senders that answer as told, and a store in memory that notes every call."""
+"""Senders with scripted responses, and a store in memory that records every call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redrive.batch import ItemStatus, Report, retrying
 
 
 class PlainStore:
-    """Items in memory. Written as a user would: the three methods, no more."""
+    """Items in memory, with only the three required methods."""
 
     def __init__(self, *known: str, counts: dict[str, int] | None = None) -> None:
         self.known = set(known)
@@ -39,7 +39,7 @@ class PlainStore:
 
 
 class Store(PlainStore):
-    """The same, which also counts rejections in outages."""
+    """A store that also counts rejections in outages."""
 
     def __init__(self, *known: str, counts: dict[str, int] | None = None) -> None:
         super().__init__(*known, counts=counts)
@@ -51,12 +51,11 @@ class Store(PlainStore):
         return {item_id: self.spared[item_id] for item_id in item_ids}
 
 
-Answer = str | BaseException | object
-"""What a provider says of an item: "" is yes, other text is no and why."""
-
-
 class Provider:
-    """Sends what is pending to somebody who answers as told, and remembers what arrived."""
+    """Sends pending items to a scripted receiver.
+
+    `answer` returns "" to accept an item, or the reason of a rejection.
+    """
 
     def __init__(self, store: PlainStore, ids: Iterable[str], answer: Callable[[str, int], str]) -> None:
         self.store = store
@@ -65,20 +64,20 @@ class Provider:
         self.sent: list[list[str]] = []
 
     def pass_(self) -> Report:
-        now = [one for one in self.ids if one in self.store.pending([one])]
-        self.sent.append(now)
+        pending = [item_id for item_id in self.ids if item_id in self.store.pending([item_id])]
+        self.sent.append(pending)
         items = []
-        for item_id in now:
-            why = self.answer(item_id, len(self.sent))
-            if not why:
+        for item_id in pending:
+            reason = self.answer(item_id, len(self.sent))
+            if not reason:
                 self.store.done.add(item_id)
-            items.append(ItemStatus(item_id, "rejected" if why else "acknowledged", why))
+            items.append(ItemStatus(item_id, "rejected" if reason else "acknowledged", reason))
         bad = sum(item.status == "rejected" for item in items)
         return Report("success" if not bad else "failure" if bad == len(items) else "partial", items)
 
 
 class Sender(Provider):
-    """A plain one."""
+    """A sync sender."""
 
     def send_pending(self, flight: str = "f") -> Report:
         return self.pass_()
@@ -88,7 +87,7 @@ class Sender(Provider):
 
 
 class AsyncSender(Provider):
-    """An async one."""
+    """An async sender."""
 
     async def send_pending(self, flight: str = "f") -> Report:
         return self.pass_()
@@ -98,7 +97,7 @@ class AsyncSender(Provider):
 
 
 class Script:
-    """Answers with these reports in turn, the last one for ever."""
+    """A sender that returns these reports in turn, and then the last one."""
 
     def __init__(self, *reports: Any) -> None:
         self.reports = list(reports)
@@ -106,15 +105,15 @@ class Script:
 
     def send_pending(self, *_args: Any, **_kwargs: Any) -> Any:
         self.calls += 1
-        said = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
-        if isinstance(said, BaseException):
-            raise said
-        return said
+        report = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
+        if isinstance(report, BaseException):
+            raise report
+        return report
 
 
 @runtime_checkable
 class Uploader(Protocol):
-    """What consumers depend on."""
+    """The protocol that consumers of a sender use."""
 
     def send_pending(self, flight: str = "f") -> Report: ...
     def confirm_flight_state(self) -> bool: ...
@@ -129,11 +128,11 @@ def success(*ids: str) -> Report:
     return Report("success", [ItemStatus(name, "acknowledged") for name in ids])
 
 
-COLOURS = pytest.mark.parametrize("kind", [Sender, AsyncSender], ids=["plain", "async"])
+SYNC_AND_ASYNC = pytest.mark.parametrize("kind", [Sender, AsyncSender], ids=["sync", "async"])
 
 
 def send(kind: type, store: PlainStore, ids: list[str], answer: Callable[[str, int], str], **options: Any) -> tuple[Report, Any]:
-    """One call, of either colour; the report, and the sender behind it."""
+    """Make one call, sync or async, and return the report and the sender."""
     inner = kind(store, ids, answer)
     sender = retrying(inner, items=store, **options)
     report = asyncio.run(sender.send_pending()) if kind is AsyncSender else sender.send_pending()

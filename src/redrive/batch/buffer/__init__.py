@@ -1,1 +1,5 @@
-"""The send buffer: items of many senders in few batches. `waiting` decides, `pump` runs it, `delivery` sends a batch."""
+"""The send buffer: collects items of many callers into few batches.
+
+`queue` decides which items form a batch, `flusher` runs a task for each batch, and `delivery` sends
+a batch.
+"""

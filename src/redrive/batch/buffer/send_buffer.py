@@ -1,4 +1,4 @@
-"""SendBuffer: items of many senders, sent in few batches by tasks of its own, so that nobody is left waiting."""
+"""SendBuffer: collects items of many callers into few batches, and sends them in tasks of its own."""
 
 from __future__ import annotations
 
@@ -7,33 +7,27 @@ import math
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import Context, copy_context
 from types import TracebackType
-from typing import Generic, Self, TypedDict, TypeVar, Unpack
+from typing import Generic, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
-from ...core.context import CELL, IDS
-from ...core.seconds import Seconds, seconds, whole
+from ...core.seconds import Seconds, number, positive, seconds, whole
 from ...engine.owner import Behind
 from ...engine.retry import RetryLike
 from ...errors import BufferClosed
-from .answer import Said
-from .delivery import Delivery
-from .environment import numbers
-from .layer import TIMEOUT, layer, sending, standard
-from .pump import Pump, Waiter
-from .spill import Submits, checked
-from .stats import BufferStats
-from .waiting import Limits, Waiting
+from ..background import ATTEMPT_SECONDS, default_send_retry, neutral_context, send_retry
+from .delivery import Delivery, SendResponse, SpillTarget, check_spill_target, with_retries
+from .flusher import BufferStats, Flusher, Waiter
+from .queue import QueueLimits, SendQueue
 
 Item = TypeVar("Item")
-HASTE = 5.0
-"""Seconds that closing may take at most where the block was left by a cancellation, or by Ctrl+C."""
-One = TypeVar("One")
-"""An item, where there is no buffer yet that knows its type."""
+EnvItem = TypeVar("EnvItem")
+"""An item in `from_env`, a static method, which has no type parameter of its class."""
+HURRIED_DRAIN_SECONDS = 5.0
+"""Maximum time to close after a cancellation or Ctrl+C."""
 
 
-class Options(TypedDict, Generic[Item], total=False):
-    """What `from_env` takes beside what the environment says; explained at `SendBuffer`."""
+class SendBufferOptions(TypedDict, Generic[Item], total=False):
+    """The options of `SendBuffer` that `from_env` takes."""
 
     max_waiting: int
     in_flight: int
@@ -42,7 +36,7 @@ class Options(TypedDict, Generic[Item], total=False):
     max_waiting_bytes: int | None
     behind: Behind
     codes: Sequence[str] | None
-    spill: Submits[Item] | None
+    spill: SpillTarget[Item] | None
     drain: Seconds | None
 
 
@@ -60,7 +54,7 @@ class SendBuffer(Generic[Item]):
 
     def __init__(
         self,
-        send: Callable[[list[Item]], Awaitable[Said]],
+        send: Callable[[list[Item]], Awaitable[SendResponse]],
         /,
         *,
         max_batch_size: int = 50,
@@ -73,8 +67,8 @@ class SendBuffer(Generic[Item]):
         retry: RetryLike | None = None,
         behind: Behind = (),
         codes: Sequence[str] | None = None,
-        attempt_timeout: Seconds | None = TIMEOUT,
-        spill: Submits[Item] | None = None,
+        attempt_timeout: Seconds | None = ATTEMPT_SECONDS,
+        spill: SpillTarget[Item] | None = None,
         drain: Seconds | None = 60.0,
     ) -> None:
         """Create a buffer. It sends nothing before the first item.
@@ -105,27 +99,31 @@ class SendBuffer(Generic[Item]):
             ValueError: A number is out of range.
             TypeError: An option has the wrong type.
         """
-        checked(spill)
-        self._limits = Limits(
+        check_spill_target(spill)
+        self._limits = QueueLimits(
             whole("max_batch_size", max_batch_size),
             whole("max_waiting", max_waiting),
-            _bytes("max_batch_bytes", max_batch_bytes, size),
-            _bytes("max_waiting_bytes", max_waiting_bytes, size),
+            _bytes_limit("max_batch_bytes", max_batch_bytes, size),
+            _bytes_limit("max_waiting_bytes", max_waiting_bytes, size),
         )
         self._size = size
         self._interval = seconds("flush_interval", flush_interval)
-        self._in_flight = whole("in_flight", in_flight)
+        self._max_in_flight = whole("in_flight", in_flight)
         self._drain = None if drain is None else seconds("drain", drain)
-        self.__redrive__, sends = sending(layer(retry, behind, codes, attempt_timeout), send)
-        self._delivery = Delivery(self.__redrive__, sends, spill)
-        self._context = _neutral()
-        self._pump: Pump[Item] | None = None
-        self._closing = False
+        retries = send_retry(retry, behind, codes, attempt_timeout)
+        self.__redrive__, send_with_retries = with_retries(retries, send)
+        self._delivery = Delivery(self.__redrive__, send_with_retries, spill)
+        self._context = neutral_context()
+        self._flusher: Flusher[Item] | None = None
+        self._is_closing = False
 
     @staticmethod
     def from_env(
-        send: Callable[[list[One]], Awaitable[Said]], /, environ: Mapping[str, str] = os.environ, **options: Unpack[Options[One]]
-    ) -> SendBuffer[One]:
+        send: Callable[[list[EnvItem]], Awaitable[SendResponse]],
+        /,
+        environ: Mapping[str, str] = os.environ,
+        **options: Unpack[SendBufferOptions[EnvItem]],
+    ) -> SendBuffer[EnvItem]:
         """Create a buffer with numbers from the environment.
 
         It reads `REDRIVE_SIGNAL_SEND_RETRIES`, `REDRIVE_SIGNAL_SEND_BACKOFF_MS`,
@@ -143,10 +141,17 @@ class SendBuffer(Generic[Item]):
         Raises:
             ValueError: A value is not valid. The message names the variable.
         """
-        said = numbers(environ)
+        numbers = read_environment(environ)
         behind, codes = options.pop("behind", ()), options.pop("codes", None)
-        retry = standard(behind, codes, said.timeout, said.retries + 1, said.backoff)
-        return SendBuffer(send, max_batch_size=said.max_batch_size, flush_interval=said.flush_interval, retry=retry, **options)
+        attempts = numbers.retries + 1
+        retry = default_send_retry(behind, codes, numbers.timeout, attempts, numbers.backoff)
+        return SendBuffer(
+            send,
+            max_batch_size=numbers.max_batch_size,
+            flush_interval=numbers.flush_interval,
+            retry=retry,
+            **options,
+        )
 
     async def send(self, item: Item, /) -> None:
         """Send one item, and return when its batch was accepted.
@@ -161,7 +166,7 @@ class SendBuffer(Generic[Item]):
             BufferClosed: The buffer is closed.
             Exception: The error of the batch after its retries.
         """
-        waiter = self._enter(item)
+        waiter = self._add(item)
         try:
             error = await waiter
         except BaseException:
@@ -171,7 +176,7 @@ class SendBuffer(Generic[Item]):
             try:
                 raise error
             finally:
-                del error, waiter  # both know the error, which knows this frame
+                del error, waiter  # breaks a reference cycle: the error refers to this frame
 
     async def send_all(self, items: Iterable[Item], /) -> None:
         """Send many items, and return when all were accepted.
@@ -182,26 +187,26 @@ class SendBuffer(Generic[Item]):
         Raises:
             ExceptionGroup: The errors of items that were not accepted. All others were sent.
         """
-        pump = self._bound(asyncio.get_running_loop())
+        flusher = self._bind(asyncio.get_running_loop())
         waiters: deque[Waiter] = deque()
         errors: list[Exception] = []
         count = 0
 
-        async def oldest() -> None:
+        async def await_oldest() -> None:
             if (error := await waiters[0]) is not None:
                 errors.append(error)
             del waiters[0]
 
         try:
             for count, item in enumerate(items, 1):
-                while waiters and (waiters[0].done() or pump.waiting.full):
-                    pump.hurry_for(waiters[0])
-                    await oldest()
-                waiters.append(self._enter(item))
-                if count % self._limits.batch == 0:
-                    await asyncio.sleep(0)  # a batch may go, and so may everybody else
+                while waiters and (waiters[0].done() or flusher.queue.is_full):
+                    flusher.flush_soon(waiters[0])
+                    await await_oldest()
+                waiters.append(self._add(item))
+                if count % self._limits.batch_items == 0:
+                    await asyncio.sleep(0)  # let flushes and other tasks run
             while waiters:
-                await oldest()
+                await await_oldest()
         except BaseException:
             for waiter in waiters:
                 waiter.cancel()
@@ -213,7 +218,7 @@ class SendBuffer(Generic[Item]):
     @property
     def stats(self) -> BufferStats:
         """Counters of this buffer so far."""
-        return BufferStats() if self._pump is None else self._pump.stats()
+        return BufferStats() if self._flusher is None else self._flusher.stats()
 
     async def aclose(self) -> None:
         """Send the queued items and close the buffer.
@@ -223,66 +228,115 @@ class SendBuffer(Generic[Item]):
         await self._close(self._drain)
 
     async def _close(self, drain: float | None) -> None:
-        first, self._closing = not self._closing, True
-        if self._pump is None:
+        is_first_call, self._is_closing = not self._is_closing, True
+        if self._flusher is None:
             return
-        pump = self._bound(asyncio.get_running_loop())
-        pump.waiting.closing = True
-        pump.run()
+        flusher = self._bind(asyncio.get_running_loop())
+        flusher.queue.is_closing = True
+        flusher.start_flushes()
         try:
-            async with asyncio.timeout(drain if first else None):
-                await pump.quiet.wait()
+            async with asyncio.timeout(drain if is_first_call else None):
+                await flusher.idle.wait()
         except TimeoutError:
-            await pump.cut_short()
+            await flusher.close_after_timeout()
         except asyncio.CancelledError:
-            if first:
-                pump.cut()
+            if is_first_call:
+                flusher.close_now()
             raise
 
     async def __aenter__(self) -> Self:
-        self._bound(asyncio.get_running_loop())
+        self._bind(asyncio.get_running_loop())
         return self
 
     async def __aexit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None:
-        leaving = e is not None and not isinstance(e, Exception)
-        await self._close(min(HASTE, self._drain or HASTE) if leaving else self._drain)
+        is_interrupted = e is not None and not isinstance(e, Exception)
+        hurried = min(HURRIED_DRAIN_SECONDS, self._drain or HURRIED_DRAIN_SECONDS)
+        await self._close(hurried if is_interrupted else self._drain)
 
-    def _enter(self, item: Item) -> Waiter:
+    def _add(self, item: Item) -> Waiter:
         loop = asyncio.get_running_loop()
-        pump = self._pump
-        if pump is None or pump.loop is not loop:
-            pump = self._bound(loop)
-        if pump.waiting.closing:
+        flusher = self._flusher
+        if flusher is None or flusher.loop is not loop:
+            flusher = self._bind(loop)
+        if flusher.queue.is_closing:
             raise BufferClosed("this SendBuffer is closed: the item was not sent", sent=False)
-        return pump.enter(item)
+        return flusher.add(item)
 
     def _withdraw(self, waiter: Waiter) -> None:
-        if self._pump is not None:
-            self._pump.withdraw(waiter)
+        if self._flusher is not None:
+            self._flusher.withdraw(waiter)
 
-    def _bound(self, loop: asyncio.AbstractEventLoop) -> Pump[Item]:
-        if self._pump is None:
-            waiting: Waiting[Waiter, Item] = Waiting(self._limits, self._size)
-            waiting.closing = self._closing
-            self._pump = Pump(loop, self._delivery, waiting, self._interval, self._in_flight, self._context)
-        elif loop is not self._pump.loop:
+    def _bind(self, loop: asyncio.AbstractEventLoop) -> Flusher[Item]:
+        """Return the flusher, which belongs to the first event loop that uses the buffer."""
+        if self._flusher is None:
+            queue: SendQueue[Waiter, Item] = SendQueue(self._limits, self._size)
+            queue.is_closing = self._is_closing
+            self._flusher = Flusher(
+                loop,
+                self._delivery,
+                queue,
+                interval=self._interval,
+                max_in_flight=self._max_in_flight,
+                context=self._context,
+            )
+        elif loop is not self._flusher.loop:
             raise RuntimeError(
                 "this SendBuffer belongs to another event loop: make one for each loop, and send from a task of it"
             )
-        return self._pump
+        return self._flusher
 
 
-def _neutral() -> Context:
-    """What flushes run in: nothing of the sender who happens to fill a batch, its deadline and its ids least of all."""
-    context = copy_context()
-    context.run(CELL.set, None)
-    context.run(IDS.set, {})
-    return context
-
-
-def _bytes(name: str, limit: int | None, size: object) -> float:
+def _bytes_limit(name: str, limit: int | None, size: object) -> float:
     if limit is None:
         return math.inf
     if size is None:
         raise TypeError(f"{name} needs size=, a function that says how many bytes an item has")
     return whole(name, limit)
+
+
+class EnvironmentNumbers(NamedTuple):
+    """The numbers that `from_env` reads, with their defaults. Durations are in seconds."""
+
+    retries: int = 3
+    """Attempts after the first one."""
+    backoff: float = 0.1
+    timeout: float = 30.0
+    """Of one attempt."""
+    max_batch_size: int = 50
+    flush_interval: float = 0.1
+
+
+VARIABLES = {
+    "retries": "REDRIVE_SIGNAL_SEND_RETRIES",
+    "backoff": "REDRIVE_SIGNAL_SEND_BACKOFF_MS",
+    "timeout": "REDRIVE_GRPC_TIMEOUT",
+    "max_batch_size": "REDRIVE_SIGNAL_MAX_BATCH_SIZE",
+    "flush_interval": "REDRIVE_SIGNAL_FLUSH_INTERVAL",
+}
+
+
+def read_environment(environ: Mapping[str, str]) -> EnvironmentNumbers:
+    """Return the numbers of the variables that are set, and defaults for the others.
+
+    Raises:
+        ValueError: A value is not valid. The message names the variable.
+    """
+    values = {
+        name: _parse_number(name, variable, environ[variable]) for name, variable in VARIABLES.items() if variable in environ
+    }
+    return EnvironmentNumbers(**values)  # type: ignore[arg-type]  # each is parsed by its name
+
+
+def _parse_number(name: str, variable: str, text: str) -> float:
+    is_count = name in ("retries", "max_batch_size")
+    try:
+        value = int(text) if is_count else float(text)
+    except ValueError:
+        unit = "milliseconds" if name == "backoff" else "seconds"
+        expected = "a whole number" if is_count else f"a number of {unit}"
+        raise ValueError(f"{variable} must be {expected}, not {text!r}") from None
+    if is_count:
+        return whole(variable, value, least=0 if name == "retries" else 1)
+    if name == "backoff":
+        return number(variable, value) / 1000
+    return positive(variable, value) if name == "timeout" else number(variable, value)

@@ -1,33 +1,66 @@
-"""SharedPoller: one loop that asks a server for what many waiters wait for, so that no waiter polls by itself."""
+"""SharedPoller: polls a server once for many waiters, so that no waiter polls on its own."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from contextvars import Context, copy_context
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
-from ...backoff import doubling
-from ...core.classify import classify
-from ...core.context import CELL, IDS
-from ...core.policy import RetryPolicy
 from ...core.seconds import Seconds, positive, whole
 from ...engine.codes import CLAIMED, Claim
-from ...engine.owner import Behind, codes_of, owner
-from ...engine.retry import DEFAULT, Retry, RetryLike
+from ...engine.owner import Behind
+from ...engine.retry import Retry, RetryLike
 from ...errors import PollerClosed
 from ...journal.bus import emit
-from ..buffer.answer import each
-from ..buffer.layer import ATTEMPTS, BASE, CAP, TIMEOUT
-from .pace import Pace
-from .waiters import Delivery, Waiters
+from ..background import ATTEMPT_SECONDS, claimed_codes, copies_of, fetch_retry, neutral_context
+from .waiters import SignalDelivery, Waiters
 
 Id = TypeVar("Id", bound=Hashable)
 Signal = TypeVar("Signal")
 Waiter: TypeAlias = "asyncio.Future[tuple[Any, Exception | None]]"
 """Holds (signal, None) or (None, error). The error is part of the result: an abandoned future logs nothing."""
+MAX_JITTER = 0.25
+"""Maximum share by which a wait is shortened, so that many processes do not poll at the same time."""
+
+
+class Pace(NamedTuple):
+    """The interval between polls in seconds. Pure and immutable.
+
+    It doubles while no signal arrives, and is the shortest again after a signal.
+    """
+
+    min_interval: float
+    max_interval: float
+    interval: float
+
+    @classmethod
+    def fastest(cls, min_interval: float, max_interval: float) -> Pace:
+        """Return the pace of a new poller.
+
+        Raises:
+            ValueError: `max_interval` is shorter than `min_interval`.
+        """
+        if max_interval < min_interval:
+            raise ValueError(
+                f"max_interval={max_interval:g} is shorter than min_interval={min_interval:g}; the poller slows down to it"
+            )
+        return cls(min_interval, max_interval, min_interval)
+
+    def after_poll(self, *, has_signals: bool) -> Pace:
+        """Return the pace after a poll."""
+        if has_signals:
+            return self.reset()
+        return self._replace(interval=min(self.max_interval, 2 * self.interval))
+
+    def reset(self) -> Pace:
+        """Return the pace with the shortest interval."""
+        return self._replace(interval=self.min_interval)
+
+    def wait(self, draw: float) -> float:
+        """Return the seconds before the next poll, with jitter. draw: random number from 0 to 1."""
+        return self.interval * (1 - MAX_JITTER * draw)
 
 
 class SharedPoller(Generic[Id, Signal]):
@@ -54,7 +87,7 @@ class SharedPoller(Generic[Id, Signal]):
         retry: RetryLike | None = None,
         behind: Behind = (),
         codes: Sequence[str] | None = None,
-        attempt_timeout: Seconds | None = TIMEOUT,
+        attempt_timeout: Seconds | None = ATTEMPT_SECONDS,
         patience: Seconds = 60.0,
     ) -> None:
         """Create a poller. It polls while there are waiters.
@@ -87,22 +120,21 @@ class SharedPoller(Generic[Id, Signal]):
         if not callable(fetch):
             raise TypeError(f"a SharedPoller takes an async function of a list of ids, not {fetch!r}")
         self._fetch = fetch
-        self._pace = Pace.of(positive("min_interval", min_interval), positive("max_interval", max_interval))
+        self._pace = Pace.fastest(positive("min_interval", min_interval), positive("max_interval", max_interval))
         self._max_ids = whole("max_ids", max_ids)
         self._max_waiting = whole("max_waiting", max_waiting)
         self._patience = positive("patience", patience)
-        self.__redrive__ = _layer(retry, behind, codes, attempt_timeout, fetch)
-        rule = codes_of(self.__redrive__)
-        self._codes = frozenset(rule.codes if rule else ())
+        self.__redrive__ = _with_name_of(fetch, fetch_retry(retry, behind, codes, attempt_timeout))
+        self._codes = claimed_codes(self.__redrive__)
         self._poll_once = self.__redrive__(self._attempt)
         self._waiters: Waiters[Waiter, Id, Signal] = Waiters(whole("max_kept", max_kept, least=0), identity)
-        self._context = _neutral()
+        self._context = neutral_context()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake: asyncio.Event | None = None
         self._polled_at = float("-inf")
         self._failing_since: float | None = None
-        self._closed = False
+        self._is_closed = False
 
     async def wait(self, id_: Id, /, *, timeout: Seconds | None = None) -> Signal:
         """Return the next signal of an id.
@@ -144,7 +176,7 @@ class SharedPoller(Generic[Id, Signal]):
 
     def wake(self) -> None:
         """Poll now, and use the short interval again."""
-        self._pace = self._pace.quick()
+        self._pace = self._pace.reset()
         if self._wake is not None:
             self._wake.set()
 
@@ -155,9 +187,9 @@ class SharedPoller(Generic[Id, Signal]):
 
     async def aclose(self) -> None:
         """Stop polling. Every waiter gets `PollerClosed`. You may close it twice."""
-        self._closed = True
+        self._is_closed = True
         task, self._task = self._task, None
-        self._answer_all(_closed())
+        self._fail_all(_closed_error())
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
@@ -170,35 +202,36 @@ class SharedPoller(Generic[Id, Signal]):
         await self.aclose()
 
     async def _next(self, id_: Id) -> Signal:
-        waiter = self._enter(id_)
+        waiter = self._add_waiter(id_)
         try:
             signal, error = await waiter
         except BaseException:
-            self._waiters.withdraw(waiter)
-            if waiter.done() and not waiter.cancelled():  # answered, and cancelled before it could take the answer
+            self._waiters.remove(waiter)
+            # Cancelled after it got a signal and before it could take it: pass the signal on.
+            if waiter.done() and not waiter.cancelled():
                 signal, error = waiter.result()
                 if error is None:
-                    self._deliver([self._waiters.returned(id_, signal)])
+                    self._deliver([self._waiters.redeliver(id_, signal)])
             if not self._waiters and self._wake is not None:
-                self._wake.set()  # there is nothing left to ask for
+                self._wake.set()  # ends the poll loop
             raise
         if error is not None:
             try:
                 raise error
             finally:
-                del error, waiter  # both know the error, which knows this frame
-        found: Signal = signal
-        return found
+                del error, waiter  # breaks a reference cycle: the error refers to this frame
+        result: Signal = signal
+        return result
 
-    def _enter(self, id_: Id) -> Waiter:
+    def _add_waiter(self, id_: Id) -> Waiter:
         loop = asyncio.get_running_loop()
         self._bind(loop)
-        if self._closed:
-            raise _closed()
+        if self._is_closed:
+            raise _closed_error()
         if len(self._waiters) >= self._max_waiting:
             raise RuntimeError(f"SharedPoller: {self._max_waiting} waiters at once; raise max_waiting=, or wait for fewer ids")
         waiter: Waiter = loop.create_future()
-        self._deliver([self._waiters.enter(waiter, id_)])
+        self._deliver([self._waiters.add(waiter, id_)])
         if not waiter.done():
             self.wake()
             if self._task is None:
@@ -215,16 +248,17 @@ class SharedPoller(Generic[Id, Signal]):
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         name = f"redrive poll of {self.__redrive__.operation}"
         self._task = loop.create_task(self._run(), name=name, context=self._context.copy())
-        # Here and not in the task: one that is cancelled before its first step never runs at all.
-        self._task.add_done_callback(self._ended)
+        # A callback and not code in the task: a task that is cancelled before its first step never runs.
+        self._task.add_done_callback(self._on_task_done)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if task is not self._task:
-            return  # closed
+            return  # the poller was closed
         self._task = None
-        if task.cancelled() or task.exception() is not None:  # the loop is being shut down, or Ctrl+C has left it
-            self._closed = True
-            self._answer_all(_closed())
+        if task.cancelled() or task.exception() is not None:
+            # The loop is being shut down, or Ctrl+C has left it.
+            self._is_closed = True
+            self._fail_all(_closed_error())
         elif self._waiters and self._loop is not None:
             self._start(self._loop)
 
@@ -233,12 +267,15 @@ class SharedPoller(Generic[Id, Signal]):
         assert self._wake is not None
         CLAIMED.set(Claim(self._codes))
         while self._waiters:
-            # However many come and call, polls are never closer together than the shortest interval.
-            await asyncio.sleep(self._polled_at + self._pace.fast - self._now())
+            # `wake` may not shorten the time between two polls below the shortest interval.
+            await asyncio.sleep(self._polled_at + self._pace.min_interval - self._now())
             self._wake.clear()
-            found = await self._polled()
+            has_signals = await self._poll()
             self._polled_at = self._now()
-            self._pace = self._pace.quick() if self._wake.is_set() else self._pace.after(found)
+            if self._wake.is_set():
+                self._pace = self._pace.reset()
+            else:
+                self._pace = self._pace.after_poll(has_signals=has_signals)
             if not self._waiters:
                 return
             try:
@@ -251,89 +288,81 @@ class SharedPoller(Generic[Id, Signal]):
         assert self._loop is not None
         return self._loop.time()
 
-    async def _polled(self) -> bool:
-        """Ask for all ids; whether something was found. Errors go to the waiters, at once or when patience is over."""
-        ids, found = self._waiters.ids, False
+    async def _poll(self) -> bool:
+        """Fetch the signals of all ids. Returns whether any was delivered.
+
+        An error goes to all waiters, at once or when the patience is over.
+        """
+        ids, has_signals = self._waiters.ids, False
         for start in range(0, len(ids), self._max_ids):
-            some = ids[start : start + self._max_ids]
+            group = ids[start : start + self._max_ids]
             try:
-                signals = await self._poll_once(some)
+                signals = await self._poll_once(group)
                 for id_, arrived in signals.items():
-                    deliveries = self._waiters.arrived(id_, arrived)
-                    found = found or bool(deliveries)
+                    deliveries = self._waiters.deliver(id_, arrived)
+                    has_signals = has_signals or bool(deliveries)
                     self._deliver(deliveries)
             except Exception as error:
-                self._failed(error)
+                self._on_error(error)
                 return False
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-                self._failed(ConnectionError("what fetched the signals was cancelled from inside"))
+                # Something that `fetch` awaited was cancelled, not this task.
+                self._on_error(ConnectionError("what fetched the signals was cancelled from inside"))
                 return False
         self._failing_since = None
-        self._tell_dropped()
-        return found
+        self._log_dropped()
+        return has_signals
 
     async def _attempt(self, ids: list[Id]) -> Mapping[Id, Iterable[Signal]]:
-        said: Any = self._fetch(list(ids))
-        if not hasattr(type(said), "__await__"):
+        awaitable: Any = self._fetch(list(ids))
+        if not hasattr(type(awaitable), "__await__"):
             raise TypeError("the fetch of a SharedPoller is async: `async def`, or asyncio.to_thread inside one")
-        signals = await said
+        signals = await awaitable
         if not isinstance(signals, Mapping):
             raise TypeError(f"the fetch of a SharedPoller returns signals by id, a mapping, not {type(signals).__name__}")
         return signals
 
-    def _failed(self, error: Exception) -> None:
+    def _on_error(self, error: Exception) -> None:
         now = self._now()
         if self._failing_since is None:
             self._failing_since = now
-        if self.__redrive__.settings.judge(error).retryable and now - self._failing_since < self._patience:
+        is_retryable = self.__redrive__.settings.judge(error).retryable
+        if is_retryable and now - self._failing_since < self._patience:
             return
         self._failing_since = None
-        self._answer_all(error)
+        self._fail_all(error)
 
-    def _answer_all(self, error: Exception) -> None:
-        left = self._waiters.clear()
-        for waiter, own in zip(left, each(error, len(left)) if left else (), strict=True):
+    def _fail_all(self, error: Exception) -> None:
+        waiters = self._waiters.take_all()
+        errors = copies_of(error, len(waiters)) if waiters else ()
+        for waiter, own_error in zip(waiters, errors, strict=True):
             if not waiter.done():
-                waiter.set_result((None, own))
+                waiter.set_result((None, own_error))
 
-    def _deliver(self, deliveries: Iterable[Delivery[Waiter, Id, Signal] | None]) -> None:
+    def _deliver(self, deliveries: Iterable[SignalDelivery[Waiter, Id, Signal] | None]) -> None:
         for delivery in deliveries:
-            while delivery is not None and delivery.ticket.done():  # cancelled, and not resumed since: the next one's
-                delivery = self._waiters.returned(delivery.id, delivery.signal)
+            # A waiter that was cancelled and has not run since: the next waiter gets the signal.
+            while delivery is not None and delivery.ticket.done():
+                delivery = self._waiters.redeliver(delivery.id, delivery.signal)
             if delivery is not None:
                 delivery.ticket.set_result((delivery.signal, None))
 
-    def _tell_dropped(self) -> None:
+    def _log_dropped(self) -> None:
         dropped, self._waiters.dropped = self._waiters.dropped, 0
         if dropped:
-            emit("undelivered", {"operation": self.__redrive__.operation, "items": dropped, "reason": "no waiter took them"})
+            fields = {"items": dropped, "reason": "no waiter took them"}
+            emit("undelivered", {"operation": self.__redrive__.operation, **fields})
 
 
-def _layer(given: RetryLike | None, behind: Behind, codes: Sequence[str] | None, limit: Seconds | None, fetch: Any) -> Retry:
-    """What retries one fetch: the send buffer's numbers, and beside gRPC's codes the standard rule."""
-    if isinstance(given, Retry):
-        if behind or codes is not None:
-            raise TypeError(
-                "a Retry has a rule of its own: leave behind= and codes= out, or give them to redrive.grpc.retry(...)"
-            )
-        layer = given
-    else:
-        rules = (owner(behind, codes, claims=True), classify)
-        layer = DEFAULT.using(RetryPolicy(ATTEMPTS, BASE, CAP, jitter=0.0), on=rules, attempt_timeout=limit)
-        layer = layer.using(backoff=doubling(BASE, cap=CAP)) if given is None else layer.using(given, backoff=None)
-    return layer if layer.operation else layer.using(operation=f"{fetch.__module__}.{getattr(fetch, '__qualname__', 'fetch')}")
+def _with_name_of(fetch: Any, retry: Retry) -> Retry:
+    if retry.operation:
+        return retry
+    name = getattr(fetch, "__qualname__", "fetch")
+    return retry.using(operation=f"{fetch.__module__}.{name}")
 
 
-def _closed() -> PollerClosed:
+def _closed_error() -> PollerClosed:
     return PollerClosed("the SharedPoller was closed before a signal arrived")
-
-
-def _neutral() -> Context:
-    """What polls run in: nothing of the waiter that happens to start them, its deadline and its ids least of all."""
-    context = copy_context()
-    context.run(CELL.set, None)
-    context.run(IDS.set, {})
-    return context

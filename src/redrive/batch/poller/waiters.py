@@ -1,4 +1,4 @@
-"""Waiters: who waits for which id, and which signal goes to whom. Pure: no clock, no loop."""
+"""Waiters: the waiters of each id, and which signal goes to which waiter. Pure: no clock, no loop."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Generic, NamedTuple, TypeVar
 Id = TypeVar("Id", bound=Hashable)
 Signal = TypeVar("Signal")
 Ticket = TypeVar("Ticket", bound=Hashable)
-REMEMBERED = 10_000
-"""Signals whose identity is remembered, so that one that is fetched twice is delivered once."""
+MAX_REMEMBERED_SIGNALS = 10_000
+"""Signals whose identity is remembered, so that a repeated signal is delivered once."""
 
 
-class Delivery(NamedTuple, Generic[Ticket, Id, Signal]):
+class SignalDelivery(NamedTuple, Generic[Ticket, Id, Signal]):
     """One signal for one waiter."""
 
     ticket: Ticket
@@ -22,82 +22,91 @@ class Delivery(NamedTuple, Generic[Ticket, Id, Signal]):
 
 
 class Waiters(Generic[Ticket, Id, Signal]):
-    """Waiters by id, each id in the order in which they came, and signals that no waiter was there for. A ticket stands for one
-    waiter. Belongs to one event loop."""
+    """The waiters of each id in the order of their arrival, and the signals without a waiter.
+
+    A ticket stands for one waiter. Belongs to one event loop.
+    """
 
     def __init__(self, max_kept: int, identity: Callable[[Signal], Hashable] | None = None) -> None:
-        """max_kept: signals kept for ids without a waiter; the oldest are dropped. identity: what makes two signals the same."""
+        """Create an empty collection.
+
+        Args:
+            max_kept: Maximum number of signals that are kept for ids without a waiter. The oldest
+                are dropped.
+            identity: Function that returns what identifies a signal.
+        """
         self._max_kept = max_kept
         self._identity = identity
-        self._waiting: OrderedDict[Id, deque[Ticket]] = OrderedDict()
-        self._ids: dict[Ticket, Id] = {}
+        self._queues: OrderedDict[Id, deque[Ticket]] = OrderedDict()
+        self._id_of: dict[Ticket, Id] = {}
         self._kept: OrderedDict[Id, deque[Signal]] = OrderedDict()
-        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+        self._remembered: OrderedDict[Hashable, None] = OrderedDict()
         self.kept = 0
+        """Number of signals that are kept."""
         self.dropped = 0
-        """Signals that were dropped since no waiter took them in time."""
+        """Number of signals that were dropped because no waiter took them in time."""
 
     def __len__(self) -> int:
-        """How many wait."""
-        return len(self._ids)
+        """Number of waiters."""
+        return len(self._id_of)
 
     @property
     def ids(self) -> list[Id]:
-        """What the next poll asks for: each id once, the one that waits longest first."""
-        return list(self._waiting)
+        """The ids of the next poll, the one that has waited longest first."""
+        return list(self._queues)
 
-    def enter(self, ticket: Ticket, id_: Id) -> Delivery[Ticket, Id, Signal] | None:
-        """Wait for a signal of this id; one that is kept already is delivered at once."""
+    def add(self, ticket: Ticket, id_: Id) -> SignalDelivery[Ticket, Id, Signal] | None:
+        """Add a waiter. Returns the delivery if a signal of its id is kept."""
         kept = self._kept.get(id_)
         if kept:
             signal = kept.popleft()
             self.kept -= 1
             if not kept:
                 del self._kept[id_]
-            return Delivery(ticket, id_, signal)
-        self._waiting.setdefault(id_, deque()).append(ticket)
-        self._ids[ticket] = id_
+            return SignalDelivery(ticket, id_, signal)
+        self._queues.setdefault(id_, deque()).append(ticket)
+        self._id_of[ticket] = id_
         return None
 
-    def withdraw(self, ticket: Ticket) -> None:
-        """A waiter has gone. One that was answered is not there any more, and nothing happens."""
-        id_ = self._ids.pop(ticket, None)
+    def remove(self, ticket: Ticket) -> None:
+        """Remove a waiter, unless it has got its signal."""
+        id_ = self._id_of.pop(ticket, None)
         if id_ is None:
             return
-        queue = self._waiting[id_]
+        queue = self._queues[id_]
         queue.remove(ticket)
         if not queue:
-            del self._waiting[id_]
+            del self._queues[id_]
 
-    def arrived(self, id_: Id, signals: Iterable[Signal]) -> list[Delivery[Ticket, Id, Signal]]:
-        """Give signals to the waiters of this id, one each; keep the rest for those who come."""
-        found = []
+    def deliver(self, id_: Id, signals: Iterable[Signal]) -> list[SignalDelivery[Ticket, Id, Signal]]:
+        """Give each waiter of an id one signal, and keep the rest for later waiters."""
+        deliveries = []
         for signal in signals:
             if self._is_new(id_, signal):
                 delivery = self._give(id_, signal)
                 if delivery is not None:
-                    found.append(delivery)
-        return found
+                    deliveries.append(delivery)
+        return deliveries
 
-    def returned(self, id_: Id, signal: Signal) -> Delivery[Ticket, Id, Signal] | None:
-        """A signal comes back whose waiter had gone: it is the next waiter's, before all others."""
+    def redeliver(self, id_: Id, signal: Signal) -> SignalDelivery[Ticket, Id, Signal] | None:
+        """Give the signal of a cancelled waiter to the next one, before all other signals."""
         return self._give(id_, signal, first=True)
 
-    def clear(self) -> list[Ticket]:
-        """All who wait, taken out."""
-        left = list(self._ids)
-        self._ids.clear()
-        self._waiting.clear()
-        return left
+    def take_all(self) -> list[Ticket]:
+        """Remove and return all waiters."""
+        tickets = list(self._id_of)
+        self._id_of.clear()
+        self._queues.clear()
+        return tickets
 
-    def _give(self, id_: Id, signal: Signal, first: bool = False) -> Delivery[Ticket, Id, Signal] | None:
-        queue = self._waiting.get(id_)
+    def _give(self, id_: Id, signal: Signal, first: bool = False) -> SignalDelivery[Ticket, Id, Signal] | None:
+        queue = self._queues.get(id_)
         if queue:
             ticket = queue.popleft()
-            del self._ids[ticket]
+            del self._id_of[ticket]
             if not queue:
-                del self._waiting[id_]
-            return Delivery(ticket, id_, signal)
+                del self._queues[id_]
+            return SignalDelivery(ticket, id_, signal)
         kept = self._kept.setdefault(id_, deque())
         if first:
             kept.appendleft(signal)
@@ -105,17 +114,17 @@ class Waiters(Generic[Ticket, Id, Signal]):
             kept.append(signal)
         self.kept += 1
         while self.kept > self._max_kept:
-            self._drop()
+            self._drop_oldest()
         return None
 
-    def _drop(self) -> None:
-        oldest = next(iter(self._kept))
-        signal = self._kept[oldest].popleft()
+    def _drop_oldest(self) -> None:
+        id_ = next(iter(self._kept))
+        signal = self._kept[id_].popleft()
         if self._identity is not None:
-            # It was not delivered: when the server sends it again, it is new.
-            self._seen.pop((oldest, self._identity(signal)), None)
-        if not self._kept[oldest]:
-            del self._kept[oldest]
+            # It was not delivered. If the server sends it again, it is new.
+            self._remembered.pop((id_, self._identity(signal)), None)
+        if not self._kept[id_]:
+            del self._kept[id_]
         self.kept -= 1
         self.dropped += 1
 
@@ -123,10 +132,10 @@ class Waiters(Generic[Ticket, Id, Signal]):
         if self._identity is None:
             return True
         key = (id_, self._identity(signal))
-        if key in self._seen:
-            self._seen.move_to_end(key)
+        if key in self._remembered:
+            self._remembered.move_to_end(key)
             return False
-        self._seen[key] = None
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
+        self._remembered[key] = None
+        if len(self._remembered) > MAX_REMEMBERED_SIGNALS:
+            self._remembered.popitem(last=False)
         return True

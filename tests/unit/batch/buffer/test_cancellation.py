@@ -1,4 +1,4 @@
-"""Cancellation and the send buffer: of a sender, of a flush, of everything."""
+"""Cancellation of a caller, of a flush, and of all tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.req("G-4")
 
 
 @run
-async def test_a_cancelled_sender_takes_nobody_with_it() -> None:
+async def test_a_cancelled_caller_does_not_affect_others() -> None:
     receiver = Receiver(held=True)
     buffer = SendBuffer(receiver.send, max_batch_size=3)
     sent = tasks(buffer, 1, 2, 3)
@@ -31,7 +31,7 @@ async def test_a_cancelled_sender_takes_nobody_with_it() -> None:
 
 
 @run
-async def test_one_that_is_cancelled_in_time_takes_its_item_back() -> None:
+async def test_a_caller_cancelled_before_the_flush_withdraws_its_item() -> None:
     receiver = Receiver()
     buffer = SendBuffer(receiver.send, max_batch_size=2, flush_interval=60)
     sent = tasks(buffer, 1)
@@ -45,7 +45,7 @@ async def test_one_that_is_cancelled_in_time_takes_its_item_back() -> None:
 
 
 @run
-async def test_a_place_that_becomes_free_lets_the_next_one_in() -> None:
+async def test_a_withdrawal_admits_the_next_item() -> None:
     receiver = Receiver()
     buffer = SendBuffer(receiver.send, max_batch_size=2, flush_interval=60, max_waiting=2)
     first = tasks(buffer, 1)
@@ -58,7 +58,7 @@ async def test_a_place_that_becomes_free_lets_the_next_one_in() -> None:
 
 
 @run
-async def test_cancelled_at_the_moment_of_the_answer() -> None:
+async def test_cancellation_together_with_the_response() -> None:
     receiver = Receiver(held=True)
     buffer = SendBuffer(receiver.send, max_batch_size=1, retry=RetryPolicy.disabled())
     sent = tasks(buffer, 1)
@@ -75,7 +75,7 @@ async def test_cancelled_at_the_moment_of_the_answer() -> None:
 
 
 @run
-async def test_somebody_cancels_every_task_there_is() -> None:
+async def test_cancelling_all_tasks_ends_every_caller() -> None:
     receiver = Receiver(held=True)
     buffer = SendBuffer(receiver.send, max_batch_size=1, in_flight=1)
     sent = tasks(buffer, 1, 2)
@@ -89,7 +89,7 @@ async def test_somebody_cancels_every_task_there_is() -> None:
 
 
 @run
-async def test_a_flush_that_is_cancelled_before_its_first_step() -> None:
+async def test_a_flush_cancelled_before_its_first_step() -> None:
     receiver = Receiver()
     buffer = SendBuffer(receiver.send, max_batch_size=1)
     sent = tasks(buffer, 1)
@@ -103,8 +103,8 @@ async def test_a_flush_that_is_cancelled_before_its_first_step() -> None:
 
 
 @run
-async def test_something_inside_send_is_cancelled() -> None:
-    """A call whose channel was closed, for example. It is that batch's bad luck, and no other's."""
+async def test_a_cancellation_inside_send_fails_the_batch() -> None:
+    """A closed channel cancels its calls, for example. Only that batch fails."""
     receiver = Receiver(asyncio.CancelledError(), None)
     buffer = SendBuffer(receiver.send, max_batch_size=1, in_flight=1)
     first, second = await errors(tasks(buffer, 1, 2))

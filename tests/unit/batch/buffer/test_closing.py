@@ -1,4 +1,4 @@
-"""The end of a send buffer: what waits is sent, nobody is left waiting, and another loop is told."""
+"""Closing a send buffer: queued items are sent, and every caller gets a result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.req("G-4")
 
 
 @run
-async def test_closing_sends_what_waits() -> None:
+async def test_closing_sends_the_queued_items() -> None:
     receiver = Receiver()
     async with SendBuffer(receiver.send, flush_interval=60, max_waiting=2) as buffer:
         sent = tasks(buffer, 1, 2, 3)
@@ -26,7 +26,7 @@ async def test_closing_sends_what_waits() -> None:
 
 
 @run
-async def test_closing_during_a_flush_waits_for_it() -> None:
+async def test_closing_waits_for_a_running_flush() -> None:
     receiver = Receiver(held=True)
     buffer = SendBuffer(receiver.send, max_batch_size=1)
     sent = tasks(buffer, 1)
@@ -44,7 +44,7 @@ async def test_closing_during_a_flush_waits_for_it() -> None:
 
 
 @run
-async def test_sending_after_the_end_is_told() -> None:
+async def test_sending_after_closing_is_rejected() -> None:
     buffer = SendBuffer(Receiver().send)
     await buffer.aclose()
     with pytest.raises(BufferClosed, match="this SendBuffer is closed: the item was not sent") as caught:
@@ -57,7 +57,7 @@ async def test_sending_after_the_end_is_told() -> None:
 
 
 @run
-async def test_what_is_not_answered_in_time_is_told_so() -> None:
+async def test_items_without_a_response_in_time_get_buffer_closed() -> None:
     receiver = Receiver(held=True)
     ring = journal.ring()
     unsubscribe = journal.subscribe(ring, inline=True)
@@ -75,7 +75,7 @@ async def test_what_is_not_answered_in_time_is_told_so() -> None:
 
 
 @run
-async def test_a_closing_that_is_cancelled_leaves_nobody_waiting() -> None:
+async def test_a_cancelled_close_ends_every_caller() -> None:
     receiver = Receiver(held=True)
     buffer = SendBuffer(receiver.send, max_batch_size=1, in_flight=1)
     sent = tasks(buffer, 1, 2)
@@ -89,7 +89,7 @@ async def test_a_closing_that_is_cancelled_leaves_nobody_waiting() -> None:
 
 
 @run
-async def test_a_block_that_is_cancelled_does_not_wait_for_long() -> None:
+async def test_a_cancelled_block_drains_for_a_short_time() -> None:
     receiver = Receiver(held=True)
     outside: list[asyncio.Task[None]] = []
 
@@ -101,14 +101,14 @@ async def test_a_block_that_is_cancelled_does_not_wait_for_long() -> None:
     task = asyncio.create_task(block())
     await receiver.got(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("redrive.batch.buffer.send_buffer.HASTE", 0.01)
+        patch.setattr("redrive.batch.buffer.send_buffer.HURRIED_DRAIN_SECONDS", 0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
     assert [type(error) for error in await errors(outside)] == [BufferClosed]
 
 
-def test_the_loop_ends_in_the_middle() -> None:
+def test_the_event_loop_ends_during_a_flush() -> None:
     receiver = Receiver(held=True)
     found: list[BaseException] = []
 
@@ -129,7 +129,7 @@ def test_the_loop_ends_in_the_middle() -> None:
 
 
 @run
-async def test_another_loop_is_told() -> None:
+async def test_another_event_loop_is_rejected() -> None:
     buffer = SendBuffer(Receiver().send)
     await buffer.send(1)
     wrong: list[BaseException] = []

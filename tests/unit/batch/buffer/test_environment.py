@@ -1,4 +1,4 @@
-"""The numbers of a send buffer from the environment."""
+"""The options of a send buffer from environment variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from redrive import RetryPolicy
 from redrive.batch import SendBuffer
-from redrive.batch.buffer.environment import VARIABLES, Numbers, numbers
+from redrive.batch.buffer.send_buffer import VARIABLES, EnvironmentNumbers, read_environment
 from redrive.engine.layer import Layer
 
 pytestmark = pytest.mark.req("G-5")
@@ -15,11 +15,11 @@ pytestmark = pytest.mark.req("G-5")
 async def send(batch: list[int]) -> None: ...
 
 
-def test_the_defaults_are_the_documents() -> None:
-    assert numbers({}) == Numbers(retries=3, backoff=0.1, timeout=30, max_batch_size=50, flush_interval=0.1)
+def test_defaults() -> None:
+    assert read_environment({}) == EnvironmentNumbers(retries=3, backoff=0.1, timeout=30, max_batch_size=50, flush_interval=0.1)
 
 
-def test_all_of_them() -> None:
+def test_all_variables() -> None:
     environ = {
         "REDRIVE_SIGNAL_SEND_RETRIES": "0",
         "REDRIVE_SIGNAL_SEND_BACKOFF_MS": "2.5",
@@ -28,12 +28,12 @@ def test_all_of_them() -> None:
         "REDRIVE_SIGNAL_FLUSH_INTERVAL": "0",
         "HOME": "/",
     }
-    assert numbers(environ) == Numbers(0, 0.0025, 60, 7, 0)
+    assert read_environment(environ) == EnvironmentNumbers(0, 0.0025, 60, 7, 0)
 
 
 @pytest.mark.parametrize("variable", VARIABLES.values())
 @pytest.mark.parametrize("text", ["", "many", "-1", "nan", "inf", "1e400", "0x10", "1,5"])
-def test_a_bad_value_names_the_variable(variable: str, text: str) -> None:
+def test_an_invalid_value_names_the_variable(variable: str, text: str) -> None:
     with pytest.raises(ValueError, match=variable):
         SendBuffer.from_env(send, {variable: text})
 
@@ -42,12 +42,12 @@ def test_a_bad_value_names_the_variable(variable: str, text: str) -> None:
     ("variable", "text"),
     [("REDRIVE_GRPC_TIMEOUT", "0"), ("REDRIVE_SIGNAL_MAX_BATCH_SIZE", "0"), ("REDRIVE_SIGNAL_MAX_BATCH_SIZE", "2.5")],
 )
-def test_nothing_is_no_size_and_no_time(variable: str, text: str) -> None:
+def test_zero_is_not_a_size_or_a_timeout(variable: str, text: str) -> None:
     with pytest.raises(ValueError, match=variable):
         SendBuffer.from_env(send, {variable: text})
 
 
-def test_what_a_buffer_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffer_options_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in VARIABLES.values():
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("REDRIVE_SIGNAL_SEND_RETRIES", "1")
@@ -58,7 +58,7 @@ def test_what_a_buffer_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.req("G-3")
-def test_the_waits_without_any() -> None:
+def test_default_waits() -> None:
     retry = SendBuffer(send).__redrive__
     layer = Layer.of(retry)
     assert layer.on == ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED")

@@ -1,4 +1,4 @@
-"""What the send buffer tries again, how often, and what it tells when the attempts are spent."""
+"""Retries of the send buffer: which errors, how often, and the error at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.req("G-4")
 
 @pytest.mark.req("G-3")
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED"])
-def test_codes_that_are_tried_again(code: str) -> None:
+def test_retryable_codes(code: str) -> None:
     @run
     async def test() -> None:
         receiver = Receiver(*[rpc_error(code)] * 3)
@@ -32,7 +32,7 @@ def test_codes_that_are_tried_again(code: str) -> None:
 
 @pytest.mark.req("G-3")
 @run
-async def test_spent_retries_give_everybody_the_last_error_each_its_own() -> None:
+async def test_exhausted_retries_give_each_caller_a_copy_of_the_last_error() -> None:
     receiver = Receiver(*[rpc_error("INTERNAL")] * 4)
     with instant():
         async with SendBuffer(receiver.send, max_batch_size=3) as buffer:
@@ -49,11 +49,15 @@ async def test_spent_retries_give_everybody_the_last_error_each_its_own() -> Non
 
 @pytest.mark.parametrize(
     "error",
-    [*map(rpc_error, "INVALID_ARGUMENT NOT_FOUND PERMISSION_DENIED RESOURCE_EXHAUSTED UNKNOWN".split()), ConnectionResetError(),
-     TimeoutError(), ValueError()],
+    [
+        *map(rpc_error, "INVALID_ARGUMENT NOT_FOUND PERMISSION_DENIED RESOURCE_EXHAUSTED UNKNOWN".split()),
+        ConnectionResetError(),
+        TimeoutError(),
+        ValueError(),
+    ],
     ids=str,
-)  # fmt: skip
-def test_nothing_else_is_tried_again(error: Exception) -> None:
+)
+def test_other_errors_are_not_retried(error: Exception) -> None:
     @run
     async def test() -> None:
         receiver = Receiver(error)
@@ -85,7 +89,7 @@ def test_pushback_is_obeyed() -> None:
 
 @pytest.mark.req("G-9")
 @run
-async def test_any_async_function_and_any_errors_with_a_retry_of_ones_own() -> None:
+async def test_a_custom_retry_brings_its_own_rule() -> None:
     receiver = Receiver(ConnectionResetError(), None)
     with instant():
         async with SendBuffer(receiver.send, max_batch_size=1, retry=retry(max_attempts=2, operation="mail")) as buffer:
@@ -105,7 +109,7 @@ async def test_a_policy_keeps_the_rule_and_has_its_own_waits() -> None:
 
 
 @run
-async def test_an_attempt_that_takes_too_long_is_cancelled_and_made_again() -> None:
+async def test_a_slow_attempt_is_cancelled_and_retried() -> None:
     receiver = Receiver(held=True)
     left: list[float | None] = []
 
@@ -121,7 +125,7 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_made_again() -> N
 
 
 @run
-async def test_a_list_that_send_empties_is_whole_again_for_the_next_attempt() -> None:
+async def test_every_attempt_gets_its_own_list() -> None:
     seen: list[int] = []
 
     async def send(batch: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""The send buffer: every sender is told what became of its item, whatever happens to anybody."""
+"""The send buffer: every caller gets the result of its item."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.unit.batch.buffer.world import Receiver, balanced, errors, rpc_error,
 
 pytestmark = pytest.mark.req("G-4")
 AnyBuffer: Any = SendBuffer
-"""For what a type checker would refuse."""
+"""A buffer for arguments that a type checker would reject."""
 
 
 @run
-async def test_a_full_batch_goes_at_once() -> None:
+async def test_a_full_batch_is_sent_at_once() -> None:
     receiver = Receiver()
     async with SendBuffer(receiver.send, max_batch_size=2, flush_interval=60) as buffer:
         assert await errors(tasks(buffer, 1, 2, 3, 4)) == [None] * 4
@@ -30,7 +30,7 @@ async def test_a_full_batch_goes_at_once() -> None:
 
 
 @run
-async def test_the_rest_after_the_interval() -> None:
+async def test_a_partial_batch_is_sent_after_the_interval() -> None:
     receiver = Receiver()
     async with SendBuffer(receiver.send, flush_interval=0.001) as buffer:
         assert await errors(tasks(buffer, 1, 2)) == [None] * 2
@@ -38,7 +38,7 @@ async def test_the_rest_after_the_interval() -> None:
 
 
 @run
-async def test_an_item_that_comes_during_a_flush_is_flushed() -> None:
+async def test_an_item_added_during_a_flush_is_sent() -> None:
     receiver = Receiver(held=True)
     buffer = SendBuffer(receiver.send, flush_interval=0, in_flight=1)
     first = tasks(buffer, 1)
@@ -54,7 +54,7 @@ async def test_an_item_that_comes_during_a_flush_is_flushed() -> None:
 
 
 @run
-async def test_several_batches_at_once_but_no_more() -> None:
+async def test_batches_in_flight_are_limited() -> None:
     receiver = Receiver(held=True)
     buffer = SendBuffer(receiver.send, max_batch_size=1, in_flight=2)
     sent = tasks(buffer, 1, 2, 3)
@@ -70,7 +70,7 @@ async def test_several_batches_at_once_but_no_more() -> None:
 
 
 @run
-async def test_one_at_a_time_keeps_the_order_through_retries() -> None:
+async def test_in_flight_one_keeps_the_order_during_retries() -> None:
     receiver = Receiver(rpc_error("INTERNAL"), None, rpc_error("UNAVAILABLE"), None)
     with instant():
         async with SendBuffer(receiver.send, max_batch_size=2, in_flight=1) as buffer:
@@ -79,7 +79,7 @@ async def test_one_at_a_time_keeps_the_order_through_retries() -> None:
 
 
 @run
-async def test_a_refusal_is_for_all_of_a_batch_and_not_tried_again() -> None:
+async def test_a_rejected_batch_is_not_retried() -> None:
     receiver = Receiver(False)
     async with SendBuffer(receiver.send, max_batch_size=2) as buffer:
         found = await errors(tasks(buffer, 1, 2))
@@ -89,7 +89,7 @@ async def test_a_refusal_is_for_all_of_a_batch_and_not_tried_again() -> None:
 
 
 @run
-async def test_answers_for_each_item() -> None:
+async def test_each_caller_gets_the_response_of_its_item() -> None:
     wrong = ValueError("too long")
     receiver = Receiver([True, False, wrong])
     async with SendBuffer(receiver.send, max_batch_size=3) as buffer:
@@ -101,18 +101,18 @@ async def test_answers_for_each_item() -> None:
 
 
 @run
-async def test_no_answer_at_all_is_told_to_everybody() -> None:
+async def test_an_invalid_response_fails_every_caller() -> None:
     receiver = Receiver("fine")
     async with SendBuffer(receiver.send, max_batch_size=2) as buffer:
         found = await errors(tasks(buffer, 1, 2))
     assert all(isinstance(error, TypeError) and "send says True or None" in str(error) for error in found)
 
 
-# ---- one waiter, many items
+# ---- send_all
 
 
 @run
-async def test_many_items_of_one_waiter() -> None:
+async def test_send_all_sends_many_items() -> None:
     receiver = Receiver(held=True)
     pulled = 0
 
@@ -136,7 +136,7 @@ async def test_many_items_of_one_waiter() -> None:
 
 
 @run
-async def test_its_errors_come_as_a_group() -> None:
+async def test_send_all_raises_an_exception_group() -> None:
     receiver = Receiver(False, True)
     async with SendBuffer(receiver.send, max_batch_size=2) as buffer:
         with pytest.raises(ExceptionGroup, match="2 of 4 items were not accepted") as caught:
@@ -145,7 +145,7 @@ async def test_its_errors_come_as_a_group() -> None:
 
 
 @run
-async def test_it_takes_its_items_back() -> None:
+async def test_a_cancelled_send_all_withdraws_its_items() -> None:
     receiver = Receiver()
     buffer = SendBuffer(receiver.send, flush_interval=60)
     task = asyncio.create_task(buffer.send_all([1, 2, 3]))
@@ -158,11 +158,11 @@ async def test_it_takes_its_items_back() -> None:
     assert receiver.batches == []
 
 
-# ---- what a flush knows
+# ---- the context of a flush
 
 
 @run
-async def test_a_flush_has_nothing_of_its_senders() -> None:
+async def test_a_flush_does_not_inherit_the_callers_context() -> None:
     seen: list[object] = []
 
     async def send(batch: list[int]) -> None:
@@ -182,7 +182,7 @@ async def test_a_flush_has_nothing_of_its_senders() -> None:
 
 
 @run
-async def test_an_error_leaves_no_cycle() -> None:
+async def test_an_error_leaves_no_reference_cycle() -> None:
     class Plain(Exception):
         pass
 
@@ -191,7 +191,7 @@ async def test_an_error_leaves_no_cycle() -> None:
 
     buffer = SendBuffer(send, max_batch_size=1)
     gc.collect()
-    gc.freeze()  # what others left behind is not this test's
+    gc.freeze()  # ignore objects of earlier tests
     gc.disable()
     try:
         gone: weakref.ref[Plain] | None = None
@@ -208,7 +208,7 @@ async def test_an_error_leaves_no_cycle() -> None:
     await buffer.aclose()
 
 
-# ---- misuse
+# ---- invalid options
 
 
 @pytest.mark.parametrize(
@@ -231,12 +231,12 @@ async def test_an_error_leaves_no_cycle() -> None:
     ],
     ids=str,
 )
-def test_misuse(options: dict[str, Any], said: str) -> None:
+def test_invalid_buffer_options_are_rejected(options: dict[str, Any], said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
         AnyBuffer(Receiver().send, **options)
 
 
-def test_what_cannot_send() -> None:
+def test_a_send_that_is_not_async_is_rejected() -> None:
     with pytest.raises(TypeError, match="an async function of a list of items, not 5"):
         AnyBuffer(5)
 

@@ -1,4 +1,4 @@
-"""A receiver that the tests hold in their hands, and a loop that must be left clean."""
+"""A receiver that tests control, and a check that the event loop is left clean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redrive.batch import BufferStats, SendBuffer
 
 
 class Receiver:
-    """Gets batches; each waits for its answer until the test gives it one, or is answered at once."""
+    """Receives batches. Each waits for the response of the test, or is accepted at once."""
 
     def __init__(self, *answers: object, held: bool = False) -> None:
         self.batches: list[list[Any]] = []
@@ -42,7 +42,7 @@ class Receiver:
         return answer
 
     async def got(self, batches: int) -> None:
-        """Wait until so many have come."""
+        """Wait for this number of batches."""
         async with asyncio.timeout(60):
             while len(self.batches) < batches:  # noqa: ASYNC110  # the turns of the loop are what is waited for
                 await asyncio.sleep(0)
@@ -53,7 +53,7 @@ def rpc_error(code: str, *trailers: tuple[str, str]) -> grpc.aio.AioRpcError:
 
 
 def clean(test: Coroutine[Any, Any, None]) -> None:
-    """Run it in a loop of its own; no task may be left, and nothing may be said that nobody heard."""
+    """Run a test in a new event loop. It must leave no task and no unhandled error."""
     said: list[dict[str, Any]] = []
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""A shared poller: every waiter gets its signal or an error, whatever happens to the others and to the server."""
+"""The shared poller: every waiter gets its signal or an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK: dict[str, Any] = {"min_interval": 0.001, "max_interval": 0.01, "retry": R
 
 
 class Server:
-    """Hands each signal out once; fails as told; keeps what it was asked for."""
+    """Returns each signal once, fails as scripted, and records the ids of each fetch."""
 
     def __init__(self) -> None:
         self.signals: defaultdict[str, list[str]] = defaultdict(list)
@@ -56,7 +56,7 @@ async def until(met: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def test_all_ids_are_asked_for_at_once() -> None:
+def test_all_ids_are_fetched_together() -> None:
     async def work(server: Server) -> None:
         async with SharedPoller(server.fetch, **QUICK) as poller:
             waits = await started(*(poller.wait(f"t-{number}") for number in range(100)))
@@ -69,7 +69,7 @@ def test_all_ids_are_asked_for_at_once() -> None:
     run(work)
 
 
-def test_many_ids_are_asked_for_in_parts() -> None:
+def test_many_ids_are_fetched_in_groups() -> None:
     async def work(server: Server) -> None:
         async with SharedPoller(server.fetch, max_ids=30, **QUICK) as poller:
             for number in range(100):
@@ -93,7 +93,7 @@ def test_each_signal_is_delivered_once_and_in_order() -> None:
     run(work)
 
 
-def test_a_signal_that_is_fetched_twice_is_delivered_once() -> None:
+def test_a_repeated_signal_is_delivered_once() -> None:
     async def work(server: Server) -> None:
         async def fetch(ids: list[str]) -> dict[str, list[str]]:
             server.asked.append(ids)
@@ -106,7 +106,7 @@ def test_a_signal_that_is_fetched_twice_is_delivered_once() -> None:
 
 
 @pytest.mark.req("C-3")
-def test_a_failed_poll_is_retried_and_survived() -> None:
+def test_a_failed_poll_is_retried() -> None:
     async def work(server: Server) -> None:
         server.failures = [ConnectionError("down") for _ in range(20)]  # more than the attempts of several polls
         server.signals["t"].append("s")
@@ -117,7 +117,7 @@ def test_a_failed_poll_is_retried_and_survived() -> None:
     run(work)
 
 
-def test_an_error_that_is_not_worth_a_retry_is_every_waiters() -> None:
+def test_a_permanent_error_goes_to_every_waiter() -> None:
     async def work(server: Server) -> None:
         server.failures = [PermissionError("no")]
         async with SharedPoller(server.fetch, **QUICK) as poller:
@@ -130,7 +130,7 @@ def test_an_error_that_is_not_worth_a_retry_is_every_waiters() -> None:
     run(work)
 
 
-def test_patience_ends() -> None:
+def test_waiters_get_the_error_when_patience_ends() -> None:
     async def work(server: Server) -> None:
         server.failures = [ConnectionError("down") for _ in range(10_000)]
         async with SharedPoller(server.fetch, patience=0.02, **QUICK) as poller:
@@ -140,7 +140,7 @@ def test_patience_ends() -> None:
     run(work)
 
 
-def test_a_cancelled_waiter_takes_nobody_and_no_signal_with_it() -> None:
+def test_a_cancelled_waiter_loses_no_signal() -> None:
     async def work(server: Server) -> None:
         server.gate = asyncio.Event()
         async with SharedPoller(server.fetch, **QUICK) as poller:
@@ -156,13 +156,13 @@ def test_a_cancelled_waiter_takes_nobody_and_no_signal_with_it() -> None:
     run(work)
 
 
-def test_a_waiter_that_is_cancelled_with_its_answer_gives_it_to_the_next() -> None:
+def test_the_signal_of_a_cancelled_waiter_goes_to_the_next() -> None:
     async def work(server: Server) -> None:
         async with SharedPoller(server.fetch, **QUICK) as poller:
             for _ in range(50):
                 (first,) = await started(poller.wait("t"))
                 server.signals["t"].append("s")
-                await until(lambda: not server.signals["t"])  # fetched; whether delivered, who knows
+                await until(lambda: not server.signals["t"])  # fetched, and perhaps delivered
                 first.cancel()
                 found = await asyncio.gather(first, return_exceptions=True)
                 if isinstance(found[0], BaseException):
@@ -171,7 +171,7 @@ def test_a_waiter_that_is_cancelled_with_its_answer_gives_it_to_the_next() -> No
     run(work)
 
 
-def test_closing_answers_everybody() -> None:
+def test_closing_ends_every_waiter() -> None:
     async def work(server: Server) -> None:
         server.gate = asyncio.Event()  # a fetch that hangs
         async with SharedPoller(server.fetch, **QUICK) as poller:
@@ -186,7 +186,7 @@ def test_closing_answers_everybody() -> None:
     run(work)
 
 
-def test_a_poll_task_that_is_cancelled_from_outside_answers_everybody() -> None:
+def test_a_cancelled_poll_task_ends_every_waiter() -> None:
     async def work(server: Server) -> None:
         poller: SharedPoller[str, str] = SharedPoller(server.fetch, **QUICK)
         (wait,) = await started(poller.wait("t"))
@@ -235,7 +235,7 @@ def test_an_idle_poller_is_woken_by_a_signal() -> None:
     run(work)
 
 
-def test_bounds_and_misuse() -> None:
+def test_limits_and_invalid_options() -> None:
     async def work(server: Server) -> None:
         async with SharedPoller(server.fetch, max_waiting=2, **QUICK) as poller:
             waits = await started(poller.wait("a"), poller.wait("b"))
@@ -265,9 +265,9 @@ def test_bounds_and_misuse() -> None:
 
 def test_a_dropped_signal_is_new_when_the_server_sends_it_again() -> None:
     waiters: Waiters[str, str, str] = Waiters(max_kept=1, identity=lambda signal: signal)
-    assert waiters.arrived("a", ["first", "second"]) == []
+    assert waiters.deliver("a", ["first", "second"]) == []
     assert waiters.dropped == 1
-    assert waiters.enter("ticket", "a") is not None
-    assert waiters.enter("another", "a") is None
-    (delivery,) = waiters.arrived("a", ["first"])
+    assert waiters.add("ticket", "a") is not None
+    assert waiters.add("another", "a") is None
+    (delivery,) = waiters.deliver("a", ["first"])
     assert delivery.signal == "first"

@@ -1,4 +1,4 @@
-"""The waiters of a shared poller: whatever happens in whatever order, each signal reaches one waiter, and none is forgotten."""
+"""Each signal reaches one waiter of its id, in any order of events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.batch.poller.pace import SPREAD, Pace
+from redrive.batch.poller.shared_poller import MAX_JITTER, Pace
 from redrive.batch.poller.waiters import Waiters
 
 pytestmark = pytest.mark.req("G-10")
@@ -29,16 +29,16 @@ def test_each_signal_reaches_one_waiter_of_its_id(acts: list[tuple[str, int | st
     arrived: dict[int, str] = {}
     for step, (act, what) in enumerate(acts):
         if act == "enter":
-            given_ = waiters.enter(step, str(what))
+            given_ = waiters.add(step, str(what))
             found = [] if given_ is None else [given_]
             waiting[step] = str(what)
         elif act == "withdraw":
-            waiters.withdraw(int(what))
+            waiters.remove(int(what))
             waiting.pop(int(what), None)
             found = []
         else:
             arrived[step] = str(what)
-            found = waiters.arrived(str(what), [step])
+            found = waiters.deliver(str(what), [step])
         for delivery in found:
             assert waiting.pop(delivery.ticket) == arrived[delivery.signal] == delivery.id
             delivered.append(delivery.signal)
@@ -50,15 +50,15 @@ def test_each_signal_reaches_one_waiter_of_its_id(acts: list[tuple[str, int | st
     for id_ in "abc":
         order = [signal for signal in delivered if arrived[signal] == id_]
         assert order == sorted(order)
-    assert sorted(waiters.clear()) == sorted(waiting)
+    assert sorted(waiters.take_all()) == sorted(waiting)
     assert (len(waiters), waiters.ids) == (0, [])
 
 
 @given(st.floats(0.001, 1), st.floats(1, 100), st.lists(st.booleans(), max_size=20), st.floats(0, 1))
-def test_the_pace_stays_within_its_bounds(fast: float, slow: float, polls: list[bool], draw: float) -> None:
-    pace = Pace.of(fast, slow)
+def test_pace_stays_within_its_limits(fast: float, slow: float, polls: list[bool], draw: float) -> None:
+    pace = Pace.fastest(fast, slow)
     for found in polls:
-        before, pace = pace, pace.after(found)
+        before, pace = pace, pace.after_poll(has_signals=found)
         assert pace.interval == (fast if found else min(slow, 2 * before.interval))
-        assert fast * (1 - SPREAD) <= pace.wait(draw) <= slow
-    assert pace.quick().interval == fast
+        assert fast * (1 - MAX_JITTER) <= pace.wait(draw) <= slow
+    assert pace.reset().interval == fast

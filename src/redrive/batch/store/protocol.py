@@ -1,4 +1,7 @@
-"""Items: where the rejections of items are counted. A small protocol, so that a table of the user's own can do it."""
+"""The protocol of a store that counts rejections, and the optional methods that a store may add.
+
+It is small so that a table of the user's own can implement it.
+"""
 
 from __future__ import annotations
 
@@ -97,31 +100,35 @@ class SparingItems(Protocol):
 
 
 @runtime_checkable
-class CheckedItems(Protocol):
-    """A store that can be set up wrongly. Checked before the first pass of a call."""
+class SelfCheckingItems(Protocol):
+    """A store that can be configured wrongly. It is checked before the first pass of a call."""
 
     def check(self) -> None:
-        """ValueError: it cannot work as it is; says how to set it up. Costs nothing once it has passed."""
+        """Check the configuration. Free once the check has passed.
+
+        Raises:
+            ValueError: The store cannot work as configured. The message says how to fix it.
+        """
 
 
 @runtime_checkable
-class ToldItems(Protocol):
-    """A store that wants to hear which items were acknowledged, since it has no other way to know."""
+class AcknowledgingItems(Protocol):
+    """A store that must be told which items were acknowledged, because it cannot see it itself."""
 
     def acknowledge_many(self, item_ids: Collection[str], /) -> int:
-        """These have arrived; of how many that was news."""
+        """Record the items as acknowledged. Returns how many had ever been rejected."""
 
 
 @runtime_checkable
-class ReasonedItems(Protocol):
-    """A store that keeps why items were given up."""
+class ItemsWithReasons(Protocol):
+    """A store that knows why items were given up."""
 
     def reasons(self, item_ids: Collection[str], /) -> Mapping[str, str]:
-        """The reason of each, where one is known."""
+        """Return the reason of each item that has one."""
 
 
 @runtime_checkable
-class StatedItems(Protocol):
+class ItemsWithStates(Protocol):
     """A store that knows the state of each item."""
 
     def states(self, item_ids: Collection[str], /) -> Mapping[str, str]:
@@ -129,25 +136,25 @@ class StatedItems(Protocol):
 
 
 @runtime_checkable
-class ReopenedItems(Protocol):
-    """A store of the user's own that an operator can look into: `redrive batch giveups --items module:object`."""
+class ReopenableItems(Protocol):
+    """A store that an operator can inspect: `redrive batch giveups --items module:object`."""
 
     def given_up(self, limit: int, /) -> Mapping[str, int]:
-        """Items that were given up, and how often each was rejected."""
+        """Return items that were given up, and the number of rejections of each."""
 
     def reopen_many(self, item_ids: Collection[str], /) -> set[str]:
-        """Let these be sent again; those that had been given up."""
+        """Allow items to be sent again. Returns those that had been given up."""
 
 
-def increment(items: Items, ids: Collection[str], /) -> Mapping[str, int]:
-    """Count a rejection of each; the new counts."""
+def count_rejections(items: Items, ids: Collection[str], /) -> Mapping[str, int]:
+    """Count a rejection for each item and return the new counts."""
     if isinstance(items, ManyItems):
         return items.increment_many(ids)
     return {item_id: items.increment(item_id) for item_id in ids}
 
 
-def give_up(items: Items, reasons: Mapping[str, str], /) -> set[str]:
-    """Give up each; those that had not been given up before."""
+def give_up_items(items: Items, reasons: Mapping[str, str], /) -> set[str]:
+    """Give up each item and return those that had not been given up before."""
     if isinstance(items, ManyItems):
         return items.give_up_many(reasons)
     return {item_id for item_id, reason in reasons.items() if items.give_up(item_id, reason)}

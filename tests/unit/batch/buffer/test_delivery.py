@@ -1,4 +1,4 @@
-"""What `send` says of a batch, and what each sender is told."""
+"""Responses of `send`, and the error that each caller gets."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ import grpc.aio
 import pytest
 
 from redrive import outcome, retry
-from redrive.batch.buffer.answer import each, told
+from redrive.batch.background import copies_of
+from redrive.batch.buffer.delivery import errors_of_response
 from redrive.errors import Refused
 
 pytestmark = pytest.mark.req("G-4")
 
 
 @pytest.mark.parametrize("said", [True, None])
-def test_accepted(said: object) -> None:
-    assert told(said, 3) is None
+def test_true_and_none_accept_the_batch(said: object) -> None:
+    assert errors_of_response(said, 3) is None
 
 
-def test_refused() -> None:
-    errors = told(False, 2)
+def test_false_rejects_every_item() -> None:
+    errors = errors_of_response(False, 2)
     assert errors is not None
     assert [str(error) for error in errors] == ["the receiver refused the batch of 2 items"] * 2
     assert all(isinstance(error, Refused) for error in errors)
     assert errors[0] is not errors[1]
 
 
-def test_an_answer_for_each_item() -> None:
+def test_one_response_for_each_item() -> None:
     wrong = ValueError("too long")
-    errors = told([True, False, None, wrong], 4)
+    errors = errors_of_response([True, False, None, wrong], 4)
     assert errors is not None
     assert (errors[0], errors[2], errors[3]) == (None, None, wrong)
     assert isinstance(errors[1], Refused)
 
 
 @pytest.mark.parametrize("said", [1, "ok", b"ok", {"ok": True}, object(), [True], [True, True, True], [True, 1], [True, "no"]])
-def test_anything_else_is_no_answer(said: object) -> None:
+def test_other_responses_are_rejected(said: object) -> None:
     with pytest.raises(TypeError, match="answer|send says"):
-        told(said, 2)
+        errors_of_response(said, 2)
 
 
 class Awkward(Exception):
@@ -59,12 +60,12 @@ def aio_error() -> Exception:
 @pytest.mark.parametrize(
     "error", [ValueError("x"), OSError(2, "no such file"), aio_error(), UnicodeDecodeError("utf-8", b"", 0, 1, "x")]
 )
-def test_each_sender_has_an_error_of_its_own(error: Exception) -> None:
+def test_each_caller_gets_its_own_copy_of_the_error(error: Exception) -> None:
     found: list[Exception] = []
     try:
         retry(max_attempts=2, backoff_base=0, jitter=0, on=Exception).call(_raise, error)
     except Exception as raised:
-        found = each(raised, 3)
+        found = copies_of(raised, 3)
     assert len({id(one) for one in found}) == 3
     for one in found:
         assert (type(one), str(one), one.args) == (type(error), str(error), error.args)
@@ -77,8 +78,8 @@ def test_each_sender_has_an_error_of_its_own(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [Awkward(code=3), Odd("x")])
-def test_one_that_cannot_be_copied_is_shared(error: Exception) -> None:
-    assert [one is error for one in each(error, 3)] == [True, True, True]
+def test_an_error_that_cannot_be_copied_is_shared(error: Exception) -> None:
+    assert [one is error for one in copies_of(error, 3)] == [True, True, True]
 
 
 def _raise(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The progress bar: what it shows of a batch, and that it shows nothing where nobody looks."""
+"""The progress bar: its states, and no output without a terminal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rich.console import Console, Group
 from rich.progress import TaskID
 
 from redrive.batch import Report, bar, progress, retrying
-from redrive.batch.bar_lines import BarLines
-from redrive.batch.bars import Bars
+from redrive.batch.progress_bar import ProgressBars
+from redrive.batch.rich_progress import TwoLineProgress
 from redrive.journal import Record, Ring
 from redrive.testing import instant
 from tests.unit.batch.world import Script, Sender, Store, partial, success
 
 
 class Stepping(Sender):
-    """Says how far it is."""
+    """A sender that reports its progress."""
 
     def send_pending(self, flight: str = "f") -> Report:
         report = self.pass_()
@@ -34,7 +34,7 @@ def shown(*, terminal: bool = True, width: int = 120) -> tuple[Console, io.Strin
     return Console(file=out, force_terminal=terminal, width=width, color_system=None), out
 
 
-def test_a_bar_for_a_batch() -> None:
+def test_bar_shows_the_counts_of_a_batch() -> None:
     console, out = shown()
     store = Store(counts={"bad": 4})
     ids = ["bad", *(f"t{n}" for n in range(11))]
@@ -48,15 +48,15 @@ def test_a_bar_for_a_batch() -> None:
     assert "1 acknowledged, 0 pending" in text
 
 
-def test_the_state_in_words_after_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_text_after_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    say = BarLines.say
+    say = TwoLineProgress.set_state
 
-    def noted(self: BarLines, task: TaskID, text: str, /, **fields: Any) -> None:
+    def noted(self: TwoLineProgress, task: TaskID, text: str, /, **fields: Any) -> None:
         said.append(text)
         say(self, task, text, **fields)
 
-    monkeypatch.setattr(BarLines, "say", noted)
+    monkeypatch.setattr(TwoLineProgress, "set_state", noted)
     store = Store(counts={"bad": 4})
     ids = ["bad", *(f"t{n:02}" for n in range(11))]
     inner = Stepping(store, ids, lambda item, turn: "checksum" if item == "bad" else "503 busy" if turn == 1 else "")
@@ -72,24 +72,24 @@ def test_the_state_in_words_after_each_record(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-def frame(lines: BarLines, out: io.StringIO) -> str:
-    """What the bar shows at this time."""
+def frame(lines: TwoLineProgress, out: io.StringIO) -> str:
+    """Return the current output of the bar."""
     out.seek(0)
     out.truncate()
     lines.console.print(Group(*lines.get_renderables()))
     return out.getvalue()
 
 
-def tell(bars: Bars, kind: str, **fields: object) -> None:
+def tell(bars: ProgressBars, kind: str, **fields: object) -> None:
     bars(Record(kind, datetime.now(UTC), {"operation": "Sender.send_pending", **fields}))
 
 
-def test_the_clock_runs_and_the_wait_counts_down_after_a_pass_that_handled_all_items() -> None:
+def test_elapsed_time_and_wait_are_updated_after_a_complete_pass() -> None:
     console, out = shown()
     now = [100.0]
     console.get_time = lambda: now[0]
-    lines = BarLines(console=console)
-    bars = Bars(lines)
+    lines = TwoLineProgress(console=console)
+    bars = ProgressBars(lines)
     tell(bars, "batch_started")
     tell(bars, "batch_step", done=5, total=5)
     tell(bars, "batch_pass", acknowledged=3, given_up=0, pending=2, sent=5)
@@ -105,8 +105,8 @@ def test_the_clock_runs_and_the_wait_counts_down_after_a_pass_that_handled_all_i
 
 def test_an_outage_stays_visible_in_the_wait_and_at_the_end() -> None:
     console, out = shown()
-    lines = BarLines(console=console)
-    bars = Bars(lines)
+    lines = TwoLineProgress(console=console)
+    bars = ProgressBars(lines)
     counts = {"acknowledged": 0, "given_up": 0, "pending": 12, "sent": 12}
     tell(bars, "batch_started")
     tell(bars, "batch_outage", reason="503 overloaded", items=12)
@@ -124,8 +124,8 @@ def test_an_outage_stays_visible_in_the_wait_and_at_the_end() -> None:
 
 def test_a_terminal_of_80_columns_cuts_nothing() -> None:
     console, out = shown(width=80)
-    lines = BarLines(console=console)
-    bars = Bars(lines)
+    lines = TwoLineProgress(console=console)
+    bars = ProgressBars(lines)
     tell(bars, "batch_started")
     tell(bars, "batch_outage", reason="503 the receiver is overloaded, see https://status.test", items=12)
     counts = {"acknowledged": 1_234_567, "given_up": 123_456, "pending": 123_456, "sent": 1_481_479}
@@ -149,14 +149,14 @@ def test_a_log_line_above_the_bar_stays_one_line(monkeypatch: pytest.MonkeyPatch
     assert long.strip() in out.getvalue()
 
 
-def test_nothing_without_a_terminal() -> None:
+def test_no_bar_without_a_terminal() -> None:
     console, out = shown(terminal=False)
     with instant(), bar(console):
         retrying(Script(partial(a="", b="no"), success("b")), items=Store()).send_pending()
     assert out.getvalue() == ""
 
 
-def test_steps_are_in_the_journal_under_their_batch(redrive_journal: Ring) -> None:
+def test_progress_is_logged_with_the_operation(redrive_journal: Ring) -> None:
     retrying(Stepping(Store(), ["a"], lambda *_: ""), items=Store(), operation="tiles").send_pending()
     progress(3)
     steps = [record.fields for record in redrive_journal.records if record.kind == "batch_step"]

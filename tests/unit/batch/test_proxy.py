@@ -1,4 +1,4 @@
-"""The drop-in: the sender in every respect but one method, for protocols on every interpreter."""
+"""The sender proxy: it behaves like the sender except for one method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from redrive.batch import Report, retrying
-from redrive.batch.drop_in import DropIn
+from redrive.batch.proxy import SenderProxy
 from redrive.testing import instant
 from tests.unit.batch.world import AsyncSender, Script, Sender, Store, Uploader, partial, success
 
@@ -58,16 +58,16 @@ class Slotted:
 
 @pytest.mark.req("B-1")
 @pytest.mark.parametrize("kind", [Sender, AsyncSender])
-def test_isinstance_under_the_protocol(kind: type) -> None:
+def test_proxy_is_an_instance_of_the_protocol(kind: type) -> None:
     sender = retrying(kind(Store(), [], lambda *_: ""), items=Store())
     assert isinstance(sender, Uploader)
     assert isinstance(sender, kind)
-    assert issubclass(type(sender), DropIn)
+    assert issubclass(type(sender), SenderProxy)
     assert not isinstance(retrying(Script(), items=Store()), Uploader)  # it has no confirm_flight_state
 
 
 @pytest.mark.req("B-1")
-def test_another_name_for_the_method_and_data_in_the_protocol() -> None:
+def test_protocol_with_another_method_name_and_data_members() -> None:
     inner = Slotted()
     sender = retrying(inner, items=Store(), method="upload_pending_tiles")
     assert isinstance(sender, WithData)
@@ -85,7 +85,7 @@ def test_another_name_for_the_method_and_data_in_the_protocol() -> None:
 
 
 @pytest.mark.req("B-9")
-def test_other_methods_are_the_senders_own() -> None:
+def test_other_methods_are_forwarded_to_the_sender() -> None:
     inner = Sender(Store(), [], lambda *_: "")
     sender = retrying(inner, items=Store())
     assert sender.confirm_flight_state == inner.confirm_flight_state
@@ -139,7 +139,7 @@ class Managed(Abstract):
         return number + 1
 
 
-def test_special_methods_and_with() -> None:
+def test_special_methods_and_context_managers_are_forwarded() -> None:
     inner = Managed()
     sender = retrying(inner, items=Store())
     with instant(), sender as entered:
@@ -171,7 +171,7 @@ class Two:
 
 
 @pytest.mark.req("C-7")
-def test_two_layers_around_one_method_are_refused_around_two_methods_they_are_not() -> None:
+def test_a_method_is_wrapped_only_once() -> None:
     first = retrying(Two(), items=Store(), method="tiles")
     with pytest.raises(TypeError, match="retries tiles already: two layers around one sender would multiply"):
         retrying(first, items=Store(), method="tiles")
@@ -181,7 +181,7 @@ def test_two_layers_around_one_method_are_refused_around_two_methods_they_are_no
     assert isinstance(both, Two)
 
 
-def test_a_mock_is_a_sender_too() -> None:
+def test_a_mock_can_be_a_sender() -> None:
     mock = MagicMock()
     mock.send_pending.side_effect = [partial(a="", b="no"), success("b")]
     with instant():
@@ -189,7 +189,7 @@ def test_a_mock_is_a_sender_too() -> None:
     assert mock.send_pending.call_args_list[1].args == ("f-1",)
 
 
-def test_the_method_is_looked_up_at_each_call() -> None:
+def test_the_senders_method_is_looked_up_at_each_call() -> None:
     inner = Sender(Store(), [], lambda *_: "")
     sender = retrying(inner, items=Store())
     inner.send_pending = lambda flight="f": success(flight)  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""What a batch could not send is left behind as a durable command."""
+"""A call with pending items is enqueued as a durable command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.batch.world import AsyncSender, Script, Sender, Store, partial, 
 
 
 class Command:
-    """As `app.command` makes one, in memory."""
+    """A command in memory."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -35,7 +35,7 @@ class Command:
         return "j-1"
 
 
-def test_what_is_pending_is_left_for_later(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+def test_pending_items_are_enqueued_as_a_job(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
     command = Command()
     report = retrying(Script(partial(a="", b="no")), items=Store(), spill=command).send_pending("f-1", fast=True)
     assert (report.job_id, report.outcome) == ("j-1", "partial")
@@ -45,7 +45,7 @@ def test_what_is_pending_is_left_for_later(redrive_clock: FakeClock, redrive_jou
     assert (record.fields["job_id"], record.fields["retry_at"]) == ("j-1", report.next_retry_at)
 
 
-def test_async_in_a_thread_or_by_asubmit(redrive_clock: FakeClock) -> None:
+def test_async_spill_uses_asubmit_or_a_thread(redrive_clock: FakeClock) -> None:
     command = Command()
     store = Store()
     inner = AsyncSender(store, ["a", "b"], lambda item, _: "no" if item == "b" else "")
@@ -61,7 +61,7 @@ def test_async_in_a_thread_or_by_asubmit(redrive_clock: FakeClock) -> None:
     assert (report.job_id, report.count("pending")) == (None, 1)
 
 
-def test_nothing_is_left_where_nothing_is_pending(redrive_clock: FakeClock) -> None:
+def test_no_job_if_no_item_is_pending(redrive_clock: FakeClock) -> None:
     command = Command()
     assert retrying(Script(partial(a="", b="no"), success("b")), items=Store(), spill=command).send_pending().job_id is None
     assert retrying(Script(success("a")), items=Store(), spill=command).send_pending().job_id is None
@@ -70,7 +70,7 @@ def test_nothing_is_left_where_nothing_is_pending(redrive_clock: FakeClock) -> N
     assert command.left == []
 
 
-def test_if_it_cannot_be_left_the_report_comes_all_the_same(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+def test_report_is_returned_if_the_spill_fails(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
     command = Command(RuntimeError("no database, password=hunter2"))
     report = retrying(Script(partial(a="", b="no")), items=Store(), spill=command).send_pending()
     assert (report.job_id, report.outcome) == (None, "partial")
@@ -79,7 +79,7 @@ def test_if_it_cannot_be_left_the_report_comes_all_the_same(redrive_clock: FakeC
 
 
 @pytest.mark.parametrize("kind", [Sender, AsyncSender])
-def test_a_command_of_an_app(kind: type, tmp_path: Path, redrive_clock: FakeClock) -> None:
+def test_spill_to_a_command_of_an_app(kind: type, tmp_path: Path, redrive_clock: FakeClock) -> None:
     with App(f"sqlite:///{tmp_path / 'ledger.db'}") as app:
 
         @app.command("tiles.later", key="tiles::{flight}:upload:v1")
@@ -96,8 +96,8 @@ def test_a_command_of_an_app(kind: type, tmp_path: Path, redrive_clock: FakeCloc
         assert job.due_at == report.next_retry_at
 
 
-def test_the_command_finishes_the_batch_and_leaves_nothing_more_behind(tmp_path: Path) -> None:
-    """From the call of an operator to the worker that sends the rest: with `app.items`, in time that the test moves."""
+def test_the_spilled_job_sends_the_rest_and_spills_nothing(tmp_path: Path) -> None:
+    """A worker runs the spilled job on a clock that the test moves."""
     app = App(f"sqlite:///{tmp_path / 'never.db'}")
     store = Store()
     inner = Sender(store, ["a", "b"], lambda item, turn: "busy" if item == "b" and turn <= 9 else "")
@@ -119,20 +119,20 @@ def test_the_command_finishes_the_batch_and_leaves_nothing_more_behind(tmp_path:
         assert inner.sent == [["a", "b"], ["b"], ["b"], ["b"]]
         box.drain()
         assert [job.id for job in box.done] == [report.job_id]
-        assert jobs == [None, None]  # within the job: it comes back by itself
+        assert jobs == [None, None]  # inside the job, the worker retries it
         assert store.done == {"a", "b"}
         assert (box.clock.now() - began).total_seconds() >= 60 + 60
     assert len(inner.sent) == 10
 
 
 class Leaving(FakeClock):
-    """Somebody cancels during the wait."""
+    """A clock that is cancelled during the wait."""
 
     async def asleep(self, wait: float, /) -> None:
         raise asyncio.CancelledError
 
 
-def test_cancelled_in_a_wait_everything_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejections_are_counted_if_the_wait_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(counts={"bad": 4})
     inner = AsyncSender(store, ["bad", "slow", "ok"], lambda item, _: "" if item == "ok" else "no")
     with instant() as clock:
