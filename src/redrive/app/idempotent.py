@@ -14,8 +14,8 @@ from ..core.seconds import Seconds
 from .ledgered import Ledgered
 
 if TYPE_CHECKING:
-    from ..idempotency.claim import Claiming
-    from ..idempotency.decorator import TxOnce
+    from ..idempotency.claim import ClaimContext
+    from ..idempotency.once import TransactionalDecorator
     from ..ledger.caller import Transaction
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,7 +46,7 @@ class Idempotent(Ledgered):
     def once(
         self, key: KeyOf, /, *, in_transaction: Literal[True], wait: Seconds | None = None, keep: Seconds = DAY,
         request: Callable[..., object] | None = None, free_on: Rules | None = None,
-    ) -> TxOnce: ...  # fmt: skip
+    ) -> TransactionalDecorator: ...  # fmt: skip
     @overload
     def once(
         self, key: KeyOf, /, *, in_transaction: Literal[False] = False, wait: Seconds | None = None, keep: Seconds = DAY,
@@ -80,7 +80,7 @@ class Idempotent(Ledgered):
         Raises:
             TypeError: The decorator is used without a key.
         """
-        from ..idempotency.once import Terms, once  # noqa: PLC0415
+        from ..idempotency.once import OnceSpec, make_idempotent  # noqa: PLC0415
 
         if _is_decorated(key, sys._getframe(1)):
             raise TypeError(f"{BARE}, not a bare @app.once on {getattr(key, '__qualname__', key)}")
@@ -88,15 +88,24 @@ class Idempotent(Ledgered):
         def decorated(fn: Callable[..., Any]) -> Callable[..., Any]:
             if not callable(fn):
                 raise TypeError(f"{BARE}; this decorates {type(fn).__name__}, not a function")
-            terms = Terms(self.keys, key, fn, skip=int(in_transaction), wait=wait, keep=keep, request=request, free_on=free_on)
-            return once(fn, terms, in_transaction=in_transaction)
+            spec = OnceSpec(
+                self.keys,
+                key,
+                fn,
+                in_transaction=in_transaction,
+                wait=wait,
+                keep=keep,
+                request=request,
+                free_on=free_on,
+            )
+            return make_idempotent(fn, spec, in_transaction=in_transaction)
 
         return decorated
 
     def claim(
         self, key: KeyLike, /, *, request: object = None, tx: Transaction | None = None, wait: Seconds | None = None,
         keep: Seconds = DAY, free_on: Rules | None = None,
-    ) -> Claiming:  # fmt: skip
+    ) -> ClaimContext:  # fmt: skip
         """Make a block of code idempotent: `with app.claim(key) as claim:`, or `async with`.
 
         Args:
@@ -114,9 +123,9 @@ class Idempotent(Ledgered):
         Returns:
             A context manager. See `once`.
         """
-        from ..idempotency.claim import Claiming  # noqa: PLC0415
+        from ..idempotency.claim import ClaimContext  # noqa: PLC0415
 
-        return Claiming(self.keys, key, request=request, tx=tx, wait=wait, keep=keep, free_on=free_on)
+        return ClaimContext(self.keys, key, request=request, tx=tx, wait=wait, keep=keep, free_on=free_on)
 
     def idempotency(
         self,
@@ -158,12 +167,9 @@ class Idempotent(Ledgered):
         Returns:
             The wrapped application.
         """
-        from ..idempotency.asgi import Middleware  # noqa: PLC0415
-        from ..idempotency.response import FREEING  # noqa: PLC0415
+        from ..idempotency.asgi import IdempotencyMiddleware, MiddlewareOptions  # noqa: PLC0415
 
-        return Middleware(
-            self.keys,
-            app,
+        options = MiddlewareOptions(
             required=required,
             methods=methods,
             paths=paths,
@@ -172,5 +178,6 @@ class Idempotent(Ledgered):
             keep=keep,
             max_body=max_body,
             request=request,
-            free_on=FREEING if free_on is None else free_on,
+            free_on=free_on,
         )
+        return IdempotencyMiddleware(self.keys, app, options)

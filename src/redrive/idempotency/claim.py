@@ -1,4 +1,4 @@
-"""claim: a block that runs once for its key, by `with` or `async with`."""
+"""`app.claim`: a block of code that runs once for its key, by `with` or `async with`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from ..core.context import Entered
 from ..core.fault import Rules
 from ..core.key import Key, KeyLike
 from ..core.seconds import Seconds, lasting, seconds
-from .failure import freeing
 from .fingerprint import fingerprint
-from .hold import Hold, aacquire, acquire, scope_of, settled
-from .record import Ident
+from .lease import (
+    KeyLease,
+    acquire,
+    acquire_async,
+    rule_for_freeing,
+    scope_with_key,
+    settle_in_thread,
+)
+from .record import KeyId
 
 if TYPE_CHECKING:
     from ..ledger.statement import Runner
     from .keys import Keys
-    from .record import Begun
+    from .record import BeginResult
 
 _JSON = codec(Any)
 
@@ -33,12 +39,11 @@ class Claim:
 
     __slots__ = ("_response", "freed", "fresh", "key")
 
-    def __init__(self, key: Key, begun: Begun) -> None:
+    def __init__(self, key: Key, result: BeginResult) -> None:
         self.key = key
-        self.fresh = begun.outcome == "fresh"
-        """True: nobody has done this yet; do it. False: it is done, and `response` is its answer."""
+        self.fresh = result.outcome == "fresh"
         self.freed = False
-        self._response = None if begun.response is None else from_bytes(begun.response)
+        self._response = None if result.response is None else from_bytes(result.response)
 
     @property
     def response(self) -> Any:
@@ -59,91 +64,122 @@ class Claim:
         return f"<Claim {self.key} {'fresh' if self.fresh else 'done'}>"
 
 
-class Claiming:
-    """What `app.claim(...)` gives: enter it once, by `with` or `async with`."""
+class ClaimContext:
+    """The context manager of `app.claim(...)`. Enter it once, by `with` or `async with`."""
 
-    __slots__ = ("_claim", "_entered", "_frees", "_hash", "_hold", "_keep", "_key", "_keys", "_run", "_tx", "_wait")
+    __slots__ = (
+        "_claim",
+        "_entered",
+        "_frees_key",
+        "_keep",
+        "_key",
+        "_keys",
+        "_lease",
+        "_request_hash",
+        "_run",
+        "_tx",
+        "_wait",
+    )
 
     def __init__(
-        self, keys: Callable[[], Keys], key: KeyLike, /, *, request: object, tx: Any, wait: Seconds | None, keep: Seconds,
+        self,
+        keys: Callable[[], Keys],
+        key: KeyLike,
+        /,
+        *,
+        request: object,
+        tx: Any,
+        wait: Seconds | None,
+        keep: Seconds,
         free_on: Rules | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._keys = keys
-        self._key = Ident.of(key)
-        self._hash = fingerprint(request)
+        self._key = KeyId.of(key)
+        self._request_hash = fingerprint(request)
         self._tx = tx
         self._wait = None if wait is None else seconds("wait", wait)
         self._keep = lasting("keep", keep)
-        self._frees = freeing(free_on)
+        self._frees_key = rule_for_freeing(free_on)
         self._claim: Claim | None = None
-        self._hold: Hold | None = None
+        self._lease: KeyLease | None = None
         self._run: Runner | None = None
         self._entered: Entered | None = None
 
     def __enter__(self) -> Claim:
-        self._once()
+        self._check_unused()
         keys = self._keys()
         wait = self._wait
         if self._tx is not None:
-            self._run = keys.joined(self._tx)
-            if keys.on_sqlite:
-                wait = None  # inside a transaction of ours the other holder could never finish
-        return self._has(keys, acquire(keys, self._key, self._hash, self._keep, wait, self._run))
+            self._run = keys.adopt_transaction(self._tx)
+            if keys.has_single_writer:
+                wait = None  # the other holder cannot settle while our transaction is open
+        result = acquire(keys, self._key, self._request_hash, self._keep, wait, self._run)
+        return self._start(keys, result)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
-        self._left()
-        if self._hold is not None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
+        self._leave_scope()
+        if self._lease is not None:
             self._settle(error)
 
     async def __aenter__(self) -> Claim:
-        self._once()
+        self._check_unused()
         keys = self._keys()
         if self._tx is None:
-            begun = await aacquire(keys, self._key, self._hash, self._keep, self._wait)
+            result = await acquire_async(keys, self._key, self._request_hash, self._keep, self._wait)
         elif hasattr(self._tx, "run_sync"):
-            begun = await self._tx.run_sync(self._acquired, keys)
+            result = await self._tx.run_sync(self._acquire_in_transaction, keys)
         else:
             raise TypeError(f"tx must be an AsyncConnection or an AsyncSession in `async with`, not {type(self._tx).__name__}")
-        return self._has(keys, begun)
+        return self._start(keys, result)
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> None:
-        self._left()
-        if self._hold is None:
+        self._leave_scope()
+        if self._lease is None:
             return
         if self._tx is not None:
             await self._tx.run_sync(lambda _: self._settle(error))
         else:
-            await settled(self._keys(), self._settle, error)
+            await settle_in_thread(self._keys(), self._settle, error)
 
-    def _once(self) -> None:
+    def _check_unused(self) -> None:
         if self._claim is not None:
             raise RuntimeError(f"this claim of {self._key} is already in use; create a new one")
 
-    def _acquired(self, connection: Any, keys: Keys) -> Begun:
-        self._run = keys.joined(connection)
-        return acquire(keys, self._key, self._hash, self._keep, None, self._run)
+    def _acquire_in_transaction(self, connection: Any, keys: Keys) -> BeginResult:
+        self._run = keys.adopt_transaction(connection)
+        return acquire(keys, self._key, self._request_hash, self._keep, None, self._run)
 
-    def _has(self, keys: Keys, begun: Begun) -> Claim:
-        self._claim = Claim(Key.parse(self._key.key), begun)
-        if begun.outcome == "fresh":
-            self._hold = Hold(keys, self._key, begun, self._keep, self._frees, self._run)
-        self._entered = Entered(scope_of(self._key))
+    def _start(self, keys: Keys, result: BeginResult) -> Claim:
+        self._claim = Claim(Key.parse(self._key.key), result)
+        if result.outcome == "fresh":
+            self._lease = KeyLease(keys, self._key, result, self._keep, self._frees_key, self._run)
+        self._entered = Entered(scope_with_key(self._key))
         return self._claim
 
-    def _left(self) -> None:
+    def _leave_scope(self) -> None:
         entered, self._entered = self._entered, None
         if entered is not None:
             entered.leave()
 
     def _settle(self, error: BaseException | None) -> None:
-        hold, claim = self._hold, self._claim
-        assert hold is not None
+        lease, claim = self._lease, self._claim
+        assert lease is not None
         assert claim is not None
         if error is not None:
-            hold.failed(error)
+            lease.fail(error)
         elif claim.freed:
-            hold.free()
+            lease.free()
         else:
-            hold.answer(claim.response, to_bytes)
+            lease.complete(claim.response, to_bytes)

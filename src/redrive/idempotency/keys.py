@@ -1,4 +1,8 @@
-"""Keys: the ledger's memory of what was done under which key."""
+"""Keys: the idempotency keys of a ledger.
+
+A caller begins a key and gets a lease with a fencing token, or the result of an earlier caller. The
+holder of the lease settles the key: complete, fail or free.
+"""
 
 from __future__ import annotations
 
@@ -21,307 +25,398 @@ from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
 from ..ledger.limits import payload
 from ..ledger.statement import Runner
-from . import upkeep
-from .keeper import Keeper
-from .postgres import OnPostgres
-from .record import Begun, Ident, KeyRecord, Status
-from .sqlite import OnSQLite
-from .standing import Stored, come_back, standing
+from . import maintenance
+from .decision import KeyRow, decide, retry_at
+from .lease_renewer import LeaseRenewer
+from .record import BeginResult, KeyId, KeyRecord, Status
+from .store import key_store_for
+from .store.protocol import BeginTerms, Held, KeyStore
 
-On: TypeAlias = OnSQLite | OnPostgres
-Terms: TypeAlias = tuple[bytes | None, str, float, float]
-"""Of one beginning: the request's hash, the holder, seconds of its lease, seconds to keep the key."""
-UNKNOWN = 1000
-"""Beginnings with an unknown outcome that are remembered."""
-LEASE = 30.0
-"""Seconds for which a holder that is not heard of any more keeps its key. Renewed at a third of it."""
-THREADS = 4
-DOMAINS = 1000
-ROUNDS = 20
-"""How often to look again where others are faster each time."""
+Settle: TypeAlias = Callable[[KeyStore, Runner], bool]
+"""Settles a key on a connection. False: the key belongs to another holder."""
+MAX_UNCONFIRMED = 1000
+"""Maximum number of keys with an unknown result of `begin` that are remembered."""
+LEASE_SECONDS = 30.0
+"""Time after which the key of a crashed holder is free. Leases are renewed after a third of it."""
+EXECUTOR_THREADS = 4
+MAX_DOMAINS = 1000
+"""Maximum number of domains for which the last outcome is remembered."""
+MAX_BEGIN_ROUNDS = 20
+"""Maximum number of reads of a key while other callers are faster each time."""
 
 
 class Keys:
-    """The idempotency keys of a ledger. Threads may share it, and so may forked children. Its methods block."""
+    """The idempotency keys of a ledger. Its methods block. Threads and forked children may share it."""
 
-    def __init__(self, ledger: Ledger, /, *, lease: float = LEASE) -> None:
+    def __init__(self, ledger: Ledger, /, *, lease: float = LEASE_SECONDS) -> None:
+        """Create the keys of a ledger.
+
+        Args:
+            ledger: The ledger.
+            lease: Seconds after which the key of a crashed holder is free.
+        """
         self.ledger = ledger
         self.lease = lease
-        # A key's verbs are a statement or two each, at request latency: they run on the ledger's own sessions.
+        # An operation on a key is a statement or two: it runs on the ledger's own sessions.
         self._write, self._read = ledger.connections.write, ledger.connections.read
-        self.on_sqlite = ledger.connections.on_sqlite
-        self._on: On = OnSQLite() if self.on_sqlite else OnPostgres()
-        self._new: dict[str, bool] = {}
-        self._unknown: dict[Ident, str] = {}
-        """Keys that may have been begun on a connection that was lost, and by which holder: no work was done under them."""
-        self._threads: tuple[int, ThreadPoolExecutor] | None = None
-        self.keeper = Keeper(self.renew, self.sweep, lease, self.free_unknown)
+        self._store = key_store_for(ledger.connections)
+        self.has_single_writer = self._store.has_single_writer
+        """Only one transaction can write at a time, and readers do not wait for it."""
+        self._was_last_new: dict[str, bool] = {}
+        self._unconfirmed: dict[KeyId, str] = {}
+        """Keys that may have been begun on a lost connection, with their holders. No work was done under them."""
+        self._executor: tuple[int, ThreadPoolExecutor] | None = None
+        self.renewer = LeaseRenewer(self.renew, self.sweep, lease, self.free_unconfirmed)
 
-    # ---- the verbs ----
+    # ---- begin ----
 
-    def begin(self, ident: Ident, request_hash: bytes | None = None, /, *, keep: float, run: Runner | None = None) -> Begun:
-        """Begin under a key, or be told why not. Who is told `fresh` holds it until it settles, or its lease runs out.
+    def begin(
+        self,
+        key: KeyId,
+        request_hash: bytes | None = None,
+        /,
+        *,
+        keep: float,
+        run: Runner | None = None,
+    ) -> BeginResult:
+        """Begin a key.
 
-        run: a transaction, in which it is settled too. Nothing is leased then: the transaction holds the key.
+        A caller with the outcome `fresh` holds the key until it settles it or its lease expires.
+
+        Args:
+            key: The key.
+            request_hash: Fingerprint of the request. None: nothing is compared.
+            keep: Seconds for which the key is stored.
+            run: Transaction in which the key is settled too. It holds the key, so there is no
+                lease.
         """
         if run is not None:
-            begun = self._begin(run, ident, (request_hash, _holder(), self.lease, keep), locked=True)
+            result = self._begin_on(run, key, self._terms(request_hash, keep), in_caller=True)
             crash_point("key.begin.in_caller")
-            return begun
-        if self.on_sqlite and not self.likely_new(ident):
-            told = self.look(ident, request_hash)  # readers don't wait for the one writer
-            if told is not None:
-                return told
+            return result
+        if self.has_single_writer and not self.is_likely_new(key):
+            earlier = self.peek(key, request_hash)  # readers do not wait for the writer
+            if earlier is not None:
+                return earlier
         crash_point("key.begin.before_commit")
-        terms = (request_hash, _holder(), self.lease, keep)
-        if ident in self._unknown:
-            self._free_unknown(ident)
+        terms = self._terms(request_hash, keep)
+        if key in self._unconfirmed:
+            self._free_unconfirmed(key)
         try:
-            begun = self._begin_apart(ident, terms)
+            result = self._begin_alone(key, terms)
         except LedgerUnavailable as error:
             if not error.sent and not error.stale:
                 raise
-            begun = self._begin_again(ident, terms)
-        if begun.outcome == "fresh":
+            result = self._begin_after_lost_connection(key, terms)
+        if result.outcome == "fresh":
             crash_point("key.begin.after_commit")
-            self.keeper.hold(ident, begun.fence)
-        return begun
+            self.renewer.add(key, result.fence)
+        return result
 
-    def _begin_apart(self, ident: Ident, terms: Terms) -> Begun:
-        """Begin by itself, on a session of the ledger's."""
+    def _terms(self, request_hash: bytes | None, keep: float) -> BeginTerms:
+        return BeginTerms(request_hash, _new_holder(), self.lease, keep)
+
+    def _begin_alone(self, key: KeyId, terms: BeginTerms) -> BeginResult:
+        """Begin on a session of the ledger."""
         session = self._write.take()
         try:
-            return self._begin(session.run, ident, terms, locked=False)
+            return self._begin_on(session.run, key, terms, in_caller=False)
         except Exception as error:
             session.explain(error)
             raise
         finally:
             self._write.give(session)
 
-    def _begin_again(self, ident: Ident, terms: Terms) -> Begun:
-        """Begin after the connection was lost: the key may be this caller's already, and nobody would ever use it."""
+    def _begin_after_lost_connection(self, key: KeyId, terms: BeginTerms) -> BeginResult:
+        """Begin again. The lost statement may have begun the key for this caller."""
         try:
-            begun = self._adopted(ident, terms[1]) or self._begin_apart(ident, terms)
-            if begun.outcome == "busy":  # the lost statement may have been executed in between
-                begun = self._adopted(ident, terms[1]) or begun
+            result = self._find_own(key, terms.holder) or self._begin_alone(key, terms)
+            if result.outcome == "busy":  # the lost statement may have been executed in between
+                result = self._find_own(key, terms.holder) or result
         except LedgerUnavailable:
-            while len(self._unknown) >= UNKNOWN:
-                self._unknown.pop(next(iter(self._unknown)), None)  # the oldest: its lease runs out first
-            self._unknown[ident] = terms[1]
-            self.keeper.watch_unknown()
+            while len(self._unconfirmed) >= MAX_UNCONFIRMED:
+                oldest = next(iter(self._unconfirmed))
+                self._unconfirmed.pop(oldest, None)  # its lease expires first
+            self._unconfirmed[key] = terms.holder
+            self.renewer.watch_unconfirmed()
             raise
-        return begun
+        return result
 
-    def _free_unknown(self, ident: Ident) -> None:
-        """Give back a key whose beginning was never answered: no work was done under it."""
-        holder = self._unknown.get(ident)
-        mine = None if holder is None else self._adopted(ident, holder)
-        if mine is not None:
-            self._settle_apart(ident, lambda on, run, ident: on.free(run, ident, mine.fence))
-        self._unknown.pop(ident, None)
+    def _free_unconfirmed(self, key: KeyId) -> None:
+        """Free a key that this process may have begun on a lost connection."""
+        holder = self._unconfirmed.get(key)
+        own = None if holder is None else self._find_own(key, holder)
+        if own is not None:
+            self._settle_alone(lambda store, run: store.free(run, key, own.fence))
+        self._unconfirmed.pop(key, None)
 
-    def free_unknown(self) -> None:
-        """Give back every key whose beginning was never answered. (The keeper does this when the ledger answers again.)"""
-        if not self._unknown:
+    def free_unconfirmed(self) -> None:
+        """Free all keys that this process may have begun on lost connections.
+
+        The lease renewer calls this when the ledger is available again.
+        """
+        if not self._unconfirmed:
             return
-        # On a session of its own, as for `renew`. A holder is of one beginning: a later one's key is left alone.
+        # On a session of its own, as `renew`. A holder stands for one `begin`: later ones are safe.
         with self.ledger.connections.apart() as session:
-            for ident, holder in list(self._unknown.items()):
-                mine = self._held_by(upkeep.find(session, ident), holder)
-                if mine is not None:
-                    self._on.free(session.run, ident, mine.fence)
-                if self._unknown.get(ident) == holder:
-                    self._unknown.pop(ident, None)
+            for key, holder in list(self._unconfirmed.items()):
+                own = _result_of_holder(maintenance.find(session, key), holder)
+                if own is not None:
+                    self._store.free(session.run, key, own.fence)
+                if self._unconfirmed.get(key) == holder:
+                    self._unconfirmed.pop(key, None)
 
-    def _adopted(self, ident: Ident, holder: str) -> Begun | None:
-        """The key, where this holder has it."""
+    def _find_own(self, key: KeyId, holder: str) -> BeginResult | None:
+        """Return the result for a holder that has the key."""
         with self._write.use() as session:
-            return self._held_by(upkeep.find(session, ident), holder)
+            return _result_of_holder(maintenance.find(session, key), holder)
 
-    def _held_by(self, found: KeyRecord | None, holder: str) -> Begun | None:
-        mine = found is not None and found.holder == holder and found.status == "processing" and not found.abandoned
-        return Begun("fresh", found.fence) if found is not None and mine else None
+    def _begin_on(self, run: Runner, key: KeyId, terms: BeginTerms, *, in_caller: bool) -> BeginResult:
+        # With a single writer, `begin` has already read a key that is likely to exist. And the first
+        # statement of a transaction must be a write: one that begins by reading may not be able to
+        # write later.
+        inserts_first = self.has_single_writer or self.is_likely_new(key)
+        fence = self._store.insert(run, key, terms, in_caller=in_caller) if inserts_first else None
+        result = None if fence is None else BeginResult("fresh", fence)
+        if result is None:
+            result = self._read_and_begin(run, key, terms, in_caller=in_caller)
+        self._was_last_new[key.domain] = result.outcome == "fresh"
+        return result
 
-    def _begin(self, run: Runner, ident: Ident, terms: Terms, *, locked: bool) -> Begun:
-        # On SQLite it was looked for already, where it is likely to be found; and in a transaction the first statement there has
-        # to be a write: one that begins by reading may not be able to go on.
-        first = self.on_sqlite or self.likely_new(ident)
-        fence = self._on.open(run, ident, *terms, locked=locked) if first else None
-        begun = Begun("fresh", fence) if fence is not None else self._looked(run, ident, terms, locked=locked)
-        self._new[ident.domain] = begun.outcome == "fresh"
-        return begun
-
-    def _looked(self, run: Runner, ident: Ident, terms: Terms, *, locked: bool) -> Begun:
-        for _round in range(ROUNDS):
-            row = self._on.look(run, ident)
-            stored = None if row is None else Stored._make(row)
-            if stored is None:
-                fence = self._on.open(run, ident, *terms, locked=locked)
+    def _read_and_begin(self, run: Runner, key: KeyId, terms: BeginTerms, *, in_caller: bool) -> BeginResult:
+        for round_ in range(MAX_BEGIN_ROUNDS):
+            values = self._store.read(run, key)
+            row = None if values is None else KeyRow._make(values)
+            if row is None:
+                fence = self._store.insert(run, key, terms, in_caller=in_caller)
             else:
-                told = standing(stored, terms[0], self.lease)
-                if told is not None:
-                    return told
-                fence = self._on.take_over(run, ident, stored, *terms, locked=locked)
+                result = decide(row, terms.request_hash, self.lease)
+                if result is not None:
+                    return result
+                fence = self._store.take_over(run, key, row, terms, in_caller=in_caller)
             if fence is not None:
-                return Begun("fresh", fence, taken_over=stored is not None and stored.status == "processing")
-            # Somebody was faster: look again. Nothing to be seen at the second look: it is in a transaction that is still open.
-            if locked and _round:
+                was_processing = row is not None and row.status == "processing"
+                return BeginResult("fresh", fence, taken_over=was_processing)
+            # Another caller was faster: read again. If there is nothing to read the second time, the
+            # key is in a transaction that is still open.
+            if in_caller and round_:
                 break
-        return Begun("busy", until=come_back(None, self.lease))
+        return BeginResult("busy", retry_at=retry_at(None, self.lease))
 
-    def look(self, ident: Ident, request_hash: bytes | None = None, /) -> Begun | None:
-        """What a caller would be told; None: it could begin. Changes nothing."""
-        self._write.outside()  # a thread that could not begin is told so, also where there is nothing to begin
-        session = self._read.take()  # `with` would cost a tenth of all this
+    def peek(self, key: KeyId, request_hash: bytes | None = None, /) -> BeginResult | None:
+        """Return the result of `begin` without changing anything. None: the caller could begin."""
+        self._write.outside()  # rejects a thread that could not begin, even if the key is completed
+        session = self._read.take()  # a `with` would cost 10 % of this method
         try:
-            stored = self._on.look(session.run, ident)
+            values = self._store.read(session.run, key)
         finally:
             self._read.give(session)
-        return None if stored is None else standing(stored, request_hash, self.lease)
+        return None if values is None else decide(values, request_hash, self.lease)
 
-    def likely_new(self, ident: Ident, /) -> bool:
-        """Whether the last key of this domain was new. Then the next one is too, and to look first would cost a round trip."""
-        if len(self._new) > DOMAINS:
-            self._new.clear()
-        return self._new.get(ident.domain, True)
+    def is_likely_new(self, key: KeyId, /) -> bool:
+        """Return whether the last key of this domain was new.
 
-    def complete(self, ident: Ident, fence: int, response: bytes | None, /, *, keep: float, run: Runner | None = None) -> None:
-        """The work is done, and this is its answer (JSON). LeaseLost: the key is somebody else's, nothing was changed."""
+        Then this one is probably new too, and a read before the insert would waste a round trip.
+        """
+        if len(self._was_last_new) > MAX_DOMAINS:
+            self._was_last_new.clear()
+        return self._was_last_new.get(key.domain, True)
+
+    # ---- settle ----
+
+    def complete(
+        self,
+        key: KeyId,
+        fence: int,
+        response: bytes | None,
+        /,
+        *,
+        keep: float,
+        run: Runner | None = None,
+    ) -> None:
+        """Store the response of the work, as JSON.
+
+        Raises:
+            LeaseLost: The key belongs to another holder. Nothing was changed.
+        """
         if response is not None:
             payload("response", response, self.ledger.max_payload)
-        self._settled(
-            "complete", ident, fence, run, lambda on, run, ident: on.settle(run, ident, fence, "completed", response, None, keep)
-        )
 
-    def fail(self, ident: Ident, fence: int, error: Mapping[str, Any], /, *, keep: float, run: Runner | None = None) -> None:
-        """The work failed for good; everybody is told so from now on. LeaseLost as for `complete`."""
-        said = json.dumps(dict(error), ensure_ascii=False)
-        self._settled("fail", ident, fence, run, lambda on, run, ident: on.settle(run, ident, fence, "failed", None, said, keep))
+        def settle(store: KeyStore, run: Runner) -> bool:
+            return store.settle(run, key, fence, "completed", response, None, keep)
 
-    def free(self, ident: Ident, fence: int, /, *, run: Runner | None = None) -> None:
-        """Nothing was done that counts: the next caller begins anew. LeaseLost as for `complete`."""
-        self._settled("free", ident, fence, run, lambda on, run, ident: on.free(run, ident, fence))
+        self._settle("complete", key, fence, run, settle)
 
-    def _settled(
+    def fail(
         self,
-        verb: str,
-        ident: Ident,
+        key: KeyId,
         fence: int,
-        run: Runner | None,
-        settle: Callable[[OnSQLite | OnPostgres, Runner, Ident], bool],
+        error: Mapping[str, Any],
+        /,
+        *,
+        keep: float,
+        run: Runner | None = None,
     ) -> None:
+        """Store a permanent failure. Raises `LeaseLost` as `complete` does."""
+        text = json.dumps(dict(error), ensure_ascii=False)
+
+        def settle(store: KeyStore, run: Runner) -> bool:
+            return store.settle(run, key, fence, "failed", None, text, keep)
+
+        self._settle("fail", key, fence, run, settle)
+
+    def free(self, key: KeyId, fence: int, /, *, run: Runner | None = None) -> None:
+        """Delete the key, so that the next caller begins. Raises `LeaseLost` as `complete` does."""
+        self._settle("free", key, fence, run, lambda store, run: store.free(run, key, fence))
+
+    def _settle(self, verb: str, key: KeyId, fence: int, run: Runner | None, settle: Settle) -> None:
         if run is not None:
-            kept = settle(self._on, run, ident)
+            is_own = settle(self._store, run)
             crash_point(f"key.{verb}.in_caller")
         else:
-            self.keeper.drop(ident, fence)
+            self.renewer.remove(key, fence)
             crash_point(f"key.{verb}.before_commit")
             try:
-                kept = self._settle_apart(ident, settle)
+                is_own = self._settle_alone(settle)
             except LedgerUnavailable as error:
                 if not error.sent and not error.stale:
                     raise
-                # The lost statement may have been executed: then the key is settled, or free, and that is all right.
-                kept = self._settle_apart(ident, settle) or self._was_settled(ident, fence)
+                # The lost statement may have been executed. The key is then already settled.
+                is_own = self._settle_alone(settle) or self._is_settled(key, fence)
             crash_point(f"key.{verb}.after_commit")
-        if not kept:
-            raise LeaseLost(f"{ident} now belongs to another holder, because the lease of this one expired; nothing was changed")
+        if not is_own:
+            raise LeaseLost(f"{key} now belongs to another holder, because the lease of this one expired; nothing was changed")
 
-    def _settle_apart(self, ident: Ident, settle: Callable[[OnSQLite | OnPostgres, Runner, Ident], bool]) -> bool:
+    def _settle_alone(self, settle: Settle) -> bool:
         session = self._write.take()
         try:
-            return settle(self._on, session.run, ident)
+            return settle(self._store, session.run)
         except Exception as error:
             session.explain(error)
             raise
         finally:
             self._write.give(session)
 
-    def _was_settled(self, ident: Ident, fence: int) -> bool:
+    def _is_settled(self, key: KeyId, fence: int) -> bool:
         with self._write.use() as session:
-            found = upkeep.find(session, ident)
-        return found is None or (found.fence == fence and found.status != "processing")
+            record = maintenance.find(session, key)
+        return record is None or (record.fence == fence and record.status != "processing")
 
-    def renew(self, held: Sequence[tuple[Ident, int]], /) -> list[tuple[Ident, int]]:
-        """Hold these longer; those that are lost. (The keeper does this by itself for what `begin` handed out.)"""
-        # On a session of its own: the ledger's may all be in use by the very work whose leases are to be renewed.
+    def renew(self, held: Sequence[Held], /) -> list[Held]:
+        """Extend leases and return the lost ones. The lease renewer calls this."""
+        # On a session of its own: the work whose leases are renewed may use all others.
         with self.ledger.connections.apart() as session, session.transaction("key.renew"):
-            return self._on.renew(session.run, held, self.lease)
+            return self._store.renew(session.run, held, self.lease)
 
     @property
-    def threads(self) -> ThreadPoolExecutor:
-        """For event loops, which must not wait for a database. Made at first use; a forked child makes its own."""
-        if self._threads is None or self._threads[0] != os.getpid():
+    def executor(self) -> ThreadPoolExecutor:
+        """Threads that wait for the database on behalf of event loops. A forked child makes its own."""
+        if self._executor is None or self._executor[0] != os.getpid():
             with LOCK:
-                if self._threads is None or self._threads[0] != os.getpid():
-                    self._threads = (os.getpid(), ThreadPoolExecutor(THREADS, "redrive-keys"))
-        return self._threads[1]
+                if self._executor is None or self._executor[0] != os.getpid():
+                    self._executor = (os.getpid(), ThreadPoolExecutor(EXECUTOR_THREADS, "redrive-keys"))
+        return self._executor[1]
 
-    # ---- in a transaction ----
+    # ---- transactions ----
 
     @contextmanager
     def transaction(self) -> Iterator[tuple[Connection, Runner]]:
-        """A transaction of the ledger's own, for an effect that commits with its key."""
+        """Open a transaction of the ledger, for an effect that commits with its key."""
         with self.ledger.begin() as connection:
             yield connection, connection.connection.driver_connection  # type: ignore[misc]  # as Session.raw
 
-    def still_open(self, ident: Ident, run: Any, /) -> None:
-        """Refuse to go on where the work has ended the transaction that it was given."""
-        if not (run.in_transaction if self.on_sqlite else run.info.transaction_status):
+    def check_transaction_open(self, key: KeyId, run: Any, /) -> None:
+        """Raise RuntimeError if the work has ended the transaction that it received."""
+        if not self._store.is_in_transaction(run):
             raise RuntimeError(
-                f"{ident}: the function committed or rolled back the transaction that it received; "
+                f"{key}: the function committed or rolled back the transaction that it received; "
                 "its effect and its key are no longer atomic. Let redrive commit"
             )
 
-    def joined(self, tx: Any, /) -> Runner:
-        """The caller's own open transaction, made ready; TypeError or ValueError where it cannot be."""
+    def adopt_transaction(self, tx: Any, /) -> Runner:
+        """Prepare a caller's open transaction. TypeError or ValueError if it cannot be used."""
         return self.ledger.joined(tx)
 
     # ---- for operators ----
 
     def find(self, key: KeyLike, /) -> KeyRecord | None:
-        """A key, as it stands."""
-        ident = Ident.of(key)
+        """Return the record of a key, or None."""
+        key_id = KeyId.of(key)
         with self._read.use() as session:
-            return upkeep.find(session, ident)
+            return maintenance.find(session, key_id)
 
     def page(
-        self, *, domain: str | None = None, user: str | None = None, status: Status | None = None, abandoned: bool = False,
-        after: KeyRecord | None = None, limit: int = 100,
-    ) -> list[KeyRecord]:  # fmt: skip
-        """Keys by domain, user and key, from behind the one given as `after`. abandoned: whose holder has crashed."""
+        self,
+        *,
+        domain: str | None = None,
+        user: str | None = None,
+        status: Status | None = None,
+        abandoned: bool = False,
+        after: KeyRecord | None = None,
+        limit: int = 100,
+    ) -> list[KeyRecord]:
+        """Return records by domain, user and key.
+
+        Args:
+            domain: Only keys of this domain.
+            user: Only keys of this user.
+            status: Only keys with this status.
+            abandoned: Only keys whose holder has crashed.
+            after: The last record of the previous page.
+            limit: Maximum number of records.
+        """
         with self._read.use() as session:
-            return upkeep.page(session, domain, user, status, abandoned, after, limit)
+            return maintenance.page(
+                session,
+                domain=domain,
+                user=user,
+                status=status,
+                abandoned=abandoned,
+                after=after,
+                limit=limit,
+            )
 
     def release(self, key: KeyLike, /, *, actor: str, because: str, force: bool = False) -> KeyRecord:
-        """Forget what is known of a key: the next caller begins anew. Written in the audit.
+        """Delete a key, so that the next caller begins, with an entry in the audit log.
 
-        NotAllowed where a holder is at it right now, unless forced: the work would run twice at once.
+        Raises:
+            NotAllowed: There is no such key, or a holder is running. `force` releases it all the
+                same, and the work may run twice at once.
         """
-        ident = Ident.of(key)
+        key_id = KeyId.of(key)
         with self._write.use() as session:
-            return upkeep.release(session, ident, actor=actor, because=because, force=force)
+            return maintenance.release(session, key_id, actor=actor, because=because, force=force)
 
     def sweep(self, *, limit: int = 1000) -> int:
-        """Remove keys whose time is over; how many. (The keeper does this now and then.)"""
+        """Remove expired keys and return their number. The lease renewer calls this every minute."""
         with self.ledger.connections.apart() as session:
-            return upkeep.sweep(session, limit)
+            return maintenance.sweep(session, limit)
 
     def close(self) -> None:
         """End the threads. The ledger stays open."""
-        self.keeper.close()
-        if self._threads is not None and self._threads[0] == os.getpid():
-            self._threads[1].shutdown()
+        self.renewer.close()
+        if self._executor is not None and self._executor[0] == os.getpid():
+            self._executor[1].shutdown()
 
 
-_HOLDER = (0, "")
-_NUMBERS = count(1)
+def _result_of_holder(record: KeyRecord | None, holder: str) -> BeginResult | None:
+    if record is None or record.holder != holder:
+        return None
+    is_held = record.status == "processing" and not record.abandoned
+    return BeginResult("fresh", record.fence) if is_held else None
 
 
-def _holder() -> str:
-    """This process, for people to find, and which of its beginnings: one whose answer was lost is known by it."""
-    global _HOLDER  # noqa: PLW0603  # one for the process, anew in a forked child
+_PROCESS_NAME = (0, "")
+_BEGIN_NUMBERS = count(1)
+
+
+def _new_holder() -> str:
+    """Return a name for one `begin`: host and process, a random part, and a number.
+
+    A `begin` whose result was lost is recognised by it.
+    """
+    global _PROCESS_NAME  # noqa: PLW0603  # one for the process, a new one in a forked child
     pid = os.getpid()
-    if _HOLDER[0] != pid:
-        _HOLDER = (pid, f"{socket.gethostname()}:{pid}/{secrets.token_hex(4)}")
-    return f"{_HOLDER[1]}.{next(_NUMBERS)}"
+    if _PROCESS_NAME[0] != pid:
+        _PROCESS_NAME = (pid, f"{socket.gethostname()}:{pid}/{secrets.token_hex(4)}")
+    return f"{_PROCESS_NAME[1]}.{next(_BEGIN_NUMBERS)}"

@@ -1,4 +1,4 @@
-"""once: a function that runs once for its key; everybody else gets the stored answer, as the annotated type."""
+"""`app.once`: a function that runs once for its key. Later callers get the stored result."""
 
 from __future__ import annotations
 
@@ -7,32 +7,61 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from ..core.codec import Codec, codec, from_bytes, to_bytes
 from ..core.context import Entered
 from ..core.fault import Rules
 from ..core.key import KeyLike, KeyOf, Template
 from ..core.seconds import Seconds, lasting, seconds
-from .failure import Frees, freeing
-from .fingerprint import Arguments, fingerprint
-from .hold import Hold, Patience, aacquire, acquire, checked, scope_of, settled, store_failure
-from .record import Ident
+from .fingerprint import ArgumentFingerprint, fingerprint
+from .lease import (
+    BusyWait,
+    FreesKey,
+    KeyLease,
+    acquire,
+    acquire_async,
+    require_usable,
+    rule_for_freeing,
+    scope_with_key,
+    settle_in_thread,
+    store_failure,
+)
+from .record import KeyId
 
 if TYPE_CHECKING:
+    import sqlalchemy
+
     from .keys import Keys
-    from .record import Begun
+    from .record import BeginResult
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Terms:
-    """What `once` was told of one function, checked when it is decorated. Immutable: anything may share it."""
+class TransactionalDecorator(Protocol):
+    """The type of `@app.once(..., in_transaction=True)`, which removes the connection from the signature."""
 
-    __slots__ = ("_arguments", "_key", "_request", "answer", "frees", "keep", "keys", "wait")
+    def __call__(self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /) -> Callable[P, R]: ...
+
+
+class OnceSpec:
+    """The options of `once` for one function, validated. Immutable: anything may share it."""
+
+    __slots__ = ("_arguments", "_codec", "_key", "_request", "frees_key", "keep", "keys", "wait")
 
     def __init__(
-        self, keys: Callable[[], Keys], key: KeyOf, fn: Callable[..., Any], *, skip: int, wait: Seconds | None, keep: Seconds,
-        request: Callable[..., object] | None, free_on: Rules | None,
-    ) -> None:  # fmt: skip
+        self,
+        keys: Callable[[], Keys],
+        key: KeyOf,
+        fn: Callable[..., Any],
+        *,
+        in_transaction: bool,
+        wait: Seconds | None,
+        keep: Seconds,
+        request: Callable[..., object] | None,
+        free_on: Rules | None,
+    ) -> None:
         name = getattr(fn, "__qualname__", repr(fn))
         if not callable(fn):
             raise TypeError(
@@ -40,50 +69,55 @@ class Terms:
             )
         signature = inspect.signature(fn)
         parameters = list(signature.parameters.values())
-        if len(parameters) < skip or any(each.kind > each.POSITIONAL_OR_KEYWORD for each in parameters[:skip]):
+        skipped = 1 if in_transaction else 0  # the connection
+        has_connection = len(parameters) >= skipped and all(
+            parameter.kind <= parameter.POSITIONAL_OR_KEYWORD for parameter in parameters[:skipped]
+        )
+        if not has_connection:
             raise TypeError(f"{name}: with in_transaction=True its first parameter is the connection; it has no parameters")
-        hints = _hints(fn, name)
+        hints = _type_hints(fn, name)
         self.keys = keys
         self.wait = None if wait is None else seconds("wait", wait)
         self.keep = lasting("keep", keep)
-        self.frees: Frees = freeing(free_on)
+        self.frees_key: FreesKey = rule_for_freeing(free_on)
         if isinstance(key, str):
-            self._key: Template | Callable[..., KeyLike] = Template.over(key, fn, skip=skip)
+            self._key: Template | Callable[..., KeyLike] = Template.over(key, fn, skip=skipped)
         elif callable(key):
             self._key = key
         else:
             raise TypeError(f"once takes a key template, or a function of the arguments that returns a key, not {key!r}")
-        self._arguments = Arguments(signature.replace(parameters=parameters[skip:]))
+        self._arguments = ArgumentFingerprint(signature.replace(parameters=parameters[skipped:]))
         self._request = request
         if request is None:
-            self._arguments.compare(name, hints)
+            self._arguments.prepare(name, hints)
         elif not callable(request):
             raise TypeError(f"request= must be a function of the arguments that returns the values to compare, not {request!r}")
         try:
-            self.answer: Codec = codec(hints.get("return", Any))
-        except TypeError as refusal:
-            raise TypeError(f"{name}: its result cannot be stored: {refusal}") from None
+            self._codec: Codec = codec(hints.get("return", Any))
+        except TypeError as error:
+            raise TypeError(f"{name}: its result cannot be stored: {error}") from None
 
-    def asked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> tuple[Ident, bytes | None]:
-        """The key of a call, and the fingerprint of its request."""
-        arguments = self._arguments.bound(args, kwargs)
+    def identify(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> tuple[KeyId, bytes | None]:
+        """Return the key of a call and the fingerprint of its request."""
+        arguments = self._arguments.bind(args, kwargs)
         if isinstance(self._key, Template):
-            ident = Ident.read(self._key.filled(arguments))
+            key = KeyId.from_template(self._key.filled(arguments))
         else:
-            ident = Ident.of(self._key(*args, **kwargs))
-        request = self._request
-        return ident, self._arguments.digest(arguments) if request is None else fingerprint(request(*args, **kwargs))
+            key = KeyId.of(self._key(*args, **kwargs))
+        if self._request is None:
+            return key, self._arguments.digest(arguments)
+        return key, fingerprint(self._request(*args, **kwargs))
 
-    def stored(self, result: Any, /) -> bytes:
-        """The answer as it is stored. TypeError where it is not what the function's annotation says."""
-        return to_bytes(self.answer.dump(result))
+    def dump(self, result: Any, /) -> bytes:
+        """Return the stored form of a result. TypeError if it does not have the annotated type."""
+        return to_bytes(self._codec.dump(result))
 
-    def loaded(self, response: bytes | None, /) -> Any:
-        """The answer again, as the annotated type."""
-        return None if response is None else self.answer.load(from_bytes(response.decode()))
+    def load(self, response: bytes | None, /) -> Any:
+        """Return a stored result as the annotated type."""
+        return None if response is None else self._codec.load(from_bytes(response.decode()))
 
 
-def _hints(fn: Callable[..., Any], name: str) -> dict[str, Any]:
+def _type_hints(fn: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(fn)
     except NameError as missing:
@@ -92,8 +126,8 @@ def _hints(fn: Callable[..., Any], name: str) -> dict[str, Any]:
         ) from None
 
 
-def once(fn: Callable[..., Any], terms: Terms, /, *, in_transaction: bool) -> Callable[..., Any]:
-    """The wrapper of a function, of its colour."""
+def make_idempotent(fn: Callable[..., Any], spec: OnceSpec, /, *, in_transaction: bool) -> Callable[..., Any]:
+    """Wrap a function, sync or async."""
     name = getattr(fn, "__qualname__", repr(fn))
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise TypeError(f"{name} is a generator, which has no single result to store; use a function")
@@ -103,67 +137,67 @@ def once(fn: Callable[..., Any], terms: Terms, /, *, in_transaction: bool) -> Ca
                 f"{name} is async, and its transaction would stay open while other tasks run; "
                 "in_transaction=True is for sync functions"
             )
-        return _coroutine(fn, terms)
-    return _transactional(fn, terms) if in_transaction else _plain(fn, terms)
+        return _wrap_async(fn, spec)
+    return _wrap_transactional(fn, spec) if in_transaction else _wrap_sync(fn, spec)
 
 
-def _plain(fn: Callable[..., Any], terms: Terms) -> Callable[..., Any]:
+def _wrap_sync(fn: Callable[..., Any], spec: OnceSpec) -> Callable[..., Any]:
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        keys = terms.keys()
-        key, digest = terms.asked(args, kwargs)
-        begun = acquire(keys, key, digest, terms.keep, terms.wait)
+        keys = spec.keys()
+        key, request_hash = spec.identify(args, kwargs)
+        begun = acquire(keys, key, request_hash, spec.keep, spec.wait)
         if begun.outcome == "completed":
-            return terms.loaded(begun.response)
-        hold = Hold(keys, key, begun, terms.keep, terms.frees)
-        entered = Entered(scope_of(key))
+            return spec.load(begun.response)
+        lease = KeyLease(keys, key, begun, spec.keep, spec.frees_key)
+        entered = Entered(scope_with_key(key))
         try:
             result = fn(*args, **kwargs)
         except BaseException as error:
-            hold.failed(error)
+            lease.fail(error)
             raise
         finally:
             entered.leave()
-        hold.answer(result, terms.stored)
+        lease.complete(result, spec.dump)
         return result
 
     return wrapper
 
 
-def _coroutine(fn: Callable[..., Any], terms: Terms) -> Callable[..., Any]:
+def _wrap_async(fn: Callable[..., Any], spec: OnceSpec) -> Callable[..., Any]:
     @functools.wraps(fn)
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        keys = terms.keys()
-        key, digest = terms.asked(args, kwargs)
-        begun = await aacquire(keys, key, digest, terms.keep, terms.wait)
+        keys = spec.keys()
+        key, request_hash = spec.identify(args, kwargs)
+        begun = await acquire_async(keys, key, request_hash, spec.keep, spec.wait)
         if begun.outcome == "completed":
-            return terms.loaded(begun.response)
-        hold = Hold(keys, key, begun, terms.keep, terms.frees)
-        entered = Entered(scope_of(key))
+            return spec.load(begun.response)
+        lease = KeyLease(keys, key, begun, spec.keep, spec.frees_key)
+        entered = Entered(scope_with_key(key))
         try:
             result = await fn(*args, **kwargs)
         except BaseException as error:
-            await settled(keys, hold.failed, error)
+            await settle_in_thread(keys, lease.fail, error)
             raise
         finally:
             entered.leave()
-        await settled(keys, hold.answer, result, terms.stored)
+        await settle_in_thread(keys, lease.complete, result, spec.dump)
         return result
 
     return wrapper
 
 
-def _transactional(fn: Callable[..., Any], terms: Terms) -> Callable[..., Any]:
+def _wrap_transactional(fn: Callable[..., Any], spec: OnceSpec) -> Callable[..., Any]:
     signature = inspect.signature(fn)
 
-    def begun_and_done(keys: Keys, key: Ident, digest: bytes | None, args: Any, kwargs: Any) -> tuple[Begun, Any]:
+    def begin_and_run(keys: Keys, key: KeyId, request_hash: bytes | None, args: Any, kwargs: Any) -> tuple[BeginResult, Any]:
         failure: Exception | None = None
         try:
             with keys.transaction() as (connection, run):
-                begun = keys.begin(key, digest, keep=terms.keep, run=run)
+                begun = keys.begin(key, request_hash, keep=spec.keep, run=run)
                 if begun.outcome != "fresh":
                     return begun, None
-                entered = Entered(scope_of(key))
+                entered = Entered(scope_with_key(key))
                 try:
                     result = fn(connection, *args, **kwargs)
                 except Exception as error:
@@ -171,31 +205,33 @@ def _transactional(fn: Callable[..., Any], terms: Terms) -> Callable[..., Any]:
                     raise
                 finally:
                     entered.leave()
-                keys.still_open(key, run)
-                Hold(keys, key, begun, terms.keep, terms.frees, run).answer(result, terms.stored)
+                keys.check_transaction_open(key, run)
+                lease = KeyLease(keys, key, begun, spec.keep, spec.frees_key, run)
+                lease.complete(result, spec.dump)
         except Exception as error:
-            # Rolled back, and the key with it: it is free already. A failure for good is written by itself.
-            if error is failure and not terms.frees(error):
-                store_failure(keys, key, digest, terms.keep, error)
+            # The rollback has freed the key. A permanent failure is stored in its own transaction.
+            if error is failure and not spec.frees_key(error):
+                store_failure(keys, key, request_hash, spec.keep, error)
             raise
         return begun, result
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        keys = terms.keys()
-        key, digest = terms.asked(args, kwargs)
-        patience = Patience(terms.wait)
+        keys = spec.keys()
+        key, request_hash = spec.identify(args, kwargs)
+        busy_wait = BusyWait(spec.wait)
         while True:
             result = None
-            begun = None if keys.likely_new(key) else keys.look(key, digest)
+            begun = None if keys.is_likely_new(key) else keys.peek(key, request_hash)
             if begun is None:
-                begun, result = begun_and_done(keys, key, digest, args, kwargs)
+                begun, result = begin_and_run(keys, key, request_hash, args, kwargs)
             if begun.outcome == "fresh":
                 return result
-            # Outside of the transaction: on SQLite nobody else could finish as long as it is open.
-            if begun.outcome != "busy" or not (pause := patience.pause()):
-                return terms.loaded(checked(begun, key).response)
+            # The wait is outside of the transaction: on SQLite, an open one blocks the holder.
+            if begun.outcome != "busy" or not (pause := busy_wait.pause()):
+                return spec.load(require_usable(begun, key).response)
             sleep(pause)
 
-    wrapper.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
+    parameters = list(signature.parameters.values())[1:]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return wrapper

@@ -1,4 +1,4 @@
-"""What is known of a key, and what a caller who begins under it is told. Immutable: anything may share these."""
+"""The values of an idempotency key: its id, the result of `begin`, and the stored record. All are immutable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Status: TypeAlias = Literal["processing", "completed", "failed"]
 Outcome: TypeAlias = Literal["fresh", "completed", "failed", "busy", "conflict"]
 
 
-class Ident(NamedTuple):
-    """A key as it stands in the table. `str()` of it is the key's text."""
+class KeyId(NamedTuple):
+    """The columns that identify a key. `str()` returns the text of the key."""
 
     domain: str
     user_id: str
@@ -22,7 +22,12 @@ class Ident(NamedTuple):
 
     @classmethod
     def of(cls, key: KeyLike, /) -> Self:
-        """Of a key or its text; ValueError or TypeError where it is none."""
+        """Return the id of a key or of its text.
+
+        Raises:
+            TypeError: `key` is neither a key nor text.
+            ValueError: The text is not a valid key.
+        """
         if isinstance(key, str):
             key = Key.parse(key)
         elif not isinstance(key, Key):
@@ -32,10 +37,11 @@ class Ident(NamedTuple):
         return cls(key.domain, key.user, text)
 
     @classmethod
-    def read(cls, text: str, /) -> Self:
-        """Of a text that was put together from a template, part by part: quick where all is plain."""
+    def from_template(cls, text: str, /) -> Self:
+        """Return the id of a text that a template was filled to. Fast if no part is escaped."""
         parts = text.split(":", 3)
-        if "%" in text or not (parts[0] and parts[2] and text.isprintable()) or "::" in f":{parts[3]}:" or ":" not in parts[3]:
+        is_plain = "%" not in text and parts[0] and parts[2] and text.isprintable()
+        if not is_plain or "::" in f":{parts[3]}:" or ":" not in parts[3]:
             return cls.of(text)
         if len(text) * 4 > MAX_KEY:
             name("key", text, MAX_KEY)
@@ -45,24 +51,24 @@ class Ident(NamedTuple):
         return self.key
 
 
-class Begun(NamedTuple):
-    """What became of a caller's wish to begin."""
+class BeginResult(NamedTuple):
+    """The result of `Keys.begin`."""
 
     outcome: Outcome
     fence: int = 0
-    """fresh: what the holder shows when it settles."""
+    """fresh: the fencing token that the holder shows to settle the key."""
     taken_over: bool = False
-    """fresh: an earlier holder has crashed, or lost its lease."""
+    """fresh: an earlier holder crashed, or lost its lease."""
     response: bytes | None = None
-    """completed: JSON."""
+    """completed: the response, as JSON."""
     error: dict[str, Any] | None = None
-    """failed: what was stored of it."""
-    until: datetime | None = None
-    """busy: when coming back makes sense."""
+    """failed: the stored error."""
+    retry_at: datetime | None = None
+    """busy: when to retry."""
 
 
 class KeyRecord(NamedTuple):
-    """A key, as an operator sees it."""
+    """The stored record of a key."""
 
     domain: str
     user_id: str
@@ -78,9 +84,9 @@ class KeyRecord(NamedTuple):
     created_at: datetime
     updated_at: datetime
     abandoned: bool
-    """In processing, but the holder's lease has run out: it crashed. The next caller takes it over."""
+    """The status is processing, and the lease has expired: the holder crashed. The next caller takes the key over."""
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """What was stored of the failure: type, message, kind."""
+        """The stored error: type and message."""
         return None if self.error_stored is None else json.loads(self.error_stored)

@@ -13,7 +13,7 @@ from .source import Operated, ledger_of
 
 if TYPE_CHECKING:
     from ..idempotency.keys import Keys
-    from ..idempotency.record import Ident
+    from ..idempotency.record import KeyId
 
 DOMAIN = "redrive.console"
 FRESH_SECONDS = 5.0
@@ -49,19 +49,19 @@ class RevokedSessions:
             return revoked
         try:
             keys, ident = self._key(digest)
-            revoked = keys.look(ident) is not None
+            revoked = keys.peek(ident) is not None
         except Exception:  # the ledger cannot be reached: the page itself says so, and has nothing to show
             return False
         self._remember(digest, revoked=revoked)
         return revoked
 
-    def _key(self, digest: str) -> tuple[Keys, Ident]:
+    def _key(self, digest: str) -> tuple[Keys, KeyId]:
         from ..idempotency.keys import Keys  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-        from ..idempotency.record import Ident  # noqa: PLC0415
+        from ..idempotency.record import KeyId  # noqa: PLC0415
 
         if self._keys is None:
             self._keys = Keys(ledger_of(self._app))
-        return self._keys, Ident.of(Key(DOMAIN, "", digest, "signed-out"))
+        return self._keys, KeyId.of(Key(DOMAIN, "", digest, "signed-out"))
 
     def _remember(self, digest: str, *, revoked: bool) -> None:
         with self._lock:

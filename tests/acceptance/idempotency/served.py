@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """Sends what it is told, byte for byte."""
+    """A client that sends requests byte for byte."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -55,7 +55,7 @@ class Client:
 
 @contextmanager
 def served(asgi: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[Client]:
-    """The application, until the end of the block."""
+    """Serve an application until the end of the block."""
     config = uvicorn.Config(asgi, host="127.0.0.1", port=0, log_level="critical", lifespan=lifespan, ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

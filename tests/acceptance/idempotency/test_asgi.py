@@ -1,4 +1,4 @@
-"""The middleware around applications of other frameworks, and around plain ASGI."""
+"""The middleware around Starlette and around plain ASGI applications."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def scope(**more: Any) -> dict[str, Any]:
     return {"type": "http", "method": "POST", "path": "/", "headers": [(b"Idempotency-Key", b"k")], **more}
 
 
-def test_plain_asgi(app: App) -> None:
+def test_a_plain_asgi_application(app: App) -> None:
     asgi = app.idempotency(plain)
     pieces = ({"type": "http.request", "body": b"a", "more_body": True}, {"type": "http.request", "body": b"b"})
     first, again = call(asgi, scope(), *pieces), call(asgi, scope(), *pieces)
@@ -82,7 +82,7 @@ def test_plain_asgi(app: App) -> None:
     assert again[0]["headers"] == [(b"x-a", b"1"), (b"X-A", b"2"), (b"idempotency-replayed", b"true")]
 
 
-def test_what_is_no_request_passes(app: App) -> None:
+def test_other_scopes_are_passed_through(app: App) -> None:
     seen = []
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:
@@ -95,12 +95,12 @@ def test_what_is_no_request_passes(app: App) -> None:
     assert not Path(app.url.removeprefix("sqlite:///")).exists()  # nothing was opened for it
 
 
-def test_a_client_gone_before_its_request_is_whole_begins_nothing(app: App) -> None:
+def test_a_disconnect_during_the_request_begins_no_key(app: App) -> None:
     assert call(app.idempotency(plain), scope(), {"type": "http.request", "body": b"a", "more_body": True}) == []
     assert app.keys().page() == []
 
 
-def test_an_application_that_answers_nothing_or_half(app: App) -> None:
+def test_an_incomplete_response_frees_the_key(app: App) -> None:
     async def nothing(scope: Any, receive: Any, send: Any) -> None:
         pass
 
@@ -113,7 +113,7 @@ def test_an_application_that_answers_nothing_or_half(app: App) -> None:
         assert app.keys().page() == []
 
 
-def test_a_file_sent_by_the_server_itself(app: App) -> None:
+def test_a_file_sent_by_the_server(app: App) -> None:
     async def file(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.pathsend", "path": "/etc/hosts"})
@@ -135,6 +135,6 @@ def test_a_file_sent_by_the_server_itself(app: App) -> None:
         ({"paths": ["/payments"]}, "paths= must be a pattern of whole paths"),
     ],
 )
-def test_bad_options(app: App, options: Any, error: str) -> None:
+def test_invalid_middleware_options_are_rejected(app: App, options: Any, error: str) -> None:
     with pytest.raises((TypeError, ValueError), match=error):
         app.idempotency(plain, **options)

@@ -1,4 +1,4 @@
-"""A stored response is given to the caller it was made for, and to no other."""
+"""A stored response is replayed only to its own caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 
 class Shop:
-    """Answers with its number of calls."""
+    """An application that responds with its number of calls."""
 
     def __init__(self, status: int = 200) -> None:
         self.calls = 0
@@ -69,7 +69,7 @@ def send(
         ("x-goog-authenticated-user-email", "a", "b"),
     ],
 )
-def test_callers_known_by_a_header_do_not_get_each_others_responses(app: App, name: str, ann: str, bob: str) -> None:
+def test_callers_identified_by_a_header_have_their_own_responses(app: App, name: str, ann: str, bob: str) -> None:
     shop = Shop()
     asgi = app.idempotency(shop)
     assert send(asgi, (name, ann)) == (200, b"1")
@@ -80,7 +80,7 @@ def test_callers_known_by_a_header_do_not_get_each_others_responses(app: App, na
 
 
 @pytest.mark.parametrize("name", ["user-agent", "x-request-id", "traceparent", "accept", "x-csrf-token", "date"])
-def test_headers_that_name_no_caller_may_differ_in_a_retry(app: App, name: str) -> None:
+def test_anonymous_headers_may_differ_in_a_retry(app: App, name: str) -> None:
     asgi = app.idempotency(Shop())
     assert send(asgi, (name, "1")) == send(asgi, (name, "2")) == (200, b"1")
 
@@ -91,7 +91,7 @@ def test_a_cookie_without_user_warns(app: App) -> None:
 
 
 @pytest.mark.parametrize("unknown", [None, False])
-def test_an_unknown_user_is_refused(app: App, unknown: Any) -> None:
+def test_an_unknown_user_is_rejected(app: App, unknown: Any) -> None:
     shop = Shop()
     with pytest.warns(RuntimeWarning, match="user= returned"):
         status, _ = send(app.idempotency(shop, user=lambda scope: unknown))

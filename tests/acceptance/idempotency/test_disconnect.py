@@ -1,4 +1,4 @@
-"""A client that goes away does not undo the work that runs under its key, in any framework."""
+"""A disconnect of the client does not stop the work under its key, in any framework."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_work_runs_once_when_the_client_disconnects(app: App, framework: Callabl
     endpoint = Endpoint()
     with served(app.idempotency(framework(endpoint))) as client:
         leave_during_the_work(client, endpoint)
-        # The server tells the application of the disconnect at once; a cancelled view would free its key now.
+        # The server reports the disconnect at once. A cancelled view would free its key now.
         end = time.monotonic() + 1
         while time.monotonic() < end:
             assert client.send("/", key=KEY).status == 409
@@ -199,7 +199,7 @@ def test_disconnect_is_delivered_after_the_response(app: App) -> None:
     assert seen == [{"type": "http.disconnect"}]
 
 
-def test_an_endless_response_ends_a_while_after_its_client(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_response_ends_after_the_disconnect(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi, "DISCONNECTED_SECONDS", 0.05)
     told = []
 
@@ -223,7 +223,7 @@ def test_an_endless_response_ends_a_while_after_its_client(app: App, monkeypatch
 
 
 def test_the_disconnect_is_withheld_until_the_response_is_stored(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quart cancels the request as soon as it is told: before the response is stored, that would free the key."""
+    """Quart cancels a request at the disconnect. Before the response is stored, that would free the key."""
     seen = []
 
     async def slow(keys: Any, settle: Any, *args: Any) -> None:

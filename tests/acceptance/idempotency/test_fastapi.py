@@ -1,4 +1,4 @@
-"""The middleware in FastAPI, behind a real server: the rules of the IETF draft."""
+"""The middleware in FastAPI, on a real server, by the rules of the IETF draft."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROBLEM = "application/problem+json"
 
 
 class World:
-    """What the endpoints did."""
+    """Records what the endpoints did."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -111,17 +111,17 @@ def test_a_retry_gets_the_stored_response(client: Client, world: World, app: App
     assert again.headers["x-number"] == "1"
     assert again.headers["content-length"] == str(len(again.body))
     assert "set-cookie" in first.headers
-    assert "set-cookie" not in again.headers  # a session must not come to life again
+    assert "set-cookie" not in again.headers  # would revive a session
     assert world.calls == ["http::8e03978e-40d5-43e8-bc93-6894a57f9324:request:v1"]
     stored = app.keys().page()[0].response
     assert stored is not None
     assert b"secret" not in stored
     bare = client.send("/charge", b'{"cents":1}', UUID.strip('"'))
-    assert bare.replayed  # with or without quotes it is the same key
+    assert bare.replayed  # the same key without quotes
 
 
 @pytest.mark.req("I-4")
-def test_without_a_key(client: Client, app: App, world: World) -> None:
+def test_a_request_without_a_key(client: Client, app: App, world: World) -> None:
     assert [client.send("/charge").json["number"] for _ in range(2)] == [1, 2]
     assert client.send("/charge", key=UUID, method="GET", body=b"").json == 3  # safe methods need none
     with served(api_of(app, world, required=True)) as strict:
@@ -132,7 +132,7 @@ def test_without_a_key(client: Client, app: App, world: World) -> None:
 
 
 @pytest.mark.req("I-4")
-def test_another_payload_is_refused(client: Client, world: World) -> None:
+def test_another_payload_is_rejected(client: Client, world: World) -> None:
     client.send("/charge", b'{"cents":1}', UUID)
     for other in (
         client.send("/charge", b'{"cents":2}', UUID),
@@ -146,7 +146,7 @@ def test_another_payload_is_refused(client: Client, world: World) -> None:
 
 
 @pytest.mark.req("I-4")
-def test_in_progress(client: Client, world: World) -> None:
+def test_a_running_request_is_a_409(client: Client, world: World) -> None:
     world.go.clear()
     answers = []
     first = threading.Thread(target=lambda: answers.append(client.send("/charge", key=UUID)))
@@ -170,7 +170,7 @@ def test_in_progress(client: Client, world: World) -> None:
     [(status, True) for status in (200, 204, 303, 402, 409, 410, 412)]
     + [(status, False) for status in (400, 401, 403, 404, 405, 408, 415, 422, 425, 429, 500, 502, 503)],
 )
-def test_which_answers_are_stored(client: Client, world: World, status: int, stored: bool) -> None:
+def test_statuses_whose_responses_are_stored(client: Client, world: World, status: int, stored: bool) -> None:
     world.status = status
     answers = [client.send("/status", key=UUID) for _ in range(2)]
     assert [answer.status for answer in answers] == [status, status]
@@ -186,21 +186,21 @@ def test_an_exception_frees_the_key(client: Client, world: World) -> None:
 
 
 @pytest.mark.parametrize("key", ['"open', '""', "a b", "a,b", '"a"b"', "x" * 256, '"ä"'])
-def test_what_is_no_key(client: Client, world: World, key: str) -> None:
+def test_an_invalid_key_is_a_400(client: Client, world: World, key: str) -> None:
     refused = client.send("/charge", key=key)
     assert (refused.status, refused.headers["content-type"]) == (400, PROBLEM)
     assert refused.json["title"] == "Idempotency-Key is not valid"
     assert world.calls == []
 
 
-def test_bytes_are_replayed_as_they_were(client: Client) -> None:
+def test_binary_bodies_are_replayed(client: Client) -> None:
     first, again = (client.send("/binary", b"\xfe", UUID) for _ in range(2))
     assert first.body == again.body == b"\x00\xff\xfe"
     assert again.replayed
 
 
-def test_a_stream_goes_through_piece_by_piece(client: Client, world: World) -> None:
-    """The first piece arrives while the rest is not there yet; at the end it is stored all the same."""
+def test_a_stream_is_passed_on_in_pieces(client: Client, world: World) -> None:
+    """The first piece arrives before the rest exists, and the whole response is stored."""
     world.go.clear()
     with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
         host = f"127.0.0.1:{client.port}"
@@ -217,7 +217,7 @@ def test_a_stream_goes_through_piece_by_piece(client: Client, world: World) -> N
     assert (again.status, again.body, again.replayed) == (200, b"x" * 3000, True)
 
 
-def test_what_is_too_large_goes_through_and_is_not_carried_out_again(app: App, world: World) -> None:
+def test_a_response_that_is_too_large_is_sent_and_not_repeated(app: App, world: World) -> None:
     with served(api_of(app, world, max_body=2500)) as client:
         assert client.send("/stream/3", key='"a"').body == b"x" * 3000
         again = client.send("/stream/3", key='"a"')
@@ -229,7 +229,7 @@ def test_what_is_too_large_goes_through_and_is_not_carried_out_again(app: App, w
         assert (refused.status, refused.headers["content-type"]) == (413, PROBLEM)
 
 
-def test_a_client_that_goes_away_finds_the_answer_later(client: Client, world: World) -> None:
+def test_a_disconnected_client_gets_the_response_later(client: Client, world: World) -> None:
     world.go.clear()
     with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
         host = f"127.0.0.1:{client.port}"
@@ -245,7 +245,7 @@ def test_a_client_that_goes_away_finds_the_answer_later(client: Client, world: W
     assert (answer.status, answer.replayed, answer.json["number"]) == (201, True, 1)
 
 
-def test_a_client_that_goes_away_in_the_middle_of_its_request(client: Client, world: World) -> None:
+def test_a_disconnect_in_the_middle_of_the_request(client: Client, world: World) -> None:
     with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
         head = f"POST /charge HTTP/1.1\r\nhost: 127.0.0.1:{client.port}\r\nidempotency-key: {UUID}\r\ncontent-length: 100\r\n\r\n"
         connection.sendall(head.encode() + b"half")

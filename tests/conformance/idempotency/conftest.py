@@ -1,4 +1,4 @@
-"""One suite over a SQLite file and Postgres."""
+"""Fixtures: a ledger on a SQLite file and on Postgres."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.ledgers import sqlite_ledger
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a ledger is that other processes reach too."""
+    """The URL of a ledger that other processes can open."""
     if request.param == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found

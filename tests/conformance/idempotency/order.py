@@ -1,4 +1,4 @@
-"""An order and its receipt, as requests that come twice."""
+"""An order and its receipt, for requests that are repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""claim, on both databases: blocks, plain and async, and in the caller's own transaction."""
+"""`claim` on both databases: sync, async, and in the transaction of the caller."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_a_block_runs_once(app: App) -> None:
 
 
 @pytest.mark.req("I-3", "I-4")
-def test_how_a_block_ends(app: App) -> None:
+def test_the_end_of_a_block_settles_the_key(app: App) -> None:
     with app.claim(KEY) as claim, pytest.raises(KeyBusy), app.claim(KEY):
         pass
     with app.claim(KEY) as claim:
-        assert (claim.fresh, claim.response) == (False, None)  # nothing was set: done all the same
+        assert (claim.fresh, claim.response) == (False, None)  # no response was set
     app.keys().release(KEY, actor="ann", because="test")
     with pytest.raises(TimeoutError), app.claim(KEY):
         raise TimeoutError
@@ -72,7 +72,7 @@ def test_async_blocks(app: App) -> None:
     asyncio.run(main())
 
 
-def test_entered_once_only(app: App) -> None:
+def test_a_claim_is_entered_only_once(app: App) -> None:
     claiming = app.claim(KEY)
     with claiming, pytest.raises(RuntimeError, match="already in use"), claiming:
         pass
@@ -84,12 +84,12 @@ def engine_of(url: str) -> sqlalchemy.Engine:
 
 @pytest.mark.req("I-5", "L-5")
 @pytest.mark.parametrize("how", ["connection", "session", "driver"])
-def test_in_the_callers_own_transaction(app: App, url: str, how: str) -> None:
+def test_a_claim_in_the_callers_transaction(app: App, url: str, how: str) -> None:
     effect_table(app)
     engine = engine_of(url)
 
     def work(commit: bool) -> bool:
-        """In one transaction, by whatever the caller works with; whether it was fresh."""
+        """Work in one transaction of the caller. Returns whether the claim was fresh."""
         tx: Any
         if how == "connection":
             tx = engine.connect()
@@ -111,7 +111,7 @@ def test_in_the_callers_own_transaction(app: App, url: str, how: str) -> None:
         finally:
             tx.close()
 
-    assert work(commit=False)  # nothing stays: neither the effect nor the key
+    assert work(commit=False)  # the rollback removes the effect and the key
     assert (effects(app), app.keys().page()) == (0, [])
     assert work(commit=True)
     assert not work(commit=True)
@@ -138,8 +138,8 @@ def test_a_failure_inside_the_callers_transaction(app: App, url: str) -> None:
     engine.dispose()
 
 
-def test_two_transactions_at_one_key_on_postgres(postgres_ledger: str) -> None:
-    """The second is told at once, and does not wait for the first one's commit."""
+def test_a_second_transaction_on_one_key_is_busy_at_once(postgres_ledger: str) -> None:
+    """The second transaction does not wait for the commit of the first one."""
     with App(postgres_ledger) as app, psycopg.connect(postgres_ledger) as one, psycopg.connect(postgres_ledger) as two:
         with app.claim(KEY, tx=one) as claim:
             claim.response = 1
@@ -150,7 +150,7 @@ def test_two_transactions_at_one_key_on_postgres(postgres_ledger: str) -> None:
             assert again.response == 1
 
 
-def test_a_transaction_elsewhere_is_refused(app: App, tmp_path: Any) -> None:
+def test_a_transaction_of_another_database_is_rejected(app: App, tmp_path: Any) -> None:
     other = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'other.db'}")
     with other.connect() as tx, pytest.raises((TypeError, ValueError), match="tx is"), app.claim(KEY, tx=tx):
         pass
@@ -167,7 +167,7 @@ def test_a_transaction_elsewhere_is_refused(app: App, tmp_path: Any) -> None:
 
 
 class Async:
-    """What an AsyncConnection does with `run_sync`, without greenlet."""
+    """An AsyncConnection with `run_sync`, without greenlet."""
 
     def __init__(self, connection: sqlalchemy.Connection) -> None:
         self.connection = connection
@@ -191,7 +191,7 @@ def test_an_async_transaction(app: App, url: str) -> None:
     engine.dispose()
 
 
-def test_an_open_ledger_is_taken_as_it_is(url: str) -> None:
+def test_an_app_on_an_open_ledger(url: str) -> None:
     with open_ledger(url, migrate=True) as ledger:
         with App(ledger) as app:
             assert app.ledger is ledger

@@ -1,4 +1,4 @@
-"""Processes that die at every step between two durable effects, and others that come after them."""
+"""A process dies between any two durable effects of a call, and later processes continue."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def leased(url: str) -> int:
         return work(1)
 
 
-def test_every_point_of_a_call_is_gone_through() -> None:
+def test_every_crash_point_of_a_call_is_reached() -> None:
     reached = {point.partition(":")[0] for point in (*IN_CALLER, *LEASED)}
     assert reached == {point for point in KEY_POINTS if point.split(".")[1] in ("begin", "complete")}
 
@@ -66,12 +66,12 @@ def test_every_point_of_a_call_is_gone_through() -> None:
     ("work", "at"),
     [(in_transaction, at) for at in (*IN_CALLER, *COMMIT, *INSIDE)] + [(in_the_callers, at) for at in (*IN_CALLER, *INSIDE)],
 )
-def test_in_a_transaction_exactly_once_whatever_dies(app: App, url: str, work: object, at: str) -> None:
+def test_in_a_transaction_the_effect_happens_exactly_once(app: App, url: str, work: object, at: str) -> None:
     assert callable(work)
     effect_table(app)
     assert dies(work, url, at=at) == -9
     assert effects(app) == (at == "caller.after_commit:1:kill")
-    # Nobody has to wait for a lease: the transaction went with its process.
+    # There is no lease to wait for: the transaction ended with its process.
     for _ in range(2):
         assert work(url) == 1
         assert effects(app) == 1
@@ -79,8 +79,8 @@ def test_in_a_transaction_exactly_once_whatever_dies(app: App, url: str, work: o
 
 @pytest.mark.req("I-3", "I-5")
 @pytest.mark.parametrize("at", [*LEASED, *INSIDE, *COMMIT])
-def test_under_a_lease_once_more_for_a_crash_at_most(app: App, url: str, at: str) -> None:
-    """An effect that is not in our transaction: once, and once more for each crash between effect and answer."""
+def test_under_a_lease_a_crash_repeats_the_effect_at_most_once(app: App, url: str, at: str) -> None:
+    """An effect outside of the transaction is repeated for a crash between effect and response."""
     effect_table(app)
     assert dies(leased, url, at=at) == -9
     held = app.keys().page(status="processing")
@@ -91,7 +91,7 @@ def test_under_a_lease_once_more_for_a_crash_at_most(app: App, url: str, at: str
     assert [record.status for record in app.keys().page()] == ["completed"]
 
 
-def test_dying_by_exit_is_dying_too(app: App, url: str) -> None:
+def test_an_exit_is_a_crash(app: App, url: str) -> None:
     effect_table(app)
     assert dies(in_transaction, url, at="key.complete.in_caller:1:exit") == STATUS
     assert in_transaction(url) == 1

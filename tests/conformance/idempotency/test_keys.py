@@ -1,4 +1,4 @@
-"""The verbs of a key, on both databases."""
+"""Begin, settle, renew and sweep of keys, on both databases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from redrive import App, Key
 from redrive.errors import LeaseLost, NotAllowed
 from redrive.idempotency.keys import Keys
-from redrive.idempotency.record import Begun, Ident
+from redrive.idempotency.record import BeginResult, KeyId
 from tests.conformance.idempotency.world import AT, KEY, aged
 
 HASH, OTHER = b"1" * 32, b"2" * 32
@@ -29,11 +29,11 @@ def test_a_key_from_fresh_to_completed(keys: Keys) -> None:
     again = keys.begin(AT, HASH, keep=60)
     assert (again.outcome, again.response) == ("completed", b'{"a":1}')
     assert keys.begin(AT, OTHER, keep=60).outcome == "conflict"
-    assert keys.begin(AT, None, keep=60).outcome == "completed"  # who compares nothing is refused nothing
+    assert keys.begin(AT, None, keep=60).outcome == "completed"  # no fingerprint, no conflict
 
 
 @pytest.mark.req("I-2")
-def test_what_stands_in_the_table(keys: Keys) -> None:
+def test_the_stored_record(keys: Keys) -> None:
     begun = keys.begin(AT, HASH, keep=60)
     held = keys.find(KEY)
     assert held is not None
@@ -50,10 +50,10 @@ def test_what_stands_in_the_table(keys: Keys) -> None:
 
 
 @pytest.mark.req("I-2")
-def test_unique_for_domain_and_user(keys: Keys) -> None:
-    nobody = Ident.of(Key("billing", "", "o-1", "charge"))
+def test_keys_are_unique_for_domain_and_user(keys: Keys) -> None:
+    nobody = KeyId.of(Key("billing", "", "o-1", "charge"))
     assert nobody.user_id == ""
-    for ident in (AT, nobody, Ident.of(Key("billing", "bob", "o-1", "charge")), Ident.of(Key("shop", "ann", "o-1", "charge"))):
+    for ident in (AT, nobody, KeyId.of(Key("billing", "bob", "o-1", "charge")), KeyId.of(Key("shop", "ann", "o-1", "charge"))):
         assert keys.begin(ident, keep=60).outcome == "fresh"
         assert keys.begin(ident, keep=60).outcome == "busy"
 
@@ -71,7 +71,7 @@ def test_a_freed_key_is_fresh_again(keys: Keys) -> None:
 @pytest.mark.req("I-2", "I-3")
 @pytest.mark.parametrize("verb", ["complete", "fail", "free"])
 def test_a_late_holder_changes_nothing(app: App, keys: Keys, verb: str) -> None:
-    """A zombie: its lease ran out, another one has taken over, and maybe has finished."""
+    """The lease of a holder has expired, and another one has taken over, and maybe settled."""
     zombie = keys.begin(AT, HASH, keep=60)
     aged(app, lease=3600)
     heir = keys.begin(AT, HASH, keep=60)
@@ -104,7 +104,7 @@ def test_a_second_settle_changes_nothing(keys: Keys) -> None:
 
 
 @pytest.mark.req("I-2")
-def test_a_slow_holder_that_nobody_missed_may_still_finish(app: App, keys: Keys) -> None:
+def test_a_slow_holder_may_settle_if_the_key_was_not_taken_over(app: App, keys: Keys) -> None:
     begun = keys.begin(AT, keep=60)
     aged(app, lease=3600)
     keys.complete(AT, begun.fence, b"1", keep=60)
@@ -116,10 +116,10 @@ def test_a_crashed_holder_is_taken_over_once(app: App, keys: Keys) -> None:
     for _round in range(5):
         keys.begin(AT, HASH, keep=60)
         aged(app, lease=3600)
-        found: list[Begun] = []
+        found: list[BeginResult] = []
         start = threading.Barrier(8)
 
-        def taker(start: threading.Barrier = start, found: list[Begun] = found) -> None:
+        def taker(start: threading.Barrier = start, found: list[BeginResult] = found) -> None:
             start.wait()
             found.append(keys.begin(AT, HASH, keep=60))
 
@@ -132,7 +132,7 @@ def test_a_crashed_holder_is_taken_over_once(app: App, keys: Keys) -> None:
         keys.free(AT, next(begun.fence for begun in found if begun.outcome == "fresh"))
 
 
-def test_a_key_renewed_in_the_last_moment_is_not_taken_over(app: App, keys: Keys) -> None:
+def test_a_renewed_key_is_not_taken_over(app: App, keys: Keys) -> None:
     begun = keys.begin(AT, keep=60)
     aged(app, lease=3600)
     assert keys.renew([(AT, begun.fence)]) == []
@@ -141,20 +141,20 @@ def test_a_key_renewed_in_the_last_moment_is_not_taken_over(app: App, keys: Keys
 
 
 @pytest.mark.req("I-2")
-def test_lease_and_retention_are_apart(app: App, keys: Keys) -> None:
+def test_lease_and_retention_are_independent(app: App, keys: Keys) -> None:
     begun = keys.begin(AT, HASH, keep=60)
-    aged(app, kept=3600, begun=3600)  # kept long enough, but somebody is still at it
+    aged(app, kept=3600, begun=3600)  # expired, and still held
     assert keys.begin(AT, HASH, keep=60).outcome == "busy"
     assert keys.sweep() == 0
     keys.complete(AT, begun.fence - 3600 * 1_000_000, b"1", keep=60)
-    aged(app, lease=3600)  # the lease of a holder that has finished means nothing
+    aged(app, lease=3600)  # the lease of a settled key has no meaning
     assert keys.begin(AT, HASH, keep=60).outcome == "completed"
     aged(app, kept=3600)
     renewed = keys.begin(AT, OTHER, keep=60)
     assert (renewed.outcome, renewed.taken_over) == ("fresh", False)
 
 
-def test_a_failure_is_forgotten_in_time(app: App, keys: Keys) -> None:
+def test_a_failure_expires(app: App, keys: Keys) -> None:
     begun = keys.begin(AT, keep=60)
     keys.fail(AT, begun.fence, {"type": "X"}, keep=60)
     assert keys.begin(AT, keep=60).outcome == "failed"
@@ -162,13 +162,13 @@ def test_a_failure_is_forgotten_in_time(app: App, keys: Keys) -> None:
     assert keys.begin(AT, keep=60).outcome == "fresh"
 
 
-def test_the_sweeper_removes_what_is_over(app: App, keys: Keys) -> None:
-    done, crashed = Ident.of("d:u:done:o:v1"), Ident.of("d:u:crashed:o:v1")
+def test_sweep_removes_expired_keys(app: App, keys: Keys) -> None:
+    done, crashed = KeyId.of("d:u:done:o:v1"), KeyId.of("d:u:crashed:o:v1")
     keys.complete(done, keys.begin(done, keep=60).fence, None, keep=60)
     keys.begin(crashed, keep=60)
     assert keys.sweep() == 0
     aged(app, lease=3600, kept=3600)
-    fresh = Ident.of("d:u:fresh:o:v1")
+    fresh = KeyId.of("d:u:fresh:o:v1")
     keys.begin(fresh, keep=60)
     assert keys.sweep(limit=1) == 1
     assert keys.sweep() == 1
@@ -176,8 +176,8 @@ def test_the_sweeper_removes_what_is_over(app: App, keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("took", [0, 2_999])
-def test_an_answer_is_kept_from_its_end_on(app: App, keys: Keys, took: int) -> None:
-    """A key that took long is not forgotten the sooner for it, and one that did not takes nobody's time to be moved."""
+def test_retention_starts_when_the_key_is_settled(app: App, keys: Keys, took: int) -> None:
+    """A long work does not shorten the retention. After a short one, `expires_at` is unchanged."""
     begun = keys.begin(AT, keep=3_000)
     aged(app, kept=took, begun=took)
     before = keys.find(KEY)
@@ -189,9 +189,9 @@ def test_an_answer_is_kept_from_its_end_on(app: App, keys: Keys, took: int) -> N
     assert (found.expires_at - found.updated_at).total_seconds() == pytest.approx(3_000, abs=60)
 
 
-def test_operators_see_and_release(app: App, keys: Keys) -> None:
+def test_operators_list_and_release_keys(app: App, keys: Keys) -> None:
     for number in range(5):
-        ident = Ident.of(Key("billing", "ann" if number % 2 else "bob", f"o-{number}", "charge"))
+        ident = KeyId.of(Key("billing", "ann" if number % 2 else "bob", f"o-{number}", "charge"))
         begun = keys.begin(ident, keep=60)
         if number:
             keys.complete(ident, begun.fence, b"1", keep=60)
@@ -217,22 +217,22 @@ def test_operators_see_and_release(app: App, keys: Keys) -> None:
     assert (entry.actor, entry.action, entry.because, entry.what["key"]) == ("ann", "key.release", "it hangs", held)
 
 
-def test_a_forced_release_fences_the_holder_off(keys: Keys) -> None:
+def test_a_forced_release_fences_the_holder(keys: Keys) -> None:
     begun = keys.begin(AT, keep=60)
     keys.release(KEY, actor="ann", because="must go", force=True)
     with pytest.raises(LeaseLost):
         keys.complete(AT, begun.fence, b"1", keep=60)
 
 
-def test_what_is_too_large_is_refused(keys: Keys) -> None:
+def test_a_response_or_key_that_is_too_large_is_rejected(keys: Keys) -> None:
     begun = keys.begin(AT, keep=60)
     with pytest.raises(ValueError, match="response has 2000000 bytes"):
         keys.complete(AT, begun.fence, b"0" * 2_000_000, keep=60)
     with pytest.raises(ValueError, match="key must not be longer than 1000 bytes"):
-        Ident.of(Key("d", "u", "x" * 1000, "o"))
+        KeyId.of(Key("d", "u", "x" * 1000, "o"))
 
 
-def test_the_fence_grows_also_when_the_clock_goes_back(app: App, keys: Keys) -> None:
+def test_the_fence_grows_if_the_clock_is_set_back(app: App, keys: Keys) -> None:
     first = keys.begin(AT, keep=60)
     with app.ledger.begin() as tx:
         from sqlalchemy import text

@@ -1,4 +1,4 @@
-"""once, on both databases: plain, async, in a transaction."""
+"""`once` on both databases: sync, async, and in a transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conformance.idempotency.world import KEY
 
 
 @pytest.mark.req("I-3", "I-4")
-def test_first_use_runs_and_others_get_the_answer_as_its_type(app: App) -> None:
+def test_later_calls_get_the_result_as_its_type(app: App) -> None:
     ran = []
 
     @app.once(TEMPLATE)
@@ -36,7 +36,7 @@ def test_first_use_runs_and_others_get_the_answer_as_its_type(app: App) -> None:
 
 
 @pytest.mark.req("I-3")
-def test_another_request_is_refused(app: App) -> None:
+def test_another_request_with_the_same_key_is_rejected(app: App) -> None:
     @app.once(TEMPLATE)
     def charge(order: Order) -> int:
         return order.cents
@@ -47,7 +47,7 @@ def test_another_request_is_refused(app: App) -> None:
     assert refused.value.key == str(KEY)
 
 
-def test_what_is_compared_can_be_said(app: App) -> None:
+def test_request_chooses_what_is_compared(app: App) -> None:
     @app.once(TEMPLATE, request=lambda order, trace: order.cents)
     def charge(order: Order, trace: object) -> int:
         return order.cents
@@ -58,7 +58,7 @@ def test_what_is_compared_can_be_said(app: App) -> None:
 
 
 @pytest.mark.req("I-1")
-def test_a_function_of_the_arguments_may_give_the_key(app: App) -> None:
+def test_the_key_may_be_a_function_of_the_arguments(app: App) -> None:
     @app.once(lambda user, n: Key("billing", user, str(n), "charge"))
     def charge(user: str, n: int) -> int:
         return n
@@ -82,8 +82,11 @@ def test_a_function_of_the_arguments_may_give_the_key(app: App) -> None:
 @pytest.mark.req("I-3")
 def test_a_permanent_failure_is_stored_and_a_transient_one_frees_the_key(app: App) -> None:
     errors: list[Exception] = [
-        ConnectionResetError("cut"), Again(), BreakerOpen("open", retry_at=NOW), ValueError("bad token=abc123xyz"),
-    ]  # fmt: skip
+        ConnectionResetError("cut"),
+        Again(),
+        BreakerOpen("open", retry_at=NOW),
+        ValueError("bad token=abc123xyz"),
+    ]
     raised = iter(errors)
 
     @app.once(TEMPLATE)
@@ -104,7 +107,7 @@ def test_a_permanent_failure_is_stored_and_a_transient_one_frees_the_key(app: Ap
 
 
 @pytest.mark.req("I-3")
-def test_which_failures_are_stored_is_a_choice(app: App) -> None:
+def test_free_on_chooses_which_failures_are_stored(app: App) -> None:
     @app.once(TEMPLATE, free_on=(ValueError, lambda error: isinstance(error, KeyError)))
     def charge(order: Order, error: str) -> int:
         raise {"value": ValueError, "key": KeyError, "cut": ConnectionResetError, "stop": Stop}[error]("no")
@@ -126,7 +129,7 @@ def test_which_failures_are_stored_is_a_choice(app: App) -> None:
             nothing_stored(1)
 
 
-def test_an_answer_of_the_wrong_type_is_a_failure_for_good(app: App) -> None:
+def test_a_result_of_the_wrong_type_is_a_permanent_failure(app: App) -> None:
     ran = []
 
     @app.once("billing:ann:{n}:charge:v1")
@@ -143,7 +146,7 @@ def test_an_answer_of_the_wrong_type_is_a_failure_for_good(app: App) -> None:
 
 
 @pytest.mark.req("I-3")
-def test_a_key_in_processing_is_busy_or_waited_for(app: App) -> None:
+def test_a_held_key_is_busy_or_waited_for(app: App) -> None:
     entered, go = threading.Event(), threading.Event()
 
     @app.once("billing:ann:{n}:charge:v1")
@@ -196,7 +199,7 @@ def test_methods_and_defaults(app: App) -> None:
     assert Service("b").charge(1, 2) == [1, 2]
 
 
-def test_a_parameter_added_later_does_not_turn_old_requests_into_others(app: App) -> None:
+def test_an_added_parameter_keeps_old_fingerprints(app: App) -> None:
     @app.once("billing:ann:{n}:charge:v1")
     def before(n: int) -> int:
         return n
@@ -210,7 +213,7 @@ def test_a_parameter_added_later_does_not_turn_old_requests_into_others(app: App
         after(1, "USD")
 
 
-def test_the_key_that_was_forgotten_is_told(app: App) -> None:
+def test_a_bare_decorator_is_rejected(app: App) -> None:
     def charge(order: int) -> int:
         return order
 

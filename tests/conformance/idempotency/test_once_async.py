@@ -1,4 +1,4 @@
-"""once around coroutines: cancelled, thrown away, or waiting, they leave no key behind."""
+"""`once` around coroutines: cancelled or closed ones leave no key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conformance.idempotency.order import Order
 
 
 @pytest.mark.req("I-4")
-def test_async(app: App) -> None:
+def test_an_async_function_runs_once(app: App) -> None:
     ran = []
 
     @app.once("billing:{user}:{n}:charge:v1", wait=20)
@@ -49,7 +49,7 @@ def test_a_cancelled_holder_frees_its_key(app: App) -> None:
     assert app.keys().page() == []
 
 
-def test_a_coroutine_that_is_thrown_away_frees_its_key(app: App) -> None:
+def test_a_closed_coroutine_frees_its_key(app: App) -> None:
     @app.once("billing:ann:{n}:charge:v1")
     async def charge(n: int) -> int:
         await asyncio.Event().wait()
@@ -65,11 +65,11 @@ def test_a_coroutine_that_is_thrown_away_frees_its_key(app: App) -> None:
         call.close()
 
     asyncio.run(main())
-    app.keys().threads.shutdown()
+    app.keys().executor.shutdown()
     assert app.keys().page() == []
 
 
-def test_a_caller_cancelled_while_it_begins_leaves_nothing_behind(app: App) -> None:
+def test_a_caller_cancelled_during_begin_leaves_no_key(app: App) -> None:
     ran = []
 
     @app.once("billing:ann:{n}:charge:v1")
@@ -87,7 +87,7 @@ def test_a_caller_cancelled_while_it_begins_leaves_nothing_behind(app: App) -> N
             await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(main())
-    app.keys().threads.submit(lambda: None).result()
+    app.keys().executor.submit(lambda: None).result()
     app.keys().close()  # all threads have ended
     left = app.keys().page(status="processing")
     assert left == []

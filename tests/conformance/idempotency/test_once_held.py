@@ -1,4 +1,4 @@
-"""once while the function runs: its transaction, its lease, and what became of a zombie."""
+"""`once` while the function runs: its transaction, its lease, and a late holder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.idempotency.world import aged, effect_table, effects
 
 
 @pytest.mark.req("I-5")
-def test_in_a_transaction_effect_and_key_are_one(app: App) -> None:
+def test_effect_and_key_are_one_transaction(app: App) -> None:
     effect_table(app)
 
     @app.once("billing:{user}:{n}:charge:v1", in_transaction=True)
@@ -40,7 +40,7 @@ def test_in_a_transaction_effect_and_key_are_one(app: App) -> None:
     assert [record.status for record in app.keys().page()] == ["failed", "completed"]
 
 
-def test_a_function_that_ends_its_transaction_is_told(app: App) -> None:
+def test_a_function_that_ends_its_transaction_fails(app: App) -> None:
     @app.once("billing:ann:{n}:charge:v1", in_transaction=True)
     def charge(tx: Connection, n: int) -> int:
         tx.execute(text("SELECT 1"))
@@ -51,8 +51,8 @@ def test_a_function_that_ends_its_transaction_is_told(app: App) -> None:
         charge(1)
 
 
-def test_a_transaction_inside_of_a_transaction(app: App, url: str) -> None:
-    """On SQLite it would wait for itself: refused. On Postgres it is a transaction of its own."""
+def test_a_nested_transaction(app: App, url: str) -> None:
+    """SQLite rejects it, because it would wait for itself. Postgres opens a second transaction."""
 
     @app.once("billing:ann:{n}:inner:v1")
     def inner(n: int) -> int:
@@ -89,7 +89,7 @@ def test_the_lease_is_renewed_while_the_function_runs(app: App) -> None:
 
 
 @pytest.mark.req("I-2")
-def test_a_zombie_is_told_and_changes_nothing(app: App, redrive_journal: Ring) -> None:
+def test_a_late_holder_gets_lease_lost(app: App, redrive_journal: Ring) -> None:
     answers: list[int] = []
 
     @app.once("billing:ann:{n}:charge:v1")

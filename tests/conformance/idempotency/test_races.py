@@ -1,4 +1,4 @@
-"""Many callers at one key, in threads and in processes: one effect."""
+"""Threads and processes race for one key, and the effect happens once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print(json.dumps([go(n) for n in range(20)]), flush=True)
 
 @pytest.mark.req("I-5")
 @pytest.mark.parametrize("in_transaction", [False, True], ids=["leased", "in_transaction"])
-def test_processes_race_for_one_effect_each(app: App, url: str, in_transaction: bool) -> None:
+def test_racing_processes_have_one_effect_for_each_key(app: App, url: str, in_transaction: bool) -> None:
     effect_table(app)
     with ExitStack() as stack:
         racers = [stack.enter_context(process(RACE, url, str(in_transaction))) for _ in range(4)]
@@ -68,7 +68,7 @@ def test_processes_race_for_one_effect_each(app: App, url: str, in_transaction: 
 
 @pytest.mark.req("I-5")
 @pytest.mark.parametrize("in_transaction", [False, True], ids=["leased", "in_transaction"])
-def test_threads_race_for_one_effect(app: App, in_transaction: bool) -> None:
+def test_racing_threads_have_one_effect(app: App, in_transaction: bool) -> None:
     effect_table(app)
     ran: list[int] = []
 
@@ -120,7 +120,7 @@ except LeaseLost as lost:
 
 
 @pytest.mark.req("I-2", "I-3")
-def test_a_stopped_process_comes_back_too_late(app: App, url: str) -> None:
+def test_a_stopped_process_is_fenced(app: App, url: str) -> None:
     @app.once("race:u:{n}:go:v1")
     def go(n: int) -> int:
         return 2
@@ -167,7 +167,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
-def test_a_forked_child_goes_on(app: App, url: str) -> None:
+def test_a_forked_child_can_use_keys(app: App, url: str) -> None:
     app.keys()
     with process(FORK, url) as parent:
         _, err = parent.communicate(timeout=60)

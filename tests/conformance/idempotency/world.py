@@ -1,4 +1,4 @@
-"""What tests of keys need beside the keys: time that passes at once, and other processes."""
+"""Leases that expire at once, effects that can be counted, and processes that die."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from datetime import timedelta
 from sqlalchemy import text, update
 
 from redrive import App, Key
-from redrive.idempotency.record import Ident
+from redrive.idempotency.record import KeyId
 from redrive.ledger import crashpoint
 from redrive.ledger.tables import key as table
 
 KEY = Key("billing", "ann", "o-1", "charge")
-AT = Ident.of(KEY)
+AT = KeyId.of(KEY)
 
 
 def aged(app: App, *, lease: float = 0.0, kept: float = 0.0, begun: int = 0) -> None:
-    """Let so many seconds pass for all leases, for all that is kept, or since all that was begun: that changes the fences."""
+    """Move leases, retentions or begin times of all keys into the past, in seconds. The last changes the fences."""
     with app.ledger.begin() as tx:
         moved = {table.c.lease_until: lease, table.c.expires_at: kept}
         for row in tx.execute(table.select()).all():
@@ -34,7 +34,7 @@ def aged(app: App, *, lease: float = 0.0, kept: float = 0.0, begun: int = 0) -> 
 
 
 def effects(app: App) -> int:
-    """How often the effect of a program has happened."""
+    """Return the number of effects."""
     with app.ledger.begin() as tx:
         return int(tx.execute(text("SELECT count(*) FROM effect")).scalar_one())
 
@@ -46,7 +46,7 @@ def effect_table(app: App) -> None:
 
 @contextmanager
 def process(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that runs this program."""
+    """Run a program in another process."""
     command = [sys.executable, "-W", "error", "-c", program, *arguments]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
     with child:
@@ -62,7 +62,7 @@ FORKS.set_forkserver_preload(["redrive.app", "redrive.idempotency.keys", "redriv
 
 
 def dies(target: Callable[..., object], *arguments: object, at: str) -> int | None:
-    """The exit status of a process that runs this function, and dies at that step."""
+    """Run a function in a process that dies at a step, and return its exit status."""
     child = FORKS.Process(target=_armed, args=(at, target, arguments))
     child.start()
     child.join(60)
@@ -81,7 +81,7 @@ def _armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]
         for module in list(sys.modules.values()):
             if getattr(module, "crash_point", None) is crashpoint.crash_point and module is not crashpoint:
                 module.crash_point = point  # type: ignore[attr-defined]  # the variable is read when it is imported: too early here
-        crashpoint.crash_point = point  # for what is imported from now on: a module that could not be loaded before is not spared
+        crashpoint.crash_point = point  # for modules that are imported later
     target(*arguments)
 
 
@@ -89,6 +89,6 @@ INSIDE: list[str] = []
 
 
 def here(point: str) -> None:
-    """A step of the user's own, at which a process can be told to die."""
+    """A crash point in the user's code."""
     if point in INSIDE:
         os.kill(os.getpid(), signal.SIGKILL)

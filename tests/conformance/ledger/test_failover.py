@@ -14,7 +14,7 @@ import pytest
 
 from redrive.errors import LeaseLost
 from redrive.idempotency.keys import Keys
-from redrive.idempotency.record import Ident
+from redrive.idempotency.record import KeyId
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.record import Lease
 from redrive.worker.hand import Hand
@@ -158,7 +158,7 @@ def test_a_worker_tells_two_leases_with_one_number_apart(pair: Pair) -> None:
 @pytest.mark.req("I-2")
 def test_two_holders_of_one_idempotency_record_never_share_a_fence(pair: Pair) -> None:
     """The old primary and the new one take over from the same holder, with clocks that are behind it."""
-    ident = Ident("billing", "ann", "billing:ann:o-1:charge:v1")
+    ident = KeyId("billing", "ann", "billing:ann:o-1:charge:v1")
     fences = set()
     for ledger in pair:
         with session(ledger) as held:
@@ -171,6 +171,6 @@ def test_two_holders_of_one_idempotency_record_never_share_a_fence(pair: Pair) -
         begun = keys.begin(ident, keep=60)
         assert begun.outcome == "fresh"
         keys.free(ident, begun.fence)
-        keys.keeper.close()
+        keys.renewer.close()
         fences.add(begun.fence)
     assert len(fences) == 2

@@ -6,7 +6,7 @@ import pytest
 
 from redrive import Key, retry
 from redrive.http.key import derived, told
-from redrive.idempotency.header import key_in
+from redrive.idempotency.asgi import key_in_header
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from redrive.idempotency.header import key_in
 )
 def test_what_is_sent(given: Key | str, sent: str) -> None:
     assert told(given) == sent
-    assert key_in([sent.encode("ascii")]) == sent, "our own middleware can read it"
+    assert key_in_header([sent.encode("ascii")]) == sent, "our own middleware can read it"
 
 
 def test_a_fresh_one_each_time() -> None:

@@ -1,4 +1,4 @@
-"""once, when it is decorated: what can never work is said there, and nothing is opened."""
+"""`once` rejects invalid functions and options when it decorates, and opens nothing."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def untyped(user: Any, n: Any) -> Any:
         (Key("a", "b", "c", "d"), "a key template, or a function"),
     ],
 )
-def test_a_template_that_is_wrong(app: App, key: Any, error: str) -> None:
+def test_an_invalid_key_template_is_rejected(app: App, key: Any, error: str) -> None:
     with pytest.raises((TypeError, ValueError), match=error):
         app.once(key)(plain)
 
 
-def test_what_cannot_be_stored_or_compared(app: App) -> None:
+def test_types_without_a_codec_are_rejected(app: App) -> None:
     def answer(user: str) -> Opaque: ...  # type: ignore[empty-body]
     def argument(user: str, thing: Opaque) -> int: ...  # type: ignore[empty-body]
     def unknown(user: Missing) -> int: ...  # type: ignore[name-defined,empty-body]  # noqa: F821
@@ -65,7 +65,7 @@ def test_what_cannot_be_stored_or_compared(app: App) -> None:
         app.once(template)(unknown)
 
 
-def test_colours(app: App) -> None:
+def test_sync_and_async_functions(app: App) -> None:
     async def later(tx: Any, user: str) -> int: ...  # type: ignore[empty-body]
     def many(user: str) -> Iterator[int]:
         yield 1
@@ -88,7 +88,7 @@ def test_colours(app: App) -> None:
             app.once("a:u:b:c:v1", in_transaction=True)(without)
 
 
-def test_options(app: App) -> None:
+def test_invalid_options_are_rejected(app: App) -> None:
     options: list[tuple[dict[str, Any], str]] = [
         ({"keep": 0}, "keep must be above 0"),
         ({"keep": 1e12}, "keep must be less than a century"),
@@ -104,7 +104,7 @@ def test_options(app: App) -> None:
         app.once("a:{user}:{n}:c:v1", kep=5)  # type: ignore[call-overload]
 
 
-def test_the_wrapper_looks_like_the_function(app: App) -> None:
+def test_the_wrapper_keeps_name_and_signature(app: App) -> None:
     @app.once("a:{user}:b:c:v1", in_transaction=True)
     def work(tx: Any, user: str) -> int:
         """Do it."""
@@ -119,7 +119,7 @@ async def _later() -> int:
     return 1
 
 
-def test_a_call_with_wrong_arguments() -> None:
+def test_a_call_with_wrong_arguments_is_rejected() -> None:
     with App("sqlite://") as app:
         once = app.once("a:{user}:{n}:c:v1")(plain)
         for wrong in (("a",), ("a", 1, 2), ("a", "1")):
