@@ -83,9 +83,9 @@ class App(Listening, Idempotent, Extracting):
             hide(*secrets)
             self._hidden = tuple(secrets)
         if sources:
-            from ..messages.source import checked  # noqa: PLC0415
+            from ..messages.source import check_sources  # noqa: PLC0415
 
-            self._sources = checked(sources)
+            self._sources = check_sources(sources)
         self._include = tuple(include)
         self._parking, self._keep = parking, keep
         self.stores = registry(stores)
@@ -153,9 +153,9 @@ class App(Listening, Idempotent, Extracting):
             if {kind.name for kind in source.kinds(self.inbox)} <= names:  # `only=` may have left it out
                 found += source.chores(self.inbox)
         if self._inbox is not None and kept(self._keep) != FOREVER:
-            from ..messages.forgetting import Forgetting  # noqa: PLC0415
+            from ..messages.retention import EventRetention  # noqa: PLC0415
 
-            found.append(Forgetting(self._inbox, kept(self._keep)))
+            found.append(EventRetention(self._inbox, kept(self._keep)))
         return found
 
     def worker(

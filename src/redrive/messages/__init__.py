@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["Event", "RedisStream", "Source"]
 
 
-if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
-    # At first use: an Event needs no database.
+if not TYPE_CHECKING:  # a type checker that saw this would accept every misspelt name
+    # Loaded at first use: an Event needs no database.
     __getattr__ = lazily(__name__, {"RedisStream": "redis.stream", "Source": "source"})

@@ -1,4 +1,4 @@
-"""Event: something that happened."""
+"""Event: a message about something that happened."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 DEFAULT_SOURCE = "app"
-MAX_NAME = 200
-MAX_ID = 500
-NOTHING: Mapping[str, str] = MappingProxyType({})
+MAX_NAME_BYTES = 200
+MAX_ID_BYTES = 500
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Event(Generic[T_co]):
     payload: T_co
     id: str = field(kw_only=True)
     source: str = field(default=DEFAULT_SOURCE, kw_only=True)
-    headers: Mapping[str, str] = field(default_factory=lambda: NOTHING, kw_only=True)
+    headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS, kw_only=True)
     at: datetime | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        named("type", self.type, MAX_NAME)
-        named("source", self.source, MAX_NAME)
-        named("id", self.id, MAX_ID)
+        check_name("type", self.type, MAX_NAME_BYTES)
+        check_name("source", self.source, MAX_NAME_BYTES)
+        check_name("id", self.id, MAX_ID_BYTES)
         if self.at is not None and self.at.tzinfo is None:
             raise ValueError(f"an event's at= needs a time zone, for example datetime.now(timezone.utc): {self.at!r}")
         for name, value in self.headers.items():
@@ -54,24 +54,37 @@ class Event(Generic[T_co]):
                 raise TypeError(f"an event's headers must be text, but {name!r} is {type(value).__name__}")
 
 
-def known(type_: str, payload: T, id_: str, source: str, headers: Mapping[str, str], at: datetime | None, /) -> Event[T]:
-    """An event that was looked at when it came: made without looking again."""
-    made: Event[T] = object.__new__(Event)
-    put = object.__setattr__
-    put(made, "type", type_)
-    put(made, "payload", payload)
-    put(made, "id", id_)
-    put(made, "source", source)
-    put(made, "headers", headers)
-    put(made, "at", at)
-    return made
+def trusted_event(
+    type_: str,
+    payload: T,
+    id_: str,
+    source: str,
+    headers: Mapping[str, str],
+    at: datetime | None,
+    /,
+) -> Event[T]:
+    """Return an event without validation, because it was validated when it was stored."""
+    event: Event[T] = object.__new__(Event)
+    set_field = object.__setattr__  # the class is frozen
+    set_field(event, "type", type_)
+    set_field(event, "payload", payload)
+    set_field(event, "id", id_)
+    set_field(event, "source", source)
+    set_field(event, "headers", headers)
+    set_field(event, "at", at)
+    return event
 
 
-def named(what: str, value: object, most: int, /) -> None:
-    """Refuse a name that is none, with what is wrong with it."""
+def check_name(what: str, value: object, max_bytes: int, /) -> None:
+    """Validate a type, a source or an id.
+
+    Raises:
+        TypeError: It is not text.
+        ValueError: It is empty, not printable or too long.
+    """
     if not isinstance(value, str):
         raise TypeError(f"an event's {what} must be text, not {type(value).__name__}")
     if not value or not value.isprintable():
         raise ValueError(f"an event's {what} must be printable and not empty: {value!r}")
-    if len(value) * 4 > most and len(value.encode()) > most:
-        raise ValueError(f"an event's {what} must not be longer than {most} bytes: {value[:60]!r}…")
+    if len(value) * 4 > max_bytes and len(value.encode()) > max_bytes:
+        raise ValueError(f"an event's {what} must not be longer than {max_bytes} bytes: {value[:60]!r}…")

@@ -1,73 +1,250 @@
-"""Handlers: those of an app, by name and by type of event."""
+"""Handlers: functions that handle events. Each has its own job for each event."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import sys
+import typing
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from .handler import EVERYTHING, Handler, handler
+from ..core.codec import Codec, codec, outline
+from ..core.key import Key
+from ..core.seconds import whole
+from ..engine.settings import Settings
+from ..ledger.limits import MAX_KIND
+from ..ledger.limits import name as check_printable
+from ..ledger.record import Lease
+from ..worker.durable import colour_of, place_of, settings_of
+from ..worker.kind import Colour, Kind, Undecodable
+from .event import Event
+from .stored_event import event_from_lease, load_payload
+
+if TYPE_CHECKING:
+    import sqlalchemy
 
 F = TypeVar("F", bound=Callable[..., Any])
-MOST = 1000
-"""Types whose handlers are kept at hand; others may send any number of them."""
+ALL_TYPES = "*"
+MAX_CACHED_TYPES = 1000
+"""Sources may send any number of types. The handlers of this number of types are cached."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handler:
+    """A function and the events that it handles. Immutable: anything may share it."""
+
+    name: str
+    types: tuple[str, ...]
+    fn: Callable[..., Any]
+    colour: Colour
+    payload_codec: Codec | None
+    """None: the handler gets the payload as bytes."""
+    settings: Settings
+    concurrency: int | None
+    place: str
+    """Where the function is defined, for messages."""
+    store_event: Callable[[Lease, Any], None] | None = None
+    """Stores the event of a lease again before a replay, in a transaction if there is one."""
+
+    @property
+    def kind(self) -> Kind:
+        """The job type of the handler."""
+        run: Callable[..., Any]
+        if self.colour == "async":
+            run = self._run_async
+        else:
+            run = self._run_in_transaction if self.colour == "transaction" else self._run_sync
+        return Kind(
+            self.name,
+            run,
+            self.colour,
+            self.settings,
+            concurrency=self.concurrency,
+            fn=self.fn,
+        )
+
+    def _run_sync(self, lease: Lease) -> None:
+        if lease.dead_id is not None and self.store_event is not None:
+            self.store_event(lease, None)
+        result = self.fn(self.decode_event(lease))
+        if result is not None:
+            self._reject_awaitable(result)
+
+    async def _run_async(self, lease: Lease) -> None:
+        if lease.dead_id is not None and self.store_event is not None:
+            await asyncio.to_thread(self.store_event, lease, None)
+        await self.fn(self.decode_event(lease))
+
+    def _run_in_transaction(self, connection: sqlalchemy.Connection, lease: Lease) -> None:
+        if lease.dead_id is not None and self.store_event is not None:
+            self.store_event(lease, connection)
+        result = self.fn(connection, self.decode_event(lease))
+        if result is not None:
+            self._reject_awaitable(result)
+
+    def decode_event(self, lease: Lease, /) -> Event[Any]:
+        """Return the event of a job.
+
+        Raises:
+            Undecodable: The payload does not have the annotated type.
+        """
+        try:
+            payload: Any = lease.payload
+            if self.payload_codec is not None:
+                payload = self.payload_codec.load(load_payload(lease.payload))
+            return event_from_lease(lease, payload)
+        except (TypeError, ValueError, KeyError, RecursionError) as error:
+            received = f"It is: {outline(lease.payload)}"
+            raise Undecodable(f"the event's payload doesn't fit {self.name} ({self.place}): {error}", received) from None
+
+    def _reject_awaitable(self, result: object) -> None:
+        if inspect.isawaitable(result):
+            close = getattr(result, "close", None)
+            if close is not None:
+                close()  # avoids a warning that it was never awaited
+            raise TypeError(f"{self.place} returned {type(result).__name__}, which is not awaited; make it `async def`")
+
+
+def make_handler(
+    fn: Callable[..., Any],
+    types: tuple[str, ...],
+    /,
+    *,
+    name: str | None,
+    retry: object,
+    concurrency: int | None,
+    in_transaction: bool,
+) -> Handler:
+    """Validate the options of `@app.on` and return the handler.
+
+    Raises:
+        TypeError: An option or the function has the wrong type.
+        ValueError: A name is not valid.
+    """
+    place = place_of(fn)
+    if not types or any(not isinstance(type_, str) for type_ in types):
+        raise TypeError(f"{place}: {_types_message(types)}")
+    for type_ in types:
+        check_printable("an event's type", type_, MAX_KIND)
+    handler_name = getattr(fn, "__name__", "") if name is None else name
+    check_printable("a handler's name", handler_name, MAX_KIND)
+    Key("event", "x", "x", handler_name)  # raises if the name cannot be part of a key
+    colour = colour_of(handler_name, fn, in_transaction=in_transaction)
+    parameter = _event_parameter(fn, place, in_transaction=in_transaction)
+    return Handler(
+        name=handler_name,
+        types=types,
+        fn=fn,
+        colour=colour,
+        payload_codec=_payload_codec(fn, parameter, place),
+        settings=settings_of(handler_name, retry),
+        concurrency=None if concurrency is None else whole("concurrency", concurrency),
+        place=place,
+    )
+
+
+def _types_message(types: object) -> str:
+    return f'event types must be names, not {types!r}; write @app.on("session.completed"), or "*" for all'
+
+
+def _event_parameter(fn: Callable[..., Any], place: str, *, in_transaction: bool) -> inspect.Parameter:
+    signature = inspect.signature(fn)
+    required = [parameter for parameter in signature.parameters.values() if parameter.default is parameter.empty]
+    arguments = ["the connection", "the event"] if in_transaction else ["the event"]
+    are_positional = all(parameter.kind <= parameter.POSITIONAL_OR_KEYWORD for parameter in required)
+    if len(required) != len(arguments) or not are_positional:
+        raise TypeError(f"{place} is called with {' and '.join(arguments)}, but takes {signature}")
+    return required[-1]
+
+
+def _payload_codec(fn: Callable[..., Any], parameter: inspect.Parameter, place: str) -> Codec | None:
+    try:
+        hint = typing.get_type_hints(fn, include_extras=True).get(parameter.name, Any)
+    except (NameError, TypeError, AttributeError) as error:
+        raise TypeError(f"{place}: its annotations cannot be read: {error}") from None
+    if hint not in (Any, Event) and typing.get_origin(hint) is not Event:
+        raise TypeError(
+            f"{place}: the parameter {parameter.name!r} must be an Event, for example Event[dict[str, Any]], not {hint}"
+        )
+    payload_type = next(iter(typing.get_args(hint)), Any)
+    if payload_type is bytes:
+        return None
+    try:
+        return codec(payload_type)
+    except TypeError as error:
+        raise TypeError(f"{place}: the payload of its events: {error}") from None
 
 
 class Handlers:
-    """The handlers of an app. Threads may share it, and so may forked children."""
+    """The handlers of an app, by name and by event type. Threads and forked children may share it."""
 
-    def __init__(self, taken: Callable[[str], str | None]) -> None:
-        """taken: where a name is taken by something else that runs, which the ledger could not tell apart."""
-        self._taken = taken
-        self._named: dict[str, Handler] = {}
-        self._typed: dict[str, list[Handler]] = {}
-        self._parts: dict[str, list[tuple[str, int]]] = {}
+    def __init__(self, owner_of_name: Callable[[str], str | None]) -> None:
+        """Create an empty registry.
 
-    def decorator(self, types: tuple[str, ...], **told: Any) -> Callable[[F], F]:
-        """What registers a function for events of these types; the function stays as it is."""
-        if any(callable(one) for one in types):  # at once: a bare `@app.on` would decorate nothing, and nobody would handle
-            raise TypeError(f'event types must be names, not {types!r}; write @app.on("session.completed"), or "*" for all')
+        Args:
+            owner_of_name: Returns the place of the command that has a name, or None. The ledger
+                could not tell the jobs of a command and a handler with one name apart.
+        """
+        self._owner_of_name = owner_of_name
+        self._by_name: dict[str, Handler] = {}
+        self._by_type: dict[str, list[Handler]] = {}
+        self._attempts: dict[str, list[tuple[str, int]]] = {}
 
-        def decorated(fn: F) -> F:
-            self.add(handler(fn, types, **told))
+    def decorator(self, types: tuple[str, ...], **options: Any) -> Callable[[F], F]:
+        """Return a decorator that registers a function and returns it unchanged."""
+        # Checked at once: a bare `@app.on` passes the function as a type and would register nothing.
+        if any(callable(type_) for type_ in types):
+            raise TypeError(_types_message(types))
+
+        def register(fn: F) -> F:
+            self.add(make_handler(fn, types, **options))
             return fn
 
-        return decorated
+        return register
 
-    def add(self, new: Handler, /) -> None:
-        """ValueError where the name is taken: the ledger could not tell whose a job is."""
-        known = self._named.get(new.name)
-        other = known.place if known else self._taken(new.name)
-        if other is not None and not (known and hasattr(sys, "ps1")):  # who sits at a prompt defines it again and again
+    def add(self, handler: Handler, /) -> None:
+        """Register a handler.
+
+        Raises:
+            ValueError: The name is taken. At a Python prompt, a handler may be defined again.
+        """
+        earlier = self._by_name.get(handler.name)
+        owner = earlier.place if earlier else self._owner_of_name(handler.name)
+        is_redefined = earlier is not None and hasattr(sys, "ps1")
+        if owner is not None and not is_redefined:
             raise ValueError(
-                f"handler name {new.name!r} is already used by {other}; name {new.place} with @app.on(..., name=...)"
+                f"handler name {handler.name!r} is already used by {owner}; name {handler.place} with @app.on(..., name=...)"
             )
-        self._named[new.name] = new
-        self._typed, self._parts = {}, {}
-        for one in self._named.values():
-            for type_ in one.types:
-                self._typed.setdefault(type_, []).append(one)
+        self._by_name[handler.name] = handler
+        self._by_type, self._attempts = {}, {}
+        for registered in self._by_name.values():
+            for type_ in registered.types:
+                self._by_type.setdefault(type_, []).append(registered)
 
-    def of(self, type_: str, /) -> list[Handler]:
-        """Those who handle events of this type."""
-        found = self._typed.get(type_, [])
-        everything = self._typed.get(EVERYTHING)
-        return [*found, *(one for one in everything if one not in found)] if everything else found
+    def for_type(self, type_: str, /) -> list[Handler]:
+        """Return the handlers of an event type."""
+        handlers = self._by_type.get(type_, [])
+        for_all = self._by_type.get(ALL_TYPES)
+        if not for_all:
+            return handlers
+        return [*handlers, *(handler for handler in for_all if handler not in handlers)]
 
-    def parts(self, type_: str, /) -> list[tuple[str, int]]:
-        """Those who handle events of this type: their names, and how many attempts each makes."""
-        found = self._parts.get(type_)
-        if found is None:
-            found = [(one.name, one.settings.max_attempts) for one in self.of(type_)]
-            if len(self._parts) < MOST:
-                self._parts[type_] = found
-        return found
+    def attempts_by_handler(self, type_: str, /) -> list[tuple[str, int]]:
+        """Return the names of the handlers of an event type, and the maximum attempts of each."""
+        attempts = self._attempts.get(type_)
+        if attempts is None:
+            attempts = [(handler.name, handler.settings.max_attempts) for handler in self.for_type(type_)]
+            if len(self._attempts) < MAX_CACHED_TYPES:
+                self._attempts[type_] = attempts
+        return attempts
 
     def __contains__(self, name: str) -> bool:
-        return name in self._named
+        return name in self._by_name
 
     def __iter__(self) -> Iterator[Handler]:
-        return iter(self._named.values())
+        return iter(self._by_name.values())
 
     def __len__(self) -> int:
-        return len(self._named)
+        return len(self._by_name)

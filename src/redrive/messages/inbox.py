@@ -1,4 +1,4 @@
-"""Inbox: where events are stored, once each, together with the jobs of their handlers."""
+"""Inbox: stores each event once, together with the jobs of its handlers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from ..ledger.statement import Many
 from ..worker.kind import Kind
 from .event import Event
 from .handlers import Handlers
-from .stored import Stored, of_lease, stored
+from .queries import entries_of_events
+from .stored_event import StoredEvent
 
 
 class Inbox:
-    """Where events come in. Threads may share one, and so may forked children."""
+    """Stores events. Threads and forked children may share it."""
 
     def __init__(self, ledger: Callable[[], Ledger], handlers: Handlers, sources: Sequence[str] = ()) -> None:
         self._ledger = ledger
@@ -30,78 +31,97 @@ class Inbox:
 
     @property
     def ledger(self) -> Ledger:
-        """The app's, opened at first use."""
+        """The ledger of the app, opened at first use."""
         return self._ledger()
-
-    def receive(self, event: Event[Any], tx: Any = None, /) -> bool:
-        """Store an event and make its handlers' jobs; in the caller's transaction, where one is given. False: it was known."""
-        one = stored(event)
-        limits.payload("payload", one.payload, self.ledger.max_payload)
-        return self.store([self.arriving(one)], tx=tx)[0]
-
-    def arriving(self, one: Stored, /) -> Arriving:
-        """As it goes into the ledger, with the jobs of its handlers."""
-        return one.arriving(self.handlers.parts(one.type))
-
-    def known_before(self, events: Sequence[Stored], /) -> set[int]:
-        """The places of those that an older version stored by their id alone: they are known, under that id.
-
-        An older version kept no origin: two events of one id in one stream were one. Its row has the entry that it came
-        from, and mostly the origin as a header.
-        """
-        ids = {one.event_id for one in events if one.origin is not None}
-        if not ids:
-            return set()
-        from .rows import stored_under  # noqa: PLC0415  # SQLAlchemy
-
-        with self._ledger().reading() as connection:
-            found = stored_under(connection, events[0].source, sorted(ids))
-        places = set()
-        for at, one in enumerate(events):
-            entry, origin = found.get(one.event_id, (None, None))
-            if one.origin is not None and (origin == one.origin or (entry is not None and entry == one.source_id)):
-                places.add(at)
-        return places
-
-    def store(self, events: Sequence[Arriving], /, *, unread: Sequence[NewJob] = (), tx: Any = None) -> list[bool]:
-        """Store events and make the jobs of their handlers, in one transaction; which of them are new.
-
-        unread: jobs for what could not be read, written with them.
-        """
-        ledger = self._ledger()
-        if tx is not None:
-            return self._written(ledger, ledger.joined(tx), events, unread)
-        with ledger.connections.write.use() as session, session.transaction("receive"):
-            fresh = self._written(ledger, session.raw, events, unread)
-        ledger.ring()
-        self.told(events, fresh)
-        return fresh
-
-    def told(self, events: Sequence[Arriving], fresh: Sequence[bool], /) -> None:
-        """These were stored; what nobody handles is said."""
-        for one, new in zip(events, fresh, strict=True):
-            if new and not one.parts:
-                fields = {"operation": one.type, "reason": "no handler for this type of event"}
-                emit("unhandled", {**one.opened[0], **fields})
 
     @property
     def kinds(self) -> list[Kind]:
-        """What a worker knows of the handlers. Before a replay the event is recorded again, where it is not there any more."""
-        return [replace(one, record=lambda lease, tx: self.record(of_lease(lease), tx)).kind for one in self.handlers]
+        """The job types of the handlers. Before a replay, they store an event again that was removed."""
 
-    def record(self, one: Stored, tx: Any = None, /) -> None:
-        """Store an event alone, if it is not there: its handlers' jobs are."""
+        def store_event(lease: Any, tx: Any) -> None:
+            self.store_alone(StoredEvent.from_lease(lease), tx)
+
+        return [replace(handler, store_event=store_event).kind for handler in self.handlers]
+
+    def receive(self, event: Event[Any], tx: Any = None, /) -> bool:
+        """Store an event and the jobs of its handlers.
+
+        Args:
+            event: The event.
+            tx: Transaction of the caller.
+
+        Returns:
+            False if the event is a duplicate.
+        """
+        stored = StoredEvent.from_event(event)
+        limits.payload("payload", stored.payload, self.ledger.max_payload)
+        return self.store([self.incoming(stored)], tx=tx)[0]
+
+    def incoming(self, stored: StoredEvent, /) -> Arriving:
+        """Return the event with the jobs of its handlers, as the ledger takes it."""
+        return stored.incoming(self.handlers.attempts_by_handler(stored.type))
+
+    def store(self, events: Sequence[Arriving], /, *, unread: Sequence[NewJob] = (), tx: Any = None) -> list[bool]:
+        """Store events and the jobs of their handlers in one transaction.
+
+        Args:
+            events: The events.
+            unread: Jobs for entries that could not be decoded.
+            tx: Transaction of the caller.
+
+        Returns:
+            Which of the events are new.
+        """
         ledger = self._ledger()
-        many = [self.arriving(one)._replace(parts=())]
         if tx is not None:
-            ledger.connections.hot.receive_in(ledger.joined(tx), many)
+            return self._write(ledger, ledger.joined(tx), events, unread)
+        with ledger.connections.write.use() as session, session.transaction("receive"):
+            are_new = self._write(ledger, session.raw, events, unread)
+        ledger.ring()
+        self.report_unhandled(events, are_new)
+        return are_new
+
+    def store_alone(self, stored: StoredEvent, tx: Any = None, /) -> None:
+        """Store an event without jobs, unless it exists."""
+        ledger = self._ledger()
+        events = [self.incoming(stored)._replace(parts=())]
+        if tx is not None:
+            ledger.connections.hot.receive_in(ledger.joined(tx), events)
             return
         with ledger.connections.write.use() as session, session.transaction("receive"):
-            ledger.connections.hot.receive_in(session.raw, many)
+            ledger.connections.hot.receive_in(session.raw, events)
 
-    def _written(self, ledger: Ledger, run: Many, events: Sequence[Arriving], unread: Sequence[NewJob]) -> list[bool]:
+    def _write(self, ledger: Ledger, run: Many, events: Sequence[Arriving], unread: Sequence[NewJob]) -> list[bool]:
         hot = ledger.connections.hot
-        fresh = hot.receive_in(run, events) if events else []
+        are_new = hot.receive_in(run, events) if events else []
         if unread:
-            distinct(unread, lambda new: hot.submit_in(run, new))  # of any size: that may be what is wrong with it
-        return fresh
+            # Without a limit of their size, which may be the reason that they could not be decoded.
+            distinct(unread, lambda jobs: hot.submit_in(run, jobs))
+        return are_new
+
+    def report_unhandled(self, events: Sequence[Arriving], are_new: Sequence[bool], /) -> None:
+        """Log stored events without a handler."""
+        for event, is_new in zip(events, are_new, strict=True):
+            if is_new and not event.parts:
+                fields = {"operation": event.type, "reason": "no handler for this type of event"}
+                emit("unhandled", {**event.opened[0], **fields})
+
+    def places_stored_without_origin(self, events: Sequence[StoredEvent], /) -> set[int]:
+        """Return the places of events that an older version stored by their id alone.
+
+        It did not store the origin: two events with one id in one stream were one. Its row has the
+        id of the entry, and mostly the origin as a header.
+        """
+        ids = {event.event_id for event in events if event.origin is not None}
+        if not ids:
+            return set()
+        with self._ledger().reading() as connection:
+            entries = entries_of_events(connection, events[0].source, sorted(ids))
+        places = set()
+        for place, event in enumerate(events):
+            if event.origin is None:
+                continue
+            entry_id, origin = entries.get(event.event_id, (None, None))
+            if origin == event.origin or (entry_id is not None and entry_id == event.source_id):
+                places.add(place)
+        return places

@@ -1,4 +1,4 @@
-"""Source: where events come from."""
+"""Source: the protocol of a source of events that workers read."""
 
 from __future__ import annotations
 
@@ -41,14 +41,19 @@ class Source(Protocol):
         """
 
 
-def checked(given: Any, /) -> tuple[Source, ...]:
-    """What `App(sources=...)` was given; TypeError or ValueError says what is wrong with it."""
-    if isinstance(given, Source) or not isinstance(given, Sequence):
-        raise TypeError(f"sources= must be a list; pass [{given!r}]")
-    for one in given:
-        if not isinstance(one, Source):
-            raise TypeError(f"a source must be a RedisStream, or an object with the same name, chores and kinds: {one!r}")
-    names = [one.name for one in given]
+def check_sources(sources: Any, /) -> tuple[Source, ...]:
+    """Validate the option `sources=` of an app.
+
+    Raises:
+        TypeError: It is not a list of sources.
+        ValueError: Two sources have one name.
+    """
+    if isinstance(sources, Source) or not isinstance(sources, Sequence):
+        raise TypeError(f"sources= must be a list; pass [{sources!r}]")
+    for source in sources:
+        if not isinstance(source, Source):
+            raise TypeError(f"a source must be a RedisStream, or an object with the same name, chores and kinds: {source!r}")
+    names = [source.name for source in sources]
     if len(set(names)) < len(names):
         raise ValueError(f"two sources have the same name; rename one: {', '.join(sorted(names))}")
-    return tuple(given)
+    return tuple(sources)

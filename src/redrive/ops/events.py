@@ -17,7 +17,7 @@ from .source import ledger_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..messages.rows import Found
+    from ..messages.queries import EventRow
     from .source import Operated
 
 RECENT = 200
@@ -120,7 +120,7 @@ def replayed(
     return said
 
 
-def _check_handler(app: Operated, one: Found, name: str, had: list[str]) -> None:
+def _check_handler(app: Operated, one: EventRow, name: str, had: list[str]) -> None:
     """Raise ValueError unless events of this type have a handler of this name: in the app, or by the ledger's history."""
     from ..app import App  # noqa: PLC0415  # only here: what it registers is asked for
 
@@ -151,7 +151,7 @@ def _registered(app: Operated, type_: str) -> list[str]:
     if not isinstance(app, App):
         return []
     app.load()
-    return [name for name, _ in app.inbox.handlers.parts(type_)]
+    return [name for name, _ in app.inbox.handlers.attempts_by_handler(type_)]
 
 
 def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:
@@ -167,34 +167,34 @@ def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:
         return bool(find.by_keys(connection, keys))
 
 
-def _begun(ledger: Ledger, one: Found, handler: str, *, actor: str, because: str) -> str:
+def _begun(ledger: Ledger, one: EventRow, handler: str, *, actor: str, because: str) -> str:
     """For a handler that never had it."""
-    from ..messages.stored import Stored, without_origin  # noqa: PLC0415
+    from ..messages.stored_event import StoredEvent, id_without_origin  # noqa: PLC0415
 
     headers = json.loads(one.headers) if one.headers else {}
     origin = headers.get("source")
-    event_id = without_origin(one.event_id, origin)
+    event_id = id_without_origin(one.event_id, origin)
     origin = None if event_id == one.event_id else origin
-    stored = Stored(one.source, event_id, one.type, one.payload, headers, one.at, one.source_id, origin)
+    stored = StoredEvent(one.source, event_id, one.type, one.payload, headers, one.at, one.source_id, origin)
     made = ledger.submit(stored.job(handler, None))
     ledger.record(actor=actor, action="event.replay", because=because, what={"jobs": {"new": made.id}, "event": one.event_id})
     return f"job {made.id}"
 
 
-def _found(ledger: Ledger, **narrowed: Any) -> list[Found]:
-    from ..messages.rows import find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+def _found(ledger: Ledger, **narrowed: Any) -> list[EventRow]:
+    from ..messages.queries import find_events  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        return find(connection, **narrowed)
+        return find_events(connection, **narrowed)
 
 
-def _one(ledger: Ledger, event_id: str, source: str | None) -> Found | None:
+def _one(ledger: Ledger, event_id: str, source: str | None) -> EventRow | None:
     found = _found(ledger, event_id=event_id, source=source, limit=2)
     if not found:
-        from ..messages.rows import with_origin  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+        from ..messages.queries import find_events_with_origin  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
         with ledger.reading() as connection:
-            found = with_origin(connection, event_id, source=source, limit=2)
+            found = find_events_with_origin(connection, event_id, source=source, limit=2)
         if len(found) > 1:
             ids = ", ".join(sorted(repr(one.event_id) for one in found))
             raise NotAllowed(f"several events match {event_id!r}; pass the whole id ({ids})")
@@ -204,19 +204,19 @@ def _one(ledger: Ledger, event_id: str, source: str | None) -> Found | None:
     return found[0] if found else None
 
 
-def _ids(one: Found) -> dict[str, str]:
+def _ids(one: EventRow) -> dict[str, str]:
     """Its own, and those that came with it."""
-    from ..messages.stored import OWN  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..messages.stored_event import OWN_IDS  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     more: dict[str, str] = json.loads(one.ids) if one.ids else {}
-    return {**dict(zip(OWN, (one.event_id, one.type, one.source), strict=True)), **more}
+    return {**dict(zip(OWN_IDS, (one.event_id, one.type, one.source), strict=True)), **more}
 
 
-def _event(one: Found) -> ReceivedEvent:
+def _event(one: EventRow) -> ReceivedEvent:
     return ReceivedEvent(one.event_id, one.source, one.type, one.source_id, one.handlers, one.at, one.received_at)
 
 
-def _handled(ledger: Ledger, one: Found) -> list[Handled]:
+def _handled(ledger: Ledger, one: EventRow) -> list[Handled]:
     from ..ledger import counts, find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:

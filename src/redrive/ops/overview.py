@@ -98,7 +98,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
     from ..ledger import counts, failure_slots, failures, look, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger import overview as stored  # noqa: PLC0415  # the same
     from ..ledger.failed import slot_of  # noqa: PLC0415  # the same
-    from ..messages.latest import latest  # noqa: PLC0415  # the same
+    from ..messages.queries import latest_by_source  # noqa: PLC0415  # the same
 
     now = ledger.now()
     slot = slot_of(now)
@@ -109,7 +109,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         blocked, parked, firsts = failures.standing(connection, now - DAY)
         seen = workers.workers(connection)
         expired = stored.expired(connection, now - timedelta(seconds=GRACE))
-        sources = latest(connection)
+        sources = latest_by_source(connection)
         data = partitioned(connection, now, timedelta(seconds=GRACE))
         datasets = dataset_lines(connection, now)
         due = now - timedelta(seconds=GRACE)

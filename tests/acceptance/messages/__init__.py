@@ -1,1 +1,1 @@
-"""Consumers that die, and servers that go away: nothing is lost, and what is settled in our transaction happens once."""
+"""Consumers and servers that die: no message is lost, and transactional effects happen once."""

@@ -1,4 +1,4 @@
-"""What these tests share: one zygote, one database and one Redis."""
+"""Fixtures: one zygote, one database and one Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A market: a stream with messages, consumers that read it, and what became of each message."""
+"""A stream with messages, consumers that read it, and the effects of each message."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class Market:
         fresh(url)
 
     def send(self, *ids: str, **payload: Any) -> None:
-        """Messages of these ids."""
+        """Add messages with these ids."""
         pipeline = self.client.pipeline(transaction=False)
         for each in ids:
             pipeline.xadd(self.stream, {"type": "paid", "id": each, "payload": json.dumps({"id": each, **payload})})
         pipeline.execute()
 
     def hire(self, *options: str, crash_at: str = "") -> int:
-        """One consumer more; its process id."""
+        """Start a consumer and return its process id."""
         self.hired += 1
         arguments = [self.url, self.redis_url, self.stream, str(self.diary), f"consumer{self.hired}", *options]
         return self.zygote.fork(PROGRAM, arguments, output=self.output, crash_at=crash_at)
 
     def wait(self, pid: int, seconds: float = PATIENCE) -> int:
-        """Until it has ended; its status."""
+        """Wait for the end of a process and return its status."""
         end = time.monotonic() + seconds
         while (status := self.zygote.ended(pid)) is None:
             if time.monotonic() > end:
@@ -60,7 +60,7 @@ class Market:
         return status
 
     def until(self, met: Callable[[], bool], what: str, seconds: float = PATIENCE) -> float:
-        """Wait for it; how long that took."""
+        """Wait for a condition and return the seconds that it took."""
         began = time.monotonic()
         while not met():
             assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}\n{self.tallies()}\n{self.story()}"
@@ -68,11 +68,11 @@ class Market:
         return time.monotonic() - began
 
     def booked(self) -> Counter[str]:
-        """How often each message was booked: an effect that no transaction covers."""
+        """How often each message was booked, an effect outside of the transaction."""
         return Counter(line[2] for line in read(self.diary) if line[:2] == ["effect", "book"])
 
     def scored(self) -> Counter[str]:
-        """How often each was scored: an effect in the transaction that settles."""
+        """How often each message was scored, an effect inside of the transaction."""
         return Counter(key for (key,) in rows(self.url, "SELECT key FROM effect"))
 
     def stored(self) -> set[str]:
@@ -84,11 +84,11 @@ class Market:
             return ledger.counts()
 
     def story(self) -> str:
-        """What they said last."""
+        """The last output of the consumers."""
         return self.output.read_text()[-6000:] if self.output.exists() else "nobody said anything"
 
     def checked(self, *ids: str, crashes: int) -> None:
-        """Nothing is lost, nothing pends, and nothing is done twice that was not begun when somebody died."""
+        """Check that no message is lost or pending, and that only crashed attempts were repeated."""
         booked, scored = self.booked(), self.scored()
         assert [one for one in ids if not booked[one]] == []
         assert [one for one in ids if scored[one] != 1] == []

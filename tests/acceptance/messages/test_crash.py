@@ -1,4 +1,4 @@
-"""Consumers that die: at every step between read and acknowledgement, in the middle of everything, and of one message."""
+"""Consumers die at every step between read and acknowledgement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IDS = tuple(f"p-{n:03}" for n in range(30))
 @pytest.mark.req("M-1", "M-6")
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("point", [point for point in MESSAGE_POINTS if point != "tell.after"])
-def test_dying_there(market: Market, point: str, nth: int) -> None:
+def test_a_crash_between_read_and_acknowledgement(market: Market, point: str, nth: int) -> None:
     market.send(*IDS)
     status = market.wait(market.hire("until=idle", crash_at=f"{point}:{nth}:kill"))
     assert status == -signal.SIGKILL, market.story()
@@ -28,7 +28,7 @@ def test_dying_there(market: Market, point: str, nth: int) -> None:
 
 
 @pytest.mark.req("M-3")
-def test_dying_after_a_dead_letter_was_told_of_tells_it_again(market: Market) -> None:
+def test_a_crash_after_publishing_publishes_a_dead_letter_again(market: Market) -> None:
     market.client.xadd(market.stream, {"nonsense": "1"})
     assert market.wait(market.hire(crash_at="tell.after:1:kill")) == -signal.SIGKILL
     second = market.hire()
@@ -41,7 +41,7 @@ def test_dying_after_a_dead_letter_was_told_of_tells_it_again(market: Market) ->
 
 
 @pytest.mark.req("M-6", "M-7")
-def test_a_fresh_consumer_handles_what_a_killed_one_left(market: Market) -> None:
+def test_a_new_consumer_handles_entries_of_a_killed_one(market: Market) -> None:
     ids = [f"p-{n:03}" for n in range(200)]
     market.send(*ids, takes=0.02)
     first = market.hire("idle=60")
@@ -57,7 +57,7 @@ def test_a_fresh_consumer_handles_what_a_killed_one_left(market: Market) -> None
 
 
 @pytest.mark.req("M-6")
-def test_two_consumers_of_one_group_of_which_one_is_killed(market: Market) -> None:
+def test_one_of_two_consumers_is_killed(market: Market) -> None:
     market.send(*IDS, takes=0.02)
     first, second = market.hire(), market.hire("until=idle")
     market.until(lambda: market.booked().total() >= 8, "they are at work")
@@ -68,7 +68,7 @@ def test_two_consumers_of_one_group_of_which_one_is_killed(market: Market) -> No
 
 
 @pytest.mark.req("M-6")
-def test_a_message_that_kills_its_consumer_stops_nobody_else(market: Market) -> None:
+def test_a_message_that_kills_its_consumer_does_not_stop_others(market: Market) -> None:
     market.send(*IDS[:10])
     market.send("poison", poison=True)
     market.send(*IDS[10:])

@@ -1,4 +1,4 @@
-"""Drills: the Redis server is killed and comes back, with what it had or empty; the called service is away and comes back."""
+"""Drills: the Redis server is killed and returns, with its data or empty."""
 
 from __future__ import annotations
 
@@ -31,9 +31,20 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.command = [
-            str(found), "--bind", "127.0.0.1", "--port", str(self.port), "--save", "", "--dir", str(folder),
-            "--appendonly", "yes" if aof else "no", "--appendfsync", "everysec",
-        ]  # fmt: skip
+            str(found),
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--save",
+            "",
+            "--dir",
+            str(folder),
+            "--appendonly",
+            "yes" if aof else "no",
+            "--appendfsync",
+            "everysec",
+        ]
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.start()
 
@@ -63,7 +74,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.mark.req("M-7")
-def test_redis_is_killed_in_the_middle(zygote: Zygote, url: str, server: Server, tmp_path: Path) -> None:
+def test_redis_is_killed_and_started_again(zygote: Zygote, url: str, server: Server, tmp_path: Path) -> None:
     market = Market(zygote, url, server.url, tmp_path)
     before = [f"a-{n:03}" for n in range(100)]
     after = [f"b-{n:03}" for n in range(20)]
@@ -75,7 +86,7 @@ def test_redis_is_killed_in_the_middle(zygote: Zygote, url: str, server: Server,
     server.start()
     kept = "--appendonly yes" in " ".join(server.command)
     market.send(*after)
-    # What the server had accepted and lost, and nobody had read, nobody can have: the one window there is.
+    # Messages that the server had accepted and lost before a read cannot be recovered.
     stored = {one for one in market.stored() if one.startswith("a-")}
     wanted = len(before if kept else stored) + len(after)
     market.until(lambda: len(market.booked()) >= wanted and len(market.scored()) >= wanted, "all that there was is handled")
@@ -88,7 +99,7 @@ def test_redis_is_killed_in_the_middle(zygote: Zygote, url: str, server: Server,
 
 
 @pytest.mark.req("M-7", "M-2")
-def test_duplicates_are_emitted(market: Market) -> None:
+def test_duplicate_messages_are_handled_once(market: Market) -> None:
     ids = [f"p-{n:03}" for n in range(20)]
     for _ in range(5):
         market.send(*ids)

@@ -1,4 +1,4 @@
-"""One suite over a SQLite file and Postgres, with a real Redis."""
+"""Fixtures: a ledger on a SQLite file and on Postgres, and a real Redis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.ledgers import sqlite_ledger
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty ledger is that other processes reach too."""
+    """The URL of an empty ledger that other processes can open."""
     if request.param == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found
@@ -37,5 +37,5 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def stream() -> str:
-    """The name of a stream that nobody else has."""
+    """A new name of a stream."""
     return f"shop.events.{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""Drills: the service is stopped and started, credentials are broken, groups and streams deleted, a server is LOADING."""
+"""Drills: stopped workers, invalid credentials, deleted groups and streams, a loading server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from redrive.ledger import Ledger
 from redrive.messages import RedisStream
 from redrive.ops import Operator
 from redrive.testing import FaultServer
-from tests.conformance.messages.test_redis import Shop, paid, pending
+from tests.conformance.messages.test_redis_stream import Shop, paid, pending
 
 NAMES = tuple(f"p-{n}" for n in range(6))
 
 
 @contextmanager
 def heard() -> Iterator[list[Any]]:
-    """The records of the block."""
+    """Collect the log records of the block."""
     records: list[Any] = []
     hush = journal.subscribe(records.append, inline=True)
     try:
@@ -38,9 +38,7 @@ def heard() -> Iterator[list[Any]]:
 
 
 @pytest.mark.req("M-7")
-def test_the_service_is_stopped_in_the_middle_and_started_again(
-    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
-) -> None:
+def test_the_worker_is_stopped_and_started_again(ledger: Ledger, redis_url: str, client: redis.Redis, stream: str) -> None:
     shop = Shop(ledger, redis_url, stream, batch=5)
     names = [f"p-{n:02}" for n in range(60)]
     paid(client, stream, *names)
@@ -53,7 +51,7 @@ def test_the_service_is_stopped_in_the_middle_and_started_again(
 
 
 @pytest.mark.req("M-7", "M-4")
-def test_a_credential_of_the_called_service_is_broken_and_its_dead_letters_are_replayed(
+def test_dead_letters_of_an_invalid_credential_are_replayed(
     ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
 ) -> None:
     booked: list[str] = []
@@ -84,7 +82,7 @@ def test_a_credential_of_the_called_service_is_broken_and_its_dead_letters_are_r
 
 
 @pytest.mark.req("M-7")
-def test_a_credential_of_redis_is_taken_away_and_given_back(
+def test_reading_continues_after_a_redis_credential_is_restored(
     ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
 ) -> None:
     user, word = f"shop{secrets.token_hex(4)}", f"Word-{secrets.token_hex(8)}"
@@ -119,7 +117,7 @@ def test_a_credential_of_redis_is_taken_away_and_given_back(
 
 @pytest.mark.req("M-7")
 @pytest.mark.parametrize("how", ["group", "stream"])
-def test_the_group_or_the_stream_is_deleted_while_it_is_read(
+def test_a_deleted_group_or_stream_is_created_again(
     ledger: Ledger, redis_url: str, client: redis.Redis, stream: str, how: str
 ) -> None:
     shop = Shop(ledger, redis_url, stream)
@@ -139,7 +137,7 @@ def test_the_group_or_the_stream_is_deleted_while_it_is_read(
 
 
 class Loading:
-    """Stands before a server, and says LOADING for it to the first few commands of its clients."""
+    """A proxy that replies LOADING to the first few commands."""
 
     def __init__(self, url: str, times: int) -> None:
         at = urlsplit(url)
@@ -185,7 +183,7 @@ def _pipe(source: socket.socket, target: socket.socket) -> None:
 
 
 @pytest.mark.req("M-7")
-def test_a_server_that_is_loading_is_waited_for(ledger: Ledger, redis_url: str, client: redis.Redis, stream: str) -> None:
+def test_the_reader_waits_for_a_loading_server(ledger: Ledger, redis_url: str, client: redis.Redis, stream: str) -> None:
     loading = Loading(redis_url, times=3)
     shop = Shop(ledger, loading.url, stream)
     paid(client, stream, *NAMES)

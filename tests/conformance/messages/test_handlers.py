@@ -1,4 +1,4 @@
-"""Events received: stored once, and each handler run, retried, dead-lettered and replayed by itself."""
+"""Events are stored once, and each handler runs, retries, dead-letters and replays independently."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def app(ledger: Ledger) -> Iterator[App]:
 
 
 def work(app: App, *, seconds: float = 10.0) -> None:
-    """Until nothing waits any more."""
+    """Run a worker until no job is queued."""
     end = time.monotonic() + seconds
     with app.worker(threads=4):
         while any(tally.ready or tally.leased for tally in app.ledger.counts().values()):
@@ -47,7 +47,7 @@ def work(app: App, *, seconds: float = 10.0) -> None:
 
 
 @pytest.mark.req("M-5", "M-8")
-def test_each_handler_has_the_event_by_itself(app: App) -> None:
+def test_each_handler_has_its_own_job(app: App) -> None:
     seen: list[Any] = []
 
     @app.on("session.completed", name="qscore")
@@ -74,7 +74,7 @@ def test_each_handler_has_the_event_by_itself(app: App) -> None:
 
 
 @pytest.mark.req("M-2")
-def test_the_same_event_again_changes_nothing(app: App) -> None:
+def test_a_duplicate_event_changes_nothing(app: App) -> None:
     seen: list[str] = []
 
     @app.on("paid")
@@ -91,7 +91,7 @@ def test_the_same_event_again_changes_nothing(app: App) -> None:
 
 
 @pytest.mark.req("M-5", "W-3")
-def test_one_handler_that_fails_is_nobody_elses_business(app: App, ledger: Ledger) -> None:
+def test_a_failing_handler_does_not_affect_others(app: App, ledger: Ledger) -> None:
     broken, seen = [True], []
 
     @app.on("session.completed", name="qscore", retry=AT_ONCE)
@@ -126,7 +126,7 @@ def test_one_handler_that_fails_is_nobody_elses_business(app: App, ledger: Ledge
 
 
 @pytest.mark.req("M-5")
-def test_effects_in_the_transaction_that_settles_happen_once(app: App, ledger: Ledger) -> None:
+def test_effects_in_the_jobs_transaction_happen_once(app: App, ledger: Ledger) -> None:
     with ledger.begin() as tx:
         tx.execute(text("CREATE TABLE score (user_id text PRIMARY KEY, total integer)"))
         tx.execute(text("INSERT INTO score VALUES ('ann', 0)"))
@@ -162,13 +162,19 @@ def test_ids_of_the_message_reach_the_handler(app: App) -> None:
     work(app)
     assert seen == [
         {
-            "event_id": "p-1", "event_type": "paid", "source": "shop", "request_id": "r-1", "user_id": "u-1",
-            "trace_id": "abc", "traceparent": "00-abc-def-01", "org_id": "o-1",
+            "event_id": "p-1",
+            "event_type": "paid",
+            "source": "shop",
+            "request_id": "r-1",
+            "user_id": "u-1",
+            "trace_id": "abc",
+            "traceparent": "00-abc-def-01",
+            "org_id": "o-1",
         }
-    ]  # fmt: skip
+    ]
 
 
-def test_a_type_nobody_handles_is_kept_and_said(app: App, ledger: Ledger) -> None:
+def test_an_event_without_a_handler_is_stored_and_logged(app: App, ledger: Ledger) -> None:
     from redrive import journal
 
     heard: list[Any] = []
@@ -179,7 +185,7 @@ def test_a_type_nobody_handles_is_kept_and_said(app: App, ledger: Ledger) -> Non
     assert not app.receive(Event("weather", "rain", id="w-1"))
 
 
-def test_received_in_the_callers_transaction_or_not_at_all(app: App, ledger: Ledger) -> None:
+def test_an_event_is_stored_with_the_callers_transaction(app: App, ledger: Ledger) -> None:
     @app.on("paid")
     def book(event: Event[Any]) -> None: ...
 
@@ -192,7 +198,7 @@ def test_received_in_the_callers_transaction_or_not_at_all(app: App, ledger: Led
     assert ledger.counts()["book"].ready == 1
 
 
-def test_from_an_event_loop(app: App) -> None:
+def test_receive_in_async_code(app: App) -> None:
     @app.on("paid")
     def book(event: Event[Any]) -> None: ...
 
@@ -203,7 +209,7 @@ def test_from_an_event_loop(app: App) -> None:
 
 
 @pytest.mark.req("M-6")
-def test_a_payload_that_does_not_fit_is_a_dead_letter_with_both(app: App, ledger: Ledger) -> None:
+def test_a_payload_of_the_wrong_type_is_a_dead_letter(app: App, ledger: Ledger) -> None:
     @app.on("session.completed", name="qscore")
     def qscore(event: Event[Completed]) -> None: ...
 
@@ -218,7 +224,7 @@ def test_a_payload_that_does_not_fit_is_a_dead_letter_with_both(app: App, ledger
 
 @pytest.mark.req("M-6")
 @pytest.mark.parametrize("payload", [[1, 2], "text", 7, None])
-def test_a_payload_of_another_shape_is_not_tried_again(app: App, ledger: Ledger, payload: Any) -> None:
+def test_a_payload_of_another_shape_is_not_retried(app: App, ledger: Ledger, payload: Any) -> None:
     @app.on("paid", name="book")
     def book(event: Event[dict[str, Any]]) -> None: ...
 
@@ -231,7 +237,7 @@ def test_a_payload_of_another_shape_is_not_tried_again(app: App, ledger: Ledger,
 
 
 class Missing(pydantic.BaseModel):
-    """What poison messages lack."""
+    """A model that poison messages do not match."""
 
     total: int
 
@@ -250,8 +256,8 @@ def poison_unavailable() -> None:
 
 @pytest.mark.req("M-6", "L-7")
 @pytest.mark.parametrize(("fail", "every"), [(poison_not_found, 1), (poison_invalid, 1), (poison_unavailable, 26)])
-def test_poison_messages_among_good_ones_park_no_handler(app: App, ledger: Ledger, fail: Callable[[], None], every: int) -> None:
-    """20 of 520: the first 20, or every 26th where the error is transient and the good ones have to speak against it."""
+def test_poison_messages_do_not_park_a_handler(app: App, ledger: Ledger, fail: Callable[[], None], every: int) -> None:
+    """20 of 520 messages: the first 20, or every 26th if the error is transient."""
     handled: list[str] = []
 
     @app.on("paid", name="book", retry=AT_ONCE)
@@ -270,7 +276,7 @@ def test_poison_messages_among_good_ones_park_no_handler(app: App, ledger: Ledge
     assert "kind.park" not in {entry.action for entry in ledger.audit()}
 
 
-def test_bytes_are_handed_on_as_they_came(app: App) -> None:
+def test_a_bytes_payload_is_passed_on_unchanged(app: App) -> None:
     seen: list[bytes] = []
 
     @app.on("*", name="everything")
@@ -282,7 +288,7 @@ def test_bytes_are_handed_on_as_they_came(app: App) -> None:
     assert seen == [b"\x00\xff"]
 
 
-def test_old_events_are_forgotten_but_not_what_was_done(app: App, ledger: Ledger) -> None:
+def test_old_events_are_removed_and_their_jobs_are_not(app: App, ledger: Ledger) -> None:
     seen: list[str] = []
 
     @app.on("paid", name="book")
@@ -309,7 +315,7 @@ def nothing(event: Event[Any]) -> None: ...
 
 
 class Misuse:
-    """What is refused when it is decorated."""
+    """Functions that are rejected at decoration."""
 
     @staticmethod
     def none() -> None: ...
@@ -344,21 +350,21 @@ class Misuse:
         ({"retry": 3}, nothing, "retry= must be a RetryPolicy"),
     ],
 )
-def test_misuse_is_told_at_decoration(options: dict[str, Any], fn: Any, says: str) -> None:
+def test_invalid_handlers_are_rejected_at_decoration(options: dict[str, Any], fn: Any, says: str) -> None:
     app = App("sqlite://")
     types = options.pop("types", ("paid",))
     with pytest.raises((TypeError, ValueError), match=says.replace("(", r"\(")):
         app.on(*types, **options)(fn)  # type: ignore[no-untyped-call]
 
 
-def test_whoever_forgets_the_types_is_told_at_once() -> None:
-    """A bare `@app.on` is called once, with the function: nobody would ever handle anything."""
+def test_a_bare_decorator_is_rejected() -> None:
+    """A bare `@app.on` gets the function as a type, and would register nothing."""
     bare: Any = App("sqlite://").on
     with pytest.raises(TypeError, match="event types must be names"):
         bare(nothing)
 
 
-def test_two_of_one_name_are_refused() -> None:
+def test_a_second_handler_of_one_name_is_rejected() -> None:
     app = App("sqlite://")
     app.on("paid", name="book")(nothing)
     with pytest.raises(ValueError, match="handler name 'book' is already used by .*nothing; name .* with"):
@@ -381,13 +387,13 @@ def test_two_of_one_name_are_refused() -> None:
         ({"headers": {"a": 1}}, "headers must be text"),
     ],
 )
-def test_an_event_that_is_none_is_refused(wrong: dict[str, Any], says: str) -> None:
+def test_an_invalid_event_is_rejected(wrong: dict[str, Any], says: str) -> None:
     given = {"type": "paid", "id": "p-1", **wrong}
     with pytest.raises((TypeError, ValueError), match=says):
         Event(given.pop("type"), None, **given)
 
 
-def test_a_payload_that_cannot_be_stored_or_is_too_large_is_refused(app: App, ledger: Ledger) -> None:
+def test_a_payload_that_cannot_be_stored_is_rejected(app: App, ledger: Ledger) -> None:
     @app.on("paid")
     def book(event: Event[Any]) -> None: ...
 

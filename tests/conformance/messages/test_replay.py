@@ -1,4 +1,4 @@
-"""Events handled once more: by id and handler, done ones too; what failed, as a sweep that workers carry out."""
+"""Replay of events: by id and handler, and in bulk by workers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def shop(ledger: Ledger) -> Iterator[Shop]:
 
 
 @pytest.mark.req("M-4", "M-5")
-def test_one_event_by_chosen_handlers(shop: Shop, ledger: Ledger) -> None:
+def test_replay_by_chosen_handlers(shop: Shop, ledger: Ledger) -> None:
     report = shop.ann.event("p-1")
     assert report is not None
     assert {one.handler: one.state for one in report.handlers} == {"book": "done", "mail": "dlq"}
@@ -77,7 +77,7 @@ def test_one_event_by_chosen_handlers(shop: Shop, ledger: Ledger) -> None:
     assert [entry.action for entry in ledger.audit()] == ["dead.replay", "event.replay"]
 
 
-def test_a_handler_that_never_had_it_gets_it(shop: Shop) -> None:
+def test_replay_by_a_new_handler(shop: Shop) -> None:
     late: list[str] = []
 
     @shop.app.on("paid", name="stats")
@@ -91,7 +91,7 @@ def test_a_handler_that_never_had_it_gets_it(shop: Shop) -> None:
 
 @pytest.mark.req("M-4")
 @pytest.mark.parametrize("bare", [False, True], ids=["app", "ledger"])
-def test_replay_refuses_names_that_are_not_handlers_of_the_event(shop: Shop, ledger: Ledger, bare: bool) -> None:
+def test_replay_rejects_unknown_handlers(shop: Shop, ledger: Ledger, bare: bool) -> None:
     @shop.app.command("invoices.send")
     def send(order: int) -> None: ...
 
@@ -132,7 +132,7 @@ def test_replay_from_a_bare_ledger_knows_handlers_by_their_jobs(shop: Shop, ledg
 
 
 @pytest.mark.req("M-4")
-def test_what_failed_is_replayed_by_workers_with_a_canary(shop: Shop, ledger: Ledger) -> None:
+def test_failed_events_are_replayed_with_a_canary(shop: Shop, ledger: Ledger) -> None:
     shop.broken = False
     plan = shop.ann.replay(source="*")
     assert (plan.count, plan.kinds) == (3, {"mail": 3})
@@ -145,7 +145,7 @@ def test_what_failed_is_replayed_by_workers_with_a_canary(shop: Shop, ledger: Le
 
 
 @pytest.mark.req("M-4")
-def test_an_event_that_is_gone_is_recorded_again_by_its_replay(shop: Shop, ledger: Ledger) -> None:
+def test_a_replay_stores_a_removed_event_again(shop: Shop, ledger: Ledger) -> None:
     shop.broken = False
     with ledger.begin() as tx:
         tx.execute(delete(events))
@@ -156,7 +156,7 @@ def test_an_event_that_is_gone_is_recorded_again_by_its_replay(shop: Shop, ledge
     assert not shop.app.receive(Event("paid", 1, id="p-1", source="web"))
 
 
-def test_one_id_in_several_sources_is_asked_about(shop: Shop) -> None:
+def test_an_ambiguous_id_needs_a_source(shop: Shop) -> None:
     shop.app.receive(Event("paid", 1, id="p-1", source="another"))
     with pytest.raises(NotAllowed, match=r"several events have the id 'p-1'; pass the source \(another, web\)"):
         shop.ann.event("p-1")
@@ -167,7 +167,7 @@ def test_one_id_in_several_sources_is_asked_about(shop: Shop) -> None:
     shop.work()
 
 
-def test_on_the_command_line(shop: Shop, url: str) -> None:
+def test_replay_on_the_command_line(shop: Shop, url: str) -> None:
     def call(*arguments: str) -> tuple[int, str]:
         done = CliRunner().invoke(cli, [*arguments, "--ledger", url], env={"COLUMNS": "100", "NO_COLOR": "1"})
         return done.exit_code, done.output

@@ -1,4 +1,4 @@
-"""Entry: one message of a stream, and what it says. Pure."""
+"""Entry: one message of a Redis stream, and its conversion to an event. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...core.codec import raised_by
 from ...core.key import Key
 from ...ledger.origin import SOURCE, SOURCE_ID
 from ...ledger.record import NewJob
-from ..event import DEFAULT_SOURCE, MAX_ID, MAX_NAME, Event, named
-from ..stored import Stored, stored
+from ..event import DEFAULT_SOURCE, MAX_ID_BYTES, MAX_NAME_BYTES, Event, check_name
+from ..stored_event import StoredEvent
 
 Fields: TypeAlias = Mapping[bytes, bytes]
 
@@ -31,10 +31,16 @@ class EntryFields(dict[bytes, bytes]):
 
 
 Decode: TypeAlias = Callable[[EntryFields], Event[Any]]
-TYPE, ID, ORIGIN, PAYLOADS = b"type", b"id", b"source", (b"payload", b"data", b"body")
-"""Fields of an entry as it comes without `decode=`: its type, its id (the entry's own where there is none), its payload in JSON
-or any bytes; all others are headers."""
-LOST = f"{SOURCE}-lost"
+
+# Fields of an entry without `decode=`. All others are headers.
+TYPE = b"type"
+ID = b"id"
+"""Default: the id of the entry."""
+ORIGIN = b"source"
+PAYLOADS = (b"payload", b"data", b"body")
+"""The payload, as JSON or as any bytes: the first of these fields."""
+LOST_HEADER = f"{SOURCE}-lost"
+"""Marks the job of an entry that was trimmed before it was stored."""
 
 
 class Entry(NamedTuple):
@@ -42,61 +48,82 @@ class Entry(NamedTuple):
 
     id: str
     fields: Fields | None
-    """None: it was trimmed from the stream while it was pending; nobody has it any more."""
-    feared: bool = False
-    """Others have had it before, and none has come as far as storing it: whoever looks into it may die of that."""
+    """None: it was trimmed from the stream while it was pending, and is lost."""
+    is_suspected_poison: bool = False
+    """Delivered at least twice without being stored: it may crash the worker that decodes it."""
 
 
-class Unread(Exception):
-    """An entry that cannot be made an event; says what is wrong with it."""
+class UnreadableEntry(Exception):
+    """An entry that cannot become an event. The message says why."""
 
 
-def event_in(entry: Entry, source: str, decode: Decode | None, most: int, /) -> Stored:
-    """The event that an entry is, of at most so many bytes; Unread says why it is none."""
+def decode_entry(entry: Entry, source: str, decode: Decode | None, max_payload: int, /) -> StoredEvent:
+    """Return the event of an entry.
+
+    Args:
+        entry: The entry.
+        source: Name of the source.
+        decode: The user's function. None: the fields are read as they are.
+        max_payload: Maximum bytes of a payload.
+
+    Raises:
+        UnreadableEntry: It cannot become an event.
+    """
     if entry.fields is None:
-        raise Unread("it was trimmed from the stream before a worker stored it")
-    found = _plain(entry, entry.fields, source) if decode is None else _decoded(entry, entry.fields, source, decode)
-    if len(found.payload) > most:
-        raise Unread(f"its payload has {len(found.payload)} bytes; the ledger takes at most {most}")
-    return found
+        raise UnreadableEntry("it was trimmed from the stream before a worker stored it")
+    if decode is None:
+        event = _decode_fields(entry, entry.fields, source)
+    else:
+        event = _decode_by_user(entry, entry.fields, source, decode)
+    if len(event.payload) > max_payload:
+        raise UnreadableEntry(f"its payload has {len(event.payload)} bytes; the ledger takes at most {max_payload}")
+    return event
 
 
-def _decoded(entry: Entry, fields: Fields, source: str, decode: Decode) -> Stored:
+def _decode_by_user(entry: Entry, fields: Fields, source: str, decode: Decode) -> StoredEvent:
     try:
-        found = stored(decode(EntryFields(fields, entry.id)))
-        origin = None if found.source in (DEFAULT_SOURCE, source) else found.source
-        return found._replace(source=source, source_id=entry.id, origin=origin)
-    except BaseException as wrong:  # the user's function: whatever it raises, SystemExit too, the message is kept
-        raise Unread(f"decode= raised {raised_by(wrong)}") from None
+        event = StoredEvent.from_event(decode(EntryFields(fields, entry.id)))
+        origin = None if event.source in (DEFAULT_SOURCE, source) else event.source
+        return event._replace(source=source, source_id=entry.id, origin=origin)
+    except BaseException as error:  # the user's function may raise anything, even SystemExit
+        raise UnreadableEntry(f"decode= raised {raised_by(error)}") from None
 
 
-def _plain(entry: Entry, fields: Fields, source: str) -> Stored:
-    name = next((one for one in PAYLOADS if one in fields), None) if PAYLOADS[0] not in fields else PAYLOADS[0]
+def _decode_fields(entry: Entry, fields: Fields, source: str) -> StoredEvent:
+    payload_field: bytes | None = PAYLOADS[0]
+    if payload_field not in fields:
+        payload_field = next((name for name in PAYLOADS if name in fields), None)
     try:
-        type_ = _type(fields[TYPE])
+        type_ = _decode_type(fields[TYPE])
         id_, origin = entry.id, None
         if ID in fields:
             id_ = fields[ID].decode()
-            named("id", id_, MAX_ID)
-            if ORIGIN in fields:  # as CloudEvents have it: an id is unique in its source
+            check_name("id", id_, MAX_ID_BYTES)
+            if ORIGIN in fields:  # an id of a CloudEvent is unique in its source
                 origin = fields[ORIGIN].decode() or None
-        more = len(fields) - 1 - (ID in fields) - (name is not None)
-        headers = {key.decode(): value.decode() for key, value in fields.items() if key not in (TYPE, ID, name)} if more else {}
+        described_by = 1 + (ID in fields) + (payload_field is not None)
+        headers = {}
+        if len(fields) > described_by:
+            not_headers = (TYPE, ID, payload_field)
+            headers = {name.decode(): value.decode() for name, value in fields.items() if name not in not_headers}
     except KeyError:
-        had = ", ".join(sorted(name.decode("utf-8", "replace") for name in fields)) or "nothing"
-        raise Unread(f"it has no field 'type', only {had}") from None
-    except UnicodeDecodeError as wrong:
-        raise Unread(f"its field {_not_text(fields, name)} is not valid UTF-8: {wrong}") from None
-    except (ValueError, TypeError) as wrong:
-        raise Unread(str(wrong)) from None
-    payload, at = fields[name] if name else b"null", _moment(entry.id.partition("-")[0])
-    return Stored(source, id_, type_, payload, headers, at, entry.id, None if origin == source else origin)
+        names = sorted(name.decode("utf-8", "replace") for name in fields)
+        raise UnreadableEntry(f"it has no field 'type', only {', '.join(names) or 'nothing'}") from None
+    except UnicodeDecodeError as error:
+        name = _first_invalid_field(fields, payload_field)
+        raise UnreadableEntry(f"its field {name} is not valid UTF-8: {error}") from None
+    except (ValueError, TypeError) as error:
+        raise UnreadableEntry(str(error)) from None
+    payload = fields[payload_field] if payload_field else b"null"
+    at = _timestamp(entry.id.partition("-")[0])
+    origin = None if origin == source else origin
+    return StoredEvent(source, id_, type_, payload, headers, at, entry.id, origin)
 
 
-def _not_text(fields: Fields, payload: bytes | None) -> str:
-    """The first field that should be text, and is not."""
+def _first_invalid_field(fields: Fields, payload_field: bytes | None) -> str:
+    """Return the first field that must be text and is not valid UTF-8."""
     for name, value in fields.items():
-        for part in (name, value) if name != payload else (name,):
+        for part in (name, value) if name != payload_field else (name,):
             try:
                 part.decode()
             except UnicodeDecodeError:
@@ -105,54 +132,62 @@ def _not_text(fields: Fields, payload: bytes | None) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _type(given: bytes) -> str:
-    """A type of events; looked at once, since there are few."""
-    found = given.decode()
-    named("type", found, MAX_NAME)
-    return found
+def _decode_type(value: bytes) -> str:
+    """Return an event type, checked. Cached, because there are few types."""
+    type_ = value.decode()
+    check_name("type", type_, MAX_NAME_BYTES)
+    return type_
 
 
 @lru_cache(maxsize=100)
-def _moment(milliseconds: str) -> datetime | None:
-    """When entries were added, as their ids have it; often many in one millisecond."""
+def _timestamp(milliseconds: str) -> datetime | None:
+    """Return the time in an entry id. Cached, because many entries have the same millisecond."""
     try:
         return datetime.fromtimestamp(int(milliseconds) / 1000, timezone.utc)
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def unread(kind: str, source: str, entry: Entry, /) -> NewJob:
-    """The job that an entry becomes which cannot be read: tried once, then a dead letter, with all its bytes.
+def job_for_unread(kind: str, source: str, entry: Entry, /) -> NewJob:
+    """Return the job of an entry that was not decoded, with all its bytes.
 
-    One that is feared is read by it: workers that die of it are counted, as of any job, and others go on.
+    An unreadable entry has one attempt and becomes a dead letter. The job of a suspected poison
+    message decodes it: crashes of workers are counted as for any job, and other jobs go on.
     """
-    headers = {SOURCE: source, SOURCE_ID: entry.id} | ({LOST: "1"} if entry.fields is None else {})
+    headers = {SOURCE: source, SOURCE_ID: entry.id}
+    if entry.fields is None:
+        headers[LOST_HEADER] = "1"
     return NewJob(
-        kind=kind, key=str(Key("event", source, entry.id, "read")), payload=packed(entry.fields or {}),
-        max_attempts=None if entry.feared else 1, headers=headers, ids={"source": source},
-    )  # fmt: skip
+        kind=kind,
+        key=str(Key("event", source, entry.id, "read")),
+        payload=dump_fields(entry.fields or {}),
+        max_attempts=None if entry.is_suspected_poison else 1,
+        headers=headers,
+        ids={"source": source},
+    )
 
 
-def packed(fields: Fields, /) -> bytes:
-    """The fields in JSON: as text where they are, else in base64."""
-    return json.dumps([[_text(name), _text(value)] for name, value in fields.items()], separators=(",", ":")).encode()
+def dump_fields(fields: Fields, /) -> bytes:
+    """Return the fields as JSON: text where it is valid UTF-8, else base64."""
+    pairs = [[_to_json(name), _to_json(value)] for name, value in fields.items()]
+    return json.dumps(pairs, separators=(",", ":")).encode()
 
 
-def unpacked(payload: bytes, /) -> dict[bytes, bytes]:
-    """The fields again; ValueError where somebody has written them otherwise."""
+def load_fields(payload: bytes, /) -> dict[bytes, bytes]:
+    """Return the fields of `dump_fields`. ValueError if an operator edited them to another form."""
     try:
-        return {_bytes(name): _bytes(value) for name, value in json.loads(payload)}
-    except (ValueError, TypeError, KeyError, RecursionError) as wrong:
+        return {_from_json(name): _from_json(value) for name, value in json.loads(payload)}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         form = '[["type", "..."], ["id", "..."], ["payload", "..."]]'
-        raise ValueError(f"its fields must be written as {form} ({type(wrong).__name__})") from None
+        raise ValueError(f"its fields must be written as {form} ({type(error).__name__})") from None
 
 
-def _text(value: bytes) -> Any:
+def _to_json(value: bytes) -> Any:
     try:
         return value.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(value).decode()}
 
 
-def _bytes(value: Any) -> bytes:
+def _from_json(value: Any) -> bytes:
     return base64.b64decode(value["base64"]) if isinstance(value, dict) else str(value).encode()

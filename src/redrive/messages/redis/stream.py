@@ -1,4 +1,4 @@
-"""RedisStream: a stream as a source of events, read through a consumer group."""
+"""RedisStream: a Redis stream as a source of events, read through a consumer group."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from ...core.seconds import Seconds, positive, whole
 from ...engine.settings import Settings
 from ...journal.secret_address import shown_address
 from ...journal.secret_values import keep_address_secret
+from ...ledger.origin import SOURCE_ID
 from ...ledger.record import Lease
 from ...worker.chore import Chore
 from ...worker.kind import Kind, Undecodable
 from ...worker.process import label
-from ..event import MAX_NAME
+from ..event import MAX_NAME_BYTES
 from ..inbox import Inbox
-from .entry import LOST, Decode, Entry, Unread, event_in, unpacked
-from .group import Group
-from .reading import Reading
-from .telling import Telling
+from .consumer_group import ConsumerGroup
+from .dead_letter_publisher import DeadLetterPublisher
+from .entry import LOST_HEADER, Decode, Entry, UnreadableEntry, decode_entry, load_fields
+from .reader import StreamReader
 
 if TYPE_CHECKING:
     import redis
 
-ONCE = Settings().using(RetryPolicy.disabled(), {"attempt_timeout": None})
+WITHOUT_RETRIES = Settings().using(RetryPolicy.disabled(), {"attempt_timeout": None})
 MAX_BATCH = 1000
+SOCKET_SECONDS = 10
+CONNECT_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,10 @@ class RedisStream:
         keep_address_secret(self.url)
         if not self.url.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
             raise ValueError(f"RedisStream: the URL must begin with redis://, rediss:// or unix://: {shown_address(self.url)!r}")
-        if len(self.name.encode()) > MAX_NAME:
-            raise ValueError(f"RedisStream: the stream's name must not be longer than {MAX_NAME} bytes: {self.stream[:60]!r}…")
+        if len(self.name.encode()) > MAX_NAME_BYTES:
+            raise ValueError(
+                f"RedisStream: the stream's name must not be longer than {MAX_NAME_BYTES} bytes: {self.stream[:60]!r}…"
+            )
         if whole("batch", self.batch) > MAX_BATCH:
             raise ValueError(f"RedisStream: batch= must be at most {MAX_BATCH}: {self.batch!r}")
         positive("idle", self.idle)
@@ -110,9 +115,14 @@ class RedisStream:
             from redis.retry import Retry  # noqa: PLC0415
         except ImportError as missing:
             raise ImportError('RedisStream needs redis-py: pip install "redrive[redis]"') from missing
-        # Whoever reads goes on with reading after a fault: a second layer of retries below would only hide it for a while.
+        # The reader itself retries. A second layer of retries below it would only hide faults.
         url = self.url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
-        return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=10, socket_connect_timeout=5)
+        return redis.Redis.from_url(
+            url,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=SOCKET_SECONDS,
+            socket_connect_timeout=CONNECT_SECONDS,
+        )
 
     def chores(self, inbox: Inbox, /) -> Sequence[Chore]:
         """Return the worker's tasks that read the stream and report dead letters.
@@ -123,14 +133,21 @@ class RedisStream:
         Returns:
             The tasks.
         """
-        consumer = f"{socket.gethostname()}-{secrets.token_hex(3)}-{label()}"  # `left` knows by its end whether it is gone
-        group = Group(self.connect(), self.stream, self.group, consumer)
-        reading = Reading(
-            inbox, group, source=self.name, kind=self.unread, batch=self.batch, idle=positive("idle", self.idle),
-            decode=self.decode, trim=self.trim,
-        )  # fmt: skip
-        told: list[Chore] = [] if self.dead_stream is None else [Telling(inbox, self.connect(), self.name, self.dead_stream)]
-        return [reading, *told]
+        # The end of the name tells other consumers whether the process is gone.
+        consumer = f"{socket.gethostname()}-{secrets.token_hex(3)}-{label()}"
+        reader = StreamReader(
+            inbox,
+            ConsumerGroup(self.connect(), self.stream, self.group, consumer),
+            source=self.name,
+            kind=self.unread,
+            batch=self.batch,
+            idle=positive("idle", self.idle),
+            decode=self.decode,
+            trim=self.trim,
+        )
+        if self.dead_stream is None:
+            return [reader]
+        return [reader, DeadLetterPublisher(inbox, self.connect(), self.name, self.dead_stream)]
 
     def kinds(self, inbox: Inbox, /) -> Sequence[Kind]:
         """Return the job type that runs entries which could not be decoded.
@@ -143,12 +160,16 @@ class RedisStream:
         """
 
         def run(lease: Lease) -> None:
-            entry = Entry(lease.headers["redrive-source-id"], None)
+            is_lost = LOST_HEADER in lease.headers
+            entry = Entry(lease.headers[SOURCE_ID], None)
             try:
-                entry = entry._replace(fields=None if LOST in lease.headers else unpacked(lease.payload))
-                inbox.store([inbox.arriving(event_in(entry, self.name, self.decode, inbox.ledger.max_payload))])
-            except (Unread, ValueError) as wrong:
-                reason = "payload_lost" if LOST in lease.headers else "undecodable"
-                raise Undecodable(f"entry {entry.id} of {self.stream}: {wrong}", reason=reason) from wrong
+                if not is_lost:
+                    entry = entry._replace(fields=load_fields(lease.payload))
+                event = decode_entry(entry, self.name, self.decode, inbox.ledger.max_payload)
+                inbox.store([inbox.incoming(event)])
+            except (UnreadableEntry, ValueError) as error:
+                reason = "payload_lost" if is_lost else "undecodable"
+                message = f"entry {entry.id} of {self.stream}: {error}"
+                raise Undecodable(message, reason=reason) from error
 
-        return [Kind(name=self.unread, run=run, colour="plain", settings=ONCE, parks=False)]
+        return [Kind(name=self.unread, run=run, colour="plain", settings=WITHOUT_RETRIES, parks=False)]

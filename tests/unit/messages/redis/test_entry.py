@@ -1,15 +1,15 @@
-"""What an entry says, and what is said of one that cannot be read."""
+"""Decoding of entries, and the reasons for unreadable ones."""
 
 from __future__ import annotations
 
 import pytest
 
-from redrive.messages.redis.entry import Entry, Fields, Unread, event_in, packed, unpacked
+from redrive.messages.redis.entry import Entry, Fields, UnreadableEntry, decode_entry, dump_fields, load_fields
 
 
 @pytest.mark.req("M-6")
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "message"),
     [
         ({b"type": b"paid", b"id": b"\xff"}, "its field 'id' is not valid UTF-8"),
         ({b"type": b"\xff"}, "its field 'type' is not valid UTF-8"),
@@ -19,17 +19,17 @@ from redrive.messages.redis.entry import Entry, Fields, Unread, event_in, packed
         ({b"type": b"paid", b"id": b""}, "id must be printable and not empty"),
     ],
 )
-def test_what_is_wrong_is_named(fields: Fields, says: str) -> None:
-    with pytest.raises(Unread, match=says):
-        event_in(Entry("1-0", fields), "shop", None, 100)
+def test_the_invalid_field_is_named(fields: Fields, message: str) -> None:
+    with pytest.raises(UnreadableEntry, match=message):
+        decode_entry(Entry("1-0", fields), "shop", None, 100)
 
 
-def test_fields_come_back_as_they_were() -> None:
+def test_dumped_fields_are_loaded_unchanged() -> None:
     fields = {b"type": b"paid", b"\xff": b"\x00\xfe"}
-    assert unpacked(packed(fields)) == fields
+    assert load_fields(dump_fields(fields)) == fields
 
 
 @pytest.mark.parametrize("payload", [b'{"x": 1}', b"[1]", b"no", b'[["a", {"base": "x"}]]', b"5"])
-def test_fields_that_somebody_wrote_otherwise_are_refused_with_how_they_are_written(payload: bytes) -> None:
+def test_edited_fields_of_another_form_are_rejected(payload: bytes) -> None:
     with pytest.raises(ValueError, match="its fields must be written as"):
-        unpacked(payload)
+        load_fields(payload)

@@ -1,4 +1,4 @@
-"""What was left half done: entries that others had, acknowledgements that did not arrive, rounds that failed in the middle."""
+"""Recovery of a stream reader: entries of other consumers, lost acknowledgements, failed rounds."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from redrive import Event
 from redrive.ledger import Ledger, kinds
 from redrive.ledger.record import NewJob
 from redrive.messages.inbox import Inbox
+from redrive.messages.redis.consumer_group import ConsumerGroup
 from redrive.messages.redis.entry import Entry
-from redrive.messages.redis.group import Group
 from redrive.ops import Operator
 from tests.conformance.messages.test_drills import heard
-from tests.conformance.messages.test_redis import NOW, Shop, paid, pending, shop
+from tests.conformance.messages.test_redis_stream import NOW, Shop, paid, pending, shop
 
 __all__ = ["shop"]
 
 
-def group(redis_url: str, stream: str, consumer: str) -> Group:
-    return Group(redis.Redis.from_url(redis_url), stream, "shop", consumer)
+def group(redis_url: str, stream: str, consumer: str) -> ConsumerGroup:
+    return ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", consumer)
 
 
-def test_both_versions_of_the_protocol_bring_the_same(redis_url: str, client: redis.Redis, stream: str) -> None:
+def test_both_protocol_versions_read_the_same_entries(redis_url: str, client: redis.Redis, stream: str) -> None:
     paid(client, stream, "p-1", "p-2")
     second, third = (group(f"{redis_url}?protocol={version}", stream, "ours").read(1, 0.01) for version in (2, 3))
     assert [entry.fields and entry.fields[b"id"] for entry in (*second, *third)] == [b"p-1", b"p-2"]
 
 
 @pytest.mark.req("M-1")
-def test_an_acknowledgement_that_fails_is_made_up_for_in_the_next_round(
+def test_a_failed_acknowledgement_is_repeated_in_the_next_round(
     shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = shop.reading()
@@ -43,7 +43,7 @@ def test_an_acknowledgement_that_fails_is_made_up_for_in_the_next_round(
         def lost(*_: object) -> None:
             raise redis.ConnectionError("reset by peer")
 
-        patch.setattr(Group, "acknowledge", lost)
+        patch.setattr(ConsumerGroup, "acknowledge", lost)
         with pytest.raises(redis.ConnectionError):
             reading.do(NOW)
     assert pending(client, stream) == 1
@@ -55,12 +55,12 @@ def test_an_acknowledgement_that_fails_is_made_up_for_in_the_next_round(
 
 
 @pytest.mark.req("M-6")
-def test_what_was_trimmed_stays_pending_until_that_is_written_down(redis_url: str, client: redis.Redis, stream: str) -> None:
+def test_a_trimmed_entry_stays_pending_until_it_is_stored(redis_url: str, client: redis.Redis, stream: str) -> None:
     paid(client, stream, "p-1", "p-2", "p-3")
     dead, heir = (group(redis_url, stream, name) for name in ("dead", "heir"))
     first, second, third = dead.read(100, 0.01)
     client.xdel(stream, first.id, second.id)
-    taken = heir.inherit(10, lambda name: name == "dead")
+    taken = heir.claim_from_dead_consumers(10, lambda name: name == "dead")
     assert taken == [third, Entry(first.id, None), Entry(second.id, None)]
     assert pending(client, stream) == 3
     heir.acknowledge([entry.id for entry in taken])
@@ -68,7 +68,7 @@ def test_what_was_trimmed_stays_pending_until_that_is_written_down(redis_url: st
 
 
 @pytest.mark.req("M-6")
-def test_what_another_acknowledged_meanwhile_is_not_lost(
+def test_an_entry_acknowledged_by_another_consumer_is_not_lost(
     redis_url: str, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paid(client, stream, "p-1")
@@ -83,18 +83,18 @@ def test_what_another_acknowledged_meanwhile_is_not_lost(
         return found
 
     monkeypatch.setattr(heir.client, "xpending_range", then_acknowledged)
-    assert heir.inherit(10, lambda name: name == "slow") == []
+    assert heir.claim_from_dead_consumers(10, lambda name: name == "slow") == []
 
 
 @pytest.mark.req("M-6")
-def test_what_two_consumers_had_and_nobody_stored_is_read_by_a_job_of_its_own(
+def test_a_suspected_poison_message_is_decoded_by_its_own_job(
     ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
 ) -> None:
     paid(client, stream, "p-1")
     for name, before in (("first", ""), ("second", "first")):
         one = group(redis_url, stream, name)
-        found = one.inherit(10, before.__eq__) if before else one.read(10, 0.01)
-        assert [entry.feared for entry in found] == [False]
+        found = one.claim_from_dead_consumers(10, before.__eq__) if before else one.read(10, 0.01)
+        assert [entry.is_suspected_poison for entry in found] == [False]
     time.sleep(0.02)
     shop = Shop(ledger, redis_url, stream, idle=0.01)
     shop.reading().do(NOW)
@@ -117,7 +117,7 @@ def test_decode_may_raise_anything(ledger: Ledger, redis_url: str, client: redis
     assert "decode= raised SystemExit" in (letter.error or "")
 
 
-def test_an_entry_that_is_too_large_is_not_let_in_by_a_replay(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_a_replay_does_not_store_an_entry_that_is_too_large(shop: Shop, client: redis.Redis, stream: str) -> None:
     ledger = shop.app.ledger
     large = b'{"x": "' + b"y" * ledger.max_payload + b'"}'
     client.xadd(stream, {"type": "paid", "id": "large", "payload": large})
@@ -139,7 +139,7 @@ def test_an_entry_with_too_large_headers_is_a_dead_letter(shop: Shop, client: re
     assert (letter.kind, "headers have" in (letter.error or "")) == (f"read:{stream}", True)
 
 
-def test_what_cannot_be_stored_for_the_moment_is_kept_for_the_next_round(
+def test_entries_are_kept_while_the_ledger_is_unavailable(
     shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = shop.reading()
@@ -162,10 +162,10 @@ def test_what_cannot_be_stored_for_the_moment_is_kept_for_the_next_round(
 
 @pytest.mark.req("M-5")
 @pytest.mark.parametrize("why", ["retries", "an outage"])
-def test_what_waits_for_one_handler_holds_up_no_other(
+def test_retries_of_one_handler_do_not_stop_reading(
     shop: Shop, client: redis.Redis, stream: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.messages.redis.reading.ENOUGH", 2)
+    monkeypatch.setattr("redrive.messages.redis.reader.BACKLOG_LIMIT", 2)
     ledger = shop.app.ledger
     delay = 3600.0 if why == "retries" else 0.0
     ledger.submit_many([NewJob("book", f"event:s:{n}:book:v1", b"{}", delay=delay) for n in range(5)])
@@ -180,7 +180,7 @@ def test_what_waits_for_one_handler_holds_up_no_other(
     assert ledger.counts()["book"].submitted == 6
 
 
-def test_after_a_failed_round_the_server_is_called_anew(
+def test_the_reader_reconnects_after_a_failed_round(
     redis_url: str, client: redis.Redis, stream: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = shop.reading()
@@ -192,13 +192,13 @@ def test_after_a_failed_round_the_server_is_called_anew(
         def demoted(*_: object) -> None:
             raise redis.exceptions.ReadOnlyError("You can't write against a read only replica.")
 
-        patch.setattr(Group, "read", demoted)
+        patch.setattr(ConsumerGroup, "read", demoted)
         with pytest.raises(redis.exceptions.ReadOnlyError):
             reading.do(NOW)
     assert mine.client_id() != before
 
 
-def test_a_worker_that_stops_while_redis_is_away_says_so_and_ends(
+def test_a_worker_stops_while_redis_is_unavailable(
     ledger: Ledger, redis_url: str, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = Shop(ledger, redis_url, stream, idle=0.05)
@@ -206,7 +206,7 @@ def test_a_worker_that_stops_while_redis_is_away_says_so_and_ends(
     def away(*_: object) -> None:
         raise redis.ConnectionError("refused")
 
-    monkeypatch.setattr(Group, "acknowledge", away)
+    monkeypatch.setattr(ConsumerGroup, "acknowledge", away)
     paid(client, stream, "p-1")
     with heard() as records:
         shop.work(lambda: len(shop.seen) == 1)
@@ -216,7 +216,7 @@ def test_a_worker_that_stops_while_redis_is_away_says_so_and_ends(
     assert [event.id for event in shop.seen] == ["p-1"]
 
 
-def test_a_stream_that_cannot_be_read_is_told_by_the_worker(ledger: Ledger, stream: str) -> None:
+def test_a_stream_that_cannot_be_read_is_logged(ledger: Ledger, stream: str) -> None:
     shop = Shop(ledger, "redis://127.0.0.1:1/0", stream, dead_stream=None)
     with shop.app.worker(threads=1) as worker:
         end = time.monotonic() + 30

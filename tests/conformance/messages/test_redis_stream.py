@@ -1,4 +1,4 @@
-"""Redis Streams in: read, stored, acknowledged; taken over from the dead; what cannot be read is kept."""
+"""Redis streams: read, store, acknowledge, claim from dead consumers, and unreadable entries."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from redrive.core.clock import SYSTEM
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
 from redrive.messages import RedisStream
+from redrive.messages.redis.consumer_group import ConsumerGroup
+from redrive.messages.redis.dead_letter_publisher import DeadLetterPublisher
 from redrive.messages.redis.entry import EntryFields
-from redrive.messages.redis.group import Group
-from redrive.messages.redis.reading import Reading
-from redrive.messages.redis.telling import Telling
+from redrive.messages.redis.reader import StreamReader
 from redrive.ops import Operator
 
 NOW = SYSTEM.now()
 
 
 class Shop:
-    """An app that reads one stream, and what its handler saw."""
+    """An app that reads one stream, and the events that its handler got."""
 
     def __init__(self, ledger: Ledger, redis_url: str, stream: str, **options: Any) -> None:
         self.source = RedisStream(redis_url, stream, group="shop", **options)
@@ -38,9 +38,9 @@ class Shop:
     def book(self, event: Event[Any]) -> None:
         self.seen.append(event)
 
-    def reading(self, **options: Any) -> Reading:
+    def reading(self, **options: Any) -> StreamReader:
         first = self.source.chores(self.app.inbox)[0]
-        assert isinstance(first, Reading)
+        assert isinstance(first, StreamReader)
         return first
 
     def work(self, until: Callable[[], bool], seconds: float = 15.0) -> None:
@@ -67,7 +67,7 @@ def paid(client: redis.Redis, stream: str, *ids: str) -> None:
 
 
 @pytest.mark.req("M-1", "M-8")
-def test_what_comes_is_handled_and_acknowledged(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_entries_are_handled_and_acknowledged(shop: Shop, client: redis.Redis, stream: str) -> None:
     paid(client, stream, "p-1", "p-2", "p-1")
     shop.work(lambda: len(shop.seen) == 2)
     assert [event.id for event in sorted(shop.seen, key=lambda event: event.id)] == ["p-1", "p-2"]
@@ -79,10 +79,10 @@ def test_what_comes_is_handled_and_acknowledged(shop: Shop, client: redis.Redis,
 
 
 @pytest.mark.req("M-1")
-def test_a_worker_that_streams_keep_busy_hears_of_what_others_submit(
+def test_a_worker_busy_with_streams_runs_submitted_jobs(
     ledger: Ledger, url: str, redis_url: str, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.worker.due.POLL", 1e6)  # nobody looks but who has heard of something
+    monkeypatch.setattr("redrive.worker.due.POLL", 1e6)  # only signals wake the worker
     shop, numbers, mailed, submitted = Shop(ledger, redis_url, stream, batch=10), count(), threading.Event(), threading.Event()
 
     def mail(to: str) -> None:
@@ -104,7 +104,7 @@ def test_a_worker_that_streams_keep_busy_hears_of_what_others_submit(
 
 
 @pytest.mark.req("M-1")
-def test_nothing_is_acknowledged_that_is_not_stored(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_only_stored_entries_are_acknowledged(shop: Shop, client: redis.Redis, stream: str) -> None:
     reading = shop.reading()
     paid(client, stream, "p-1")
     with pytest.MonkeyPatch.context() as patch:
@@ -120,11 +120,11 @@ def test_nothing_is_acknowledged_that_is_not_stored(shop: Shop, client: redis.Re
 
 
 @pytest.mark.req("M-6")
-def test_what_a_dead_consumer_left_is_taken_over_on_a_quiet_stream(
+def test_entries_of_a_dead_consumer_are_claimed_on_a_quiet_stream(
     ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
 ) -> None:
     paid(client, stream, *(f"p-{n}" for n in range(25)))
-    dead = Group(redis.Redis.from_url(redis_url), stream, "shop", "dead")
+    dead = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "dead")
     assert len(dead.read(100, 0.01)) == 25
     time.sleep(0.02)
     shop = Shop(ledger, redis_url, stream, batch=10, idle=0.01)
@@ -136,14 +136,14 @@ def test_what_a_dead_consumer_left_is_taken_over_on_a_quiet_stream(
 
 
 @pytest.mark.req("M-6")
-def test_the_cursor_is_kept_between_two_times(redis_url: str, client: redis.Redis, stream: str) -> None:
+def test_claim_idle_continues_at_its_cursor(redis_url: str, client: redis.Redis, stream: str) -> None:
     paid(client, stream, *(f"p-{n}" for n in range(30)))
-    Group(redis.Redis.from_url(redis_url), stream, "shop", "dead").read(100, 0.01)
+    ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "dead").read(100, 0.01)
     time.sleep(0.02)
-    heir = Group(redis.Redis.from_url(redis_url), stream, "shop", "heir")
+    heir = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "heir")
     seen: list[str] = []
     for _ in range(3):
-        seen += [entry.id for entry in heir.take_over(10, 0.01)]
+        seen += [entry.id for entry in heir.claim_idle(10, 0.01)]
     assert len(seen) == len(set(seen)) == 30
 
 
@@ -152,7 +152,7 @@ def test_an_entry_that_was_trimmed_while_pending_is_a_dead_letter(
     ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
 ) -> None:
     paid(client, stream, "p-1", "p-2")
-    Group(redis.Redis.from_url(redis_url), stream, "shop", "dead").read(100, 0.01)
+    ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "dead").read(100, 0.01)
     client.xtrim(stream, maxlen=0, approximate=False)
     time.sleep(0.02)
     shop = Shop(ledger, redis_url, stream, idle=0.01)
@@ -168,7 +168,7 @@ def decode(fields: Mapping[bytes, bytes]) -> Event[Any]:
 
 
 @pytest.mark.req("M-6")
-def test_one_bad_message_never_fails_its_neighbours(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_an_unreadable_entry_does_not_affect_others(shop: Shop, client: redis.Redis, stream: str) -> None:
     paid(client, stream, "p-1")
     client.xadd(stream, {b"\xff": b"\xfe\x00", "x": "1"})
     client.xadd(stream, {"type": "paid", "id": "huge", "payload": b"x" * (10 * 1024 * 1024)})
@@ -181,7 +181,7 @@ def test_one_bad_message_never_fails_its_neighbours(shop: Shop, client: redis.Re
     assert pending(client, stream) == 0
 
 
-def test_what_could_not_be_read_becomes_an_event_when_it_is_replayed_after_a_fix(
+def test_an_unreadable_entry_becomes_an_event_when_replayed_after_a_fix(
     ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
 ) -> None:
     client.xadd(stream, {"what": b"\x00\xff", "no": "n-1"})
@@ -205,7 +205,7 @@ def test_what_could_not_be_read_becomes_an_event_when_it_is_replayed_after_a_fix
 
 
 @pytest.mark.req("M-7")
-def test_a_deleted_group_and_an_empty_server_are_made_anew(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_a_missing_group_or_stream_is_created(shop: Shop, client: redis.Redis, stream: str) -> None:
     reading = shop.reading()
     paid(client, stream, "p-1")
     reading.do(NOW)
@@ -220,13 +220,11 @@ def test_a_deleted_group_and_an_empty_server_are_made_anew(shop: Shop, client: r
 
 
 @pytest.mark.req("M-3")
-def test_dead_letters_are_told_of_in_a_stream_once_they_are_in_the_table(
-    shop: Shop, ledger: Ledger, client: redis.Redis, stream: str
-) -> None:
+def test_stored_dead_letters_are_published_to_a_stream(shop: Shop, ledger: Ledger, client: redis.Redis, stream: str) -> None:
     client.xadd(stream, {"x": "1"})
     shop.work(lambda: len(ledger.dead_letters()) == 1)
     tell = shop.source.chores(shop.app.inbox)[1]
-    assert isinstance(tell, Telling)
+    assert isinstance(tell, DeadLetterPublisher)
     tell.do(NOW)
     tell.do(NOW)
     told: Any = client.xrange(f"{stream}.dead")
@@ -236,12 +234,10 @@ def test_dead_letters_are_told_of_in_a_stream_once_they_are_in_the_table(
     assert fields[b"payload"] == b'[["x","1"]]'
 
 
-def test_acknowledged_entries_are_trimmed_but_not_what_another_group_needs(
-    redis_url: str, client: redis.Redis, stream: str
-) -> None:
+def test_trim_keeps_entries_that_another_group_needs(redis_url: str, client: redis.Redis, stream: str) -> None:
     paid(client, stream, *(f"p-{n}" for n in range(300)))
-    ours = Group(redis.Redis.from_url(redis_url), stream, "ours", "c")
-    theirs = Group(redis.Redis.from_url(redis_url), stream, "theirs", "c")
+    ours = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "ours", "c")
+    theirs = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "theirs", "c")
     ours.acknowledge([entry.id for entry in ours.read(300, 0.01)])
     theirs.make()
     assert ours.trim() == 0, "the other group has read nothing yet"
@@ -253,29 +249,25 @@ def test_acknowledged_entries_are_trimmed_but_not_what_another_group_needs(
     assert read[250].id in {entry_id.decode() for entry_id, _ in left}
     server: Any = client.info("server")
     since = tuple(map(int, server["redis_version"].split(".")))
-    assert ours.acked == (since >= (8, 2) and server.get("server_name") != "valkey"), (
+    assert ours.may_support_trim_acked == (since >= (8, 2) and server.get("server_name") != "valkey"), (
         "what a server cannot do it is asked for once"
     )
 
 
-def test_consumers_that_are_gone_are_forgotten_unless_something_is_pending(
-    redis_url: str, client: redis.Redis, stream: str
-) -> None:
+def test_idle_consumers_without_pending_entries_are_removed(redis_url: str, client: redis.Redis, stream: str) -> None:
     paid(client, stream, "p-1", "p-2")
-    gone, holds = (Group(redis.Redis.from_url(redis_url), stream, "shop", name) for name in ("gone", "holds"))
+    gone, holds = (ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", name) for name in ("gone", "holds"))
     gone.acknowledge([entry.id for entry in gone.read(1, 0.01)])
     holds.read(1, 0.01)
     time.sleep(0.05)
-    ours = Group(redis.Redis.from_url(redis_url), stream, "shop", "ours")
+    ours = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "ours")
     ours.read(1, 0.001)
-    assert ours.forget(0.03) == ["gone"]
+    assert ours.remove_idle_consumers(0.03) == ["gone"]
     assert pending(client, stream) == 1
 
 
-def test_while_too_much_waits_nothing_more_is_read(
-    shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("redrive.messages.redis.reading.ENOUGH", 2)
+def test_reading_pauses_during_a_backlog(shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redrive.messages.redis.reader.BACKLOG_LIMIT", 2)
     reading = shop.reading()
     paid(client, stream, "p-1", "p-2")
     reading.do(NOW)
@@ -291,7 +283,7 @@ def refused(says: str) -> Iterator[None]:
         yield
 
 
-def test_a_wrong_source_is_told_at_once() -> None:
+def test_invalid_sources_are_rejected() -> None:
     url = "redis://:hunter2@localhost"
     with refused("the URL must begin with redis://"):
         RedisStream("localhost:6379", "s", group="g")
@@ -318,7 +310,7 @@ def cloud(client: redis.Redis, stream: str, source: str, event_id: str) -> None:
 
 
 @pytest.mark.req("M-2")
-def test_events_of_two_origins_with_one_id_are_two(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_events_with_one_id_and_two_origins_are_distinct(shop: Shop, client: redis.Redis, stream: str) -> None:
     long = "/" + "x" * 600
     for origin in ("/eu", "/us", long, "/eu", long):
         cloud(client, stream, origin, "p-1")
@@ -336,7 +328,7 @@ def test_events_of_two_origins_with_one_id_are_two(shop: Shop, client: redis.Red
 
 
 @pytest.mark.req("M-2")
-def test_an_event_that_an_older_version_stored_by_its_id_alone_is_known(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_an_event_stored_without_origin_is_a_duplicate(shop: Shop, client: redis.Redis, stream: str) -> None:
     shop.app.receive(Event("paid", "/eu", id="p-1", source=stream, headers={"source": "/eu"}))
     for origin in ("/eu", "/us"):
         cloud(client, stream, origin, "p-1")
