@@ -39,7 +39,7 @@ __all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would accept every misspelt name
-    # Loaded at first use: `TableItems` needs SQLAlchemy and `bar` needs Rich. The others need neither.
+    # Loaded at first use, because `TableItems` needs SQLAlchemy and `bar` needs Rich.
     __getattr__ = lazily(__name__, _HOMES)
 
 

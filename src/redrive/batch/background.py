@@ -87,7 +87,10 @@ def fetch_retry(
 
 def _check_no_rule(behind: Behind, codes: Sequence[str] | None) -> None:
     if behind or codes is not None:
-        raise TypeError("a Retry has a rule of its own: leave behind= and codes= out, or give them to redrive.grpc.retry(...)")
+        raise TypeError(
+            "a Retry has a rule of its own: leave behind= and codes= out, or give them to "
+            "redrive.grpc.retry(...)"
+        )
 
 
 def claimed_codes(retry: Retry) -> frozenset[str]:
@@ -97,7 +100,7 @@ def claimed_codes(retry: Retry) -> frozenset[str]:
 
 
 def neutral_context() -> Context:
-    """Return a context without the deadline and the ids of the caller that happens to start a task."""
+    """Return a context without the deadline and the ids of the caller that starts a task."""
     context = copy_context()
     context.run(CELL.set, None)
     context.run(IDS.set, {})

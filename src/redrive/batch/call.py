@@ -72,7 +72,10 @@ def send_sync(spec: BatchSpec, send: Callable[..., Any], *args: Any, **kwargs: A
             if hasattr(type(result), "__await__"):
                 if hasattr(result, "close"):
                     result.close()  # avoids a warning that it was never awaited
-                raise TypeError(f"{spec.operation} returns an awaitable: declare it `async def`, so that it can be awaited")
+                raise TypeError(
+                    f"{spec.operation} returns an awaitable: declare it `async def`, so that it "
+                    "can be awaited"
+                )
             report = call.check(result)
             split = call.start_split(report) if call.can_split(report) else None
             while split is not None and (group := call.next_group(split)) is not None:
@@ -88,7 +91,9 @@ def send_sync(spec: BatchSpec, send: Callable[..., Any], *args: Any, **kwargs: A
         CURRENT_OPERATION.reset(token)
 
 
-async def send_async(spec: BatchSpec, send: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+async def send_async(
+    spec: BatchSpec, send: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+) -> Any:
     """Do the same as `send_sync` for an async sender. The store blocks, so it runs in a thread."""
     from asyncio import to_thread  # noqa: PLC0415  # 45 ms that sync programs need not pay
 
@@ -120,12 +125,7 @@ class BatchCall:
     """
 
     def __init__(self, spec: BatchSpec, expected: Collection[str] | None) -> None:
-        """Start a call.
-
-        Args:
-            spec: The sender.
-            expected: Items that the reports must contain. None: any items.
-        """
+        """Start a call. Its reports must contain the `expected` items. None: any items."""
         self.spec = spec
         self._expected = expected
         self._only_expected = expected is not None
@@ -227,11 +227,7 @@ class BatchCall:
             split.given_up.update(self._charge(over_limit, rejected, report))
 
     def settle(self, report: Report, split: Split | None = None) -> float | Report:
-        """Settle a pass in the store and in the log.
-
-        Args:
-            report: The report of the pass.
-            split: The finished search for bad items, if the batch was rejected as a whole.
+        """Settle a pass, with the search for bad items if there was one, in the store and the log.
 
         Returns:
             Seconds until the next pass, or the report of the whole call.
@@ -257,7 +253,9 @@ class BatchCall:
         pending = items.pending(unsettled) if unsettled else set()
         self._log("batch_pass", report, state.items.values(), pending=len(pending))
         remaining = self._deadline - self._clock.monotonic()
-        wait = decision.wait_before_next_pass(state, pending, self.spec.terms, draw=drawn(), remaining=remaining)
+        wait = decision.wait_before_next_pass(
+            state, pending, self.spec.terms, draw=drawn(), remaining=remaining
+        )
         if wait is None or not has_items_to_settle:
             return self._end(report, pending)
         self._expected = pending
@@ -281,7 +279,9 @@ class BatchCall:
     def _acknowledge(self, report: Report) -> None:
         if isinstance(self.spec.items, AcknowledgingItems):
             is_success = report.outcome == "success"
-            acknowledged = [item.id for item in report.items if is_success or item.status == "acknowledged"]
+            acknowledged = [
+                item.id for item in report.items if is_success or item.status == "acknowledged"
+            ]
             if acknowledged:
                 self.spec.items.acknowledge_many(acknowledged)
 
@@ -292,7 +292,9 @@ class BatchCall:
         rejected = [
             item
             for item in report.items
-            if item.status == "rejected" and item.id not in already_counted and state.items[item.id].status == "rejected"
+            if item.status == "rejected"
+            and item.id not in already_counted
+            and state.items[item.id].status == "rejected"
         ]
         charges = decision.decide_charges(rejected, in_outage=state.outage is not None)
         charged = list(charges.charged)
@@ -315,7 +317,9 @@ class BatchCall:
                 counts = items.spare_many(ids)
         return decision.over_uncharged_limit(ids, counts, terms)
 
-    def _charge(self, ids: Collection[str], rejected: Mapping[str, ItemStatus], report: Report) -> list[str]:
+    def _charge(
+        self, ids: Collection[str], rejected: Mapping[str, ItemStatus], report: Report
+    ) -> list[str]:
         """Count rejections as attempts and give up the items that have none left.
 
         Returns:
@@ -345,7 +349,8 @@ class BatchCall:
             yield
         except KeyError as unknown:
             raise BadReport(
-                f"the report of {self.spec.operation} names items that its store does not know: {unknown}",
+                f"the report of {self.spec.operation} names items that its store does not know: "
+                f"{unknown}",
                 report=report,
             ) from unknown
 
@@ -364,7 +369,9 @@ class BatchCall:
             return self._last_result
         return self.spec.from_report(report, self._last_result)
 
-    def _log(self, kind: str, report: Report, items: Collection[ItemStatus], *, pending: int) -> None:
+    def _log(
+        self, kind: str, report: Report, items: Collection[ItemStatus], *, pending: int
+    ) -> None:
         if not wanted(INFO):
             return
         fields: dict[str, Any] = {

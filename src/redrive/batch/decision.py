@@ -1,4 +1,4 @@
-"""Decisions on a report: which rejections count, which items give up, what comes next. Pure.
+"""Decisions on a report: which rejections count, which items give up, when to send again. Pure.
 
 A rejection counts as an attempt of its item. An item is given up after a number of attempts. A
 rejection in an outage does not count as an attempt (`core/outage.py` has the rule). The number of
@@ -22,7 +22,9 @@ from ..core.signature import signature_of
 from .report import ItemStatus, Outcome, Report, Status
 from .settings import OUTAGE_ITEMS, OUTAGE_SHARE, BatchTerms
 
-HTTP_STATUS = re.compile(r"\s*(?:HTTP(?:/\d(?:\.\d)?)?\s+)?([1-5]\d\d)(?![\w.,/-]\w)(?!\w)", re.IGNORECASE)
+HTTP_STATUS = re.compile(
+    r"\s*(?:HTTP(?:/\d(?:\.\d)?)?\s+)?([1-5]\d\d)(?![\w.,/-]\w)(?!\w)", re.IGNORECASE
+)
 """The HTTP status at the start of a reason: `503`, `503 overloaded`, `HTTP 503: overloaded`."""
 GRPC_CODE = re.compile(r"\s*(?:StatusCode\.)?([A-Z]+(?:_[A-Z]+)*)\s*(?:$|[:;,.()-])")
 """The gRPC status at the start of a reason: `UNAVAILABLE`, `StatusCode.UNAVAILABLE: no route`."""
@@ -62,7 +64,9 @@ class BatchState:
         if not self.items:
             self._update_outage(report.items)
         else:
-            self._update_outage([item for item in report.items if not self._is_acknowledged(item.id)])
+            self._update_outage(
+                [item for item in report.items if not self._is_acknowledged(item.id)]
+            )
         self.only_failures = self.only_failures and report.outcome == "failure"
         if not self.items:
             self.items = {item.id: item for item in report.items}
@@ -101,13 +105,14 @@ def has_items_to_settle(report: Report, /) -> bool:
 def reject_permanently(report: Report, ids: Collection[str], /) -> Report:
     """Return the report with a permanent rejection of these items."""
     items = [
-        replace(item, status="rejected", permanent=True, transient=None) if item.id in ids else item for item in report.items
+        replace(item, status="rejected", permanent=True, transient=None) if item.id in ids else item
+        for item in report.items
     ]
     return replace(report, items=items)
 
 
 def fault_of(item: ItemStatus, /) -> Fault:
-    """Classify a rejection by its flags, or by the HTTP or gRPC status at the start of its reason."""
+    """Classify a rejection by its flags, or by the status at the start of its reason."""
     if item.permanent:
         return PERMANENT
     if item.transient is not None:
@@ -153,28 +158,35 @@ def _cause_of(item: ItemStatus, fault: Fault) -> str:
 
 def decide_charges(rejected: Sequence[ItemStatus], /, *, in_outage: bool) -> Charges:
     """Decide which rejections count as attempts: in an outage, the transient ones do not."""
-    uncharged = {item.id for item in rejected if in_outage and verdict_of(fault_of(item)) == "evidence"}
+    uncharged = {
+        item.id for item in rejected if in_outage and verdict_of(fault_of(item)) == "evidence"
+    }
     charged = tuple(item.id for item in rejected if item.id not in uncharged)
     return Charges(charged, tuple(uncharged))
 
 
-def over_uncharged_limit(uncharged: Collection[str], counts: Mapping[str, int], terms: BatchTerms, /) -> list[str]:
-    """Return the items that are charged after all.
+def over_uncharged_limit(
+    uncharged: Collection[str], counts: Mapping[str, int], terms: BatchTerms, /
+) -> list[str]:
+    """Return the uncharged items that are charged after all.
 
     They have reached the limit of uncharged rejections, or their store does not count them.
-
-    Args:
-        uncharged: Items whose rejection does not count as an attempt.
-        counts: Uncharged rejections of each item, as far as its store counts them.
-        terms: The limits.
     """
-    return [item_id for item_id in uncharged if not 0 < counts.get(item_id, 0) <= terms.max_uncharged]
+    return [
+        item_id for item_id in uncharged if not 0 < counts.get(item_id, 0) <= terms.max_uncharged
+    ]
 
 
-def items_to_give_up(counts: Mapping[str, int], rejected: Collection[ItemStatus], terms: BatchTerms, /) -> list[str]:
+def items_to_give_up(
+    counts: Mapping[str, int], rejected: Collection[ItemStatus], terms: BatchTerms, /
+) -> list[str]:
     """Return the items that have used up their attempts, or were rejected permanently."""
     permanent = {item.id for item in rejected if item.permanent}
-    return [item_id for item_id, count in counts.items() if count >= terms.item_attempts or item_id in permanent]
+    return [
+        item_id
+        for item_id, count in counts.items()
+        if count >= terms.item_attempts or item_id in permanent
+    ]
 
 
 def wait_before_next_pass(
@@ -182,12 +194,7 @@ def wait_before_next_pass(
 ) -> float | None:
     """Return the seconds before the next pass. None: this call makes no more passes.
 
-    Args:
-        state: The state of the call.
-        pending: Items that may still be sent.
-        terms: The limits and waits.
-        draw: Random number from 0 to 1, for the jitter.
-        remaining: Seconds until the deadline of the call.
+    `draw` is a random number from 0 to 1. `remaining` is the time until the deadline in seconds.
     """
     if not pending or state.passes > terms.retries:
         return None
@@ -195,9 +202,14 @@ def wait_before_next_pass(
     return seconds if seconds <= remaining else None
 
 
-def total_report(state: BatchState, last: Report, pending: Collection[str], now: datetime, terms: BatchTerms, /) -> Report:
+def total_report(
+    state: BatchState, last: Report, pending: Collection[str], now: datetime, terms: BatchTerms, /
+) -> Report:
     """Return the report over all passes of a call: acknowledged + given up + pending = sent."""
-    items = [item if item.status in SETTLED else _with_final_status(item, pending) for item in state.items.values()]
+    items = [
+        item if item.status in SETTLED else _with_final_status(item, pending)
+        for item in state.items.values()
+    ]
     has_pending = "pending" in map(_status, items)
     return replace(
         last,

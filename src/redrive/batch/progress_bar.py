@@ -1,4 +1,7 @@
-"""Progress bars of batches in a terminal. Log records drive them, so senders do not depend on them."""
+"""Progress bars of batches in a terminal.
+
+Log records drive them, so senders do not depend on them.
+"""
 
 from __future__ import annotations
 

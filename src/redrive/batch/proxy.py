@@ -50,7 +50,7 @@ class SenderProxy:
 
     @property  # type: ignore[misc]  # object's can be set as well
     def __class__(self) -> type:
-        # isinstance() works for the sender's class and for abstract classes that it is registered with.
+        # For isinstance() with the sender's class, and with classes that it is registered with.
         return self._redrive_sender.__class__  # type: ignore[no-any-return]  # a class of any type
 
     def __getattr__(self, name: str) -> Any:
@@ -71,7 +71,8 @@ class SenderProxy:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
-            f"{self!r} cannot be pickled or copied in depth, as its store cannot: call retrying(...) where it is used"
+            f"{self!r} cannot be pickled or copied in depth, as its store cannot: call "
+            "retrying(...) where it is used"
         )
 
     def __repr__(self) -> str:
@@ -79,13 +80,7 @@ class SenderProxy:
 
 
 def make_proxy(sender: Any, method: str, body: Callable[..., Any], /) -> Any:
-    """Return a proxy of the sender.
-
-    Args:
-        sender: The sender.
-        method: Name of the method to replace.
-        body: The new method, a function of the proxy.
-    """
+    """Return a proxy of the sender whose `method` is `body`, a function of the proxy."""
     sender_class = type(sender)
     contents: dict[str, Any] = {
         "_redrive_method": method,

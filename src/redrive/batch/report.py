@@ -35,8 +35,9 @@ class ItemStatus:
         reason: Why the item was rejected.
         permanent: If True, the rejection is final and the item is given up at once.
         transient: True: the receiver is unavailable, which is evidence of an outage. False: the
-            item itself is at fault. None: the HTTP or gRPC status at the start of the reason decides
-            (`503 overloaded`, `UNAVAILABLE: no route`). A reason without a status is the item's fault.
+            item itself is at fault. None: the HTTP or gRPC status at the start of the reason
+            decides (`503 overloaded`, `UNAVAILABLE: no route`). A reason without a status is the
+            item's fault.
     """
 
     id: str
@@ -88,14 +89,9 @@ def check_report(
     only: bool = False,
     number: int = 1,
 ) -> Report:
-    """Return the report if it is valid.
+    """Return the report of pass `number`, if it is valid.
 
-    Args:
-        report: The result of a sender.
-        operation: Name of the sender, for messages.
-        expected: Items that must be in the report.
-        only: If True, no other items may be in it.
-        number: Number of the pass, for messages.
+    It must contain the `expected` items, and with `only` no others.
 
     Raises:
         BadReport: The report is not valid. No part of it was counted.
@@ -103,8 +99,14 @@ def check_report(
     if not isinstance(report, Report):
         fix = "; pass to_report= to map it" if not isinstance(report, NOT_REPORTS) else ""
         shown = _type_and_value(report)
-        raise BadReport(f"{operation} must return a redrive.batch.Report, not {shown}{fix}", report=report)
-    problem = _problem_of_contents(report) or _problem_of_outcome(report) or _problem_of_ids(report, expected, only=only)
+        raise BadReport(
+            f"{operation} must return a redrive.batch.Report, not {shown}{fix}", report=report
+        )
+    problem = (
+        _problem_of_contents(report)
+        or _problem_of_outcome(report)
+        or _problem_of_ids(report, expected, only=only)
+    )
     if problem is not None:
         raise BadReport(invalid_report_message(operation, number, problem), report=report)
     return report
@@ -119,7 +121,11 @@ def _problem_of_contents(report: Report) -> str | None:
     if report.outcome not in OUTCOMES:
         return f"the outcome is {report.outcome!r}, not one of success, partial, failure"
     items: Any = report.items
-    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable) or not hasattr(items, "__len__"):
+    if (
+        isinstance(items, (str, bytes))
+        or not isinstance(items, Iterable)
+        or not hasattr(items, "__len__")
+    ):
         return f"items is a list of ItemStatus, not {_type_and_value(items)}"
     if _are_valid(list(items)):
         return None
@@ -129,13 +135,19 @@ def _problem_of_contents(report: Report) -> str | None:
         if not isinstance(item.id, str) or not item.id:
             return f"an item's id is text, not {item.id!r}"
         if item.status not in STATUSES:
-            return f"item {item.id!r} is {item.status!r}, not one of acknowledged, rejected, pending, giveup"
+            return (
+                f"item {item.id!r} is {item.status!r}, not one of acknowledged, rejected, "
+                "pending, giveup"
+            )
         if not isinstance(item.reason, str):
             return f"the reason of item {item.id!r} is text, not {_type_and_value(item.reason)}"
         if not isinstance(item.permanent, bool) or not isinstance(item.transient, bool | None):
             return f"permanent= and transient= of item {item.id!r} are True or False"
         if item.permanent and (item.transient or item.status not in ("rejected", "giveup")):
-            return f"item {item.id!r} is permanent=True: only a rejected item can be, and not with transient=True"
+            return (
+                f"item {item.id!r} is permanent=True: only a rejected item can be, and not with "
+                "transient=True"
+            )
     return None
 
 

@@ -1,4 +1,4 @@
-"""retrying: wraps a sender, any object with a method that sends pending items, and resends rejected ones."""
+"""retrying: wraps any object with a method that sends pending items, and resends rejected ones."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def retrying(
         raise TypeError("pass settings=, or retry= and item_attempts=, not both")
     settings = DEFAULT_SETTINGS if settings is None else settings
     if not isinstance(settings, Settings):
-        raise TypeError(f"settings= is a batch.Settings, not {type(settings).__name__}: {settings!r}")
+        raise TypeError(
+            f"settings= is a batch.Settings, not {type(settings).__name__}: {settings!r}"
+        )
     max_attempts = settings.max_per_item_attempts if item_attempts is None else item_attempts
     terms = BatchTerms.combine(settings, retry, whole("item_attempts", max_attempts))
     send = _sending_method(sender, method)
@@ -134,11 +136,17 @@ def _sending_method(sender: object, method: str) -> Callable[..., Any]:
     if isinstance(sender, type):
         raise TypeError(f"retrying takes a sender, not a class: {sender.__name__}(...) first")
     if is_retrying(sender, method):
-        raise TypeError(f"{sender!r} retries {method} already: two layers around one sender would multiply")
+        raise TypeError(
+            f"{sender!r} retries {method} already: two layers around one sender would multiply"
+        )
     send = getattr(sender, method, None)
     if callable(send):
         return send  # type: ignore[no-any-return]  # a callable of any type
-    methods = [name for name in dir(sender) if not name.startswith("_") and callable(getattr(sender, name, None))]
+    methods = [
+        name
+        for name in dir(sender)
+        if not name.startswith("_") and callable(getattr(sender, name, None))
+    ]
     similar = get_close_matches(method, methods, 1) or methods[:MAX_METHODS_NAMED]
     hint = f" (it has {', '.join(similar)})" if similar else ""
     fix = "method= with the name of the method that sends"
@@ -150,22 +158,28 @@ def _sending_method(sender: object, method: str) -> Callable[..., Any]:
 def _check_options(items: object, ids: object, spill: object) -> None:
     if not isinstance(items, Items) or isinstance(items, type):
         missing = [name for name in ("increment", "give_up", "pending") if not hasattr(items, name)]
-        why = f"it has no {', '.join(missing)}" if missing else "that is a class"
+        problem = f"it has no {', '.join(missing)}" if missing else "that is a class"
         raise TypeError(
-            f"items= counts rejections: app.items(name), TableItems(...), or a class of your own; not {items!r}: {why}"
+            "items= counts rejections: app.items(name), TableItems(...), or a class of your own; "
+            f"not {items!r}: {problem}"
         )
     if ids is not None and not callable(ids):
-        raise TypeError(f"ids= is a function of the call's arguments that gives item ids, not {ids!r}")
+        raise TypeError(
+            f"ids= is a function of the call's arguments that gives item ids, not {ids!r}"
+        )
     if spill is not None and not (hasattr(spill, "using") and hasattr(spill, "submit")):
         raise TypeError(f"spill= is a durable command, as @app.command makes one, not {spill!r}")
 
 
 def _check_mapping(to_report: object, from_report: object) -> None:
     if to_report is not None and not callable(to_report):
-        raise TypeError(f"to_report= is a function from a result of the sender to a Report, not {to_report!r}")
+        raise TypeError(
+            f"to_report= is a function from a result of the sender to a Report, not {to_report!r}"
+        )
     if from_report is not None and (to_report is None or not callable(from_report)):
         raise TypeError(
-            f"from_report= is a function of a Report and the sender's last result; it needs to_report=: {from_report!r}"
+            "from_report= is a function of a Report and the sender's last result; it needs "
+            f"to_report=: {from_report!r}"
         )
     _check_takes("to_report", to_report, "the sender's result")
     _check_takes("from_report", from_report, "the Report", "the sender's last result")
@@ -183,22 +197,31 @@ def _check_takes(name: str, function: Any, *arguments: str) -> None:
         signature.bind(*arguments)
     except TypeError:
         takes = amount(len(arguments), "argument")
-        raise TypeError(f"{name}= must take {takes} ({', '.join(arguments)}), not {signature}: {function!r}") from None
+        raise TypeError(
+            f"{name}= must take {takes} ({', '.join(arguments)}), not {signature}: {function!r}"
+        ) from None
 
 
 def _check_split(split: object, send: Callable[..., Any], items: Items, terms: BatchTerms) -> None:
     if not isinstance(split, str):
-        raise TypeError(f"split= is the name of a keyword argument that takes the ids to send, such as 'only', not {split!r}")
+        raise TypeError(
+            "split= is the name of a keyword argument that takes the ids to send, such as "
+            f"'only', not {split!r}"
+        )
     parameters = inspect.signature(send).parameters.values()
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names = [parameter.name for parameter in parameters if parameter.kind in by_keyword]
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     if split not in names and not takes_any:
-        raise TypeError(f"split={split!r}: the method has no such keyword argument (it has {', '.join(names) or 'none'})")
+        raise TypeError(
+            f"split={split!r}: the method has no such keyword argument (it has "
+            f"{', '.join(names) or 'none'})"
+        )
     counts_uncharged = isinstance(items, SparingItems) and getattr(items, "counts_uncharged", True)
     if not counts_uncharged or not terms.max_uncharged:
         raise TypeError(
-            "split= needs TableItems(uncharged=...) or a store with spare_many, and max_uncharged_passes above 0; "
+            "split= needs TableItems(uncharged=...) or a store with spare_many, and "
+            "max_uncharged_passes above 0; "
             "otherwise good items lose attempts for the bad ones"
         )
 

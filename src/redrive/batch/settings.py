@@ -85,7 +85,10 @@ class Settings:
         if section is None:
             return None
         if not isinstance(section, Mapping):
-            raise TypeError(f"batch settings are a table of {_field_list()}, not {type(section).__name__}: {section!r}")
+            raise TypeError(
+                f"batch settings are a table of {_field_list()}, not {type(section).__name__}: "
+                f"{section!r}"
+            )
         values: dict[str, object] = {}
         for name, value in section.items():
             field = ALIASES.get(name, name)
@@ -111,7 +114,9 @@ class Settings:
             ValueError: A value is not valid. The message names the variable.
         """
         if not isinstance(prefix, str) or not prefix.strip("_"):
-            raise TypeError(f"the prefix of the variables must be text, such as 'TILES': {prefix!r}")
+            raise TypeError(
+                f"the prefix of the variables must be text, such as 'TILES': {prefix!r}"
+            )
         if environ is None:
             environ = os.environ
         values: dict[str, object] = {}
@@ -180,14 +185,10 @@ class BatchTerms:
     """The base of the waits, for the log. None: the backoff has no base."""
 
     @classmethod
-    def combine(cls, settings: Settings, retry: RetryLike | None, item_attempts: int, /) -> BatchTerms:
-        """Return the terms of a sender.
-
-        Args:
-            settings: The settings of the sender.
-            retry: A policy that replaces the retries and waits of the settings.
-            item_attempts: Rejections after which an item is given up.
-        """
+    def combine(
+        cls, settings: Settings, retry: RetryLike | None, item_attempts: int, /
+    ) -> BatchTerms:
+        """Return the terms of a sender. `retry` replaces the retries and waits of the settings."""
         if retry is None:
             return cls(
                 retries=settings.max_in_call_retries,
@@ -215,7 +216,10 @@ def _policy_of(retry: RetryLike) -> tuple[RetryPolicy, Backoff]:
     if isinstance(retry, RetryPolicy):
         return retry, retry.wait
     if not isinstance(retry, Retry):
-        raise TypeError(f"retry= must be a RetryPolicy or a result of `retry(...)`, not {type(retry).__name__}: {retry!r}")
+        raise TypeError(
+            "retry= must be a RetryPolicy or a result of `retry(...)`, not "
+            f"{type(retry).__name__}: {retry!r}"
+        )
     settings = retry.settings
     unsupported = {
         "reject": settings.reject,
@@ -226,5 +230,7 @@ def _policy_of(retry: RetryLike) -> tuple[RetryPolicy, Backoff]:
     }
     names = [name for name, value in unsupported.items() if value is not None]
     if names:
-        raise TypeError(f"a batch goes by reports, not by errors: retry= cannot have {', '.join(names)} here")
+        raise TypeError(
+            f"a batch goes by reports, not by errors: retry= cannot have {', '.join(names)} here"
+        )
     return settings.policy, settings.backoff

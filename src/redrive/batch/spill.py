@@ -24,7 +24,14 @@ class SpillCommand(Protocol):
         """Submit the command and return the job."""
 
 
-def spill(operation: str, command: SpillCommand, report: Report, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> Report:
+def spill(
+    operation: str,
+    command: SpillCommand,
+    report: Report,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    /,
+) -> Report:
     """Enqueue the call if items are pending.
 
     Returns:
@@ -42,7 +49,12 @@ def spill(operation: str, command: SpillCommand, report: Report, args: tuple[Any
 
 
 async def spill_async(
-    operation: str, command: SpillCommand, report: Report, args: tuple[Any, ...], kwargs: Mapping[str, Any], /
+    operation: str,
+    command: SpillCommand,
+    report: Report,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    /,
 ) -> Report:
     """Do the same as `spill` in async code."""
     due = _due(report)

@@ -27,19 +27,18 @@ def is_rejected_as_whole(report: Report, /) -> bool:
     reason = sent[0].reason
     have_one_reason = all(item.status == "rejected" and item.reason == reason for item in sent)
     has_permanent = any(item.permanent for item in sent)
-    return have_one_reason and not has_permanent and all(verdict_of(fault_of(item)) == "charged" for item in sent)
+    return (
+        have_one_reason
+        and not has_permanent
+        and all(verdict_of(fault_of(item)) == "charged" for item in sent)
+    )
 
 
 class Split:
     """The search for bad items in one rejected batch. Belongs to one pass of one call."""
 
     def __init__(self, report: Report, isolated: Collection[str], /) -> None:
-        """Start a search.
-
-        Args:
-            report: The report on the whole batch.
-            isolated: Items that were rejected alone, earlier in this call.
-        """
+        """Start a search. `isolated` items were rejected alone, earlier in this call."""
         self._report = report
         self._statuses = {item.id: item for item in report.items}
         rejected = [item.id for item in report.items if item.status == "rejected"]

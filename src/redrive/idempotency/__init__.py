@@ -1,1 +1,1 @@
-"""Idempotency records: an operation runs once for its key, and later callers get the stored response."""
+"""Idempotency keys: an operation runs once for its key, and later callers get its response."""

@@ -49,11 +49,17 @@ DISCONNECTED_SECONDS = 300.0
 
 _QUOTED_KEY = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"(?:[ \t]*;.*)?')
 _BARE_KEY = re.compile(rb"[\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]+")
-_IDENTIFYING = re.compile(rb"host|cookie|auth|token|key|secret|session|user|tenant|account|client.?id|customer|org|team|actor")
-_ANONYMOUS = frozenset((HEADER, b"user-agent", b"x-csrf-token", b"x-csrftoken", b"x-xsrf-token", b"origin"))
+_IDENTIFYING = re.compile(
+    rb"host|cookie|auth|token|key|secret|session|user|tenant|account|client.?id|customer|org|team|actor"
+)
+_ANONYMOUS = frozenset(
+    (HEADER, b"user-agent", b"x-csrf-token", b"x-csrftoken", b"x-xsrf-token", b"origin")
+)
 """Headers that match `_IDENTIFYING` by chance: they name no caller, and may differ in a retry."""
 _CREDENTIALS = (b"cookie", b"key", b"token", b"session", b"secret")
-_BOUNDARY = re.compile(rb'\s*multipart/[^;]+;.*?boundary="?([^";,]{1,70})"?', re.IGNORECASE | re.DOTALL)
+_BOUNDARY = re.compile(
+    rb'\s*multipart/[^;]+;.*?boundary="?([^";,]{1,70})"?', re.IGNORECASE | re.DOTALL
+)
 
 
 class BadHeader(ValueError):
@@ -67,7 +73,7 @@ def key_in_header(values: list[bytes], /) -> str | None:
     quotes, which is accepted too.
 
     Raises:
-        BadHeader: There is no valid key in it.
+        BadHeader: The key is not valid.
     """
     if not values:
         return None
@@ -80,15 +86,23 @@ def key_in_header(values: list[bytes], /) -> str | None:
     elif _BARE_KEY.fullmatch(value) is not None:
         key = value
     else:
-        raise BadHeader('The Idempotency-Key header must be a string of printable ASCII, such as "8e03978e-40d5-43e8".')
+        raise BadHeader(
+            "The Idempotency-Key header must be a string of printable ASCII, such as "
+            '"8e03978e-40d5-43e8".'
+        )
     if not key or len(key) > MAX_KEY_CHARS:
-        raise BadHeader(f"An idempotency key has 1 to {MAX_KEY_CHARS} characters; this one has {len(key)}.")
+        raise BadHeader(
+            f"An idempotency key has 1 to {MAX_KEY_CHARS} characters; this one has {len(key)}."
+        )
     return key.decode("ascii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiddlewareOptions:
-    """The options of the middleware, as `App.idempotency` documents them. Checked when it is made."""
+    """The options of the middleware, as `App.idempotency` documents them.
+
+    Checked when it is made.
+    """
 
     required: bool
     methods: Collection[str]
@@ -103,21 +117,31 @@ class MiddlewareOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.paths, str) or not self.paths.startswith(("/", "*")):
             raise ValueError(
-                f"paths= must be a pattern of whole paths, such as '/payments/*', not {self.paths!r}, which matches none"
+                "paths= must be a pattern of whole paths, such as '/payments/*', not "
+                f"{self.paths!r}, which matches none"
             )
         if isinstance(self.methods, str):
-            raise TypeError(f"methods must be a collection of names, not one text; pass ({self.methods!r},)")
+            raise TypeError(
+                f"methods must be a collection of names, not one text; pass ({self.methods!r},)"
+            )
         if self.user is not None and not callable(self.user):
-            raise TypeError(f"user= must be a function of the ASGI scope that returns the caller, not {self.user!r}")
+            raise TypeError(
+                "user= must be a function of the ASGI scope that returns the caller, not "
+                f"{self.user!r}"
+            )
         if self.request is not None and not callable(self.request):
-            raise TypeError(f"request= must be a function of the ASGI scope and the body, not {self.request!r}")
+            raise TypeError(
+                f"request= must be a function of the ASGI scope and the body, not {self.request!r}"
+            )
         Key(self.domain, "", "x", "request")  # raises for an invalid domain
 
 
 class IdempotencyMiddleware:
     """An ASGI application around another one. Event loops and threads may share it."""
 
-    def __init__(self, keys: Callable[[], Keys], app: AsgiApp, options: MiddlewareOptions, /) -> None:
+    def __init__(
+        self, keys: Callable[[], Keys], app: AsgiApp, options: MiddlewareOptions, /
+    ) -> None:
         if not callable(app):
             raise TypeError(f"the middleware must wrap an ASGI application, not {app!r}")
         self._keys = keys
@@ -144,21 +168,32 @@ class IdempotencyMiddleware:
         try:
             client_key = key_in_header(values)
         except BadHeader as error:
-            await _send_response(send, problem_response(400, "Idempotency-Key is not valid", str(error)))
+            await _send_response(
+                send, problem_response(400, "Idempotency-Key is not valid", str(error))
+            )
             return
         if client_key is not None:
             await self._serve_with_key(scope, receive, send, client_key)
         elif self._required:
-            detail = "This operation requires an Idempotency-Key header, so that a retry cannot run it twice."
+            detail = (
+                "This operation requires an Idempotency-Key header, so that a retry cannot run it "
+                "twice."
+            )
             await _send_response(send, problem_response(400, "Idempotency-Key is missing", detail))
         else:
             await self._app(scope, receive, send)
 
     def _takes_key(self, scope: Any) -> bool:
         # Django runs a method `post` as POST, others do not. Every form needs the key.
-        return scope["type"] == "http" and scope["method"].upper() in self._methods and fnmatchcase(scope["path"], self._paths)
+        return (
+            scope["type"] == "http"
+            and scope["method"].upper() in self._methods
+            and fnmatchcase(scope["path"], self._paths)
+        )
 
-    async def _serve_with_key(self, scope: Any, receive: Receive, send: Send, client_key: str) -> None:
+    async def _serve_with_key(
+        self, scope: Any, receive: Receive, send: Send, client_key: str
+    ) -> None:
         body = await self._read_body(receive)
         if isinstance(body, RecordedResponse):
             await _send_response(send, body)
@@ -177,12 +212,19 @@ class IdempotencyMiddleware:
         except KeyBusy as busy:
             await _send_response(send, _busy_response(busy))
         except KeyConflict:
-            detail = "This Idempotency-Key was used for another request. A new request needs a new key."
+            detail = (
+                "This Idempotency-Key was used for another request. A new request needs a new key."
+            )
             if self._request is None:
                 detail += " Method, path, query, content type, body and caller are compared."
-            await _send_response(send, problem_response(422, "Idempotency-Key is already used", detail))
+            await _send_response(
+                send, problem_response(422, "Idempotency-Key is already used", detail)
+            )
         except KeyFailed:
-            detail = "The first request with this Idempotency-Key failed permanently. Send a new key to start again."
+            detail = (
+                "The first request with this Idempotency-Key failed permanently. Send a new key "
+                "to start again."
+            )
             await _send_response(send, problem_response(409, "The request has failed", detail))
         else:
             if result.outcome == "completed":
@@ -195,20 +237,27 @@ class IdempotencyMiddleware:
         """Return the key of a caller, or the response that says why it has none."""
         if user is None or isinstance(user, bool):
             warnings.warn(
-                f"idempotency: user= returned {user!r}; return a text that identifies the caller, or '' for an anonymous one",
+                f"idempotency: user= returned {user!r}; return a text that identifies the caller, "
+                "or '' for an anonymous one",
                 RuntimeWarning,
                 stacklevel=2,
             )
-            detail = "An Idempotency-Key belongs to a user, and this request has none. Authenticate, then retry."
+            detail = (
+                "An Idempotency-Key belongs to a user, and this request has none. Authenticate, "
+                "then retry."
+            )
             return problem_response(401, "The user of this Idempotency-Key is unknown", detail)
         try:
             return KeyId.of(Key(self._domain, str(user), client_key, "request"))
         except ValueError:
-            detail = "The user of this request cannot be part of a key, because it has control characters or is too long."
+            detail = (
+                "The user of this request cannot be part of a key, because it has control "
+                "characters or is too long."
+            )
             return problem_response(400, "The user of this Idempotency-Key is not valid", detail)
 
     async def _run_shielded(self, scope: Any, connection: _Connection, lease: KeyLease) -> None:
-        """Run the application to its end, even if the client disconnects or the server cancels the request.
+        """Run the application to its end, even after a disconnect or a cancellation by the server.
 
         A request that stopped half way would free its key, and a retry would run it a second time.
         """
@@ -258,14 +307,22 @@ class IdempotencyMiddleware:
             piece = message.get("body", b"")
             length += len(piece)
             if length > self._max_body:
-                detail = f"A request with an Idempotency-Key may have at most {self._max_body} bytes. Its whole body is compared."
-                return problem_response(413, "The request is too large for an Idempotency-Key", detail)
+                detail = (
+                    f"A request with an Idempotency-Key may have at most {self._max_body} bytes. "
+                    "Its whole body is compared."
+                )
+                return problem_response(
+                    413, "The request is too large for an Idempotency-Key", detail
+                )
             pieces.append(piece)
             if not message.get("more_body", False):
                 return b"".join(pieces)
 
     def _fingerprint(self, scope: Any, body: bytes, *, has_user: bool) -> bytes | None:
-        """Hash the parts of a request that a retry repeats. Without a user, hash what identifies the caller too."""
+        """Hash the parts of a request that a retry repeats.
+
+        Without a user, hash what identifies the caller too.
+        """
         caller = [] if has_user else self._caller_parts(scope)
         if self._request is not None:
             return fingerprint([repr(caller), repr(fingerprint(self._request(scope, body)))])
@@ -292,8 +349,10 @@ class IdempotencyMiddleware:
         )
         if self._user is None and any(word in name for name, _ in headers for word in _CREDENTIALS):
             warnings.warn(
-                "idempotency: requests carry a cookie or an API key, and user= is not set; all users share one key space, in "
-                "which another caller's key is rejected with 422; pass user=lambda scope: ... that returns the caller",
+                "idempotency: requests carry a cookie or an API key, and user= is not set; all "
+                "users share one key space, in "
+                "which another caller's key is rejected with 422; pass user=lambda scope: ... "
+                "that returns the caller",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -311,7 +370,10 @@ def _statuses(statuses: Collection[int]) -> frozenset[int]:
         isinstance(status, int) and 100 <= status <= 599 for status in statuses
     )
     if not are_valid:
-        raise ValueError(f"free_on= must be a collection of HTTP statuses, such as {{429, 503}}, not {statuses!r}")
+        raise ValueError(
+            f"free_on= must be a collection of HTTP statuses, such as {{429, 503}}, not "
+            f"{statuses!r}"
+        )
     return frozenset(statuses)
 
 
@@ -374,7 +436,8 @@ async def _replay(send: Send, stored: bytes | None) -> None:
     response = RecordedResponse.load(stored or b"{}")
     if response.body is None:
         detail = (
-            f"The request ran, with status {response.status}. Its response was not stored, because it was too large or a file."
+            f"The request ran, with status {response.status}. Its response was not stored, "
+            "because it was too large or a file."
         )
         response = problem_response(409, "The response was not stored", detail)
     await _send_response(send, response._replace(headers=[*response.headers, REPLAYED_HEADER]))

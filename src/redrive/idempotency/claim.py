@@ -47,13 +47,18 @@ class Claim:
 
     @property
     def response(self) -> Any:
-        """The response, as JSON can hold it. Set it if `fresh` is True. It is stored when the block ends."""
+        """The response, as JSON can hold it.
+
+        Set it if `fresh` is True. It is stored when the block ends.
+        """
         return self._response
 
     @response.setter
     def response(self, value: Any) -> None:
         if not self.fresh:
-            raise RuntimeError(f"the key {self.key} already has its result; check claim.fresh first")
+            raise RuntimeError(
+                f"the key {self.key} already has its result; check claim.fresh first"
+            )
         self._response = _JSON.dump(value)
 
     def free(self) -> None:
@@ -110,7 +115,7 @@ class ClaimContext:
         keys = self._keys()
         wait = self._wait
         if self._tx is not None:
-            self._run = keys.adopt_transaction(self._tx)
+            self._run = keys.ledger.joined(self._tx)
             if keys.has_single_writer:
                 wait = None  # the other holder cannot settle while our transaction is open
         result = acquire(keys, self._key, self._request_hash, self._keep, wait, self._run)
@@ -131,11 +136,16 @@ class ClaimContext:
         self._check_unused()
         keys = self._keys()
         if self._tx is None:
-            result = await acquire_async(keys, self._key, self._request_hash, self._keep, self._wait)
+            result = await acquire_async(
+                keys, self._key, self._request_hash, self._keep, self._wait
+            )
         elif hasattr(self._tx, "run_sync"):
             result = await self._tx.run_sync(self._acquire_in_transaction, keys)
         else:
-            raise TypeError(f"tx must be an AsyncConnection or an AsyncSession in `async with`, not {type(self._tx).__name__}")
+            raise TypeError(
+                "tx must be an AsyncConnection or an AsyncSession in `async with`, not "
+                f"{type(self._tx).__name__}"
+            )
         return self._start(keys, result)
 
     async def __aexit__(
@@ -158,7 +168,7 @@ class ClaimContext:
             raise RuntimeError(f"this claim of {self._key} is already in use; create a new one")
 
     def _acquire_in_transaction(self, connection: Any, keys: Keys) -> BeginResult:
-        self._run = keys.adopt_transaction(connection)
+        self._run = keys.ledger.joined(connection)
         return acquire(keys, self._key, self._request_hash, self._keep, None, self._run)
 
     def _start(self, keys: Keys, result: BeginResult) -> Claim:

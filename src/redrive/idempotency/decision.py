@@ -10,7 +10,7 @@ from ..ledger.moment import micros
 from .record import BeginResult
 
 MIN_RETRY_SECONDS = 1.0
-"""The earliest time at which a caller is told to retry."""
+"""The shortest time after which a caller should retry."""
 MAX_EXTRA_RETENTION_SECONDS = 30.0
 """See `extra_retention`."""
 MAX_FENCE_JITTER = 1_000_000
@@ -18,7 +18,10 @@ MAX_FENCE_JITTER = 1_000_000
 
 
 Row: TypeAlias = tuple[Any, ...]
-"""The values of a `KeyRow` as the database returns them. Making a `KeyRow` takes as long as the decision."""
+"""The values of a `KeyRow` as the database returns them.
+
+Making a `KeyRow` takes as long as the decision.
+"""
 
 
 class KeyRow(NamedTuple):
@@ -42,7 +45,10 @@ STORED_COLUMNS = KeyRow._fields[:5]
 
 
 def decide(row: Row, request_hash: bytes | None, lease: float, /) -> BeginResult | None:
-    """Return the result for a new caller. None: the key is free, and the caller may take it over."""
+    """Return the result for a new caller.
+
+    None: the key is free, and the caller may take it over.
+    """
     status, known_hash, fence, response, error, is_leased, is_expired = row
     if is_expired and not (is_leased and status == "processing"):
         return None
@@ -68,10 +74,7 @@ def retry_at(fence: int | None, lease: float, /) -> datetime:
     """Return when a caller should retry a busy key, by this machine's clock.
 
     The holder is expected to need as long again as it has run, but at most the time of its lease.
-
-    Args:
-        fence: Fence of the holder, which is the time at which it began. None: not known.
-        lease: Seconds of a lease.
+    The fence of the holder is the time at which it began. None: not known.
     """
     now = datetime.now(timezone.utc)
     elapsed = 0.0 if fence is None else (micros(now) - fence) / 1_000_000

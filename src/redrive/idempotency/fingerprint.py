@@ -30,7 +30,9 @@ def fingerprint(request: object, /) -> bytes | None:
     return digest(jsonable)
 
 
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+_encoder = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
+)
 
 
 def digest(jsonable: Any, /) -> bytes:
@@ -55,9 +57,13 @@ class ArgumentFingerprint:
         self._signature = signature
         parameters = signature.parameters.values()
         self._defaults = {
-            parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty
+            parameter.name: parameter.default
+            for parameter in parameters
+            if parameter.default is not parameter.empty
         }
-        is_simple = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
+        is_simple = all(
+            parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters
+        )
         self._positional_names = tuple(signature.parameters) if is_simple else None
         self._codecs: dict[str, Codec] = {}
         self._text_prefixes: list[tuple[str, str]] | None = None
@@ -81,13 +87,17 @@ class ArgumentFingerprint:
                 self._codecs[name] = codec(hint)
             except TypeError as error:
                 raise TypeError(
-                    f"{function_name}: argument {name!r} cannot be compared: {error}; or pass request= to choose what is compared"
+                    f"{function_name}: argument {name!r} cannot be compared: {error}; or pass "
+                    "request= to choose what is compared"
                 ) from None
         if not self._defaults and all(hints.get(name) is str for name in self._codecs):
             self._text_prefixes = [(name, f"{quote(name)}:") for name in sorted(self._codecs)]
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> dict[str, Any]:
-        """Return the arguments by name, with defaults. Raises TypeError as the call itself would."""
+        """Return the arguments by name, with defaults.
+
+        Raises TypeError as the call itself would.
+        """
         names = self._positional_names
         if names is not None and not kwargs and len(args) == len(names):
             return dict(zip(names, args, strict=True))  # 10 times as fast as `Signature.bind`

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
@@ -28,11 +28,11 @@ from ..ledger.statement import Runner
 from . import maintenance
 from .decision import KeyRow, decide, retry_at
 from .lease_renewer import LeaseRenewer
-from .record import BeginResult, KeyId, KeyRecord, Status
+from .record import BeginResult, BeginTerms, KeyId, KeyRecord, LeasedKey, Status
 from .store import key_store_for
-from .store.protocol import BeginTerms, Held, KeyStore
 
-Settle: TypeAlias = Callable[[KeyStore, Runner], bool]
+T = TypeVar("T")
+Settle: TypeAlias = Callable[[Runner], bool]
 """Settles a key on a connection. False: the key belongs to another holder."""
 MAX_UNCONFIRMED = 1000
 """Maximum number of keys with an unknown result of `begin` that are remembered."""
@@ -46,7 +46,10 @@ MAX_BEGIN_ROUNDS = 20
 
 
 class Keys:
-    """The idempotency keys of a ledger. Its methods block. Threads and forked children may share it."""
+    """The idempotency keys of a ledger.
+
+    Its methods block. Threads and forked children may share it.
+    """
 
     def __init__(self, ledger: Ledger, /, *, lease: float = LEASE_SECONDS) -> None:
         """Create the keys of a ledger.
@@ -64,7 +67,10 @@ class Keys:
         """Only one transaction can write at a time, and readers do not wait for it."""
         self._was_last_new: dict[str, bool] = {}
         self._unconfirmed: dict[KeyId, str] = {}
-        """Keys that may have been begun on a lost connection, with their holders. No work was done under them."""
+        """Keys that may have been begun on a lost connection, with their holders.
+
+        No work was done under them.
+        """
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
         self.renewer = LeaseRenewer(self.renew, self.sweep, lease, self.free_unconfirmed)
 
@@ -87,11 +93,11 @@ class Keys:
             key: The key.
             request_hash: Fingerprint of the request. None: nothing is compared.
             keep: Seconds for which the key is stored.
-            run: Transaction in which the key is settled too. It holds the key, so there is no
-                lease.
+            run: Transaction that holds the key instead of a lease, and in which it is settled.
         """
         if run is not None:
-            result = self._begin_on(run, key, self._terms(request_hash, keep), in_caller=True)
+            terms = BeginTerms(request_hash, _new_holder(), self.lease, keep)
+            result = self._begin_on(run, key, terms, in_caller=True)
             crash_point("key.begin.in_caller")
             return result
         if self.has_single_writer and not self.is_likely_new(key):
@@ -99,7 +105,7 @@ class Keys:
             if earlier is not None:
                 return earlier
         crash_point("key.begin.before_commit")
-        terms = self._terms(request_hash, keep)
+        terms = BeginTerms(request_hash, _new_holder(), self.lease, keep)
         if key in self._unconfirmed:
             self._free_unconfirmed(key)
         try:
@@ -113,14 +119,14 @@ class Keys:
             self.renewer.add(key, result.fence)
         return result
 
-    def _terms(self, request_hash: bytes | None, keep: float) -> BeginTerms:
-        return BeginTerms(request_hash, _new_holder(), self.lease, keep)
-
     def _begin_alone(self, key: KeyId, terms: BeginTerms) -> BeginResult:
-        """Begin on a session of the ledger."""
+        return self._on_session(lambda run: self._begin_on(run, key, terms, in_caller=False))
+
+    def _on_session(self, act: Callable[[Runner], T]) -> T:
+        """Run statements on a session of the ledger."""
         session = self._write.take()
         try:
-            return self._begin_on(session.run, key, terms, in_caller=False)
+            return act(session.run)
         except Exception as error:
             session.explain(error)
             raise
@@ -130,9 +136,10 @@ class Keys:
     def _begin_after_lost_connection(self, key: KeyId, terms: BeginTerms) -> BeginResult:
         """Begin again. The lost statement may have begun the key for this caller."""
         try:
-            result = self._find_own(key, terms.holder) or self._begin_alone(key, terms)
+            own = _result_of_holder(self._read_record(key), terms.holder)
+            result = own or self._begin_alone(key, terms)
             if result.outcome == "busy":  # the lost statement may have been executed in between
-                result = self._find_own(key, terms.holder) or result
+                result = _result_of_holder(self._read_record(key), terms.holder) or result
         except LedgerUnavailable:
             while len(self._unconfirmed) >= MAX_UNCONFIRMED:
                 oldest = next(iter(self._unconfirmed))
@@ -145,9 +152,9 @@ class Keys:
     def _free_unconfirmed(self, key: KeyId) -> None:
         """Free a key that this process may have begun on a lost connection."""
         holder = self._unconfirmed.get(key)
-        own = None if holder is None else self._find_own(key, holder)
+        own = None if holder is None else _result_of_holder(self._read_record(key), holder)
         if own is not None:
-            self._settle_alone(lambda store, run: store.free(run, key, own.fence))
+            self._on_session(lambda run: self._store.free(run, key, own.fence))
         self._unconfirmed.pop(key, None)
 
     def free_unconfirmed(self) -> None:
@@ -166,15 +173,17 @@ class Keys:
                 if self._unconfirmed.get(key) == holder:
                     self._unconfirmed.pop(key, None)
 
-    def _find_own(self, key: KeyId, holder: str) -> BeginResult | None:
-        """Return the result for a holder that has the key."""
+    def _read_record(self, key: KeyId) -> KeyRecord | None:
+        """Read a key on a writing session, which sees the last commits."""
         with self._write.use() as session:
-            return _result_of_holder(maintenance.find(session, key), holder)
+            return maintenance.find(session, key)
 
-    def _begin_on(self, run: Runner, key: KeyId, terms: BeginTerms, *, in_caller: bool) -> BeginResult:
-        # With a single writer, `begin` has already read a key that is likely to exist. And the first
-        # statement of a transaction must be a write: one that begins by reading may not be able to
-        # write later.
+    def _begin_on(
+        self, run: Runner, key: KeyId, terms: BeginTerms, *, in_caller: bool
+    ) -> BeginResult:
+        # With a single writer, `begin` has already read a key that is likely to exist. And the
+        # first statement of a transaction must be a write: one that begins by reading may not be
+        # able to write later.
         inserts_first = self.has_single_writer or self.is_likely_new(key)
         fence = self._store.insert(run, key, terms, in_caller=in_caller) if inserts_first else None
         result = None if fence is None else BeginResult("fresh", fence)
@@ -183,7 +192,9 @@ class Keys:
         self._was_last_new[key.domain] = result.outcome == "fresh"
         return result
 
-    def _read_and_begin(self, run: Runner, key: KeyId, terms: BeginTerms, *, in_caller: bool) -> BeginResult:
+    def _read_and_begin(
+        self, run: Runner, key: KeyId, terms: BeginTerms, *, in_caller: bool
+    ) -> BeginResult:
         for round_ in range(MAX_BEGIN_ROUNDS):
             values = self._store.read(run, key)
             row = None if values is None else KeyRow._make(values)
@@ -197,8 +208,8 @@ class Keys:
             if fence is not None:
                 was_processing = row is not None and row.status == "processing"
                 return BeginResult("fresh", fence, taken_over=was_processing)
-            # Another caller was faster: read again. If there is nothing to read the second time, the
-            # key is in a transaction that is still open.
+            # Another caller was faster: read again. If there is nothing to read the second time,
+            # the key is in a transaction that is still open.
             if in_caller and round_:
                 break
         return BeginResult("busy", retry_at=retry_at(None, self.lease))
@@ -242,8 +253,8 @@ class Keys:
         if response is not None:
             payload("response", response, self.ledger.max_payload)
 
-        def settle(store: KeyStore, run: Runner) -> bool:
-            return store.settle(run, key, fence, "completed", response, None, keep)
+        def settle(run: Runner) -> bool:
+            return self._store.settle(run, key, fence, "completed", response, None, keep)
 
         self._settle("complete", key, fence, run, settle)
 
@@ -260,61 +271,57 @@ class Keys:
         """Store a permanent failure. Raises `LeaseLost` as `complete` does."""
         text = json.dumps(dict(error), ensure_ascii=False)
 
-        def settle(store: KeyStore, run: Runner) -> bool:
-            return store.settle(run, key, fence, "failed", None, text, keep)
+        def settle(run: Runner) -> bool:
+            return self._store.settle(run, key, fence, "failed", None, text, keep)
 
         self._settle("fail", key, fence, run, settle)
 
     def free(self, key: KeyId, fence: int, /, *, run: Runner | None = None) -> None:
         """Delete the key, so that the next caller begins. Raises `LeaseLost` as `complete` does."""
-        self._settle("free", key, fence, run, lambda store, run: store.free(run, key, fence))
+        self._settle("free", key, fence, run, lambda run: self._store.free(run, key, fence))
 
-    def _settle(self, verb: str, key: KeyId, fence: int, run: Runner | None, settle: Settle) -> None:
+    def _settle(
+        self, verb: str, key: KeyId, fence: int, run: Runner | None, settle: Settle
+    ) -> None:
         if run is not None:
-            is_own = settle(self._store, run)
+            is_own = settle(run)
             crash_point(f"key.{verb}.in_caller")
         else:
             self.renewer.remove(key, fence)
             crash_point(f"key.{verb}.before_commit")
             try:
-                is_own = self._settle_alone(settle)
+                is_own = self._on_session(settle)
             except LedgerUnavailable as error:
                 if not error.sent and not error.stale:
                     raise
                 # The lost statement may have been executed. The key is then already settled.
-                is_own = self._settle_alone(settle) or self._is_settled(key, fence)
+                is_own = self._on_session(settle) or _is_settled(self._read_record(key), fence)
             crash_point(f"key.{verb}.after_commit")
         if not is_own:
-            raise LeaseLost(f"{key} now belongs to another holder, because the lease of this one expired; nothing was changed")
+            raise LeaseLost(
+                f"{key} now belongs to another holder, because the lease of this one expired; "
+                "nothing was changed"
+            )
 
-    def _settle_alone(self, settle: Settle) -> bool:
-        session = self._write.take()
-        try:
-            return settle(self._store, session.run)
-        except Exception as error:
-            session.explain(error)
-            raise
-        finally:
-            self._write.give(session)
-
-    def _is_settled(self, key: KeyId, fence: int) -> bool:
-        with self._write.use() as session:
-            record = maintenance.find(session, key)
-        return record is None or (record.fence == fence and record.status != "processing")
-
-    def renew(self, held: Sequence[Held], /) -> list[Held]:
+    def renew(self, leased: Sequence[LeasedKey], /) -> list[LeasedKey]:
         """Extend leases and return the lost ones. The lease renewer calls this."""
         # On a session of its own: the work whose leases are renewed may use all others.
         with self.ledger.connections.apart() as session, session.transaction("key.renew"):
-            return self._store.renew(session.run, held, self.lease)
+            return self._store.renew(session.run, leased, self.lease)
 
     @property
     def executor(self) -> ThreadPoolExecutor:
-        """Threads that wait for the database on behalf of event loops. A forked child makes its own."""
+        """Threads that wait for the database on behalf of event loops.
+
+        A forked child makes its own.
+        """
         if self._executor is None or self._executor[0] != os.getpid():
             with LOCK:
                 if self._executor is None or self._executor[0] != os.getpid():
-                    self._executor = (os.getpid(), ThreadPoolExecutor(EXECUTOR_THREADS, "redrive-keys"))
+                    self._executor = (
+                        os.getpid(),
+                        ThreadPoolExecutor(EXECUTOR_THREADS, "redrive-keys"),
+                    )
         return self._executor[1]
 
     # ---- transactions ----
@@ -332,10 +339,6 @@ class Keys:
                 f"{key}: the function committed or rolled back the transaction that it received; "
                 "its effect and its key are no longer atomic. Let redrive commit"
             )
-
-    def adopt_transaction(self, tx: Any, /) -> Runner:
-        """Prepare a caller's open transaction. TypeError or ValueError if it cannot be used."""
-        return self.ledger.joined(tx)
 
     # ---- for operators ----
 
@@ -376,19 +379,24 @@ class Keys:
                 limit=limit,
             )
 
-    def release(self, key: KeyLike, /, *, actor: str, because: str, force: bool = False) -> KeyRecord:
+    def release(
+        self, key: KeyLike, /, *, actor: str, because: str, force: bool = False
+    ) -> KeyRecord:
         """Delete a key, so that the next caller begins, with an entry in the audit log.
 
         Raises:
-            NotAllowed: There is no such key, or a holder is running. `force` releases it all the
-                same, and the work may run twice at once.
+            NotAllowed: The key does not exist, or a holder is running. With `force` the key of a
+                holder is released, and the work may run twice at once.
         """
         key_id = KeyId.of(key)
         with self._write.use() as session:
             return maintenance.release(session, key_id, actor=actor, because=because, force=force)
 
     def sweep(self, *, limit: int = 1000) -> int:
-        """Remove expired keys and return their number. The lease renewer calls this every minute."""
+        """Remove expired keys and return their number.
+
+        The lease renewer calls this every minute.
+        """
         with self.ledger.connections.apart() as session:
             return maintenance.sweep(session, limit)
 
@@ -399,7 +407,12 @@ class Keys:
             self._executor[1].shutdown()
 
 
+def _is_settled(record: KeyRecord | None, fence: int) -> bool:
+    return record is None or (record.fence == fence and record.status != "processing")
+
+
 def _result_of_holder(record: KeyRecord | None, holder: str) -> BeginResult | None:
+    """Return the fresh result of a holder that has the key."""
     if record is None or record.holder != holder:
         return None
     is_held = record.status == "processing" and not record.abandoned

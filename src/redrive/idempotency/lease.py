@@ -1,4 +1,4 @@
-"""KeyLease: the right of one caller to settle a key, and the functions that acquire one, sync and async."""
+"""KeyLease: the right of one caller to settle a key, and how it is acquired, sync and async."""
 
 from __future__ import annotations
 
@@ -45,16 +45,7 @@ class KeyLease:
         frees_key: FreesKey,
         run: Runner | None = None,
     ) -> None:
-        """Create the lease of a fresh key.
-
-        Args:
-            keys: The keys of the ledger.
-            key: The key.
-            result: The fresh result of `Keys.begin`.
-            keep: Seconds for which the result is stored.
-            frees_key: Decides whether an error frees the key.
-            run: The transaction in which the key was begun.
-        """
+        """Create the lease of a fresh key. `run` is the transaction of `Keys.begin`."""
         self._keys = keys
         self.key = key
         self.fence = result.fence
@@ -68,12 +59,8 @@ class KeyLease:
     def complete(self, result: Any, dump: Callable[[Any], bytes | None], /) -> None:
         """Store the result of the work.
 
-        A result that cannot be stored is a permanent failure: the work is done, and must not run
-        again.
-
-        Args:
-            result: The result.
-            dump: Function that returns the stored bytes of the result.
+        A result that `dump` cannot turn into bytes is a permanent failure: the work is done, and
+        must not run again.
         """
         self.is_settled = True
         try:
@@ -83,7 +70,9 @@ class KeyLease:
             _log("key_lost", self.key)
             raise
         except (TypeError, ValueError) as error:
-            error.add_note(f"redrive: the work of the key {self.key} is done, but its result cannot be stored")
+            error.add_note(
+                f"redrive: the work of the key {self.key} is done, but its result cannot be stored"
+            )
             self._settle_safely(error, partial(self.fail_permanently, error))
             raise
 
@@ -91,7 +80,9 @@ class KeyLease:
         """Free the key or store the failure, as the error decides. It raises nothing."""
         if not self.is_settled:
             frees_key = self._frees_key(error)
-            self._settle_safely(error, self.free if frees_key else partial(self.fail_permanently, error))
+            self._settle_safely(
+                error, self.free if frees_key else partial(self.fail_permanently, error)
+            )
 
     def free(self) -> None:
         """Free the key, so that the next caller begins."""
@@ -106,13 +97,19 @@ class KeyLease:
         _log("key_failed", self.key, error_class=type(error).__name__, error=str(error))
 
     def _settle_safely(self, error: BaseException, settle: Callable[[], None]) -> None:
-        """Settle the key. A problem becomes a note, because the caller must see the error of the work."""
+        """Settle the key.
+
+        A problem becomes a note, because the caller must see the error of the work.
+        """
         try:
             settle()
         except Exception as problem:
             kind = "key_lost" if isinstance(problem, LeaseLost) else "key_not_settled"
             _log(kind, self.key, error=str(problem))
-            error.add_note(f"redrive: the key {self.key} could not be settled ({problem}); its lease expires automatically")
+            error.add_note(
+                f"redrive: the key {self.key} could not be settled ({problem}); its lease expires "
+                "automatically"
+            )
 
 
 def rule_for_freeing(free_on: Rules | None, /) -> FreesKey:
@@ -145,7 +142,9 @@ def error_to_store(error: BaseException, /) -> dict[str, Any]:
     }
 
 
-def store_failure(keys: Keys, key: KeyId, request_hash: bytes | None, keep: float, error: Exception) -> None:
+def store_failure(
+    keys: Keys, key: KeyId, request_hash: bytes | None, keep: float, error: Exception
+) -> None:
     """Store a permanent failure under a key without a holder. A current holder decides itself."""
     try:
         result = keys.begin(key, request_hash, keep=keep)
@@ -174,15 +173,20 @@ def require_usable(result: BeginResult, key: KeyId, /) -> BeginResult:
     if result.outcome == "busy":
         assert result.retry_at is not None
         raise KeyBusy(
-            f"the key {key} is in use by another caller; retry at {result.retry_at:%H:%M:%S} UTC, or pass wait=",
+            f"the key {key} is in use by another caller; retry at {result.retry_at:%H:%M:%S} UTC, "
+            "or pass wait=",
             key=key.key,
             retry_at=result.retry_at,
         )
     if result.outcome == "conflict":
-        raise KeyConflict(f"the key {key} was used for another request; a new request needs a new key", key=key.key)
+        raise KeyConflict(
+            f"the key {key} was used for another request; a new request needs a new key",
+            key=key.key,
+        )
     error = result.error or {}
     raise KeyFailed(
-        f"the first use of the key {key} failed permanently ({error.get('type')}: {error.get('message')}); "
+        f"the first use of the key {key} failed permanently ({error.get('type')}: "
+        f"{error.get('message')}); "
         f'run `redrive keys release "{key}" --because "..."` to allow a retry',
         key=key.key,
         error=error,
@@ -218,15 +222,7 @@ def acquire(
     wait: float | None,
     run: Runner | None = None,
 ) -> BeginResult:
-    """Begin a key, and wait while another caller holds it.
-
-    Args:
-        keys: The keys of the ledger.
-        key: The key.
-        request_hash: Fingerprint of the request.
-        keep: Seconds for which the key is stored.
-        wait: Seconds to wait for another holder.
-        run: Transaction in which the key is settled too.
+    """Begin a key, and wait up to `wait` seconds while another caller holds it.
 
     Returns:
         A fresh or completed result.
@@ -245,7 +241,9 @@ def acquire(
     return require_usable(result, key)
 
 
-async def acquire_async(keys: Keys, key: KeyId, request_hash: bytes | None, keep: float, wait: float | None) -> BeginResult:
+async def acquire_async(
+    keys: Keys, key: KeyId, request_hash: bytes | None, keep: float, wait: float | None
+) -> BeginResult:
     """Do the same as `acquire` without blocking the event loop."""
     result = await _begin_in_thread(keys, key, request_hash, keep)
     if result.outcome == "busy" and wait:
@@ -256,7 +254,9 @@ async def acquire_async(keys: Keys, key: KeyId, request_hash: bytes | None, keep
     return require_usable(result, key)
 
 
-async def _begin_in_thread(keys: Keys, key: KeyId, request_hash: bytes | None, keep: float) -> BeginResult:
+async def _begin_in_thread(
+    keys: Keys, key: KeyId, request_hash: bytes | None, keep: float
+) -> BeginResult:
     future = keys.executor.submit(keys.begin, key, request_hash, keep=keep)
     try:
         return await asyncio.wrap_future(future)

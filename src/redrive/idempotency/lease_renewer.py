@@ -1,4 +1,4 @@
-"""LeaseRenewer: one thread in a process that renews the leases of all held keys and removes expired keys."""
+"""LeaseRenewer: a thread that renews the leases of all held keys and removes expired keys."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from ..journal.bus import emit
-from .record import KeyId
-from .store.protocol import Held
+from .record import KeyId, LeasedKey
 
 SWEEP_SECONDS = 60.0
 MAX_IDLE_TURNS = 3
@@ -25,19 +24,15 @@ class LeaseRenewer:
 
     def __init__(
         self,
-        renew: Callable[[Sequence[Held]], list[Held]],
+        renew: Callable[[Sequence[LeasedKey]], list[LeasedKey]],
         sweep: Callable[[], object],
         lease: float,
         free_unconfirmed: Callable[[], object] = lambda: None,
     ) -> None:
         """Create a renewer. Its thread starts with the first key.
 
-        Args:
-            renew: Extends leases, and returns the lost ones.
-            sweep: Removes expired keys.
-            lease: Seconds of a lease. It is renewed after a third of them.
-            free_unconfirmed: Frees keys that may have been begun on a lost connection. It raises
-                while the ledger is unavailable.
+        Leases of `lease` seconds are renewed after a third of them. `renew` returns the lost ones.
+        `free_unconfirmed` raises while the ledger is unavailable.
         """
         self._free_unconfirmed = free_unconfirmed
         self._renew = renew
@@ -49,7 +44,7 @@ class LeaseRenewer:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._renew_at: dict[Held, float] = {}
+        self._renew_at: dict[LeasedKey, float] = {}
         self._has_unconfirmed = False
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
@@ -74,7 +69,9 @@ class LeaseRenewer:
 
     def _start(self) -> None:
         if self._thread is None and not self._closed.is_set():
-            self._thread = threading.Thread(target=self._run, args=(self._closed,), name="redrive-keeper", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(self._closed,), name="redrive-keeper", daemon=True
+            )
             self._thread.start()
 
     def remove(self, key: KeyId, fence: int, /) -> None:
@@ -122,13 +119,13 @@ class LeaseRenewer:
             emit("key_renewal_failed", {"error_class": type(error).__name__, "error": str(error)})
 
     def _renew_due(self, now: float) -> None:
-        due = [held for held, renew_at in list(self._renew_at.items()) if renew_at <= now]
+        due = [leased for leased, renew_at in list(self._renew_at.items()) if renew_at <= now]
         if not due:
             return
         for lost in self._renew(due):
             if self._renew_at.pop(lost, None) is not None:
                 reason = "the lease expired before it was renewed"
                 emit("key_lost", {"idempotency_key": lost[0].key, "reason": reason})
-        for held in due:
-            if held in self._renew_at:
-                self._renew_at[held] = now + self._lease / 3
+        for leased in due:
+            if leased in self._renew_at:
+                self._renew_at[leased] = now + self._lease / 3

@@ -72,17 +72,20 @@ def release(session: Session, key: KeyId, /, *, actor: str, because: str, force:
         locked = select(*_RECORD_COLUMNS).where(*_is_key(key)).with_for_update()
         row = connection.execute(locked).first()
         if row is None:
-            raise NotAllowed(f"key {key.key!r} not found; nothing was stored under it, or it expired")
+            raise NotAllowed(
+                f"key {key.key!r} not found; nothing was stored under it, or it expired"
+            )
         record = _to_record(row, now_on(session))
         if record.status == "processing" and not record.abandoned and not force:
             raise NotAllowed(
-                f"{key.key} is in use by {record.holder} (lease until {record.lease_until:%H:%M:%S} UTC); "
+                f"{key.key} is in use by {record.holder} (lease until "
+                f"{record.lease_until:%H:%M:%S} UTC); "
                 "if released, the work could run twice at once. Wait, or force it"
             )
         connection.execute(delete(table).where(*_is_key(key)))
         state = {"status": record.status, "abandoned": record.abandoned}
-        what = {"key": key.key, **state, "forced": force}
-        audit.write(session, actor=actor, action="key.release", because=because, what=what)
+        details = {"key": key.key, **state, "forced": force}
+        audit.write(session, actor=actor, action="key.release", because=because, what=details)
     return record
 
 

@@ -40,9 +40,11 @@ R = TypeVar("R")
 
 
 class TransactionalDecorator(Protocol):
-    """The type of `@app.once(..., in_transaction=True)`, which removes the connection from the signature."""
+    """The type of `@app.once(..., in_transaction=True)`: it removes the connection parameter."""
 
-    def __call__(self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /) -> Callable[P, R]: ...
+    def __call__(
+        self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /
+    ) -> Callable[P, R]: ...
 
 
 class OnceSpec:
@@ -65,7 +67,8 @@ class OnceSpec:
         name = getattr(fn, "__qualname__", repr(fn))
         if not callable(fn):
             raise TypeError(
-                f'once takes its key first; write @app.once("billing:{{user}}:{{id}}:charge:v1"), since {name} is not a function'
+                f'once takes its key first; write @app.once("billing:{{user}}:{{id}}:charge:v1"), '
+                f"since {name} is not a function"
             )
         signature = inspect.signature(fn)
         parameters = list(signature.parameters.values())
@@ -74,7 +77,10 @@ class OnceSpec:
             parameter.kind <= parameter.POSITIONAL_OR_KEYWORD for parameter in parameters[:skipped]
         )
         if not has_connection:
-            raise TypeError(f"{name}: with in_transaction=True its first parameter is the connection; it has no parameters")
+            raise TypeError(
+                f"{name}: with in_transaction=True its first parameter is the connection; it has "
+                "no parameters"
+            )
         hints = _type_hints(fn, name)
         self.keys = keys
         self.wait = None if wait is None else seconds("wait", wait)
@@ -85,19 +91,27 @@ class OnceSpec:
         elif callable(key):
             self._key = key
         else:
-            raise TypeError(f"once takes a key template, or a function of the arguments that returns a key, not {key!r}")
+            raise TypeError(
+                "once takes a key template, or a function of the arguments that returns a key, "
+                f"not {key!r}"
+            )
         self._arguments = ArgumentFingerprint(signature.replace(parameters=parameters[skipped:]))
         self._request = request
         if request is None:
             self._arguments.prepare(name, hints)
         elif not callable(request):
-            raise TypeError(f"request= must be a function of the arguments that returns the values to compare, not {request!r}")
+            raise TypeError(
+                "request= must be a function of the arguments that returns the values to "
+                f"compare, not {request!r}"
+            )
         try:
             self._codec: Codec = codec(hints.get("return", Any))
         except TypeError as error:
             raise TypeError(f"{name}: its result cannot be stored: {error}") from None
 
-    def identify(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> tuple[KeyId, bytes | None]:
+    def identify(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /
+    ) -> tuple[KeyId, bytes | None]:
         """Return the key of a call and the fingerprint of its request."""
         arguments = self._arguments.bind(args, kwargs)
         if isinstance(self._key, Template):
@@ -122,15 +136,20 @@ def _type_hints(fn: Callable[..., Any], name: str) -> dict[str, Any]:
         return typing.get_type_hints(fn)
     except NameError as missing:
         raise TypeError(
-            f"{name}: its annotations cannot be read: {missing}; import that name in the module of the function"
+            f"{name}: its annotations cannot be read: {missing}; import that name in the module "
+            "of the function"
         ) from None
 
 
-def make_idempotent(fn: Callable[..., Any], spec: OnceSpec, /, *, in_transaction: bool) -> Callable[..., Any]:
+def make_idempotent(
+    fn: Callable[..., Any], spec: OnceSpec, /, *, in_transaction: bool
+) -> Callable[..., Any]:
     """Wrap a function, sync or async."""
     name = getattr(fn, "__qualname__", repr(fn))
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TypeError(f"{name} is a generator, which has no single result to store; use a function")
+        raise TypeError(
+            f"{name} is a generator, which has no single result to store; use a function"
+        )
     if inspect.iscoroutinefunction(fn):
         if in_transaction:
             raise TypeError(
@@ -190,7 +209,9 @@ def _wrap_async(fn: Callable[..., Any], spec: OnceSpec) -> Callable[..., Any]:
 def _wrap_transactional(fn: Callable[..., Any], spec: OnceSpec) -> Callable[..., Any]:
     signature = inspect.signature(fn)
 
-    def begin_and_run(keys: Keys, key: KeyId, request_hash: bytes | None, args: Any, kwargs: Any) -> tuple[BeginResult, Any]:
+    def begin_and_run(
+        keys: Keys, key: KeyId, request_hash: bytes | None, args: Any, kwargs: Any
+    ) -> tuple[BeginResult, Any]:
         failure: Exception | None = None
         try:
             with keys.transaction() as (connection, run):

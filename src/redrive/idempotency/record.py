@@ -1,4 +1,7 @@
-"""The values of an idempotency key: its id, the result of `begin`, and the stored record. All are immutable."""
+"""The values of an idempotency key: its id, the result of `begin`, and the stored record.
+
+All are immutable.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ class KeyId(NamedTuple):
         if isinstance(key, str):
             key = Key.parse(key)
         elif not isinstance(key, Key):
-            raise TypeError(f"a key must be a redrive.Key or its text, not {type(key).__name__}: {key!r}")
+            raise TypeError(
+                f"a key must be a redrive.Key or its text, not {type(key).__name__}: {key!r}"
+            )
         text = str(key)
         name("key", text, MAX_KEY)
         return cls(key.domain, key.user, text)
@@ -49,6 +54,19 @@ class KeyId(NamedTuple):
 
     def __str__(self) -> str:
         return self.key
+
+
+LeasedKey: TypeAlias = tuple[KeyId, int]
+"""A key and the fence of its holder."""
+
+
+class BeginTerms(NamedTuple):
+    """What a caller begins a key with. Durations are in seconds."""
+
+    request_hash: bytes | None
+    holder: str
+    lease: float
+    keep: float
 
 
 class BeginResult(NamedTuple):
@@ -84,7 +102,10 @@ class KeyRecord(NamedTuple):
     created_at: datetime
     updated_at: datetime
     abandoned: bool
-    """The status is processing, and the lease has expired: the holder crashed. The next caller takes the key over."""
+    """The status is processing, and the lease has expired: the holder crashed.
+
+    The next caller takes the key over.
+    """
 
     @property
     def error(self) -> dict[str, Any] | None:

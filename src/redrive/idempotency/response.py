@@ -30,11 +30,31 @@ NOT_STORED_HEADERS = frozenset(
     )
 )
 REPLAYED_HEADER = (b"idempotency-replayed", b"true")
-_REJECTIONS = (400, 401, 403, 404, 405, 406, 408, 411, 413, 414, 415, 417, 421, 422, 425, 426, 428, 429, 431)
+_REJECTIONS = (
+    400,
+    401,
+    403,
+    404,
+    405,
+    406,
+    408,
+    411,
+    413,
+    414,
+    415,
+    417,
+    421,
+    422,
+    425,
+    426,
+    428,
+    429,
+    431,
+)
 FREEING_STATUSES = frozenset((*_REJECTIONS, *range(500, 600)))
 """Statuses after which the key can be used again: the request was rejected, or it failed.
 
-A client that corrects its request may use the same key, and requests to unknown paths store nothing.
+A client that corrects its request may use the same key. Requests to unknown paths store nothing.
 """
 _SENT_BY_SERVER = ("http.response.pathsend", "http.response.zerocopysend")
 
@@ -66,7 +86,9 @@ class RecordedResponse(NamedTuple):
     def load(cls, stored: bytes, /) -> RecordedResponse:
         """Return the response of a stored form."""
         data = json.loads(stored)
-        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in data["headers"]]
+        headers = [
+            (name.encode("latin-1"), value.encode("latin-1")) for name, value in data["headers"]
+        ]
         if "text" in data:
             return cls(data["status"], headers, data["text"].encode())
         body = base64.b64decode(data["base64"]) if "base64" in data else None
@@ -81,7 +103,9 @@ def dump_within(response: RecordedResponse, /, *, limit: int) -> bytes:
     return stored if len(stored) <= limit else response._replace(body=None, headers=[]).dump()
 
 
-def problem_response(status: int, title: str, detail: str, /, *extra_headers: tuple[bytes, bytes]) -> RecordedResponse:
+def problem_response(
+    status: int, title: str, detail: str, /, *extra_headers: tuple[bytes, bytes]
+) -> RecordedResponse:
     """Return a problem of the middleware itself (RFC 9457)."""
     problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     body = json.dumps(problem).encode()
@@ -101,14 +125,10 @@ class ResponseRecorder:
     always get it again. A streamed response is passed on, and only its last message is withheld.
     """
 
-    def __init__(self, send: Send, on_complete: Callable[[RecordedResponse], Awaitable[None]], limit: int) -> None:
-        """Create a recorder.
-
-        Args:
-            send: The `send` of the server.
-            on_complete: Called with the whole response before its last message is sent.
-            limit: Maximum number of bytes of a recorded body.
-        """
+    def __init__(
+        self, send: Send, on_complete: Callable[[RecordedResponse], Awaitable[None]], limit: int
+    ) -> None:
+        """Create a recorder around the `send` of the server. `limit`: maximum bytes of a body."""
         self._send = send
         self._on_complete = on_complete
         self._limit = limit

@@ -48,10 +48,15 @@ class Event(Generic[T_co]):
         check_name("source", self.source, MAX_NAME_BYTES)
         check_name("id", self.id, MAX_ID_BYTES)
         if self.at is not None and self.at.tzinfo is None:
-            raise ValueError(f"an event's at= needs a time zone, for example datetime.now(timezone.utc): {self.at!r}")
+            raise ValueError(
+                "an event's at= needs a time zone, for example datetime.now(timezone.utc): "
+                f"{self.at!r}"
+            )
         for name, value in self.headers.items():
             if not isinstance(name, str) or not isinstance(value, str):
-                raise TypeError(f"an event's headers must be text, but {name!r} is {type(value).__name__}")
+                raise TypeError(
+                    f"an event's headers must be text, but {name!r} is {type(value).__name__}"
+                )
 
 
 def trusted_event(
@@ -75,7 +80,7 @@ def trusted_event(
     return event
 
 
-def check_name(what: str, value: object, max_bytes: int, /) -> None:
+def check_name(field_name: str, value: object, max_bytes: int, /) -> None:
     """Validate a type, a source or an id.
 
     Raises:
@@ -83,8 +88,10 @@ def check_name(what: str, value: object, max_bytes: int, /) -> None:
         ValueError: It is empty, not printable or too long.
     """
     if not isinstance(value, str):
-        raise TypeError(f"an event's {what} must be text, not {type(value).__name__}")
+        raise TypeError(f"an event's {field_name} must be text, not {type(value).__name__}")
     if not value or not value.isprintable():
-        raise ValueError(f"an event's {what} must be printable and not empty: {value!r}")
+        raise ValueError(f"an event's {field_name} must be printable and not empty: {value!r}")
     if len(value) * 4 > max_bytes and len(value.encode()) > max_bytes:
-        raise ValueError(f"an event's {what} must not be longer than {max_bytes} bytes: {value[:60]!r}…")
+        raise ValueError(
+            f"an event's {field_name} must not be longer than {max_bytes} bytes: {value[:60]!r}…"
+        )

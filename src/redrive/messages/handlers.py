@@ -97,14 +97,19 @@ class Handler:
             return event_from_lease(lease, payload)
         except (TypeError, ValueError, KeyError, RecursionError) as error:
             received = f"It is: {outline(lease.payload)}"
-            raise Undecodable(f"the event's payload doesn't fit {self.name} ({self.place}): {error}", received) from None
+            raise Undecodable(
+                f"the event's payload doesn't fit {self.name} ({self.place}): {error}", received
+            ) from None
 
     def _reject_awaitable(self, result: object) -> None:
         if inspect.isawaitable(result):
             close = getattr(result, "close", None)
             if close is not None:
                 close()  # avoids a warning that it was never awaited
-            raise TypeError(f"{self.place} returned {type(result).__name__}, which is not awaited; make it `async def`")
+            raise TypeError(
+                f"{self.place} returned {type(result).__name__}, which is not awaited; make it "
+                "`async def`"
+            )
 
 
 def make_handler(
@@ -146,27 +151,41 @@ def make_handler(
 
 
 def _types_message(types: object) -> str:
-    return f'event types must be names, not {types!r}; write @app.on("session.completed"), or "*" for all'
+    return (
+        f'event types must be names, not {types!r}; write @app.on("session.completed"), or "*" '
+        "for all"
+    )
 
 
-def _event_parameter(fn: Callable[..., Any], place: str, *, in_transaction: bool) -> inspect.Parameter:
+def _event_parameter(
+    fn: Callable[..., Any], place: str, *, in_transaction: bool
+) -> inspect.Parameter:
     signature = inspect.signature(fn)
-    required = [parameter for parameter in signature.parameters.values() if parameter.default is parameter.empty]
+    required = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.default is parameter.empty
+    ]
     arguments = ["the connection", "the event"] if in_transaction else ["the event"]
-    are_positional = all(parameter.kind <= parameter.POSITIONAL_OR_KEYWORD for parameter in required)
+    are_positional = all(
+        parameter.kind <= parameter.POSITIONAL_OR_KEYWORD for parameter in required
+    )
     if len(required) != len(arguments) or not are_positional:
         raise TypeError(f"{place} is called with {' and '.join(arguments)}, but takes {signature}")
     return required[-1]
 
 
-def _payload_codec(fn: Callable[..., Any], parameter: inspect.Parameter, place: str) -> Codec | None:
+def _payload_codec(
+    fn: Callable[..., Any], parameter: inspect.Parameter, place: str
+) -> Codec | None:
     try:
         hint = typing.get_type_hints(fn, include_extras=True).get(parameter.name, Any)
     except (NameError, TypeError, AttributeError) as error:
         raise TypeError(f"{place}: its annotations cannot be read: {error}") from None
     if hint not in (Any, Event) and typing.get_origin(hint) is not Event:
         raise TypeError(
-            f"{place}: the parameter {parameter.name!r} must be an Event, for example Event[dict[str, Any]], not {hint}"
+            f"{place}: the parameter {parameter.name!r} must be an Event, for example "
+            f"Event[dict[str, Any]], not {hint}"
         )
     payload_type = next(iter(typing.get_args(hint)), Any)
     if payload_type is bytes:
@@ -178,14 +197,16 @@ def _payload_codec(fn: Callable[..., Any], parameter: inspect.Parameter, place: 
 
 
 class Handlers:
-    """The handlers of an app, by name and by event type. Threads and forked children may share it."""
+    """The handlers of an app, by name and by event type.
+
+    Threads and forked children may share it.
+    """
 
     def __init__(self, owner_of_name: Callable[[str], str | None]) -> None:
         """Create an empty registry.
 
-        Args:
-            owner_of_name: Returns the place of the command that has a name, or None. The ledger
-                could not tell the jobs of a command and a handler with one name apart.
+        `owner_of_name` returns the place of the command that has a name. The ledger could not tell
+        the jobs of a command and a handler with one name apart.
         """
         self._owner_of_name = owner_of_name
         self._by_name: dict[str, Handler] = {}
@@ -194,7 +215,7 @@ class Handlers:
 
     def decorator(self, types: tuple[str, ...], **options: Any) -> Callable[[F], F]:
         """Return a decorator that registers a function and returns it unchanged."""
-        # Checked at once: a bare `@app.on` passes the function as a type and would register nothing.
+        # Checked here, because a bare `@app.on` passes the function as a type.
         if any(callable(type_) for type_ in types):
             raise TypeError(_types_message(types))
 
@@ -215,7 +236,8 @@ class Handlers:
         is_redefined = earlier is not None and hasattr(sys, "ps1")
         if owner is not None and not is_redefined:
             raise ValueError(
-                f"handler name {handler.name!r} is already used by {owner}; name {handler.place} with @app.on(..., name=...)"
+                f"handler name {handler.name!r} is already used by {owner}; name {handler.place} "
+                "with @app.on(..., name=...)"
             )
         self._by_name[handler.name] = handler
         self._by_type, self._attempts = {}, {}
@@ -235,7 +257,9 @@ class Handlers:
         """Return the names of the handlers of an event type, and the maximum attempts of each."""
         attempts = self._attempts.get(type_)
         if attempts is None:
-            attempts = [(handler.name, handler.settings.max_attempts) for handler in self.for_type(type_)]
+            attempts = [
+                (handler.name, handler.settings.max_attempts) for handler in self.for_type(type_)
+            ]
             if len(self._attempts) < MAX_CACHED_TYPES:
                 self._attempts[type_] = attempts
         return attempts

@@ -23,7 +23,9 @@ from .stored_event import StoredEvent
 class Inbox:
     """Stores events. Threads and forked children may share it."""
 
-    def __init__(self, ledger: Callable[[], Ledger], handlers: Handlers, sources: Sequence[str] = ()) -> None:
+    def __init__(
+        self, ledger: Callable[[], Ledger], handlers: Handlers, sources: Sequence[str] = ()
+    ) -> None:
         self._ledger = ledger
         self.handlers = handlers
         self.sources = tuple(sources)
@@ -36,7 +38,10 @@ class Inbox:
 
     @property
     def kinds(self) -> list[Kind]:
-        """The job types of the handlers. Before a replay, they store an event again that was removed."""
+        """The job types of the handlers.
+
+        Before a replay, they store an event again that was removed.
+        """
 
         def store_event(lease: Any, tx: Any) -> None:
             self.store_alone(StoredEvent.from_lease(lease), tx)
@@ -44,11 +49,7 @@ class Inbox:
         return [replace(handler, store_event=store_event).kind for handler in self.handlers]
 
     def receive(self, event: Event[Any], tx: Any = None, /) -> bool:
-        """Store an event and the jobs of its handlers.
-
-        Args:
-            event: The event.
-            tx: Transaction of the caller.
+        """Store an event and the jobs of its handlers, in the caller's transaction if there is one.
 
         Returns:
             False if the event is a duplicate.
@@ -61,13 +62,12 @@ class Inbox:
         """Return the event with the jobs of its handlers, as the ledger takes it."""
         return stored.incoming(self.handlers.attempts_by_handler(stored.type))
 
-    def store(self, events: Sequence[Arriving], /, *, unread: Sequence[NewJob] = (), tx: Any = None) -> list[bool]:
+    def store(
+        self, events: Sequence[Arriving], /, *, unread: Sequence[NewJob] = (), tx: Any = None
+    ) -> list[bool]:
         """Store events and the jobs of their handlers in one transaction.
 
-        Args:
-            events: The events.
-            unread: Jobs for entries that could not be decoded.
-            tx: Transaction of the caller.
+        `unread` are jobs for entries that could not be decoded.
 
         Returns:
             Which of the events are new.
@@ -91,7 +91,9 @@ class Inbox:
         with ledger.connections.write.use() as session, session.transaction("receive"):
             ledger.connections.hot.receive_in(session.raw, events)
 
-    def _write(self, ledger: Ledger, run: Many, events: Sequence[Arriving], unread: Sequence[NewJob]) -> list[bool]:
+    def _write(
+        self, ledger: Ledger, run: Many, events: Sequence[Arriving], unread: Sequence[NewJob]
+    ) -> list[bool]:
         hot = ledger.connections.hot
         are_new = hot.receive_in(run, events) if events else []
         if unread:

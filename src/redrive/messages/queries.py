@@ -41,7 +41,11 @@ class LatestEvent(NamedTuple):
 
 
 _EVENTS = select(*(event.c[name] for name in EventRow._fields)).order_by(event.c.id.desc())
-_LATEST = select(event.c.source, event.c.at, event.c.received_at).order_by(event.c.id.desc()).limit(MAX_EVENTS_READ)
+_LATEST = (
+    select(event.c.source, event.c.at, event.c.received_at)
+    .order_by(event.c.id.desc())
+    .limit(MAX_EVENTS_READ)
+)
 
 
 def find_events(
@@ -64,7 +68,9 @@ def find_events(
     return [EventRow._make(row) for row in connection.execute(query)]
 
 
-def find_events_with_origin(connection: Connection, event_id: str, /, *, source: str | None, limit: int) -> list[EventRow]:
+def find_events_with_origin(
+    connection: Connection, event_id: str, /, *, source: str | None, limit: int
+) -> list[EventRow]:
     """Return events with this id and any origin: they are stored as `id@origin`."""
     query = _EVENTS.limit(limit)
     query = query.where(event.c.event_id.startswith(f"{event_id}@", autoescape=True))
@@ -73,12 +79,17 @@ def find_events_with_origin(connection: Connection, event_id: str, /, *, source:
     return [EventRow._make(row) for row in connection.execute(query)]
 
 
-def entries_of_events(connection: Connection, source: str, ids: Sequence[str], /) -> dict[str, tuple[str | None, str | None]]:
+def entries_of_events(
+    connection: Connection, source: str, ids: Sequence[str], /
+) -> dict[str, tuple[str | None, str | None]]:
     """Return the entry id and the header `source` of the events that are stored with these ids."""
     columns = (event.c.event_id, event.c.source_id, event.c.headers)
     query = select(*columns).where(event.c.source == source, event.c.event_id.in_(ids))
     return {
-        row.event_id: (row.source_id, json.loads(row.headers).get("source") if row.headers else None)
+        row.event_id: (
+            row.source_id,
+            json.loads(row.headers).get("source") if row.headers else None,
+        )
         for row in connection.execute(query)
     }
 

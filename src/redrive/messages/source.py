@@ -52,7 +52,10 @@ def check_sources(sources: Any, /) -> tuple[Source, ...]:
         raise TypeError(f"sources= must be a list; pass [{sources!r}]")
     for source in sources:
         if not isinstance(source, Source):
-            raise TypeError(f"a source must be a RedisStream, or an object with the same name, chores and kinds: {source!r}")
+            raise TypeError(
+                "a source must be a RedisStream, or an object with the same name, chores and "
+                f"kinds: {source!r}"
+            )
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
         raise ValueError(f"two sources have the same name; rename one: {', '.join(sorted(names))}")

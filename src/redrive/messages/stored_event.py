@@ -1,4 +1,4 @@
-"""StoredEvent: an event as the ledger stores it, and its way to the jobs of its handlers and back."""
+"""StoredEvent: an event as the ledger stores it, and its conversion to jobs and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CORRELATION_IDS = frozenset(
     """request_id trace_id user_id org_id actor_type actor_key run_id module_id mission_id
     mission_instance_id stage_id correlation_id tenant_id session_id""".split()
 )
-"""Headers of an event that are correlation ids of its handlers, their calls and their log records."""
+"""Headers of an event that become correlation ids of its handlers and their log records."""
 OWN_IDS = ("event_id", "event_type", "source")
 """Correlation ids that every event has."""
 JsonTexts: TypeAlias = tuple[str | None, str | None, str | None]
@@ -134,9 +134,6 @@ class StoredEvent(NamedTuple):
         """Return the event with a job for each handler, as the ledger takes it.
 
         The size of the payload is not checked here (`limits.payload`).
-
-        Args:
-            handlers: Names and maximum attempts.
 
         Raises:
             ValueError: The headers or a key are too long.

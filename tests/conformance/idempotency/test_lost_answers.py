@@ -73,7 +73,7 @@ def test_once_runs_once_if_connections_are_lost(postgres_ledger: str, monkeypatc
 def test_an_unconfirmed_key_is_free_for_the_next_call(keys: Keys, postgres_ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys._store, "insert", cut_after(keys._store.insert, postgres_ledger))
     with monkeypatch.context() as away:
-        away.setattr(keys, "_find_own", lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
+        away.setattr(keys, "_read_record", lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
         with pytest.raises(LedgerUnavailable):
             keys.begin(AT, HASH, keep=60)
     held = keys.find(KEY)
@@ -93,7 +93,7 @@ def test_the_renewer_frees_unconfirmed_keys(postgres_ledger: str, monkeypatch: p
         keys._unconfirmed[KeyId("shop", "bob", "older")] = "a holder of before"
         monkeypatch.setattr(keys._store, "insert", cut_after(keys._store.insert, postgres_ledger))
         with monkeypatch.context() as away:
-            away.setattr(keys, "_find_own", lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
+            away.setattr(keys, "_read_record", lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
             with pytest.raises(LedgerUnavailable):
                 keys.begin(AT, HASH, keep=60)
         end = time.monotonic() + 20

@@ -6,20 +6,19 @@ import time
 from typing import Any
 
 from redrive.idempotency.lease_renewer import LeaseRenewer
-from redrive.idempotency.record import KeyId
-from redrive.idempotency.store.protocol import Held
+from redrive.idempotency.record import KeyId, LeasedKey
 
 
 class Database:
     """Renews leases, loses them, or is unavailable."""
 
     def __init__(self) -> None:
-        self.renewed: list[Held] = []
-        self.lost: list[Held] = []
+        self.renewed: list[LeasedKey] = []
+        self.lost: list[LeasedKey] = []
         self.swept = 0
         self.away = False
 
-    def renew(self, held: Any) -> list[Held]:
+    def renew(self, held: Any) -> list[LeasedKey]:
         if self.away:
             raise ConnectionResetError
         self.renewed += held

@@ -87,7 +87,9 @@ class Delivery(Generic[Item]):
             if task is None or task.cancelling():
                 raise
             # Something that `send` awaited was cancelled, not this task: a closed channel, say.
-            return BufferClosed("what sent this item was cancelled from inside: it may have been sent", sent=True)
+            return BufferClosed(
+                "what sent this item was cancelled from inside: it may have been sent", sent=True
+            )
 
     async def spill_items(
         self, items: Sequence[Item], errors: Sequence[Exception], waiting_places: WaitingPlaces
@@ -129,14 +131,7 @@ def with_retries(retry: Retry, send: Send[Item]) -> tuple[Retry, Send[Item]]:
 
 
 def errors_of_response(response: object, count: int) -> ItemErrors | None:
-    """Return the error of each item.
-
-    Args:
-        response: The result of `send`.
-        count: Number of items in the batch.
-
-    Returns:
-        The errors. None: all items were accepted.
+    """Return the error of each of `count` items. None: all items were accepted.
 
     Raises:
         TypeError: The result of `send` is not a valid response.
@@ -153,7 +148,10 @@ def errors_of_response(response: object, count: int) -> ItemErrors | None:
             f"not {type(response).__name__} {response!r}"
         )
     if len(response) != count:
-        raise TypeError(f"send gave {len(response)} answers for {count} items; one for each, in their order, or one for all")
+        raise TypeError(
+            f"send gave {len(response)} answers for {count} items; one for each, in their order, "
+            "or one for all"
+        )
     return [_error_of_item(answer) for answer in response]
 
 
@@ -165,14 +163,17 @@ def _error_of_item(response: object) -> Exception | None:
     if isinstance(response, Exception):
         return response
     raise TypeError(
-        f"the answer for one item is True or None, False, or an exception; not {type(response).__name__} {response!r}"
+        "the answer for one item is True or None, False, or an exception; not "
+        f"{type(response).__name__} {response!r}"
     )
 
 
 def check_spill_target(spill: object) -> None:
     """Raise TypeError if an object has no `submit`."""
     if spill is not None and not callable(getattr(spill, "submit", None)):
-        raise TypeError(f"spill= takes a command (@app.command), or anything with submit(item), not {spill!r}")
+        raise TypeError(
+            f"spill= takes a command (@app.command), or anything with submit(item), not {spill!r}"
+        )
 
 
 def _is_exhausted(error: Exception, retry: Retry) -> bool:

@@ -15,7 +15,7 @@ from .queue import QueuedBatch, SendQueue
 
 Item = TypeVar("Item")
 Waiter: TypeAlias = "asyncio.Future[Exception | None]"
-"""The error is set as the result, so an abandoned future never logs "exception was never retrieved"."""
+"""The error is set as the result, so an abandoned future logs no unretrieved exception."""
 CANCEL_GRACE_SECONDS = 1.0
 """Time that flushes have to end after they were cancelled."""
 
@@ -72,13 +72,8 @@ class Flusher(Generic[Item]):
     ) -> None:
         """Create a flusher.
 
-        Args:
-            loop: The event loop.
-            delivery: Sends a batch.
-            queue: The queue of the buffer.
-            interval: Seconds after its first item at which a batch is sent even if it is not full.
-            max_in_flight: Maximum number of batches that are sent at the same time.
-            context: The context in which batches are sent.
+        A batch is sent when it is full, or `interval` seconds after its first item. At most
+        `max_in_flight` batches are sent at the same time, in copies of `context`.
         """
         self.loop = loop
         self.queue = queue
@@ -116,7 +111,9 @@ class Flusher(Generic[Item]):
     def start_flushes(self) -> None:
         """Start a task for each batch that may go. Called after every change of the queue."""
         queue = self.queue
-        while len(self._flushes) < self._max_in_flight and (batch := queue.take_batch()) is not None:
+        while (
+            len(self._flushes) < self._max_in_flight and (batch := queue.take_batch()) is not None
+        ):
             flush = self._delivery.deliver(batch.items, partial(_waiting_places, batch))
             context = self._context.copy()
             task = self.loop.create_task(flush, name=self._task_name, context=context)
@@ -133,12 +130,12 @@ class Flusher(Generic[Item]):
             self.idle.set()
 
     def flush_soon(self, waiter: Waiter) -> None:
-        """Flush without waiting for the interval: the caller has more items, and the queue is full."""
+        """Flush before the interval is over: the caller has more items, and the queue is full."""
         if not waiter.done():
             self._flush_due()
 
     def stats(self) -> BufferStats:
-        """Return the counters so far."""
+        """Return the counters."""
         queue = self.queue
         return BufferStats(**self._counts, waiting=len(queue), in_flight=queue.in_flight)
 
@@ -157,7 +154,9 @@ class Flusher(Generic[Item]):
         try:
             if unsent.items and self._delivery.spill is not None:
                 errors = [_closed_error(sent=False) for _ in unsent.items]
-                result = await self._delivery.spill_items(unsent.items, errors, partial(_waiting_places, unsent))
+                result = await self._delivery.spill_items(
+                    unsent.items, errors, partial(_waiting_places, unsent)
+                )
         finally:
             self._settle(unsent, result)
         if flushes:
@@ -222,4 +221,6 @@ def _waiting_places(batch: QueuedBatch[Waiter, Item]) -> list[int]:
 
 def _closed_error(*, sent: bool) -> BufferClosed:
     state = "it may have been sent, and was not answered" if sent else "it was not sent"
-    return BufferClosed(f"the SendBuffer was closed before this item was answered: {state}", sent=sent)
+    return BufferClosed(
+        f"the SendBuffer was closed before this item was answered: {state}", sent=sent
+    )

@@ -1,4 +1,7 @@
-"""SendQueue: the items of a send buffer without a response, and the next batch. Pure: no clock, no loop."""
+"""SendQueue: the items of a send buffer without a response, and the next batch.
+
+Pure: no clock, no loop.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +54,7 @@ class SendQueue(Generic[Ticket, Item]):
     )
 
     def __init__(self, limits: QueueLimits, size: Callable[[Item], int] | None = None) -> None:
-        """Create a queue.
-
-        Args:
-            limits: The limits.
-            size: Function that returns the bytes of an item.
-        """
+        """Create a queue. `size` returns the bytes of an item."""
         self._limits = limits
         self._size = size
         # Ordered dicts, because withdrawals remove items from the middle.
@@ -68,7 +66,7 @@ class SendQueue(Generic[Ticket, Item]):
         self.admitted = 0
         """Number of items that are queued or in flight."""
         self.is_due = False
-        """The flush interval is over: queued items go as soon as possible, in batches of any size."""
+        """The flush interval is over: queued items are sent at once, in batches of any size."""
         self.is_closing = False
         """No more items will arrive, so batches need not fill up."""
 
@@ -85,7 +83,11 @@ class SendQueue(Generic[Ticket, Item]):
     def is_full(self) -> bool:
         """True if the next item will be blocked."""
         limits = self._limits
-        return self.admitted >= limits.admitted_items or self._admitted_bytes >= limits.admitted_bytes or bool(self._blocked)
+        return (
+            self.admitted >= limits.admitted_items
+            or self._admitted_bytes >= limits.admitted_bytes
+            or bool(self._blocked)
+        )
 
     def add(self, ticket: Ticket, item: Item) -> bool:
         """Add an item. Returns True if a batch is full and may go."""
@@ -98,7 +100,11 @@ class SendQueue(Generic[Ticket, Item]):
         else:  # the fast path: there is room
             self.admitted += 1
             self._queued[ticket] = item
-        return len(self._queued) >= limits.batch_items or self._queued_bytes >= limits.batch_bytes or bool(self._blocked)
+        return (
+            len(self._queued) >= limits.batch_items
+            or self._queued_bytes >= limits.batch_bytes
+            or bool(self._blocked)
+        )
 
     def withdraw(self, ticket: Ticket) -> bool:
         """Remove the item of a cancelled caller. False if it is in flight or has a response."""

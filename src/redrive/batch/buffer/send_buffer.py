@@ -1,4 +1,4 @@
-"""SendBuffer: collects items of many callers into few batches, and sends them in tasks of its own."""
+"""SendBuffer: collects items of many callers into few batches and sends them in its own tasks."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class SendBuffer(Generic[Item]):
 
     @property
     def stats(self) -> BufferStats:
-        """Counters of this buffer so far."""
+        """Counters of this buffer."""
         return BufferStats() if self._flusher is None else self._flusher.stats()
 
     async def aclose(self) -> None:
@@ -248,7 +248,9 @@ class SendBuffer(Generic[Item]):
         self._bind(asyncio.get_running_loop())
         return self
 
-    async def __aexit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None:
+    async def __aexit__(
+        self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /
+    ) -> None:
         is_interrupted = e is not None and not isinstance(e, Exception)
         hurried = min(HURRIED_DRAIN_SECONDS, self._drain or HURRIED_DRAIN_SECONDS)
         await self._close(hurried if is_interrupted else self._drain)
@@ -281,7 +283,8 @@ class SendBuffer(Generic[Item]):
             )
         elif loop is not self._flusher.loop:
             raise RuntimeError(
-                "this SendBuffer belongs to another event loop: make one for each loop, and send from a task of it"
+                "this SendBuffer belongs to another event loop: make one for each loop, and send "
+                "from a task of it"
             )
         return self._flusher
 
@@ -322,7 +325,9 @@ def read_environment(environ: Mapping[str, str]) -> EnvironmentNumbers:
         ValueError: A value is not valid. The message names the variable.
     """
     values = {
-        name: _parse_number(name, variable, environ[variable]) for name, variable in VARIABLES.items() if variable in environ
+        name: _parse_number(name, variable, environ[variable])
+        for name, variable in VARIABLES.items()
+        if variable in environ
     }
     return EnvironmentNumbers(**values)  # type: ignore[arg-type]  # each is parsed by its name
 

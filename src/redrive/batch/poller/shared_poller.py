@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -20,9 +28,12 @@ from .waiters import SignalDelivery, Waiters
 Id = TypeVar("Id", bound=Hashable)
 Signal = TypeVar("Signal")
 Waiter: TypeAlias = "asyncio.Future[tuple[Any, Exception | None]]"
-"""Holds (signal, None) or (None, error). The error is part of the result: an abandoned future logs nothing."""
+"""Holds (signal, None) or (None, error).
+
+The error is part of the result: an abandoned future logs nothing.
+"""
 MAX_JITTER = 0.25
-"""Maximum share by which a wait is shortened, so that many processes do not poll at the same time."""
+"""Maximum share by which a wait is shortened, so that processes do not poll in step."""
 
 
 class Pace(NamedTuple):
@@ -44,7 +55,8 @@ class Pace(NamedTuple):
         """
         if max_interval < min_interval:
             raise ValueError(
-                f"max_interval={max_interval:g} is shorter than min_interval={min_interval:g}; the poller slows down to it"
+                f"max_interval={max_interval:g} is shorter than min_interval={min_interval:g}; "
+                "the poller slows down to it"
             )
         return cls(min_interval, max_interval, min_interval)
 
@@ -118,16 +130,22 @@ class SharedPoller(Generic[Id, Signal]):
             ValueError: A number is out of range.
         """
         if not callable(fetch):
-            raise TypeError(f"a SharedPoller takes an async function of a list of ids, not {fetch!r}")
+            raise TypeError(
+                f"a SharedPoller takes an async function of a list of ids, not {fetch!r}"
+            )
         self._fetch = fetch
-        self._pace = Pace.fastest(positive("min_interval", min_interval), positive("max_interval", max_interval))
+        self._pace = Pace.fastest(
+            positive("min_interval", min_interval), positive("max_interval", max_interval)
+        )
         self._max_ids = whole("max_ids", max_ids)
         self._max_waiting = whole("max_waiting", max_waiting)
         self._patience = positive("patience", patience)
         self.__redrive__ = _with_name_of(fetch, fetch_retry(retry, behind, codes, attempt_timeout))
         self._codes = claimed_codes(self.__redrive__)
         self._poll_once = self.__redrive__(self._attempt)
-        self._waiters: Waiters[Waiter, Id, Signal] = Waiters(whole("max_kept", max_kept, least=0), identity)
+        self._waiters: Waiters[Waiter, Id, Signal] = Waiters(
+            whole("max_kept", max_kept, least=0), identity
+        )
         self._context = neutral_context()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -198,7 +216,9 @@ class SharedPoller(Generic[Id, Signal]):
         self._bind(asyncio.get_running_loop())
         return self
 
-    async def __aexit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None:
+    async def __aexit__(
+        self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /
+    ) -> None:
         await self.aclose()
 
     async def _next(self, id_: Id) -> Signal:
@@ -229,7 +249,10 @@ class SharedPoller(Generic[Id, Signal]):
         if self._is_closed:
             raise _closed_error()
         if len(self._waiters) >= self._max_waiting:
-            raise RuntimeError(f"SharedPoller: {self._max_waiting} waiters at once; raise max_waiting=, or wait for fewer ids")
+            raise RuntimeError(
+                f"SharedPoller: {self._max_waiting} waiters at once; raise max_waiting=, or wait "
+                "for fewer ids"
+            )
         waiter: Waiter = loop.create_future()
         self._deliver([self._waiters.add(waiter, id_)])
         if not waiter.done():
@@ -243,12 +266,15 @@ class SharedPoller(Generic[Id, Signal]):
             self._loop = loop
             self._wake = asyncio.Event()
         elif self._loop is not loop:
-            raise RuntimeError("this SharedPoller belongs to another event loop: make one for each loop")
+            raise RuntimeError(
+                "this SharedPoller belongs to another event loop: make one for each loop"
+            )
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         name = f"redrive poll of {self.__redrive__.operation}"
         self._task = loop.create_task(self._run(), name=name, context=self._context.copy())
-        # A callback and not code in the task: a task that is cancelled before its first step never runs.
+        # A callback and not code in the task: a task that is cancelled before its first step
+        # never runs.
         self._task.add_done_callback(self._on_task_done)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
@@ -263,7 +289,7 @@ class SharedPoller(Generic[Id, Signal]):
             self._start(self._loop)
 
     async def _run(self) -> None:
-        """Poll until there is no waiter."""
+        """Poll while there are waiters."""
         assert self._wake is not None
         CLAIMED.set(Claim(self._codes))
         while self._waiters:
@@ -310,7 +336,9 @@ class SharedPoller(Generic[Id, Signal]):
                 if task is None or task.cancelling():
                     raise
                 # Something that `fetch` awaited was cancelled, not this task.
-                self._on_error(ConnectionError("what fetched the signals was cancelled from inside"))
+                self._on_error(
+                    ConnectionError("what fetched the signals was cancelled from inside")
+                )
                 return False
         self._failing_since = None
         self._log_dropped()
@@ -319,10 +347,15 @@ class SharedPoller(Generic[Id, Signal]):
     async def _attempt(self, ids: list[Id]) -> Mapping[Id, Iterable[Signal]]:
         awaitable: Any = self._fetch(list(ids))
         if not hasattr(type(awaitable), "__await__"):
-            raise TypeError("the fetch of a SharedPoller is async: `async def`, or asyncio.to_thread inside one")
+            raise TypeError(
+                "the fetch of a SharedPoller is async: `async def`, or asyncio.to_thread inside one"
+            )
         signals = await awaitable
         if not isinstance(signals, Mapping):
-            raise TypeError(f"the fetch of a SharedPoller returns signals by id, a mapping, not {type(signals).__name__}")
+            raise TypeError(
+                "the fetch of a SharedPoller returns signals by id, a mapping, not "
+                f"{type(signals).__name__}"
+            )
         return signals
 
     def _on_error(self, error: Exception) -> None:
@@ -337,7 +370,7 @@ class SharedPoller(Generic[Id, Signal]):
 
     def _fail_all(self, error: Exception) -> None:
         waiters = self._waiters.take_all()
-        errors = copies_of(error, len(waiters)) if waiters else ()
+        errors = copies_of(error, len(waiters)) if waiters else []
         for waiter, own_error in zip(waiters, errors, strict=True):
             if not waiter.done():
                 waiter.set_result((None, own_error))

@@ -1,4 +1,7 @@
-"""Waiters: the waiters of each id, and which signal goes to which waiter. Pure: no clock, no loop."""
+"""Waiters: the waiters of each id, and which signal goes to which waiter.
+
+Pure: no clock, no loop.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,8 @@ class Waiters(Generic[Ticket, Id, Signal]):
     def __init__(self, max_kept: int, identity: Callable[[Signal], Hashable] | None = None) -> None:
         """Create an empty collection.
 
-        Args:
-            max_kept: Maximum number of signals that are kept for ids without a waiter. The oldest
-                are dropped.
-            identity: Function that returns what identifies a signal.
+        At most `max_kept` signals are kept for ids without a waiter. The oldest are dropped.
+        `identity` returns what identifies a signal.
         """
         self._max_kept = max_kept
         self._identity = identity
@@ -78,7 +79,9 @@ class Waiters(Generic[Ticket, Id, Signal]):
         if not queue:
             del self._queues[id_]
 
-    def deliver(self, id_: Id, signals: Iterable[Signal]) -> list[SignalDelivery[Ticket, Id, Signal]]:
+    def deliver(
+        self, id_: Id, signals: Iterable[Signal]
+    ) -> list[SignalDelivery[Ticket, Id, Signal]]:
         """Give each waiter of an id one signal, and keep the rest for later waiters."""
         deliveries = []
         for signal in signals:
@@ -99,7 +102,9 @@ class Waiters(Generic[Ticket, Id, Signal]):
         self._queues.clear()
         return tickets
 
-    def _give(self, id_: Id, signal: Signal, first: bool = False) -> SignalDelivery[Ticket, Id, Signal] | None:
+    def _give(
+        self, id_: Id, signal: Signal, first: bool = False
+    ) -> SignalDelivery[Ticket, Id, Signal] | None:
         queue = self._queues.get(id_)
         if queue:
             ticket = queue.popleft()

@@ -1,1 +1,1 @@
-"""Stores that count the rejections of items: the protocol, the ledger's tables and a table of the user."""
+"""Stores that count the rejections of items: the ledger, and a table of the user."""

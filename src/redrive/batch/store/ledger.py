@@ -39,12 +39,7 @@ class LedgerItems:
     """
 
     def __init__(self, ledger: Callable[[], Ledger], name: str, /) -> None:
-        """Create the store.
-
-        Args:
-            ledger: Opens the ledger, at first use.
-            name: Name of the batch.
-        """
+        """Create the store of a batch. `ledger` opens the ledger at first use."""
         limits.name("the name of the items", name, limits.MAX_KIND)
         self.name = name
         self._ledger = ledger
@@ -59,11 +54,17 @@ class LedgerItems:
 
     def increment_many(self, item_ids: Collection[str], /) -> dict[str, int]:
         """Add one rejection to each item: all of them or none. Returns the new counts."""
-        with self._ledger().connections.write.use() as session, session.transaction("item.increment"):
+        with (
+            self._ledger().connections.write.use() as session,
+            session.transaction("item.increment"),
+        ):
             return self._count(session, statements_of(session).increment, item_ids)
 
     def spare_many(self, item_ids: Collection[str], /) -> dict[str, int]:
-        """Count a rejection in an outage for each item, which is not an attempt. Returns the new counts."""
+        """Count a rejection in an outage for each item, which is not an attempt.
+
+        Returns the new counts.
+        """
         with self._ledger().connections.write.use() as session, session.transaction("item.spare"):
             return self._count(session, statements_of(session).spare, item_ids)
 
@@ -122,7 +123,10 @@ _OPEN_AGAIN = case((item.c.status == "acknowledged", "open"), else_=item.c.statu
 
 
 class ItemStatements:
-    """The statements over items in the dialect of one database. Immutable: anything may share it."""
+    """The statements over items in the dialect of one database.
+
+    Immutable: anything may share it.
+    """
 
     def __init__(self, *, on_sqlite: bool) -> None:
         self._sqlite = on_sqlite
@@ -142,7 +146,9 @@ class ItemStatements:
         ).returning(item.c.item, item.c.spared)
         new_reason = self._insert().excluded["reason"]
         self.give_up = self._upsert(
-            select(batch, reason_id, literal("giveup"), reason, now, now, now).where(true()).order_by(reason_id),
+            select(batch, reason_id, literal("giveup"), reason, now, now, now)
+            .where(true())
+            .order_by(reason_id),
             ["batch", "item", "status", "reason", "given_up_at", *timestamps],
             {"status": "giveup", "reason": new_reason, "given_up_at": now, "updated_at": now},
             where=item.c.status == "open",
@@ -157,12 +163,22 @@ class ItemStatements:
         selected = is_listed if on_sqlite else item.c.item.in_(select(locked.c.item))
         reset = {"forgiven": item.c.attempts, "spared": 0, "updated_at": now}
         self.acknowledge = (
-            update(item).where(_IN_BATCH, is_open, selected).values({"status": "acknowledged", **reset}).returning(item.c.item)
+            update(item)
+            .where(_IN_BATCH, is_open, selected)
+            .values({"status": "acknowledged", **reset})
+            .returning(item.c.item)
         )
         reopened = {"status": "open", "given_up_at": None, "reopened": item.c.reopened + 1, **reset}
-        self.reopen = update(item).where(_IN_BATCH, is_given_up, selected).values(reopened).returning(item.c.item)
+        self.reopen = (
+            update(item)
+            .where(_IN_BATCH, is_given_up, selected)
+            .values(reopened)
+            .returning(item.c.item)
+        )
 
-    def _upsert(self, rows: Any, columns: list[str], changes: dict[str, Any], *, where: Any = None) -> Any:
+    def _upsert(
+        self, rows: Any, columns: list[str], changes: dict[str, Any], *, where: Any = None
+    ) -> Any:
         primary_key = [item.c.batch, item.c.item]
         insert = self._insert().from_select(columns, rows)
         return insert.on_conflict_do_update(index_elements=primary_key, set_=changes, where=where)

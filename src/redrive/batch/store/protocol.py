@@ -54,7 +54,10 @@ class Items(Protocol):
 
 @runtime_checkable
 class ManyItems(Items, Protocol):
-    """A store that counts many items in one statement. Optional: without it, each item is a statement."""
+    """A store that counts many items in one statement.
+
+    Optional: without it, each item is a statement.
+    """
 
     def increment_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
         """Add one rejection to each item: all of them or none.

@@ -15,7 +15,10 @@ from .ledger import statements_of
 
 
 class BatchSummary(NamedTuple):
-    """The number of items of one batch by status. Items that were never rejected are not counted."""
+    """The number of items of one batch by status.
+
+    Items that were never rejected are not counted.
+    """
 
     batch: str
     open: int
@@ -47,7 +50,9 @@ def summarise_batches(connection: Connection, /) -> list[BatchSummary]:
     updated_at = func.max(item.c.updated_at, type_=item.c.updated_at.type)
     query = select(item.c.batch, *counts, *sums, updated_at)
     rows = connection.execute(query.group_by(item.c.batch).order_by(item.c.batch))
-    return [BatchSummary._make((row[0], *(int(count) for count in row[1:6]), row[6])) for row in rows]
+    return [
+        BatchSummary._make((row[0], *(int(count) for count in row[1:6]), row[6])) for row in rows
+    ]
 
 
 def given_up_items(
@@ -61,16 +66,9 @@ def given_up_items(
     limit: int,
     newest: bool = True,
 ) -> list[GivenUpItem]:
-    """Return items that were given up.
+    """Return items that were given up, the newest or the oldest first.
 
-    Args:
-        connection: Connection to the ledger.
-        batch: Name of the batch. None: all batches.
-        ids: Only these items.
-        reason: Only items whose reason contains this text, in any case.
-        since: Only items that were given up since then.
-        limit: Maximum number of items.
-        newest: If True, the newest first, else the oldest first.
+    `reason` selects items whose reason contains this text, in any case.
     """
     columns = [item.c[name] for name in GivenUpItem._fields]
     given_up_at = item.c.given_up_at
@@ -111,7 +109,9 @@ def count_given_up_since(connection: Connection, since: datetime, /) -> dict[str
     return {row[0]: int(row[1]) for row in rows}
 
 
-def reopen_items(session: Session, batch: str, ids: Sequence[str], /, *, actor: str, because: str) -> list[str]:
+def reopen_items(
+    session: Session, batch: str, ids: Sequence[str], /, *, actor: str, because: str
+) -> list[str]:
     """Allow given-up items to be sent again, with all their attempts.
 
     One transaction with its entry in the audit log. Returns the items that were given up.
@@ -122,6 +122,6 @@ def reopen_items(session: Session, batch: str, ids: Sequence[str], /, *, actor: 
         parameters = statements.parameters_for_ids(batch, ids)
         reopened = sorted(connection.execute(statements.reopen, parameters).scalars())
         if reopened:
-            what = {"batch": batch, "items": reopened}
-            audit.write(session, actor=actor, action="batch.reopen", because=because, what=what)
+            details = {"batch": batch, "items": reopened}
+            audit.write(session, actor=actor, action="batch.reopen", because=because, what=details)
     return reopened

@@ -69,10 +69,14 @@ class TableItems:
         """
         if not isinstance(engine, Engine):
             raise TypeError(
-                f"TableItems takes an Engine (sqlalchemy.create_engine(...)), not {type(engine).__name__}: {engine!r}"
+                "TableItems takes an Engine (sqlalchemy.create_engine(...)), not "
+                f"{type(engine).__name__}: {engine!r}"
             )
         if not engine.dialect.update_returning:
-            raise TypeError(f"TableItems needs UPDATE ... RETURNING: SQLite 3.35, or Postgres; not this {engine.dialect.name}")
+            raise TypeError(
+                "TableItems needs UPDATE ... RETURNING: SQLite 3.35, or Postgres; not this "
+                f"{engine.dialect.name}"
+            )
         self._engine = engine
         self._id = _column("id", id)
         self._attempts = _column("attempts", attempts)
@@ -82,7 +86,9 @@ class TableItems:
         self._table = self._id.table
         columns = (self._attempts, self._status, self._uncharged, self._reason)
         if {column.table for column in columns if column is not None} != {self._table}:
-            raise TypeError("id=, attempts=, status=, uncharged= and reason= are columns of one table")
+            raise TypeError(
+                "id=, attempts=, status=, uncharged= and reason= are columns of one table"
+            )
         self._pending_states, self._done_states = _list_of_states(pending), _list_of_states(done)
         self._giveup_state = giveup
         if giveup in self._pending_states:
@@ -109,10 +115,14 @@ class TableItems:
 
         counted = {self._attempts: func.coalesce(self._attempts, 0) + 1}
         self._increment = update(table).where(is_item).values(counted).returning(self._attempts)
-        self._increment_many = update(table).where(is_selected).values(counted).returning(self._id, self._attempts)
+        self._increment_many = (
+            update(table).where(is_selected).values(counted).returning(self._id, self._attempts)
+        )
         if self._uncharged is not None:
             spared = {self._uncharged: func.coalesce(self._uncharged, 0) + 1}
-            self._spare_many = update(table).where(is_selected).values(spared).returning(self._id, self._uncharged)
+            self._spare_many = (
+                update(table).where(is_selected).values(spared).returning(self._id, self._uncharged)
+            )
         given_up: dict[Any, Any] = {self._status: self._giveup_state}
         if self._reason is not None:
             given_up[self._reason] = bindparam("why", type_=self._reason.type)
@@ -121,12 +131,23 @@ class TableItems:
         final_states = [self._giveup_state, *self._done_states]
         is_not_final = or_(self._status.not_in(final_states), self._status.is_(None))
         may_give_up = is_not_final if self._done_states else is_pending
-        self._give_up_many = update(table).where(is_selected, may_give_up).values(given_up).returning(self._id)
+        self._give_up_many = (
+            update(table).where(is_selected, may_give_up).values(given_up).returning(self._id)
+        )
         self._select_pending = select(self._id).where(is_listed, is_pending)
-        self._select_given_up = select(self._id, self._attempts).where(is_given_up).order_by(self._id).limit(bindparam("most"))
+        self._select_given_up = (
+            select(self._id, self._attempts)
+            .where(is_given_up)
+            .order_by(self._id)
+            .limit(bindparam("most"))
+        )
         reopened = {self._status: self._pending_states[0]}
-        self._reopen_many = update(table).where(is_selected, is_given_up).values(reopened).returning(self._id)
-        self._select_reasons = None if self._reason is None else select(self._id, self._reason).where(is_listed)
+        self._reopen_many = (
+            update(table).where(is_selected, is_given_up).values(reopened).returning(self._id)
+        )
+        self._select_reasons = (
+            None if self._reason is None else select(self._id, self._reason).where(is_listed)
+        )
         self._select_states = select(self._id, self._status).where(is_listed)
 
     def check(self) -> None:
@@ -148,13 +169,19 @@ class TableItems:
             states = select(self._status, func.count()).where(is_unknown).group_by(self._status)
             by_count = states.order_by(func.count().desc()).limit(MAX_LISTED_STATES + 1)
             counts = [(row[0], int(row[1])) for row in connection.execute(by_count)]
-        listed = ", ".join(f"{_state_text(state)} ({amount(count, 'row')})" for state, count in counts[:MAX_LISTED_STATES])
+        listed = ", ".join(
+            f"{_state_text(state)} ({amount(count, 'row')})"
+            for state, count in counts[:MAX_LISTED_STATES]
+        )
         more = ", ..." if len(counts) > MAX_LISTED_STATES else ""
         # The message suggests no option for a state: a wrong pending= would resend finished rows.
         raise ValueError(
-            f"TableItems({self._table.name}): unknown states in {self._status.name}: {listed}{more}; "
-            "name each state in pending= (rows to send), done= (rows not to send) or giveup= (given-up rows). "
-            f"Currently pending={_state_texts(self._pending_states)}, done={_state_texts(self._done_states) or '()'}, "
+            f"TableItems({self._table.name}): unknown states in {self._status.name}: "
+            f"{listed}{more}; "
+            "name each state in pending= (rows to send), done= (rows not to send) or giveup= "
+            "(given-up rows). "
+            f"Currently pending={_state_texts(self._pending_states)}, "
+            f"done={_state_texts(self._done_states) or '()'}, "
             f"giveup={_state_text(self._giveup_state)}. Nothing was sent"
         )
 
@@ -171,7 +198,9 @@ class TableItems:
             KeyError: There is no such row.
         """
         with self._engine.begin() as connection:
-            count = connection.execute(self._increment, {"item": self._to_column_value(item_id)}).scalar()
+            count = connection.execute(
+                self._increment, {"item": self._to_column_value(item_id)}
+            ).scalar()
         if count is None:
             raise KeyError(item_id)
         return int(count)
@@ -244,7 +273,9 @@ class TableItems:
                 given_up.update(str(row[0]) for row in rows)
         return {item_id for item_id in reasons if self._row_key(item_id) in given_up}
 
-    def _group_by_reason(self, connection: Connection, reasons: Mapping[str, str]) -> Iterator[tuple[str, Collection[str]]]:
+    def _group_by_reason(
+        self, connection: Connection, reasons: Mapping[str, str]
+    ) -> Iterator[tuple[str, Collection[str]]]:
         """Yield items by reason: one statement each. Without a reason column, all are one group."""
         if self._reason is None:
             yield "", reasons
@@ -320,7 +351,11 @@ class TableItems:
         with self._engine.connect() as connection:
             rows = self._execute_in_chunks(connection, self._select_states, possible)
             states = {str(row[0]): _state_text(row[1]) for row in rows}
-        return {item_id: states[key] for item_id in possible if (key := self._row_key(item_id)) in states}
+        return {
+            item_id: states[key]
+            for item_id in possible
+            if (key := self._row_key(item_id)) in states
+        }
 
     def _is_possible(self, item_id: str) -> bool:
         try:
@@ -371,7 +406,9 @@ class TableItems:
 def _column(option: str, value: object) -> Any:
     column = value.property.columns[0] if isinstance(value, InstrumentedAttribute) else value
     if not isinstance(column, Column) or column.table is None:
-        raise TypeError(f"{option}= is a column of a table, or an attribute of a mapped class, not {value!r}")
+        raise TypeError(
+            f"{option}= is a column of a table, or an attribute of a mapped class, not {value!r}"
+        )
     return column
 
 

@@ -1,11 +1,14 @@
-"""The stored idempotency keys: one implementation of `KeyStore` for SQLite and one for Postgres."""
+"""The stored idempotency keys: the same operations for SQLite and for Postgres."""
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ...ledger.connections import Connections
 from .postgres import PostgresKeyStore
-from .protocol import KeyStore
 from .sqlite import SqliteKeyStore
+
+KeyStore: TypeAlias = SqliteKeyStore | PostgresKeyStore
 
 
 def key_store_for(connections: Connections, /) -> KeyStore:

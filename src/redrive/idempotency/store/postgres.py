@@ -35,8 +35,7 @@ from sqlalchemy.dialects.postgresql import insert
 from ...ledger.statement import Runner, number, postgres, words
 from ...ledger.tables import key as table
 from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
-from ..record import KeyId
-from .protocol import BeginTerms, Held
+from ..record import BeginTerms, KeyId, LeasedKey
 
 PROCESSING = words("processing")
 # Not now(), which is the start of the transaction: a caller's transaction may have begun long ago.
@@ -56,7 +55,9 @@ IS_KEY = (
 )
 IS_HELD = (*IS_KEY, table.c.fence == bindparam("mine"), table.c.status == PROCESSING)
 # A second transaction of a caller on one key fails at once and does not wait for the first commit.
-HAS_LOCK = func.pg_try_advisory_xact_lock(func.hashtextextended(cast(bindparam("key"), Text), number(0x72656472697665)))
+HAS_LOCK = func.pg_try_advisory_xact_lock(
+    func.hashtextextended(cast(bindparam("key"), Text), number(0x72656472697665))
+)
 
 
 def _insert(*conditions: ColumnElement[Any]) -> str:
@@ -74,7 +75,9 @@ def _insert(*conditions: ColumnElement[Any]) -> str:
         "updated_at": NOW,
     }
     if conditions:
-        statement = insert(table).from_select(list(values), select(*values.values()).where(*conditions))
+        statement = insert(table).from_select(
+            list(values), select(*values.values()).where(*conditions)
+        )
     else:
         statement = insert(table).values(values)
     primary_key = [table.c.domain, table.c.user_id, table.c.key]
@@ -124,7 +127,10 @@ RENEW = postgres(update(table).where(*IS_HELD).values(lease_until=LEASE_UNTIL)).
 
 
 class PostgresKeyStore:
-    """The operations of `KeyStore` on Postgres, by the clock of the server."""
+    """Idempotency keys on Postgres, by the clock of the server.
+
+    Stateless: anything may share it.
+    """
 
     has_single_writer = False
 
@@ -133,14 +139,25 @@ class PostgresKeyStore:
         row: Row | None = run.execute(READ, key._asdict()).fetchone()
         return row
 
-    def insert(self, run: Runner, key: KeyId, terms: BeginTerms, /, *, in_caller: bool) -> int | None:
-        """Begin a key that has no row."""
+    def insert(
+        self, run: Runner, key: KeyId, terms: BeginTerms, /, *, in_caller: bool
+    ) -> int | None:
+        """Begin a key that has no row.
+
+        Returns:
+            The fence. None: another caller was faster, or has the key in an open transaction.
+        """
         parameters = {**key._asdict(), **_begin_parameters(terms)}
         row = run.execute(INSERT_IN_CALLER if in_caller else INSERT, parameters).fetchone()
         return None if row is None else int(row[0])
 
-    def take_over(self, run: Runner, key: KeyId, row: KeyRow, terms: BeginTerms, /, *, in_caller: bool) -> int | None:
-        """Begin a key whose row is free."""
+    def take_over(
+        self, run: Runner, key: KeyId, row: KeyRow, terms: BeginTerms, /, *, in_caller: bool
+    ) -> int | None:
+        """Begin a key whose row is free.
+
+        Of all callers that saw the same row, the first one wins.
+        """
         seen = {"seen": row.fence, "was": row.status}
         parameters = {**key._asdict(), **seen, **_begin_parameters(terms)}
         taken = run.execute(TAKE_OVER_IN_CALLER if in_caller else TAKE_OVER, parameters).fetchone()
@@ -162,13 +179,13 @@ class PostgresKeyStore:
         return run.execute(SETTLE, {**key._asdict(), "mine": fence, **end}).rowcount == 1
 
     def free(self, run: Runner, key: KeyId, fence: int, /) -> bool:
-        """Delete the row."""
+        """Delete the row. False: the key belongs to another holder."""
         return run.execute(FREE, {**key._asdict(), "mine": fence}).rowcount == 1
 
-    def renew(self, run: Runner, held: Sequence[Held], lease: float, /) -> list[Held]:
+    def renew(self, run: Runner, leased: Sequence[LeasedKey], lease: float, /) -> list[LeasedKey]:
         """Extend leases. The rows are locked in order, so that two processes cannot deadlock."""
         lost = []
-        for key, fence in sorted(held):
+        for key, fence in sorted(leased):
             parameters = {**key._asdict(), "mine": fence, "lease": lease}
             if run.execute(RENEW, parameters).rowcount != 1:
                 lost.append((key, fence))

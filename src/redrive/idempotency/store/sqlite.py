@@ -18,8 +18,7 @@ from ...ledger.now import micros_now
 from ...ledger.statement import Runner, sqlite, words
 from ...ledger.tables import key as table
 from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
-from ..record import KeyId
-from .protocol import BeginTerms, Held
+from ..record import BeginTerms, KeyId, LeasedKey
 
 PROCESSING = words("processing")
 KEY_PARAMETERS = ("in_domain", "of_user", "at_key")
@@ -61,7 +60,11 @@ _is_unchanged = (
     table.c.status == bindparam("was"),
     or_(table.c.status != PROCESSING, ~IS_LEASED),
 )
-_take_over = update(table).where(*IS_KEY, *_is_unchanged).values({name: bindparam(name) for name in _TAKEN_OVER} | _cleared)
+_take_over = (
+    update(table)
+    .where(*IS_KEY, *_is_unchanged)
+    .values({name: bindparam(name) for name in _TAKEN_OVER} | _cleared)
+)
 TAKE_OVER = sqlite(_take_over, *_TAKEN_OVER, *KEY_PARAMETERS, "seen", "was", "now").text
 
 _SETTLED = ("status", "response", "error", "updated_at")
@@ -77,8 +80,12 @@ RENEW = sqlite(_renew, "until", *KEY_PARAMETERS, "mine").text
 
 
 class SqliteKeyStore:
-    """The operations of `KeyStore` on SQLite, by the clock of this machine."""
+    """Idempotency keys on SQLite, by the clock of this machine.
 
+    Stateless: anything may share it.
+    """
+
+    # Only one transaction can write at a time, and readers do not wait for it.
     has_single_writer = True
 
     def read(self, run: Runner, key: KeyId, /) -> Row | None:
@@ -87,15 +94,26 @@ class SqliteKeyStore:
         row: Row | None = run.execute(READ, (now, now, *key)).fetchone()
         return row
 
-    def insert(self, run: Runner, key: KeyId, terms: BeginTerms, /, *, in_caller: bool) -> int | None:
-        """Begin a key that has no row."""
+    def insert(
+        self, run: Runner, key: KeyId, terms: BeginTerms, /, *, in_caller: bool
+    ) -> int | None:
+        """Begin a key that has no row.
+
+        Returns:
+            The fence. None: another caller was faster, or has the key in an open transaction.
+        """
         now = micros_now()
         values = (now, terms.request_hash, terms.holder, *_ends(terms, now), now, now)
         is_new = run.execute(INSERT, (*key, *values)).rowcount == 1
         return now if is_new else None
 
-    def take_over(self, run: Runner, key: KeyId, row: KeyRow, terms: BeginTerms, /, *, in_caller: bool) -> int | None:
-        """Begin a key whose row is free."""
+    def take_over(
+        self, run: Runner, key: KeyId, row: KeyRow, terms: BeginTerms, /, *, in_caller: bool
+    ) -> int | None:
+        """Begin a key whose row is free.
+
+        Of all callers that saw the same row, the first one wins.
+        """
         now = micros_now()
         # The fence grows even if the clock was set back, and differs on a restored copy.
         fence = max(now, row.fence + 1 + randbelow(MAX_FENCE_JITTER))
@@ -115,7 +133,7 @@ class SqliteKeyStore:
         keep: float,
         /,
     ) -> bool:
-        """Write the final status."""
+        """Write the final status. False: the key belongs to another holder."""
         now = micros_now()
         # SQLite moves a row in its index even if the new value is the old one.
         if 0 <= now - fence <= int(extra_retention(keep) * MICROSECONDS):
@@ -124,13 +142,17 @@ class SqliteKeyStore:
         return run.execute(SETTLE_LATE, (*end, *key, fence)).rowcount == 1
 
     def free(self, run: Runner, key: KeyId, fence: int, /) -> bool:
-        """Delete the row."""
+        """Delete the row. False: the key belongs to another holder."""
         return run.execute(FREE, (*key, fence)).rowcount == 1
 
-    def renew(self, run: Runner, held: Sequence[Held], lease: float, /) -> list[Held]:
+    def renew(self, run: Runner, leased: Sequence[LeasedKey], lease: float, /) -> list[LeasedKey]:
         """Extend leases. Returns the keys that belong to other holders."""
         until = micros_now() + int(lease * MICROSECONDS)
-        return [(key, fence) for key, fence in held if run.execute(RENEW, (until, *key, fence)).rowcount != 1]
+        return [
+            (key, fence)
+            for key, fence in leased
+            if run.execute(RENEW, (until, *key, fence)).rowcount != 1
+        ]
 
     def is_in_transaction(self, connection: Any, /) -> bool:
         """Return whether a connection of sqlite3 has an open transaction."""

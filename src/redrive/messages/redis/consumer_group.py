@@ -35,7 +35,9 @@ class ConsumerGroup:
         milliseconds = int(block * 1000) or None  # 0 would block for ever
         streams: Any = {self.stream: ">"}
         reply = self._with_group(
-            lambda: self.client.xreadgroup(self.group, self.consumer, streams, count=count, block=milliseconds)
+            lambda: self.client.xreadgroup(
+                self.group, self.consumer, streams, count=count, block=milliseconds
+            )
         )
         return [entry for _, entries in _streams_of(reply) for entry in _to_entries(entries)]
 
@@ -47,18 +49,26 @@ class ConsumerGroup:
         start = f"({self._cursor}" if self._cursor else "-"
         milliseconds = int(idle * 1000)
         pending: Any = self._with_group(
-            lambda: self.client.xpending_range(self.stream, self.group, start, "+", count, idle=milliseconds)
+            lambda: self.client.xpending_range(
+                self.stream, self.group, start, "+", count, idle=milliseconds
+            )
         )
         self._cursor = _to_text(pending[-1]["message_id"]) if len(pending) >= count else ""
         return self._claim(pending, idle)
 
-    def claim_from_dead_consumers(self, count: int, is_dead: Callable[[str], bool], /) -> list[Entry]:
-        """Claim entries of consumers that are certainly dead, without waiting for their idle time."""
-        consumers: Any = self._with_group(lambda: self.client.xinfo_consumers(self.stream, self.group))
+    def claim_from_dead_consumers(
+        self, count: int, is_dead: Callable[[str], bool], /
+    ) -> list[Entry]:
+        """Claim entries of consumers that are dead for certain, before their idle time is over."""
+        consumers: Any = self._with_group(
+            lambda: self.client.xinfo_consumers(self.stream, self.group)
+        )
         for consumer in consumers:
             name = _to_text(consumer["name"])
             if consumer["pending"] and name != self.consumer and is_dead(name):
-                pending: Any = self.client.xpending_range(self.stream, self.group, "-", "+", count, consumername=name)
+                pending: Any = self.client.xpending_range(
+                    self.stream, self.group, "-", "+", count, consumername=name
+                )
                 entries = self._claim(pending, 0.0)
                 if entries:
                     return entries
@@ -71,17 +81,22 @@ class ConsumerGroup:
         and Redis 6.2 does not even report their ids. So each entry is looked up first. A trimmed
         entry stays pending until it is acknowledged.
         """
-        owners = {_to_text(row["message_id"]): (_to_text(row["consumer"]), int(row["times_delivered"])) for row in pending}
+        owners = {
+            _to_text(row["message_id"]): (_to_text(row["consumer"]), int(row["times_delivered"]))
+            for row in pending
+        }
         if not owners:
             return []
         lookups = self.client.pipeline(transaction=False)
         for entry_id in owners:
             lookups.xrange(self.stream, entry_id, entry_id)
-        found = zip(owners, lookups.execute(), strict=True)
-        existing: list[Any] = [entry_id for entry_id, entry in found if entry]
+        replies = zip(owners, lookups.execute(), strict=True)
+        existing: list[Any] = [entry_id for entry_id, entry in replies if entry]
         claimed: Any = []
         if existing:
-            claimed = self.client.xclaim(self.stream, self.group, self.consumer, int(idle * 1000), existing)
+            claimed = self.client.xclaim(
+                self.stream, self.group, self.consumer, int(idle * 1000), existing
+            )
         entries = _to_entries([row for row in claimed if row is not None and row[0] is not None])
         suspected = {
             entry_id
@@ -89,7 +104,9 @@ class ConsumerGroup:
             if deliveries >= POISON_DELIVERIES and owner != self.consumer
         }
         trimmed = [
-            Entry(entry_id, None) for entry_id in owners.keys() - set(existing) if self._owner(entry_id) == owners[entry_id][0]
+            Entry(entry_id, None)
+            for entry_id in owners.keys() - set(existing)
+            if self._owner(entry_id) == owners[entry_id][0]
         ]
         return [
             *(entry._replace(is_suspected_poison=entry.id in suspected) for entry in entries),
@@ -109,7 +126,10 @@ class ConsumerGroup:
     def trim(self) -> int:
         """Remove entries that every group of the stream has acknowledged. Returns their number."""
         groups: Any = self.client.xinfo_groups(self.stream)
-        first_needed = [self._first_needed(_to_text(group["name"]), _to_text(group["last-delivered-id"])) for group in groups]
+        first_needed = [
+            self._first_needed(_to_text(group["name"]), _to_text(group["last-delivered-id"]))
+            for group in groups
+        ]
         if not first_needed:
             return 0
         milliseconds, sequence = min(first_needed)
@@ -135,7 +155,7 @@ class ConsumerGroup:
         return int(self.client.xtrim(self.stream, minid=entry_id, approximate=True))
 
     def _first_needed(self, group: str, last_delivered: str) -> tuple[int, int]:
-        """Return the first entry that a group needs: its oldest pending one, or the next to deliver."""
+        """Return the first entry that a group needs: the oldest pending one, or the next one."""
         pending: Any = self.client.xpending(self.stream, group)
         oldest = pending["min"]
         if oldest is not None:
@@ -150,7 +170,9 @@ class ConsumerGroup:
         """
         consumers: Any = self.client.xinfo_consumers(self.stream, self.group)
         names = {
-            _to_text(consumer["name"]) for consumer in consumers if not consumer["pending"] and consumer["idle"] > idle * 1000
+            _to_text(consumer["name"])
+            for consumer in consumers
+            if not consumer["pending"] and consumer["idle"] > idle * 1000
         }
         removed = sorted(names - {self.consumer})
         for name in removed:
@@ -192,7 +214,10 @@ def _streams_of(reply: Any) -> Any:
     if not isinstance(reply, dict):
         return reply
     # RESP3 has a mapping. Some versions of the client wrap the entries in another list.
-    return [(name, entries[0] if entries and isinstance(entries[0], list) else entries) for name, entries in reply.items()]
+    return [
+        (name, entries[0] if entries and isinstance(entries[0], list) else entries)
+        for name, entries in reply.items()
+    ]
 
 
 def _to_entries(rows: Sequence[tuple[Any, Any]]) -> list[Entry]:

@@ -32,7 +32,10 @@ FIELDS = (
 
 
 class DeadLetterPublisher:
-    """A worker task that adds an entry for each new dead letter, at least once. Belongs to one thread."""
+    """A worker task that adds an entry for each new dead letter, at least once.
+
+    Belongs to one thread.
+    """
 
     every = 1.0
 
@@ -61,7 +64,9 @@ class DeadLetterPublisher:
         pipeline = self._client.pipeline(transaction=False)
         for row in rows:
             values = {name: getattr(row, name) for name in FIELDS}
-            fields: dict[Any, Any] = {name: _to_text(value) for name, value in values.items() if value is not None}
+            fields: dict[Any, Any] = {
+                name: _to_text(value) for name, value in values.items() if value is not None
+            }
             if row.source == self._source:
                 # Its payload was in Redis before. Payloads of other jobs are not published.
                 fields["payload"] = row.payload

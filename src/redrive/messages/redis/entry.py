@@ -57,14 +57,10 @@ class UnreadableEntry(Exception):
     """An entry that cannot become an event. The message says why."""
 
 
-def decode_entry(entry: Entry, source: str, decode: Decode | None, max_payload: int, /) -> StoredEvent:
-    """Return the event of an entry.
-
-    Args:
-        entry: The entry.
-        source: Name of the source.
-        decode: The user's function. None: the fields are read as they are.
-        max_payload: Maximum bytes of a payload.
+def decode_entry(
+    entry: Entry, source: str, decode: Decode | None, max_payload: int, /
+) -> StoredEvent:
+    """Return the event of an entry, by its fields or by the user's function `decode`.
 
     Raises:
         UnreadableEntry: It cannot become an event.
@@ -76,7 +72,9 @@ def decode_entry(entry: Entry, source: str, decode: Decode | None, max_payload: 
     else:
         event = _decode_by_user(entry, entry.fields, source, decode)
     if len(event.payload) > max_payload:
-        raise UnreadableEntry(f"its payload has {len(event.payload)} bytes; the ledger takes at most {max_payload}")
+        raise UnreadableEntry(
+            f"its payload has {len(event.payload)} bytes; the ledger takes at most {max_payload}"
+        )
     return event
 
 
@@ -102,13 +100,19 @@ def _decode_fields(entry: Entry, fields: Fields, source: str) -> StoredEvent:
             if ORIGIN in fields:  # an id of a CloudEvent is unique in its source
                 origin = fields[ORIGIN].decode() or None
         described_by = 1 + (ID in fields) + (payload_field is not None)
-        headers = {}
+        headers: dict[str, str] = {}
         if len(fields) > described_by:
             not_headers = (TYPE, ID, payload_field)
-            headers = {name.decode(): value.decode() for name, value in fields.items() if name not in not_headers}
+            headers = {
+                name.decode(): value.decode()
+                for name, value in fields.items()
+                if name not in not_headers
+            }
     except KeyError:
         names = sorted(name.decode("utf-8", "replace") for name in fields)
-        raise UnreadableEntry(f"it has no field 'type', only {', '.join(names) or 'nothing'}") from None
+        raise UnreadableEntry(
+            f"it has no field 'type', only {', '.join(names) or 'nothing'}"
+        ) from None
     except UnicodeDecodeError as error:
         name = _first_invalid_field(fields, payload_field)
         raise UnreadableEntry(f"its field {name} is not valid UTF-8: {error}") from None

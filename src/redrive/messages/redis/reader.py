@@ -24,7 +24,10 @@ from .entry import Decode, Entry, UnreadableEntry, decode_entry, job_for_unread
 BLOCK_SECONDS = 0.5
 """Time that a read waits for new entries. A worker that stops waits no longer than this."""
 BACKLOG_LIMIT = 5_000
-"""Number of due jobs of the handlers above which the reader pauses. The stream keeps the entries."""
+"""Number of due jobs of the handlers above which the reader pauses.
+
+The stream keeps the entries.
+"""
 BACKLOG_CHECK_SECONDS = 1.0
 BACKLOG_PAUSE_SECONDS = 0.05
 """Pause between two checks while there is a backlog."""
@@ -63,17 +66,9 @@ class StreamReader:
         decode: Decode | None,
         trim: bool,
     ) -> None:
-        """Create the task.
+        """Create the task. The options are those of `RedisStream`.
 
-        Args:
-            inbox: Where events are stored.
-            group: The consumer that reads.
-            source: Name of the source.
-            kind: Job type of entries that cannot be decoded.
-            batch: Maximum number of entries in one read.
-            idle: Seconds after which a pending entry is claimed from another consumer.
-            decode: The user's function from fields to an event.
-            trim: Remove entries that every group has acknowledged.
+        `kind` is the job type of entries that cannot be decoded.
         """
         self.name = f"read {source}"
         self._inbox, self.group = inbox, group

@@ -72,23 +72,35 @@ class RedisStream:
             value = getattr(self, name)
             if not isinstance(value, str) or not value.strip() or not value.isprintable():
                 shown = "" if name == "url" else f": {value!r}"
-                raise ValueError(f"RedisStream: {name} must be text, printable and not empty{shown}")
+                raise ValueError(
+                    f"RedisStream: {name} must be text, printable and not empty{shown}"
+                )
         keep_address_secret(self.url)
         if not self.url.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
-            raise ValueError(f"RedisStream: the URL must begin with redis://, rediss:// or unix://: {shown_address(self.url)!r}")
+            raise ValueError(
+                "RedisStream: the URL must begin with redis://, rediss:// or unix://: "
+                f"{shown_address(self.url)!r}"
+            )
         if len(self.name.encode()) > MAX_NAME_BYTES:
             raise ValueError(
-                f"RedisStream: the stream's name must not be longer than {MAX_NAME_BYTES} bytes: {self.stream[:60]!r}…"
+                f"RedisStream: the stream's name must not be longer than {MAX_NAME_BYTES} bytes: "
+                f"{self.stream[:60]!r}…"
             )
         if whole("batch", self.batch) > MAX_BATCH:
             raise ValueError(f"RedisStream: batch= must be at most {MAX_BATCH}: {self.batch!r}")
         positive("idle", self.idle)
         if self.decode is not None and not callable(self.decode):
-            raise TypeError(f"RedisStream: decode= must be a function from an entry's fields to an Event, not {self.decode!r}")
+            raise TypeError(
+                "RedisStream: decode= must be a function from an entry's fields to an Event, not "
+                f"{self.decode!r}"
+            )
         if self.dead_stream == "":
             object.__setattr__(self, "dead_stream", f"{self.stream}.dead")
         if self.dead_stream == self.stream:
-            raise ValueError(f"RedisStream: dead letters in {self.stream!r} would be read as messages; change dead_stream=")
+            raise ValueError(
+                f"RedisStream: dead letters in {self.stream!r} would be read as messages; change "
+                "dead_stream="
+            )
 
     @property
     def name(self) -> str:
@@ -110,11 +122,14 @@ class RedisStream:
             ImportError: redis-py is not installed.
         """
         try:
-            import redis  # noqa: PLC0415
             from redis.backoff import NoBackoff  # noqa: PLC0415
             from redis.retry import Retry  # noqa: PLC0415
+
+            import redis  # noqa: PLC0415
         except ImportError as missing:
-            raise ImportError('RedisStream needs redis-py: pip install "redrive[redis]"') from missing
+            raise ImportError(
+                'RedisStream needs redis-py: pip install "redrive[redis]"'
+            ) from missing
         # The reader itself retries. A second layer of retries below it would only hide faults.
         url = self.url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
         return redis.Redis.from_url(
@@ -172,4 +187,6 @@ class RedisStream:
                 message = f"entry {entry.id} of {self.stream}: {error}"
                 raise Undecodable(message, reason=reason) from error
 
-        return [Kind(name=self.unread, run=run, colour="plain", settings=WITHOUT_RETRIES, parks=False)]
+        return [
+            Kind(name=self.unread, run=run, colour="plain", settings=WITHOUT_RETRIES, parks=False)
+        ]
