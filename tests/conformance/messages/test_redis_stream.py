@@ -239,7 +239,7 @@ def test_trim_keeps_entries_that_another_group_needs(redis_url: str, client: red
     ours = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "ours", "c")
     theirs = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "theirs", "c")
     ours.acknowledge([entry.id for entry in ours.read(300, 0.01)])
-    theirs.make()
+    theirs.create()
     assert ours.trim() == 0, "the other group has read nothing yet"
     read = theirs.read(300, 0.01)
     theirs.acknowledge([entry.id for entry in read[:250]])
