@@ -122,10 +122,9 @@ class RedisStream:
             ImportError: redis-py is not installed.
         """
         try:
+            import redis  # noqa: PLC0415
             from redis.backoff import NoBackoff  # noqa: PLC0415
             from redis.retry import Retry  # noqa: PLC0415
-
-            import redis  # noqa: PLC0415
         except ImportError as missing:
             raise ImportError(
                 'RedisStream needs redis-py: pip install "redrive[redis]"'
