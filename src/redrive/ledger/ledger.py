@@ -555,7 +555,7 @@ class Ledger:
             The number of jobs that were pruned.
         """
         with self._write.use() as session:
-            return prune.prune(session, seconds("older", older), limit)
+            return prune.prune(session, seconds("older", older), limit).jobs
 
     def fold(self) -> int:
         """Sum up rows of changed counters (on Postgres), and return how many. Workers do this

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, null, select, update
 
@@ -25,13 +26,24 @@ _EMPTIED = (
 )  # fmt: skip
 
 
-def prune(session: Session, older: float, limit: int, /) -> int:
-    """Prune done jobs that ended more than so many seconds ago, the oldest first, and free the keys of pruned ones whose time
-    has come; how many were pruned. Dead letters stay."""
+class Pruned(NamedTuple):
+    """Numbers of rows that one call of `prune` changed."""
+
+    jobs: int
+    """Done jobs that were emptied."""
+    keys: int
+    """Pruned jobs whose rows were deleted, because their key expired."""
+
+
+def prune(session: Session, older: float, limit: int, /) -> Pruned:
+    """Empty done jobs that ended more than `older` seconds ago, oldest first.
+
+    Also deletes pruned jobs whose key expired. Each of the two changes at most `limit` rows. Dead
+    letters are kept.
+    """
     with session.transaction("prune", bound=BOUND) as connection:
-        many = pruned(session, connection, older, limit)
-    _forget(session, limit)
-    return many
+        jobs = pruned(session, connection, older, limit)
+    return Pruned(jobs, _forget(session, limit))
 
 
 def pruned(session: Session, connection: Connection, older: float, limit: int, /) -> int:
@@ -56,7 +68,7 @@ def pruned(session: Session, connection: Connection, older: float, limit: int, /
     return len(found)
 
 
-def _forget(session: Session, limit: int) -> None:
+def _forget(session: Session, limit: int) -> int:
     with session.transaction("prune", bound=BOUND) as connection:
         old = (
             select(job.c.id)
@@ -68,3 +80,4 @@ def _forget(session: Session, limit: int) -> None:
         ids = connection.execute(old).scalars().all()
         if ids:
             connection.execute(delete(job).where(job.c.id.in_(ids)))
+    return len(ids)

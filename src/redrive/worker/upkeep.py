@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.clock import SYSTEM
 from ..journal.bus import emit
-from ..ledger import failures, kinds, pardon, workers
+from ..ledger import failures, kinds, pardon, prune, workers
 from ..ledger.bury import bury
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
@@ -20,7 +20,7 @@ from ..ledger.setback import JOB_LEASE, LEAST, TOLERANCE, set_back
 from .clocks import Clocks, Reading, step
 from .hand import Hand
 from .process import gone
-from .timers import Timer, Timers
+from .timers import PATIENCE, Timer, Timers
 
 REAP = 1.0
 LOOK = 1.0
@@ -29,8 +29,11 @@ BURY_SOON = 0.5
 UNBLOCK = 5.0
 FOLD = 5.0
 PRUNE = 60.0
+PRUNE_SOON = 1.0
 FORGET = 3600.0
 """Seconds between two times."""
+PRUNE_BATCH = 1000
+"""Jobs that are pruned at a time. If there are more, the next batch follows after PRUNE_SOON."""
 FOREVER = math.inf
 """Keep done jobs for ever."""
 
@@ -60,6 +63,7 @@ class Upkeep:
         # In this order: a worker that was stopped for a while says so first, and holds what it has, before it takes back
         # leases that ran out, which may be its own.
         self._buries = Timer(BURY, self._bury)
+        self._prunes = Timer(PRUNE, self._prune, first=PRUNE)
         self.timers = Timers(
             Timer(lease / 4, self._beat, patient=False),
             Timer(lease / 4, self._renew, patient=False),
@@ -68,7 +72,7 @@ class Upkeep:
             Timer(LOOK, self._look),
             Timer(UNBLOCK, self._unblock),
             Timer(FOLD, ledger.fold, first=FOLD),
-            Timer(PRUNE, self._prune, first=PRUNE),
+            self._prunes,
             Timer(FORGET, self._forget, first=PRUNE),
         )
 
@@ -172,8 +176,15 @@ class Upkeep:
         self._ledger.unblock()
 
     def _prune(self) -> None:
-        if self._keep != FOREVER:
-            self._ledger.prune(self._keep)
+        if self._keep == FOREVER:
+            return
+        began = monotonic()
+        with self._ledger.connections.write.use() as session:
+            found = prune.prune(session, self._keep, PRUNE_BATCH)
+        if max(found) >= PRUNE_BATCH:
+            # There are more. Pruning takes a twentieth of this thread's time at most.
+            ended = monotonic()
+            self._prunes.due = ended + max(PRUNE_SOON, PATIENCE * (ended - began))
 
     def _forget(self) -> None:
         with self._ledger.connections.write.use() as session:

@@ -1,0 +1,60 @@
+"""A worker prunes in batches: the next one soon while there are more, else once a minute."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.ledger import Ledger, NewJob
+from redrive.worker import upkeep as module
+from redrive.worker.upkeep import PRUNE, PRUNE_SOON
+from tests.conformance.ledger.world import pass_time
+
+from .test_clock_steps import DAY, Time, upkeep
+
+BATCH = 5
+
+
+def finish(ledger: Ledger, count: int, *, keep: float | None = None) -> None:
+    ledger.submit_many([NewJob("mail", f"{keep}-{number}", keep=keep) for number in range(count)])
+    ledger.settle([lease.done() for lease in ledger.claim({"mail": count}, worker="w")])
+
+
+def pruned(ledger: Ledger) -> int:
+    return ledger.counts()["mail"].pruned
+
+
+@pytest.mark.req("L-10")
+def test_a_worker_prunes_batch_after_batch_until_no_job_is_left(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PRUNE_BATCH", BATCH)
+    time = Time(ledger, monkeypatch)
+    finish(ledger, 2 * BATCH + 1)
+    pass_time(ledger, 2 * DAY)
+    worker = upkeep(ledger, "w")
+    seen = []
+    for time.seconds in (PRUNE - 1, PRUNE, PRUNE + PRUNE_SOON / 2, PRUNE + PRUNE_SOON, PRUNE + 2 * PRUNE_SOON):
+        worker.run()
+        seen.append(pruned(ledger))
+    assert seen == [0, BATCH, BATCH, 2 * BATCH, 2 * BATCH + 1]
+    finish(ledger, 1, keep=9.0)
+    pass_time(ledger, 2 * DAY)
+    for later in (5 * PRUNE_SOON, PRUNE):  # the last batch was not full
+        time.seconds = PRUNE + 2 * PRUNE_SOON + later
+        worker.run()
+        seen.append(pruned(ledger))
+    assert seen[-2:] == [2 * BATCH + 1, 2 * BATCH + 2]
+
+
+@pytest.mark.req("L-10")
+def test_expired_keys_are_deleted_batch_after_batch_too(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish(ledger, 2 * BATCH, keep=3.0 * DAY)
+    pass_time(ledger, 2 * DAY)
+    assert ledger.prune(DAY) == 2 * BATCH
+    pass_time(ledger, 2 * DAY)  # nothing is left to prune, and the keys have expired
+    monkeypatch.setattr(module, "PRUNE_BATCH", BATCH)
+    time = Time(ledger, monkeypatch)
+    worker = upkeep(ledger, "w")
+    left = []
+    for time.seconds in (PRUNE, PRUNE + PRUNE_SOON):
+        worker.run()
+        left.append(sum(ledger.find("mail", f"{3.0 * DAY}-{number}") is not None for number in range(2 * BATCH)))
+    assert left == [BATCH, 0]
