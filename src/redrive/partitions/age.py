@@ -15,9 +15,13 @@ DAY = timedelta(days=1)
 ON_TIME = timedelta(hours=36)
 """A schedule runs a day on the day after it. In any time zone that is over 36 hours after the day's end in UTC."""
 FRESH = LANES.index("fresh")
+RETRY, BACKFILL = LANES.index("retry"), LANES.index("backfill")
 CLEARED = "clear_terminal"
-"""Cause of the grant that an operator's `clear_terminal` leaves on a partition."""
-_CLEARED = select(marker.c.partition_id).where(marker.c.kind == "grant", marker.c.cause == CLEARED)
+UNPAUSED = "unpause"
+REQUESTED = (CLEARED, UNPAUSED)
+"""Causes of a grant that stands for an operator's request for this one partition."""
+_GRANTED = select(marker.c.partition_id).where(marker.c.kind == "grant")
+_REQUESTED = _GRANTED.where(marker.c.cause.in_(REQUESTED))
 _SCHEDULED = select(func.max(run.c.leased_at, type_=run.c.leased_at.type)).where(run.c.lane == FRESH)
 
 
@@ -41,16 +45,20 @@ def age_limit(
     return None if is_catch_up else limit
 
 
+def is_requested(lane: int, sweep_id: int, /) -> bool:
+    """Whether queued work is an operator's: a backfill, or a retry as a bulk operation. Pure."""
+    return lane == BACKFILL or (lane == RETRY and sweep_id > 0)
+
+
 def stored_age_limit(
     connection: Connection, policy: Policy, row: Row, work: Work, before: datetime, /
 ) -> datetime | None:  # fmt: skip
     """The limit of a stored partition. None also means that it is later than `before`, which is all that is asked."""
-    requested = work.lane == LANES.index("backfill") or (work.lane == LANES.index("retry") and work.sweep_id > 0)
-    limit = age_limit(policy, row.logical_date, requested=requested)
+    limit = age_limit(policy, row.logical_date, requested=is_requested(work.lane, work.sweep_id))
     if limit is None or limit > before:
         return None  # nearly always; only an old partition costs a query
-    if connection.execute(_CLEARED.where(marker.c.partition_id == row.id)).first() is not None:
-        return None  # an operator asked for it: only the granted attempts bound it
+    if connection.execute(_REQUESTED.where(marker.c.partition_id == row.id)).first() is not None:
+        return None  # an operator asked for it: only its attempts bound it
     scheduled_at = connection.execute(_SCHEDULED.where(run.c.partition_id == row.id)).scalar()
     if work.lane == FRESH and scheduled_at is None:
         return None  # the schedule asked for it, and its first run has not begun

@@ -75,7 +75,7 @@ def _idle(found: Facts | None, inside: Range | None, damaged: Run | None) -> lis
         return ["accepted, but its raw data is damaged and no new extraction is requested"]
     if found.status == "success":
         if found.last_verdict == "rejected":
-            return ["accepted and readable; a newer run was rejected, and no other is requested"]
+            return ["accepted; a newer run was rejected, and no other is requested"]
         return ["accepted, so no extraction is needed"]
     return ["failed, and no retry is requested"]
 
@@ -148,7 +148,7 @@ def _budget(found: Facts, grant: Mark | None, terms: Terms | None) -> str | None
     policy = Policy() if terms is None else terms.policy
     limit = grant.amount if grant is not None and grant.amount is not None else policy.max_attempts
     used = found.attempt_count - (grant.attempts if grant else 0)
-    since = f" since the grant by {grant.actor}" if grant else ""
+    since = f" since the grant by {grant.actor}" if grant and (grant.attempts or grant.amount is not None) else ""
     ever = f"{amount(found.attempt_count, 'verdict')} and {amount(found.dispatch_count, 'run')} in total"
     return f"{max(0, limit - used)} of {amount(limit, 'attempt')} left{since}; {ever}"
 

@@ -12,7 +12,7 @@ from ..ledger import audit
 from ..ledger.now import now_on
 from ..ledger.partition_tables import partition
 from ..ledger.session import Session
-from .age import CLEARED
+from .age import CLEARED, UNPAUSED
 from .outcome import requeued
 from .record import Act, Kind
 from .rows import Changes, Mark, Row, Work, chunks, hold_sources, locked, marks, works
@@ -71,13 +71,17 @@ def pause(session: Session, ids: Collection[int], actor: str, because: str, /) -
 
 
 def unpause(session: Session, ids: Collection[int], actor: str, because: str, draw: Callable[[], float], /) -> Act:
-    """Let it be tried again, now."""
+    """Queue it now, exempt from `max_age`. Its number of attempts stays as it was."""
 
     def one(changes: Changes, row: Row, mine: Work | None, marked: Mapping[str, Mark], now: datetime) -> str | None:
         if "paused" not in marked:
             return "not paused"
         changes.unmark(row.id, "paused")
-        if mine is None and "terminal" not in marked and row.status != "success":
+        if "terminal" in marked or row.status == "success":
+            return None
+        grant = marked.get("grant") or Mark(row.id, "grant", UNPAUSED, actor, because, now, 0, None)
+        changes.mark(grant._replace(cause=CLEARED if grant.cause == CLEARED else UNPAUSED))
+        if mine is None:
             changes.new_work[row.id] = _queued(row, draw(), now, actor)
             changes.rows[row.id] = row._replace(status="pending", updated_at=now).shaded(False)
         return None

@@ -16,7 +16,7 @@ from ..ledger.session import Session
 from . import sources
 from .age import stored_age_limit
 from .pace import Next, after_loss, after_return
-from .pardon import pardoned
+from .pardon import hold_sweeps, pardoned
 from .partition import Partition
 from .policy import Policy, Terms
 from .record import Lease, Return
@@ -49,6 +49,7 @@ def given_back(
     were rejected before anybody knew why, and why."""
     now = now_on(session)
     held = hold_sources(session, {one.lease.partition.source for one in returns}, now)
+    sweeps = hold_sweeps(session, spare) if spare else {}
     ids = [*(one.lease.partition_id for one in returns), *(id_ for id_, _ in spare)]
     was = locked(session.core, ids)
     waiting, marked = works(session.core, ids), marks(session.core, ids)
@@ -79,7 +80,7 @@ def given_back(
             held |= hold_sources(session, [its.source], now)
     back = len(ended)
     if spare:
-        ended += pardoned(session, changes, spare, waiting, marked, partial(_policy, terms), seed, most, now)
+        ended += pardoned(session, changes, spare, sweeps, waiting, marked, partial(_policy, terms), seed, most, now)
     changes.write(session, ended=ended)
     return back
 

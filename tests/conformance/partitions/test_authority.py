@@ -12,7 +12,7 @@ from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.partitions.grid import Grid
 from redrive.partitions.policy import Policy
-from redrive.partitions.record import Selection, Verdict
+from redrive.partitions.record import Lease, Selection, Verdict
 from tests.conformance.partitions.world import SAID, World
 
 
@@ -328,6 +328,110 @@ def test_clear_terminal_is_exempt_from_max_age(ledger: Ledger, grant: int | None
         world.pass_time(100)
     assert world.claim() == []
     assert world.register.imbalance() == []
+
+
+@pytest.mark.req("P-9")
+def test_unpause_of_one_partition_is_exempt_from_max_age(ledger: Ledger) -> None:
+    """When claimed, after a loss and after a rejection. Its number of attempts stays as it was."""
+    world = World(ledger, policy=Policy(max_attempts=3, backoff=fixed(60), max_age=timedelta(days=3)))
+    on = ledger.now().date() - timedelta(days=30)
+    world.control.backfill(Grid.of("crm", "orders", ["acme"], on), **SAID)
+    (lease,) = world.claim()
+    world.reject(lease)
+    world.control.pause([lease.partition_id], **SAID)
+    assert world.control.unpause([lease.partition_id], **SAID).count == 1
+    (lease,) = world.claim()
+    world.pass_time(1000)  # its worker is gone
+    world.control.tick()
+    world.pass_time(100)
+    for terminal in (None, "attempts"):
+        (lease,) = world.claim()
+        (judged,) = world.reject(lease)
+        assert judged.terminal == terminal
+        world.pass_time(100)
+    assert world.facts(lease.partition).attempt_count == 3
+    assert world.register.imbalance() == []
+
+
+OLD = timedelta(days=30)
+
+
+def last_attempt(ledger: Ledger, act: str) -> tuple[World, int, Lease]:
+    """An operator's request for an old day, with its only attempt rejected."""
+    world = World(ledger, policy=Policy(max_attempts=1, backoff=fixed(60), max_age=timedelta(days=3)))
+    sweep = world.control.backfill(Grid.of("crm", "orders", ["acme"], ledger.now().date() - OLD), **SAID).id
+    (lease,) = world.claim()
+    world.reject(lease)
+    if act == "retry":
+        sweep = world.retry(lease.partition, act="retry", clear_terminal=True)
+        (lease,) = world.claim()
+        world.reject(lease)
+    return world, sweep, lease
+
+
+@pytest.mark.req("P-9", "P-10")
+@pytest.mark.parametrize("act", ["backfill", "retry"])
+def test_a_requeue_after_an_outage_keeps_its_sweep(ledger: Ledger, act: str) -> None:
+    world, sweep, lease = last_attempt(ledger, act)
+    world.control.give_back([], spare={(lease.partition_id, lease.attempt_no): "an outage"})
+    progress = world.register.progress(sweep)
+    assert progress is not None
+    assert (progress.failed, progress.queued) == (0, 1)
+    world.control.tick()
+    world.pass_time(1000)
+    (again,) = world.claim()
+    assert (again.partition, again.lane, again.sweep_id) == (lease.partition, act, sweep)
+    world.accept(again)
+    world.control.tick()
+    progress = world.register.progress(sweep)
+    assert progress is not None
+    assert (progress.ok, progress.failed) == (1, 0)
+    assert world.register.imbalance() == []
+
+
+@pytest.mark.req("P-9", "P-10")
+@pytest.mark.parametrize("act", ["backfill", "retry"])
+def test_a_requeue_after_an_outage_stays_a_request_when_its_sweep_is_done(ledger: Ledger, act: str) -> None:
+    world, _, lease = last_attempt(ledger, act)
+    world.control.tick()
+    world.control.give_back([], spare={(lease.partition_id, lease.attempt_no): "an outage"})
+    world.pass_time(1000)
+    (again,) = world.claim()
+    assert (again.partition, again.lane, again.sweep_id) == (lease.partition, "backfill", None)
+
+
+@pytest.mark.req("P-9", "P-10")
+def test_a_requeue_after_an_outage_follows_the_policy_when_its_sweep_was_cancelled(ledger: Ledger) -> None:
+    world, sweep, lease = last_attempt(ledger, "backfill")
+    world.control.move(sweep, "cancel", **SAID)
+    world.control.give_back([], spare={(lease.partition_id, lease.attempt_no): "an outage"})
+    world.pass_time(1000)
+    assert world.claim() == []
+    assert [one.partition for one in world.control.expired] == [lease.partition]
+
+
+@pytest.mark.req("P-10")
+@pytest.mark.parametrize("request_by", ["retry", "unpause"])
+def test_attempts_given_back_after_an_operators_request_are_bounded(ledger: Ledger, request_by: str) -> None:
+    world = World(ledger, policy=Policy(max_attempts=1, backoff=fixed(60)))
+    lease = world.one()
+    if request_by == "retry":
+        world.reject(lease)
+        world.retry(lease.partition, clear_terminal=True)
+    else:
+        world.give_back(lease, "not_ready")
+        world.control.pause([lease.partition_id], **SAID)
+        world.control.unpause([lease.partition_id], **SAID)
+    runs = 0
+    while leases := world.claim():
+        runs += 1
+        assert runs < 10
+        world.reject(*leases)
+        attempts = {(one.partition_id, one.attempt_no): "an outage" for one in leases}
+        world.control.give_back([], spare=attempts, most=3)
+        world.pass_time(1000)
+    assert runs == 4  # three of them do not count
+    assert world.facts().shade == "terminal"
 
 
 @pytest.mark.req("P-9")

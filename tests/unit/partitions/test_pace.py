@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import Again, Blocked, Denied, Stop, Unavailable
-from redrive.partitions.age import age_limit
+from redrive.partitions.age import age_limit, is_requested
 from redrive.partitions.pace import after_loss, after_rejection, after_return, draw, meaning, pause_of
+from redrive.partitions.pardon import requeued_in
 from redrive.partitions.policy import Policy, Terms
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -51,6 +52,25 @@ def test_attempts_and_age_end_it() -> None:
     assert age_limit(old, date(2026, 2, 27), scheduled_at=late) is None  # catch-up work
     assert age_limit(old, date(2026, 2, 27), scheduled_at=late - timedelta(seconds=1)) == ends
     assert after_rejection(POLICY, 1, 6, 0.5, NOW, None, final=True).terminal == "error"
+
+
+@pytest.mark.req("P-9")
+@pytest.mark.parametrize(
+    ("lane", "sweep", "state", "requeued"),
+    [
+        (2, 7, "running", (2, 7)),
+        (1, 7, "halted", (1, 7)),
+        (2, 7, "done", (2, 0)),
+        (1, 7, "done", (2, 0)),
+        (2, 7, "cancelled", (1, 0)),
+        (2, 0, None, (2, 0)),  # requeued before, when its sweep was done
+        (0, 7, "running", (1, 0)),  # a schedule's
+        (1, 0, None, (1, 0)),
+    ],
+)
+def test_a_request_stays_one_when_it_is_queued_again(lane: int, sweep: int, state: str | None, requeued: tuple[int, int]) -> None:
+    assert requeued_in(lane, sweep, state) == requeued
+    assert is_requested(*requeued) == (is_requested(lane, sweep) and state != "cancelled")
 
 
 def test_a_sources_own_words_count_where_they_are_longer() -> None:
