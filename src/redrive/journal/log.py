@@ -88,7 +88,7 @@ def _told(record: Record) -> str:
         wait = f", next attempt in {fields['wait']:.3g} s" if "wait" in fields else ""
         return f"{subject}: paused after an outage ({_on_one_line(fields.get('reason'))}){wait}"
     if record.kind == "unparked":
-        return f"{subject}: resumed"
+        return f"{subject}: resumed" + (f" by {_on_one_line(fields['actor_key'])}" if "actor_key" in fields else "")
     tried = f"{subject}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"
     if record.kind == "retry":
         return f"{tried} failed ({_short(fields)}), again in {fields['wait']:.3g} s"

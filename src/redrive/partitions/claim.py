@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import func, select
 
+from ..journal.bus import emit
 from ..ledger import audit
 from ..ledger.now import now_on
 from ..ledger.partition_tables import work
@@ -55,6 +56,8 @@ class Desk:
 
     expired: list[Expired] = field(default_factory=list)
     """Partitions that the last claim gave up because they are too old."""
+    paused: set[str] = field(default_factory=set)
+    """Sources that were paused at the last claim."""
 
     def look_after(self, seconds: float | None, /) -> None:
         """There may be more then."""
@@ -80,6 +83,7 @@ def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float
     with session.transaction("partition.claim"):
         now = now_on(session)
         held = hold_sources(session, {name for name, _ in desk.terms}, now)
+        _tell_resumed(desk, held)
         offers, halting = _offers(session, desk, most, now, hold=True)
         for one, because in halting:
             ranges.halt(session, one, because, now)
@@ -94,6 +98,15 @@ def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float
         rates.spend(session, leases, now)
         desk.look_after(rates.after({offer.stream.dataset for offer, many in chosen if len(offer.stream.dues) > many}))
         return leases
+
+
+def _tell_resumed(desk: Desk, held: Mapping[str, Held]) -> None:
+    """Report sources that an operator has unpaused since the last claim, for this worker's log."""
+    for name in sorted(desk.paused):
+        row = held.get(name)
+        if row is not None and row.paused_at is None and row.actor is not None:
+            emit("unparked", {"operation": name, "actor_key": row.actor})
+    desk.paused = {name for name, row in held.items() if row.paused_at is not None}
 
 
 def _offers(

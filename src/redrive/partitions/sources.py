@@ -96,10 +96,14 @@ def is_only_customer(connection: Connection, name: str, customer: str, /) -> boo
     )
 
 
-def opened_again(session: Session, name: str, now: datetime, /) -> None:
-    """It answers: work goes on."""
-    emit("unparked", {"operation": name})
-    session.core.execute(update(source).where(source.c.source == name).values(**OPEN, updated_at=now))
+def opened_again(session: Session, name: str, now: datetime, /, *, actor: str | None = None) -> None:
+    """Start extractions of this source again.
+
+    actor: who unpaused it, which workers log. None: nobody, it responds.
+    """
+    emit("unparked", {"operation": name} | ({} if actor is None else {"actor_key": actor}))
+    values = OPEN | {"actor": actor, "updated_at": now}
+    session.core.execute(update(source).where(source.c.source == name).values(values))
 
 
 def rest(
@@ -159,7 +163,7 @@ def unpause(session: Session, name: str, actor: str, because: str, /) -> Source:
     audit.said(actor, because)
     now = now_on(session)
     hold_sources(session, [name], now)
-    opened_again(session, name, now)
+    opened_again(session, name, now, actor=actor)
     audit.write(session, actor=actor, action="source.unpause", because=because, what={"source": name})
     return listed(session.core, name)[0]
 
@@ -171,7 +175,15 @@ def listed(connection: Connection, name: str | None = None, /) -> list[Source]:
         query = query.where(source.c.source == name)
     rows = [Held._make(row) for row in connection.execute(query)]
     return [
-        Source(row.source, row.paused_at is not None, row.paused_until, row.because, row.actor, row.probes, row.probes > 0)
+        Source(
+            row.source,
+            row.paused_at is not None,
+            row.paused_until,
+            row.because,
+            None if row.paused_at is None else row.actor,
+            row.probes,
+            row.probes > 0,
+        )
         for row in rows
     ]
 

@@ -16,6 +16,7 @@ from redrive.partitions.control import Control
 from redrive.partitions.policy import Policy, Terms
 from redrive.partitions.record import Lease, Selection
 from tests.conformance.partitions.world import DAY, SAID, World
+from tests.conformance.worker.world import heard
 
 
 @pytest.mark.req("P-1")
@@ -341,3 +342,18 @@ def test_a_partition_of_two_ranges_has_one_lease(world: World) -> None:
     assert done is not None
     assert done.state == "done"
     assert done.ok + done.skipped == 2
+
+
+@pytest.mark.req("P-10")
+def test_a_worker_reports_that_an_operator_unpaused_its_source(world: World) -> None:
+    world.backfill(2)
+    world.control.pause_source("crm", **SAID)
+    assert world.claim() == []
+    with heard() as records:
+        world.plane(2).unpause_source("crm", **SAID)  # in another process
+        records.clear()
+        assert len(world.claim()) == 2
+        world.claim()
+    told = [record.fields for record in records if record.kind == "unparked"]
+    assert told == [{"operation": "crm", "actor_key": "ann"}]
+    assert [(one.paused, one.actor) for one in world.register.sources()] == [(False, None)]

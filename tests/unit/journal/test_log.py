@@ -81,6 +81,7 @@ def test_a_record_of_a_partition_names_the_partition(told: Record, line: str) ->
         ),
         (Record("parked", AT, {"operation": "crm.sync", "reason": "503"}), "crm.sync: paused after an outage (503)"),
         (Record("unparked", AT, {"operation": "crm"}), "crm: resumed"),
+        (Record("unparked", AT, {"operation": "crm", "actor_key": "ann"}), "crm: resumed by ann"),
     ],
 )
 def test_a_pause_and_its_end_are_readable_lines(told: Record, line: str) -> None:
