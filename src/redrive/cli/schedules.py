@@ -1,4 +1,4 @@
-"""`redrive schedules`: what fires by itself."""
+"""`redrive schedules`: schedules of commands and datasets."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from .output import console, print_json, show
 from .shown import state_name
 
 app = Commands(help="List schedules.")
-EMPTY = "No schedules of commands. Datasets with cron= are not listed; workers start their runs."
+EMPTY = "No schedules."
 
 
 @app.command("list")
 def list_(where: Where = None, as_json: AsJson = False) -> None:
     """List schedules.
 
-    Shows the next run, the last run and missed runs of each schedule of a command. A schedule is
-    listed after a worker has recorded its first run. Schedules of datasets are not listed.
+    Shows the next run, the last run and missed runs of commands and datasets with cron=. A command
+    is listed after a worker has stored its first run, a dataset after a worker has seen it. With
+    --ledger module:app, all datasets of the app are listed.
 
     Examples:
         redrive schedules list
+        redrive schedules list --ledger shop:app
         redrive schedules list --json
 
     Exit codes:
@@ -36,37 +38,55 @@ def list_(where: Where = None, as_json: AsJson = False) -> None:
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
+    with operator(where, app_first=True) as ops:
         found, now = ops.schedules(), ops.now()
+        is_manned = any(one.of == "dataset" for one in found) and ops.nobody() is None
     if as_json:
         print_json(document(found))
         return
     out = console()
     columns = [
-        Column("command", least=14),
+        Column("name", least=14),
         Column("schedule", leave=1),
         Column("next"),
         Column("last"),
         Column("last state"),
         Column("missed", number=True),
-        Column("job", number=True, leave=2),
+        Column("id", number=True, leave=2),
     ]
     rows: list[dict[str, str | Text]] = [
         {
-            "command": one.kind,
+            "name": one.kind,
             "schedule": one.line or "–",
-            "next": _next(one, now),
+            "next": _next(one, now, is_manned),
             "last": ago(one.last_at, now),
-            "last state": Text(state_name(one.last_state or "–"), style="red" if one.last_state in ("dlq", "blocked") else ""),
+            "last state": _state(one),
             "missed": Text(str(one.missed), style="yellow") if one.missed else "–",
-            "job": str(one.last_job or "–"),
+            "id": _run(one),
         }
         for one in found
     ]
     show(out, fitted(columns, rows, out.width) if rows else Text(EMPTY))
 
 
-def _next(one: Schedule, now: datetime) -> Text:
+def _next(one: Schedule, now: datetime, is_manned: bool) -> Text:
     if one.late_since is not None:
         return Text(f"late, {span(round((now - one.late_since).total_seconds()))}", style="bold red")
-    return Text("no worker online", style="yellow") if one.next_at is None else Text(ago(one.next_at, now))
+    if one.next_at is None:
+        return Text("no worker online", style="yellow")
+    if one.of == "dataset" and not is_manned:
+        return Text(f"{ago(one.next_at, now)}, no worker online", style="yellow")
+    return Text(ago(one.next_at, now))
+
+
+def _state(one: Schedule) -> Text:
+    has_failures = one.of == "dataset" and one.error is not None
+    is_bad = has_failures or one.last_state in ("dlq", "blocked", "halted")
+    state = state_name(one.last_state or "–") + (", with failures" if has_failures else "")
+    return Text(state, style="red" if is_bad else "")
+
+
+def _run(one: Schedule) -> str:
+    if one.of == "dataset":
+        return "–" if one.last_sweep is None else f"sweep {one.last_sweep}"
+    return "–" if one.last_job is None else f"job {one.last_job}"

@@ -12,6 +12,9 @@ from .imported import meant
 from .source import ledger_of
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from ..commands.cron import Cron
     from ..partitions.dataset import Dataset
     from ..partitions.extraction import Extraction
     from ..partitions.record import Selection
@@ -32,6 +35,37 @@ def extractions(app: Operated, /) -> list[Extraction]:
 def extraction(app: Operated, source: str, query: str, /) -> Extraction | None:
     """The one of that name; None: it is not registered here."""
     return next((one for one in extractions(app) if one.terms.dataset == (source, query)), None)
+
+
+def cron_of(app: Operated, source: str, query: str, /) -> Cron | None:
+    """Return the schedule of a dataset, from the app, or else as a worker stored it.
+
+    None: it has none, or none is known.
+    """
+    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    known = extraction(app, source, query)
+    if known is not None:
+        return known.cron
+    stored = Register(ledger_of(app)).schedules().get((source, query))
+    return None if stored is None else cron_from(stored.cron)
+
+
+def zone_of(app: Operated, source: str, query: str, /) -> ZoneInfo | None:
+    """The time zone of a dataset's schedule. None: it has no schedule, or none is known."""
+    cron = cron_of(app, source, query)
+    return None if cron is None else cron.zone
+
+
+def cron_from(line: str | None, /) -> Cron | None:
+    """Return the schedule of a stored line, which ends with a time zone. None: it is not valid."""
+    from ..commands.cron import Cron  # noqa: PLC0415  # brings SQLAlchemy
+
+    fields, _, zone = (line or "").rpartition(" ")
+    try:
+        return Cron(fields, zone)
+    except (ValueError, ModuleNotFoundError):
+        return None
 
 
 def terms_of(app: Operated, /) -> list[Terms]:

@@ -1,54 +1,118 @@
-"""Schedules: what fires by itself, when next, how the last time went, and what was missed."""
+"""Schedules: next runs, last runs and missed runs of commands and datasets."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
 
+from ..core.amount import amount
 from ..ledger.state import READY, shown
+from .source import ledger_of
 
 if TYPE_CHECKING:
-    from ..ledger.ledger import Ledger
+    from ..commands.cron import Cron
     from ..ledger.look import Firing
+    from ..partitions.fired import Fired
+    from .source import Operated
 
 LOOKED_AT = 10
-"""Firings of each, the newest."""
+"""Runs of each command, the newest."""
 MOST_MISSED = 100
-"""Moments that are counted."""
+"""Missed runs that are counted."""
+GRACE = timedelta(seconds=10)
+"""A worker starts the run of a dataset within this time. A later one is late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Something that fires by itself, as its jobs in the ledger say."""
+    """A schedule of a command or of a dataset. Immutable."""
 
     kind: str
+    """Job type, or name of the dataset such as `crm/orders`."""
     line: str | None
     """The five fields of cron, and the time zone."""
     next_at: datetime | None
-    """When it fires next; None: nobody has written that down, since no worker that has it is there."""
+    """Next run. None: no worker has stored it, because none that has this command is online."""
     late_since: datetime | None
-    """It should have begun then, and waits; None: it is not late."""
+    """When the oldest run that has not started was due. None: no run is late."""
     last_at: datetime | None
-    """The moment of the last firing that came."""
+    """When the last run was due."""
     last_state: str | None
-    """What became of that, as people call it."""
+    """State of that run: of its job, or of the bulk operation of a dataset."""
     last_job: int | None
+    """Id of its job. None for a dataset."""
     last_ended: datetime | None
     error: str | None
     missed: int
-    """Moments since the last one for which nobody was there; they count once, when somebody is."""
+    """Runs that are due and were not started. A command makes up for all of them with one run, a
+    dataset with one each."""
+    of: Literal["command", "dataset"] = "command"
+    source: str | None = None
+    query: str | None = None
+    """Source and query of a dataset."""
+    last_sweep: int | None = None
+    """Id of the last run of a dataset, a bulk operation over its partitions."""
 
 
-def schedules(ledger: Ledger, /) -> list[Schedule]:
-    """By name. Known by their firings, which are jobs: an app need not be at hand."""
+def schedules(app: Operated, /) -> list[Schedule]:
+    """Return all schedules by name. Those of commands are known by their runs, which are jobs."""
     from ..ledger import counts, look  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
+    ledger = ledger_of(app)
     now = ledger.now()
     with ledger.reading() as connection:
         found = look.firings(connection, sorted(counts.counts(connection)), LOOKED_AT)
-    return [_schedule(kind, firings, now) for kind, firings in sorted(found.items())]
+    made = [_schedule(kind, firings, now) for kind, firings in found.items()]
+    return sorted([*made, *_of_datasets(app, now)], key=lambda one: one.kind)
+
+
+def _of_datasets(app: Operated, now: datetime) -> list[Schedule]:
+    """Schedules of the app's datasets, and of those that only the ledger knows."""
+    from ..partitions.register import Register  # noqa: PLC0415  # the same
+    from .datasets import cron_from, extractions  # noqa: PLC0415
+
+    stored = Register(ledger_of(app)).schedules()
+    crons = {key: cron_from(one.cron) for key, one in stored.items()}
+    crons |= {one.terms.dataset: one.cron for one in extractions(app)}
+    found = {key: cron for key, cron in crons.items() if cron is not None}
+    return [of_dataset(*key, cron, stored.get(key), now) for key, cron in found.items()]
+
+
+def of_dataset(
+    source: str,
+    query: str,
+    cron: Cron,
+    stored: Fired | None,
+    now: datetime,
+    /,
+) -> Schedule:
+    """The schedule of one dataset. Pure."""
+    from ..partitions.fresh import due  # noqa: PLC0415  # the same
+    from .datasets import label  # noqa: PLC0415
+
+    waiting = [] if stored is None else due(cron, stored.fired_at, now - GRACE, most=MOST_MISSED)
+    last = None if stored is None else stored.last
+    error = None
+    if last is not None and last.failed:
+        error = f"{last.failed:,} of {amount(last.total, 'partition')} of {last.day} failed"
+    return Schedule(
+        kind=label(source, query),
+        line=str(cron),
+        next_at=cron.after(now),
+        late_since=waiting[0] if waiting else None,
+        last_at=None if stored is None or last is None else stored.fired_at,
+        last_state=None if last is None else last.state,
+        last_job=None,
+        last_ended=None if last is None else last.ended_at,
+        error=error,
+        missed=len(waiting),
+        of="dataset",
+        source=source,
+        query=query,
+        last_sweep=None if last is None else last.sweep_id,
+    )
 
 
 def _schedule(kind: str, firings: list[Firing], now: datetime) -> Schedule:
@@ -76,14 +140,10 @@ def _line(firing: Firing) -> str | None:
 
 def _missed(line: str | None, written: datetime, now: datetime) -> int:
     """Moments after the last one that was written down, up to now."""
-    from ..commands.cron import Cron  # noqa: PLC0415  # likewise
+    from .datasets import cron_from  # noqa: PLC0415  # likewise
 
-    if line is None or written > now:
-        return 0
-    fields, _, zone = line.rpartition(" ")
-    try:
-        cron = Cron(fields, zone)
-    except (ValueError, ModuleNotFoundError):
+    cron = None if line is None or written > now else cron_from(line)
+    if cron is None:
         return 0
     missed, moment = 0, written
     while missed < MOST_MISSED and (moment := cron.after(moment)) <= now:

@@ -132,12 +132,15 @@ class Watching:
         return presence.missing(self._ledger, quiet=quiet)
 
     def schedules(self) -> list[Schedule]:
-        """Return the schedules of jobs.
+        """Return the schedules of commands and of datasets, with next and last runs.
+
+        A schedule of a command is known after a worker stored its first run. A schedule of a
+        dataset is known to its app, and to the ledger after a worker has seen it.
 
         Returns:
-            The schedules.
+            The schedules, by name.
         """
-        return schedules.schedules(self._ledger)
+        return schedules.schedules(self._app)
 
     def journal(
         self, *, kind: str | None = None, events: Collection[str] = (), since: datetime | None = None, limit: int = 100

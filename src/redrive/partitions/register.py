@@ -12,8 +12,9 @@ from sqlalchemy import exists, func, select
 from ..ledger.now import now_on
 from ..ledger.partition_tables import TROUBLE, partition, rollup, run, work
 from ..ledger.statement import number
-from . import backfill, explain, find, picked, progress, ranges, runs, sources, underway
+from . import backfill, explain, find, fired, picked, progress, ranges, runs, sources, underway
 from .find import known
+from .fired import Fired
 from .grid import Grid
 from .partition import Day, Partition, span
 from .picked import Picked, Verb
@@ -155,6 +156,11 @@ class Register:
                 ready, running = found.get((of, name, LANES[lane]), (0, 0))
                 found[of, name, LANES[lane]] = (ready, running + many) if leased else (ready + many, running)
         return found
+
+    def schedules(self) -> dict[tuple[str, str], Fired]:
+        """Return the schedules of datasets that workers stored, by source and query."""
+        with self._reading() as session:
+            return fired.schedules(session.core)
 
     def sources(self) -> list[Source]:
         """The sources, and which of them are paused."""

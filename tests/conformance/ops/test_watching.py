@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from redrive import App
+from redrive.commands.cron import Cron
 from redrive.commands.schedule import Schedule, firing
 from redrive.ledger import Ledger, NewJob
 from redrive.ops.operator import Operator
+from redrive.partitions.firing import Firing
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET, TIMEOUT, die
+from tests.conformance.partitions.world import World
 
 
 @pytest.mark.req("O-4")
@@ -78,6 +82,45 @@ def test_what_fires_by_itself(url: str) -> None:
             ledger.settle(lease.dead("x", error="KeyError: 'day'"))
         (one,) = ann.schedules()
         assert (one.late_since, one.last_state, one.error) == (None, "dlq", "KeyError: 'day'")
+
+
+@pytest.mark.req("O-4", "P-10")
+def test_schedules_of_datasets_are_listed_with_next_and_last_run(url: str) -> None:
+    with App(url, stores={"raw": {"type": "memory"}}) as app:
+        told: Any = {"raw": "raw", "customers": ["acme", "zeta"], "checks": []}
+
+        @app.dataset("crm", "orders", cron="0 2 * * *", timezone="Europe/Prague", **told)
+        def orders(partition: Any, out: Any) -> None: ...
+
+        @app.dataset("crm", "visits", **told)
+        def visits(partition: Any, out: Any) -> None: ...
+
+        ledger, ann = app.ledger, Operator(app, actor="ann")
+        bare = Operator(ledger, actor="ann")
+        now = ledger.now()
+        cron = Cron("0 2 * * *", "Europe/Prague")
+        (one,) = ann.schedules()  # known to the app, and seen by no worker so far
+        assert (one.kind, one.line, one.of) == ("crm/orders", "0 2 * * * Europe/Prague", "dataset")
+        assert (one.next_at, one.last_at, one.late_since, one.missed) == (cron.after(now), None, None, 0)
+        assert bare.schedules() == []
+        chore = Firing(ledger, list(app.datasets))
+        chore.do(now)
+        (one,) = bare.schedules()
+        assert (one.source, one.query, one.last_at, one.missed) == ("crm", "orders", None, 0)
+        pass_time(ledger, 2 * 86_400)
+        (one,) = bare.schedules()
+        assert (one.missed in (1, 2, 3), one.late_since is not None) == (True, True)
+        chore.do(ledger.now())
+        (one,) = bare.schedules()
+        assert (one.missed, one.late_since, one.last_state, one.last_job) == (0, None, "running", None)
+        assert one.last_at is not None
+        assert cron.after(one.last_at) == one.next_at
+        world = World(ledger)
+        world.reject(*world.claim(), final=True)
+        (one,) = bare.schedules()
+        assert one.error is not None
+        assert one.error.startswith("2 of 2 partitions of ")
+        assert world.register.progress(one.last_sweep or 0) is not None
 
 
 @pytest.mark.req("O-3", "O-4", "J-3")

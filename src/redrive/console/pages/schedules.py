@@ -12,4 +12,6 @@ router = APIRouter()
 @router.get("/schedules")
 def schedules(view: Here) -> Response:
     """Show all schedules."""
-    return view.page("schedules.html", found=view.ops.schedules(), now=view.ops.now())
+    found = view.ops.schedules()
+    nobody = view.ops.nobody() if any(one.of == "dataset" for one in found) else None
+    return view.page("schedules.html", found=found, nobody=nobody, now=view.ops.now())
