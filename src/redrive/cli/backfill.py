@@ -29,7 +29,7 @@ from .moments import ago, both
 from .options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
 from .output import Harmless, complain, console, heading, pairs, print_json, show
 from .plan import applied
-from .planned import AcceptDrift, ClearTerminal, HaltOn, Out, Told, carried_out
+from .planned import AcceptDrift, ClearTerminal, HaltOn, Told, carried_out
 from .selectors import Customers
 from .shown import indented
 from .sweeps import bar, unmanned
@@ -37,7 +37,7 @@ from .sweeps import bar, unmanned
 app = Commands(help="Plan and run backfills.")
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="source/query, such as crm/orders")]
 Since = Annotated[str, option("--since", "DAY", "First day, such as 2026-06-01")]
-Until = Annotated[str, option("--until", "DAY", "Last day, inclusive")]
+Until = Annotated[str, option("--until", "DAY", "Last day, inclusive (at most today)")]
 Share = Annotated[
     float | None,
     typer.Option(
@@ -47,6 +47,7 @@ Share = Annotated[
 Order = Annotated[Literal["newest", "oldest"], typer.Option("--order", help="Day to start with")]
 Again = Annotated[bool, typer.Option("--again", help="Include accepted partitions, which stay readable")]
 Watch = Annotated[bool, typer.Option("--watch", help="Progress until the backfill ends")]
+PlanFile = Annotated[str | None, option("--out", "FILE", "File for the plan (default: kept for 30 minutes under its ID)")]
 EVERY = 1.0
 """Seconds between two looks."""
 Number = Annotated[int, typer.Argument(metavar="ID", help="ID of the backfill")]
@@ -72,7 +73,7 @@ def _planned(
 @app.command()
 def plan(
     dataset: Dataset, since: Since, until: Until, customer: Customers = None, share: Share = None, order: Order = "newest",
-    again: Again = False, clear: ClearTerminal = False, out: Out = None, actor: Actor = None, where: Where = None,
+    again: Again = False, clear: ClearTerminal = False, out: PlanFile = None, actor: Actor = None, where: Where = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Plan a backfill.
@@ -85,9 +86,9 @@ def plan(
         redrive backfill plan crm/orders --since 2026-06-01 --until 2026-06-30 --customer-id acme --out plan.json
 
     Exit codes:
-        0: planned; the plan lists customers that are unknown so far
+        0: planned; without an app, the plan lists customers that have no partitions so far
         1: refused, because another backfill includes some of these partitions
-        2: invalid option or date, unknown dataset, or no list of customers
+        2: invalid option or date, unknown dataset or customer, or no list of customers
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True, create=True) as ops:
@@ -116,7 +117,7 @@ def apply(
     Exit codes:
         0: started
         1: refused, or not confirmed
-        2: invalid option, unknown plan, or no terminal for the confirmation
+        2: invalid option, unknown plan or customer, or no terminal for the confirmation
         3: ledger not reachable, or its schema is from another version
         4: the plan has expired, or is for another ledger
     """
@@ -200,10 +201,9 @@ def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json:
         130: --watch was interrupted
     """
     with operator(where, app_first=True) as ops:
+        _must_exist(ops, sweep_id)
         report = ops.partitions.progress(sweep_id)
-        if report is None:
-            complain(f"backfill {sweep_id}: not found; `redrive backfill list --all` lists all")
-            raise typer.Exit(NOT_DONE)
+        assert report is not None
         if watch:
             report = _watched(ops, report, quiet=as_json)
         if as_json:
@@ -250,7 +250,8 @@ def _report(report: BackfillReport) -> RenderableType:
     if report.left is not None:
         made.add_row("time left", f"about {span(report.left.total_seconds())}")
     elif sweep.state == "running" and progress.queued and not progress.untouched and not progress.active:
-        made.add_row("time left", spelled(f"unknown: {_waits(progress.queued)}; see `redrive state failures`"))
+        see = "; see `redrive state failures`" if report.reasons else ""  # those of an outage are not failures
+        made.add_row("time left", spelled(f"unknown: {_waits(progress.queued)}{see}"))
     for one in report.paused:
         until = "until it is unpaused" if one.until is None else f"probed {ago(one.until, now)}"
         made.add_row("paused", Text(f"source {one.source}, by {one.actor}, {until} ({one.because})", style="yellow"))
@@ -297,11 +298,12 @@ def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where 
 
     Exit codes:
         0: paused
-        1: not running
+        1: not running, or no backfill with this ID
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
+        _must_exist(ops, sweep_id)
         _said(ops.pause(sweep_id, because=because), as_json)
 
 
@@ -316,11 +318,12 @@ def resume(sweep_id: Number, because: Because, actor: Actor = None, where: Where
 
     Exit codes:
         0: running
-        1: already ended
+        1: already ended, or no backfill with this ID
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
+        _must_exist(ops, sweep_id)
         _said(ops.resume(sweep_id, because=because), as_json)
 
 
@@ -335,11 +338,12 @@ def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where
 
     Exit codes:
         0: cancelled
-        1: already ended
+        1: already ended, or no backfill with this ID
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
+        _must_exist(ops, sweep_id)
         _said(ops.cancel(sweep_id, because=because), as_json)
 
 
@@ -357,16 +361,23 @@ def share(
 
     Exit codes:
         0: changed
-        1: already ended
+        1: already ended, or no backfill with this ID
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor, app_first=True) as ops:
+        _must_exist(ops, sweep_id)
         sweep = ops.partitions.share(sweep_id, part, because=because)
         if as_json:
             print_json(document(sweep) | {"share": part})
         else:
             show(console(), Text(f"{sweep.act.capitalize()} {sweep.id}: share {part:.0%} while other work is queued"))
+
+
+def _must_exist(ops: Operator, sweep_id: int) -> None:
+    if ops.sweep(sweep_id, limit=1) is None:
+        complain(f"backfill {sweep_id}: not found; `redrive backfill list --all` lists all")
+        raise typer.Exit(NOT_DONE)
 
 
 def _said(sweep: Sweep, as_json: bool) -> None:

@@ -26,6 +26,8 @@ PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
 """Sweeps over partitions; others are over dead letters."""
 ASKED = 500
 """Customers that are looked for: who names more has them from somewhere."""
+NAMED = 5
+"""Customers that a message names."""
 TELLING = 20
 """Partitions that must have ended before one says how long the rest takes."""
 
@@ -73,9 +75,10 @@ def grid(
 
 
 def strangers(app: Operated, asked: Grid, /) -> dict[str, str]:
-    """Customers of a range whom the app does not know, and who have no partition of this dataset; who may have been meant.
+    """Return customers of a range without a partition, each with the name that may have been meant.
 
-    They may be new. They may also be misspelt, and then every day of theirs would fail.
+    They may be new, or misspelt, and then every day of theirs would fail. ValueError: the app knows
+    its customers, and they are not among them.
     """
     from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
@@ -85,7 +88,19 @@ def strangers(app: Operated, asked: Grid, /) -> dict[str, str]:
     if not 0 < len(others) <= ASKED:
         return {}
     there = Register(ledger_of(app)).customers(asked.source, asked.query_name, among=others)
-    return {one: meant(one, everyone) for one in others if one not in there}
+    unknown = {one: meant(one, everyone) for one in others if one not in there}
+    if unknown and registered is not None:
+        raise ValueError(_unknown(registered.name, unknown, everyone))
+    return unknown
+
+
+def _unknown(dataset: str, unknown: Mapping[str, str], known: Sequence[str]) -> str:
+    names = ", ".join(f"{name!r}{close}" for name, close in list(unknown.items())[:NAMED])
+    more = f" and {len(unknown) - NAMED:,} more" if len(unknown) > NAMED else ""
+    which = "customer" if len(unknown) == 1 else "customers"
+    some = ", ".join(known[:NAMED]) + (", …" if len(known) > NAMED else "") if known else "none"
+    fix = "add new customers to customers= of the dataset first"
+    return f"unknown {which} {names}{more} of {dataset}; known: {some}; {fix}"
 
 
 def written(app: Operated, sweep_id: int, /) -> Sweep:

@@ -14,7 +14,7 @@ from ..partitions.policy import share as part
 from ..partitions.record import Selection
 from . import dead
 from .chosen import Partitions, Wish
-from .datasets import checked, label, terms_of
+from .datasets import checked, label, terms_of, zone_of
 from .missing_raw import ASKED, missing_raw
 from .plan import Plan
 from .selection import acted_on, not_future
@@ -79,7 +79,7 @@ def ranged(app: Operated, grid: Grid, wish: Wish, /) -> Plan:
     from ..partitions.register import Register  # noqa: PLC0415  # the same
 
     ledger = ledger_of(app)
-    not_future(grid.until, ledger.now())
+    not_future(grid.until, ledger.now(), zone_of(app, grid.source, grid.query_name))
     if wish.share is not None:
         part("share", wish.share)
     counts = Register(ledger).grid_counts(grid)

@@ -118,11 +118,14 @@ class Partitioning:
 
         Raises:
             NotAllowed: Another backfill has some of these partitions.
+            ValueError: A customer is unknown to the app, or the last day has not begun in the time
+                zone of the dataset's schedule (without a schedule: in UTC+14).
         """
         source, query = datasets.named(self._app, dataset)
         days = backfill.grid(self._app, source, query, customers, since, until, newest=newest)
+        unknown = {} if customers is None else backfill.strangers(self._app, days)
         plan = partition_plan.ranged(self._app, days, chosen.Wish(share=share, again=again, clear_terminal=clear_terminal))
-        return plan if customers is None else partition_plan.stranger(plan, backfill.strangers(self._app, days))
+        return partition_plan.stranger(plan, unknown)
 
     def _begun(self, what: Plan, /, **how: Any) -> Sweep:
         return backfill.written(self._app, partition_plan.begun(self._app, what, actor=self.actor, **how))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Literal, TypeAlias
 from urllib.parse import unquote
+from zoneinfo import ZoneInfo
 
 from ..core.seconds import whole
 from ..partitions.partition import Day, Partition, day, span
@@ -75,11 +76,19 @@ def acted_on(selection: Selection, now: datetime, /) -> Selection:
     return selection
 
 
-def not_future(last: date, now: datetime, /) -> None:
-    """ValueError where the day has not begun anywhere on earth."""
-    today = (now + EASTMOST).date()
+def not_future(last: date, now: datetime, zone: ZoneInfo | None = None, /) -> None:
+    """Raise ValueError if the day has not begun. Pure.
+
+    Args:
+        last: The day.
+        now: The time.
+        zone: Time zone of the dataset's schedule. None: it has no schedule, and UTC+14 counts.
+    """
+    today = (now + EASTMOST).date() if zone is None else now.astimezone(zone).date()
     if last > today:
-        raise ValueError(f"{last} is in the future; the last day to extract is {today}")
+        where = "UTC+14" if zone is None else zone.key
+        fix = f"the last day to extract is {today} (today in {where})"
+        raise ValueError(f"{last} is in the future; {fix}")
 
 
 def words_of(selection: Selection, /) -> dict[str, str]:

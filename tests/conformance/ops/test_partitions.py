@@ -184,6 +184,17 @@ def test_successes_only_by_reprocess(mixed: World, ann: Operator) -> None:
 
 
 @pytest.mark.req("P-10")
+def test_a_backfill_ends_today_in_the_time_zone_of_a_stored_schedule(world: World, ann: Operator) -> None:
+    world.accept(world.one("a"))
+    now = world.ledger.now()
+    world.control.seen("crm", "orders", now, cron="0 2 * * * Etc/GMT+12")
+    today = (now - timedelta(hours=12)).date()
+    assert ann.backfill("crm/orders", today, today, customers=["a"]).count == 1
+    with pytest.raises(ValueError, match=rf"the last day to extract is {today} \(today in Etc/GMT\+12\)"):
+        ann.backfill("crm/orders", today, today + timedelta(days=1), customers=["a"])
+
+
+@pytest.mark.req("P-10")
 @pytest.mark.req("O-3")
 def test_a_backfill_from_plan_to_end(world: World, ann: Operator) -> None:
     with pytest.raises(ValueError, match="unknown source 'crm'.*no dataset is registered"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,9 @@ def test_a_backfill_on_the_command_line(lake: World) -> None:
     assert call("backfill", "cancel", "4", "--because", "enough")[0] == 0
     status, printed = call("backfill", "cancel", "4", "--because", "enough")
     assert (status, "is cancelled, so you cannot cancel it" in printed) == (1, True)
-    assert call("backfill", "status", "99")[0] == 1
+    for arguments in (("status",), ("pause", "--because", "x"), ("cancel", "--because", "x")):
+        status, printed = call("backfill", arguments[0], "99", *arguments[1:])
+        assert (status, "backfill 99: not found; `redrive backfill list --all` lists all" in printed) == (1, True)
     status, printed = call("backfill", "status", "4", "--watch")
     assert (status, "cancelled" in printed) == (1, True)
     assert [one["id"] for one in json.loads(call("backfill", "list", "--json")[1])] == [5, 4, 3, 1]
@@ -86,11 +89,17 @@ def test_an_app_knows_its_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (status, "unknown query 'order' of source 'crm' (did you mean 'orders'?); known: orders" in printed) == (2, True)
     status, printed = call("backfill", "plan", "crm/orders", *days, *here)
     assert (status, "crm/orders × 2 customers × 31 days = 62, newest day first" in printed) == (0, True)
-    printed = call("backfill", "plan", "crm/orders", *days, *here, "--customer-id", "acne", "--customer-id", "globex", width=160)[
-        1
-    ]
-    assert "customer acne (did you mean 'acme'?): no partition of crm/orders so far" in printed
-    assert "customer globex" not in printed  # the app knows them
+    one = ("--customer-id", "acne", "--customer-id", "globex")
+    said = "unknown customer 'acne' (did you mean 'acme'?) of crm/orders; known: acme, globex; add new customers to customers="
+    for verb in (("plan",), ("apply", "--because", "x", "--yes", "--max", "62")):
+        status, printed = call("backfill", verb[0], "crm/orders", *verb[1:], *days, *here, *one, width=200)
+        assert (status, said in printed) == (2, True)
+        assert "globex'" not in printed  # the app knows them
+    tomorrow = (datetime.now(timezone.utc) + timedelta(days=2)).date()
+    late = ("--since", "2025-01-01", "--until", str(tomorrow))
+    status, printed = call("backfill", "plan", "crm/orders", *late, *here, width=200)
+    assert (status, f"{tomorrow} is in the future; the last day to extract is " in printed) == (2, True)
+    assert "(today in UTC+14)" in printed
     status, printed = call(
         "backfill", "apply", "crm/orders", *days, *here, "--because", "x", "--yes", "--max", "62", "--share", "0.3"
     )

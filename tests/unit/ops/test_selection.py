@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from redrive.ops.selection import Selection, selected, short
+from redrive.ops.selection import Selection, not_future, selected, short
 from redrive.partitions.partition import Partition
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+
+
+@pytest.mark.req("P-10")
+@pytest.mark.parametrize(
+    ("zone", "today", "name"),
+    [
+        (None, date(2026, 3, 2), "UTC+14"),
+        (ZoneInfo("UTC"), date(2026, 3, 1), "UTC"),
+        (ZoneInfo("Pacific/Kiritimati"), date(2026, 3, 2), "Pacific/Kiritimati"),
+        (ZoneInfo("Pacific/Midway"), date(2026, 3, 1), "Pacific/Midway"),
+    ],
+)
+def test_the_last_day_is_today_in_the_time_zone_of_the_schedule(zone: ZoneInfo | None, today: date, name: str) -> None:
+    not_future(today, NOON, zone)
+    with pytest.raises(ValueError, match="is in the future") as caught:
+        not_future(today.replace(day=today.day + 1), NOON, zone)
+    assert str(caught.value).endswith(f"the last day to extract is {today} (today in {name})")
 
 
 @pytest.mark.parametrize(
