@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from redrive import App
-from redrive.console.heat import NOTHING, square
+from redrive.console.heat import NOTHING, Square, square
 from redrive.ops.operator import Operator
 from redrive.partitions.authority import Authority
 from redrive.partitions.control import Control
@@ -207,6 +207,8 @@ def test_one_is_paused_and_a_share_is_changed_each_for_a_reason(page: Page, app:
 def test_squares() -> None:
     assert square(None) is NOTHING
     assert square({"success": 3}).css == "s"
+    assert square({"success": 3}, None, 2) == Square("m", "3 accepted, 2 never requested")
+    assert square({"success": 3, "failed": 1}, None, 2).css == "f n3"
     assert square({"success": 99, "failed": 1}).css == "f n1"
     assert square({"success": 9, "failed": 1}) == square({"success": 9, "failed": 1})
     assert square({"success": 9, "failed": 1}).css == "f n2"

@@ -37,8 +37,14 @@ SIGNS: Mapping[str | None, Sign] = {
     "refresh_failed": Sign("▲", "^", "yellow", "newer run rejected"),
     "failed": Sign("✗", "x", "red", "failed"),
     "terminal": Sign("!", "!", "bold red", "gave up"),
+    "never_requested": Sign("□", "-", "yellow", "some never requested"),
     None: Sign("·", ".", "dim", "none"),
 }
+
+
+MISSING = "never_requested"
+OF_REQUESTED = "A cell shows the worst requested partition. %: accepted of requested."
+OF_KNOWN = "A cell shows the worst partition. %: accepted of all known customers of its days."
 
 
 class Band(NamedTuple):
@@ -66,8 +72,10 @@ def heat_map(calendar: Calendar, width: int, /, *, by: By | None = None) -> Rend
                 line.append_text(Text(" ") if column is None else show(_worst(row, *column)))
             lines.append(line.append_text(_share(row, band)))
         lines.append("")
-    legend = Text("  ").join(show(state).append(f" {sign.says}", style="dim") for state, sign in SIGNS.items())
-    return Group(*lines, legend, Text("A cell shows the worst requested partition. %: accepted of requested.", style="dim"))
+    is_known = any(row.customers is not None for row in calendar.rows)
+    signs = [pair for pair in SIGNS.items() if is_known or pair[0] != MISSING]
+    legend = Text("  ").join(show(state).append(f" {sign.says}", style="dim") for state, sign in signs)
+    return Group(*lines, legend, Text(OF_KNOWN if is_known else OF_REQUESTED, style="dim"))
 
 
 def bands(since: date, until: date, room: int, by: By | None = None, /) -> Iterator[Band]:
@@ -165,17 +173,24 @@ def _worst(row: Row, first: date, last: date) -> str | None:
     for shades in _within(row, first, last):
         for shade, many in shades.items():
             together[shade] = together.get(shade, 0) + many
-    return worst(together)  # type: ignore[arg-type]  # they are shades, by name
+    state = worst(together)  # type: ignore[arg-type]  # they are shades, by name
+    return MISSING if state == "success" and _missing(row, first, last) else state
+
+
+def _missing(row: Row, first: date, last: date) -> int:
+    days = (first + each * ONE_DAY for each in range((last - first).days + 1))
+    return sum(row.never_requested.get(day, 0) for day in days)
 
 
 def _share(row: Row, band: Band) -> Text:
-    """How much of what is known in this band is accepted."""
+    """The accepted part of a band: of requested partitions, and of missing ones where known."""
     good = known = 0
     for column in band.columns:
         if column is not None:
             for shades in _within(row, *column):
                 known += sum(shades.values())
                 good += shades.get("success", 0) + shades.get("refresh_failed", 0)
+            known += _missing(row, *column)
     if not known:
         return Text("      –", style="dim")
     percent = 100 * good / known

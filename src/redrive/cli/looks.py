@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Group, RenderableType
@@ -15,7 +15,7 @@ from ..core.amount import amount
 from ..ops.calendar import WORST
 from ..ops.desk import Facts
 from ..ops.document import document
-from ..ops.lost import Lost
+from ..ops.lost import Lost, RawState
 from ..ops.operator import Operator
 from ..ops.selection import Selection
 from .calendar import SIGNS, heat_map
@@ -68,10 +68,14 @@ def inspect(
     lists the partitions. --calendar shows a heat map. --lost checks the store and lists accepted
     partitions whose raw data is missing or of another size.
 
+    The calendar and lists do not check raw data. Partitions that are named in full are checked if
+    the app is known (--ledger module:app).
+
     Examples:
         redrive state inspect
         redrive state inspect crm/orders --status failed
         redrive state inspect crm --calendar --since 2026-06-01
+        redrive state inspect crm/acme/orders/2026-06-01 --ledger shop:app
 
     Exit codes:
         0: shown, also when there are none
@@ -91,7 +95,8 @@ def inspect(
         else:
             some = ops.partitions.inspect(asked, after=after, limit=limit)
             more = f"{showing(len(some))[:-1]}, or --after {some[-1].id} for the next page." if len(some) == limit else None
-            _list(ops, some, as_json, more)
+            raw = None if asked.keys is None else ops.partitions.raw_states(some)
+            _list(ops, some, as_json, more, raw=raw)
 
 
 def failures(
@@ -229,9 +234,14 @@ def _overview(ops: Operator, as_json: bool) -> None:
     show(out, Group(*lines, "", Text(then_, style="dim")))
 
 
-def _list(ops: Operator, found: Sequence[Facts], as_json: bool, more: str | None, none: str = NONE) -> None:
+def _list(
+    ops: Operator, found: Sequence[Facts], as_json: bool, more: str | None, none: str = NONE,
+    raw: Sequence[RawState] | None = None,
+) -> None:  # fmt: skip
+    """Print partitions. raw: what is known of the raw data of each."""
     if as_json:
-        print_json([document(one) for one in found])
+        more_fields: list[dict[str, Any]] = [{} for _ in found] if raw is None else [{"raw": document(one)} for one in raw]
+        print_json([document(one) | fields for one, fields in zip(found, more_fields, strict=True)])
         return
     out = console()
     if not found:
@@ -241,8 +251,25 @@ def _list(ops: Operator, found: Sequence[Facts], as_json: bool, more: str | None
     said = amount(len(found), "partition")
     lines: list[RenderableType] = [Text(said + (f": {counted(reasons)}" if reasons else "")), ""]
     lines.append(_table(found, ops.now(), out.width))
+    lines += _raw_lines(found, raw or ())
     hint = more or spelled("`redrive state explain PARTITION` explains one of them.")
     show(out, Group(*lines, "", Text(hint, style="dim")))
+
+
+def _raw_lines(found: Sequence[Facts], raw: Sequence[RawState]) -> list[RenderableType]:
+    """What is wrong with raw data, and what was not checked."""
+    pairs = list(zip(found, raw, strict=True)) if raw else []
+    lines: list[RenderableType] = [
+        Text(f"{one.partition}: raw data not readable: {state.problem}", style="red")
+        for one, state in pairs
+        if state.problem is not None
+    ]
+    reasons = Counter(state.unchecked for _, state in pairs if state.unchecked is not None)
+    lines += [
+        Text(spelled(f"Raw data of {amount(count, 'partition')} not checked: {why}."), style="yellow")
+        for why, count in reasons.items()
+    ]
+    return ["", *lines] if lines else []
 
 
 def _table(found: Sequence[Facts], now: datetime, width: int) -> RenderableType:

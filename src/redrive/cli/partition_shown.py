@@ -14,7 +14,7 @@ from ..core.amount import amount
 from ..core.span import span
 from ..ops.lookup import Explained, Facts, History, Marker, Run
 from .act import counted
-from .followup import then
+from .followup import spelled, then
 from .moments import both, utc
 from .output import heading, pairs
 from .shown import indented
@@ -63,7 +63,9 @@ def told(found: History, /) -> RenderableType:
 
 def _marked(marker: Marker, now: datetime) -> str:
     what = ""
-    if marker.kind == "grant":
+    if marker.kind == "grant" and marker.cause == "unpause" and not marker.attempts:
+        what = "unpaused, exempt from max_age, "
+    elif marker.kind == "grant":
         many = "the policy's number of attempts" if marker.amount is None else amount(marker.amount, "attempt")
         what = f"{many} from {marker.attempts} on, "
     cause = "" if marker.cause == "manual" or marker.kind == "grant" else f"{marker.cause}, "
@@ -87,8 +89,10 @@ def _run(run: Run, now: datetime) -> RenderableType:
     verdict = run.verdict
     if verdict is None:
         if run.note:
-            made.add_row("ended", Text(run.note, style="yellow"))
+            made.add_row("ended", Text(_noted(run.note), style="yellow"))
         return made
+    if run.note:
+        made.add_row("note", Text(_noted(run.note), style="yellow"))
     rows = "" if verdict.record_count is None else f", {amount(verdict.record_count, 'row')}"
     made.add_row(
         "verdict", f"{verdict.decision} by {f'{verdict.validator} {verdict.version}'.strip()}, {utc(run.verdict_at)} UTC{rows}"
@@ -100,6 +104,11 @@ def _run(run: Run, now: datetime) -> RenderableType:
     for check in (*bad, *good[: max(0, CHECKS - len(bad))]):
         made.add_row("check", _check(check))
     return made
+
+
+def _noted(note: str) -> str:
+    """A stored note in the words of the docs."""
+    return note.replace("not charged: ", "does not count as an attempt: ", 1)
 
 
 def _check(check: Mapping[str, Any]) -> Text:
@@ -129,10 +138,12 @@ def explained(found: Explained, /) -> RenderableType:
         hurt = found.explanation.damaged
         if found.lost is not None:
             status.append(f"  ← not readable: {found.lost}", style="bold red")
-        elif hurt is None:
-            status.append("  ← consumers read this", style="bold")
-        else:
+        elif hurt is not None:
             status.append(f"  ← damaged, found {utc(hurt.verdict_at)} UTC: not readable", style="bold red")
+        elif found.unchecked is not None:
+            status.append(spelled(f"  ← raw data not checked: {found.unchecked}"), style="yellow")
+        else:
+            status.append("  ← consumers read this", style="bold")
         made.add_row("status", status)
     else:
         made.add_row("status", standing(facts))

@@ -17,6 +17,8 @@ LETTERS = {"success": "s", "pending": "p", "refresh_failed": "r", "failed": "f",
 WORDS = {name: word(name) for name in LETTERS}
 LANES = {"fresh": "lf", "retry": "lr", "backfill": "lb"}
 """CSS classes of the mark under a day that is queued or running. The first matching lane is shown."""
+MISSING = "m"
+"""CSS class of a day whose partitions are accepted, while other customers have none."""
 PICKED = "k"
 SOME, MANY = 0.02, 0.25
 """Shares of failed partitions from which a day is drawn darker."""
@@ -54,6 +56,8 @@ class Pick:
     last: date
     counts: Mapping[str, int]
     """By their shades."""
+    missing: int = 0
+    """Customers that were never requested, summed over these days. 0 if they are not known."""
 
     @property
     def said(self) -> str:
@@ -65,7 +69,9 @@ class Pick:
     @property
     def stands(self) -> str:
         """Describe the status of the selected partitions."""
-        return ", ".join(f"{many:,} {WORDS[name]}" for name, many in self.counts.items() if many) or "no partitions"
+        parts = [f"{many:,} {WORDS[name]}" for name, many in self.counts.items() if many]
+        parts += [f"{self.missing:,} never requested"] if self.missing else []
+        return ", ".join(parts) or "no partitions"
 
     def has(self, row: Row, /) -> bool:
         """Whether this dataset is selected."""
@@ -79,34 +85,40 @@ def picked(calendar: Calendar, source: str | None, query: str | None, first: dat
     """Return the selection with the counts of its partitions."""
     pick = Pick(source, query, first, last, {})
     counts: dict[str, int] = {}
+    missing = 0
     for row in calendar.rows:
         for on, shades in row.days.items() if pick.has(row) else ():
             if first <= on <= last:
+                missing += row.never_requested.get(on, 0)
                 for name, many in shades.items():
                     counts[name] = counts.get(name, 0) + many
-    return Pick(source, query, first, last, {name: counts[name] for name in LETTERS if name in counts})
+    shown = {name: counts[name] for name in LETTERS if name in counts}
+    return Pick(source, query, first, last, shown, missing)
 
 
-def square(shades: Mapping[Any, int] | None, lanes: Mapping[Any, int] | None = None, /) -> Square:
-    """Draw one day. None: it has no partitions."""
-    return NOTHING if not shades else _square(tuple(shades.items()), tuple(lanes.items()) if lanes else ())
+def square(shades: Mapping[Any, int] | None, lanes: Mapping[Any, int] | None = None, missing: int = 0, /) -> Square:
+    """Draw one day. None: it has no partitions. missing: customers that have none."""
+    return NOTHING if not shades else _square(tuple(shades.items()), tuple(lanes.items()) if lanes else (), missing)
 
 
 @lru_cache(2000)  # many days are alike
-def _square(shades: tuple[tuple[str, int], ...], lanes: tuple[tuple[str, int], ...]) -> Square:
+def _square(shades: tuple[tuple[str, int], ...], lanes: tuple[tuple[str, int], ...], missing: int) -> Square:
     there = {name: many for name, many in shades if many}
     name = next((each for each in WORST if each in there), None)
     if name is None:
         return NOTHING
     at_work = dict(lanes)
     mark = next((f" {css}" for lane, css in LANES.items() if lane in at_work), "")
-    if name == "success" and not mark:
+    if name == "success" and not mark and not missing:
         return Square("s", "")
     part = there[name] / sum(there.values())
     level = "" if name == "success" else " n1" if part < SOME else " n2" if part < MANY else " n3"
     said = ", ".join(f"{many:,} {WORDS[shade]}" for shade, many in there.items())
+    if missing:
+        said = f"{said}, {missing:,} never requested"
+    letter = MISSING if name == "success" and missing else LETTERS[name]
     queued = ", ".join(f"{many:,} in lane {lane}" for lane, many in at_work.items())
-    return Square(f"{LETTERS[name]}{level}{mark}", f"{said}; {queued}" if queued else said)
+    return Square(f"{letter}{level}{mark}", f"{said}; {queued}" if queued else said)
 
 
 def days(calendar: Calendar, /) -> list[date]:
@@ -122,7 +134,7 @@ def lines(calendar: Calendar, pick: Pick | None = None, /) -> list[Line]:
 
 
 def _squares(row: Row, every: list[date], pick: Pick | None) -> tuple[Square, ...]:
-    drawn = [square(row.days.get(each), row.lanes.get(each)) for each in every]
+    drawn = [square(row.days.get(each), row.lanes.get(each), row.never_requested.get(each, 0)) for each in every]
     if pick is None or not pick.has(row):
         return tuple(drawn)
     return tuple(

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from ..partitions.partition import Day, day
 from ..partitions.record import Lane, Shade
+from .customers import customer_counts
 from .selection import EASTMOST
+from .source import ledger_of
 
 if TYPE_CHECKING:
-    from ..ledger.ledger import Ledger
+    from .source import Operated
 
 SPAN = timedelta(days=55)
 """Days before the last that are shown where nobody says since when: eight weeks with it."""
@@ -33,6 +35,11 @@ class Row:
     days: Mapping[date, Mapping[Shade, int]]
     lanes: Mapping[date, Mapping[Lane, int]] = field(default_factory=dict)
     """What is queued or running, by lane; where there is much, of the first of it."""
+    customers: int | None = None
+    """Number of customers that the app knows now. None: the app is not known, or cannot say."""
+    never_requested: Mapping[date, int] = field(default_factory=dict)
+    """On days with at least one partition: how many customers have none. A lower bound if there are
+    former customers."""
 
     @property
     def counts(self) -> dict[Shade, int]:
@@ -59,12 +66,28 @@ def worst(shades: Mapping[Shade, int], /) -> Shade | None:
     return next((shade for shade in WORST if shades.get(shade)), None)
 
 
+def never_requested(
+    days: Mapping[date, Mapping[Shade, int]],
+    customers: int | None,
+    /,
+) -> dict[date, int]:
+    """Return how many customers have no partition, on days where others have one. Pure.
+
+    Empty if the number of customers is not known.
+    """
+    if customers is None:
+        return {}
+    missing = {on: customers - sum(shades.values()) for on, shades in days.items()}
+    return {on: count for on, count in missing.items() if count > 0}
+
+
 def calendar(
-    ledger: Ledger, since: Day | None, until: Day | None, /, *, source: str | None = None, query: str | None = None
+    app: Operated, since: Day | None, until: Day | None, /, *, source: str | None = None, query: str | None = None
 ) -> Calendar:
-    """The calendar of these days; without them of the last eight weeks."""
+    """The calendar of these days; without them of the last eight weeks. Raw data is not checked."""
     from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
+    ledger = ledger_of(app)
     last = (ledger.now() + EASTMOST).date() if until is None else day("until", until)
     first = max(last, date.min + SPAN) - SPAN if since is None else day("since", since)
     if last < first:
@@ -79,4 +102,9 @@ def calendar(
     if len(found) <= LANED:
         for (of, name, on), counted in register.under_way(sorted(found), first, last).items():
             lanes.setdefault((of, name), {})[on] = counted
-    return Calendar(first, last, tuple(Row(*key, days, lanes.get(key, {})) for key, days in sorted(found.items())))
+    known = customer_counts(app) if found else {}
+    rows = (
+        Row(*key, days, lanes.get(key, {}), known.get(key), never_requested(days, known.get(key)))
+        for key, days in sorted(found.items())
+    )
+    return Calendar(first, last, tuple(rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from .backfill import BackfillReport
 from .calendar import Calendar
 from .datasets import checked, known, terms_of
 from .lookup import Explained, History
-from .lost import Lost
+from .lost import Lost, RawState
 from .selection import selected
 from .source import ledger_of
 from .steering import Chosen, Steer
@@ -57,6 +57,10 @@ class Desk:
         some = checked(self._app, Selection() if selection is None else selection)
         return lost.lost(self._app, self._register(), some, after=after, limit=limit)
 
+    def raw_states(self, facts: Sequence[Facts], /) -> list[RawState]:
+        """Look at the files of these partitions, in their order. Their bytes are not read."""
+        return lost.raw_states(self._app, facts)
+
     def failures(self, selection: Selection | None = None, /, *, terminal: bool = False, limit: int = 100) -> list[Facts]:
         """What failed, or with a newer run that was rejected; terminal: only what is not tried any more. The last first."""
         return lookup.failures(self._register(), checked(self._app, selection or Selection()), terminal=terminal, limit=limit)
@@ -84,7 +88,7 @@ class Desk:
     ) -> Calendar:
         """How the days of every dataset stand; without dates the last eight weeks."""
         checked(self._app, Selection(source=source, query_name=query))
-        return calendar.calendar(ledger_of(self._app), since, until, source=source, query=query)
+        return calendar.calendar(self._app, since, until, source=source, query=query)
 
     def sources(self) -> list[Source]:
         """Which sources are paused, by whom, until when."""

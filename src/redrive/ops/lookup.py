@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..errors import StorageError
 from ..partitions.partition import Day, Partition, day
 from ..partitions.record import Explanation, Facts, Marker, Run, Selection, Shade
-from .datasets import extraction, terms_of
-from .lost import missing
+from .datasets import terms_of
+from .lost import RawState, raw_states
 from .source import ledger_of
 
 if TYPE_CHECKING:
@@ -45,7 +44,9 @@ class Explained:
     assumed: bool
     """The dataset's own terms are not known here: the defaults were taken."""
     lost: str | None = None
-    """Why the raw data of the current run cannot be read. None: no problem found, or its store is not known here."""
+    """Why the raw data of the current run cannot be read. None: no problem, or not checked."""
+    unchecked: str | None = None
+    """Why the raw data of the current run was not checked. None: it was, or there is none."""
 
 
 def history(app: Operated, partition: Partition, /) -> History | None:
@@ -70,22 +71,19 @@ def explained(app: Operated, partition: Partition, /) -> Explained:
     runs = register.history(partition) if found.facts is not None else []
     current = None if found.facts is None else found.facts.current_run_id
     in_force = next((one for one in runs if one.run_id == current), None)
-    lost = None if found.facts is None else _lost(app, found.facts)
-    if lost is not None and found.why and found.why[0].startswith("accepted"):
+    state = RawState() if found.facts is None else raw_states(app, [found.facts])[0]
+    if state.problem is not None and found.why and found.why[0].startswith("accepted"):
         why = "accepted, but its raw data cannot be read, and no new extraction is requested"
         found = replace(found, why=(why, *found.why[1:]))
-    return Explained(partition, found, runs[0] if runs else None, in_force, terms is None, lost)
-
-
-def _lost(app: Operated, facts: Facts) -> str | None:
-    """Why the raw data of the current run cannot be read, by a look at its files. Their bytes are not read."""
-    known = extraction(app, facts.partition.source, facts.partition.query_name)
-    if known is None or facts.current_raw_id is None:
-        return None
-    try:
-        return missing(known, facts.partition, facts.current_raw_id)
-    except StorageError:
-        return None  # the store is not reachable: `redrive storage check` says why
+    return Explained(
+        partition=partition,
+        explanation=found,
+        last=runs[0] if runs else None,
+        in_force=in_force,
+        assumed=terms is None,
+        lost=state.problem,
+        unchecked=state.unchecked,
+    )
 
 
 def failures(register: Register, selection: Selection, /, *, terminal: bool, limit: int) -> list[Facts]:

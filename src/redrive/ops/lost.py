@@ -34,6 +34,38 @@ class Lost:
     """What is missing, or has been changed."""
 
 
+@dataclass(frozen=True, slots=True)
+class RawState:
+    """What is known of the raw data of a current run. Immutable."""
+
+    problem: str | None = None
+    """What is missing, or has another size. None: no problem found, or not checked."""
+    unchecked: str | None = None
+    """Why the files were not looked at. None: they were, or there is no current run."""
+
+
+NO_APP = "pass --ledger module:app"
+"""Why raw data is not checked where only a ledger is known."""
+
+
+def raw_states(app: Operated, some: Sequence[Facts], /) -> list[RawState]:
+    """Look at the files of the current runs of partitions, in their order. No bytes are read."""
+    known = {one.terms.dataset: one for one in extractions(app)}
+
+    def look(one: Facts) -> RawState:
+        extraction = known.get((one.partition.source, one.partition.query_name))
+        if one.current_raw_id is None:
+            return RawState()
+        if extraction is None:
+            return RawState(unchecked=NO_APP)
+        try:
+            return RawState(missing(extraction, one.partition, one.current_raw_id))
+        except StorageError:
+            return RawState(unchecked="store not reachable, see `redrive storage check`")
+
+    return side_by_side(look, some) if known else [look(one) for one in some]
+
+
 def lost(app: Operated, register: Register, selection: Selection, /, *, after: int, limit: int) -> list[Lost]:
     """Those of the selection, in the order of their numbers. Looks at the files of every run in force; their bytes are not read.
 

@@ -104,8 +104,8 @@ def test_one_is_explained(lake: World) -> None:
     assert "not running  Due; starts when a worker is free" in call("state", "explain", BAD, width=140)[1]
     assert "1 validated, 1 started; pass --ledger module:app for the policy's limit" in printed
     assert f'redrive state retry {BAD} --because "..."' in printed
-    odd = call("state", "explain", f"crm/Zoë, Söhne%2FCo/orders/{DAY}", width=140)[1]
-    assert "48,201 rows  ← consumers read this" in odd
+    odd = call("state", "explain", f"crm/Zoë, Söhne%2FCo/orders/{DAY}", width=200)[1]
+    assert "48,201 rows  ← raw data not checked: pass --ledger module:app" in odd
     assert "newer run" in odd
     assert "'crm/Zoë, Söhne%2FCo/orders/2026-03-01'" in odd
     assert "running   Running now: run " in call("state", "explain", f"crm/c7/orders/{DAY}", width=140)[1]
@@ -120,7 +120,17 @@ def test_one_is_explained(lake: World) -> None:
     assert call("state", "history", f"crm/nobody/orders/{DAY}")[0] == 1
 
 
+@pytest.mark.req("O-1")
+@pytest.mark.usefixtures("lake")
+def test_status_takes_the_words_that_are_printed() -> None:
+    for word, name in (("accepted", "success"), ("newer run rejected", "refresh_failed"), ("Gave-up", "terminal")):
+        by_word = call("state", "inspect", "crm/orders", "--status", word, "--json")
+        assert by_word == call("state", "inspect", "crm/orders", "--status", name, "--json")
+        assert json.loads(by_word[1]) != []
+
+
 NONSENSE: list[tuple[tuple[str, ...], str]] = [
+    (("state", "inspect", "--status", "odd"), "--status: invalid state 'odd'; use pending, success, failed"),
     (("state", "retry", "--because", "x"), "no partitions selected"),
     (("state", "retry", "crm/orders"), "--because: pass a reason"),
     (("state", "retry", "crm/orders", "--because", " "), "--because: pass a reason"),

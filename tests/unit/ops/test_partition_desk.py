@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,13 @@ from rich.console import Console, RenderableType
 
 from redrive import App
 from redrive.cli import steer
+from redrive.cli.calendar import heat_map
 from redrive.cli.doctor import _health
 from redrive.cli.partition_shown import explained
 from redrive.cli.planned import planned
+from redrive.console.heat import lines, picked
 from redrive.errors import NotAllowed
+from redrive.ops.lost import RawState
 from redrive.ops.operator import Operator
 from redrive.ops.partition_standing import paused_by
 from redrive.partitions import Partition, Raw, Sink
@@ -155,6 +158,62 @@ def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
     assert "consumers read this" in plain(explained(lake.ann.partitions.explain(key)))
 
 
+@pytest.mark.req("O-1")
+def test_raw_data_that_cannot_be_checked_is_not_said_to_be_readable(lake: Lake, box: Sandbox) -> None:
+    filled(lake, box)
+    key = f"crm/acme/orders/{DAY}"
+    bare = Operator(lake.app.ledger, actor="ann").partitions
+    shown = plain(explained(bare.explain(key)))
+    assert "← raw data not checked: pass --ledger module:app" in shown
+    assert "consumers read this" not in shown
+    assert bare.raw_states(bare.inspect()) == [RawState(unchecked="pass --ledger module:app")] * 2
+
+
+@pytest.mark.req("O-1", "P-14")
+def test_the_calendar_counts_customers_that_were_never_requested(lake: Lake, box: Sandbox) -> None:
+    lake.ann.apply(lake.ann.backfill(lake.orders, "2025-12-01", "2025-12-02"), because="new dataset")
+    lake.ann.apply(lake.ann.backfill(lake.orders, "2025-12-03", "2025-12-04", customers=["acme"]), because="one customer")
+    box.drain()
+    span = ("2025-12-01", "2025-12-07")
+    calendar = lake.ann.partitions.calendar(*span)
+    (row,) = calendar.rows
+    assert (row.customers, row.never_requested) == (2, {date(2025, 12, 3): 1, date(2025, 12, 4): 1})
+    shown = plain(heat_map(calendar, 80))
+    assert "■■□□···" in shown
+    assert "75 %" in shown
+    assert "□ some never requested" in shown
+    (line,) = lines(calendar)
+    assert [square.css for square in line.squares] == ["s", "s", "m", "m", "", "", ""]
+    assert line.squares[2].said == "1 accepted, 1 never requested"
+    pick = picked(calendar, "crm", "orders", date(2025, 12, 2), date(2025, 12, 3))
+    assert pick.stands == "3 accepted, 1 never requested"
+    bare = Operator(lake.app.ledger, actor="ann").partitions.calendar(*span)
+    assert (bare.rows[0].customers, bare.rows[0].never_requested) == (None, {})
+    assert "100 %" in plain(heat_map(bare, 80))
+    assert "%: accepted of requested." in plain(heat_map(bare, 80))
+
+
+def test_a_calendar_does_without_customers_that_cannot_be_read(lake: Lake, box: Sandbox) -> None:
+    calls = []
+
+    def customers() -> list[str]:
+        calls.append(1)
+        if len(calls) > 1:
+            raise ConnectionError
+        return ["acme"]
+
+    @lake.app.dataset("crm", "visits", raw="raw", checks=[], customers=customers)
+    def visits(partition: Partition, out: Sink) -> None:
+        out.rows([])
+
+    lake.ann.apply(lake.ann.backfill(visits, DAY, DAY), because="new dataset")
+    box.drain()
+    for _ in range(2):
+        (row,) = lake.ann.partitions.calendar(DAY, DAY).rows
+        assert row.customers is None
+    assert len(calls) == 2  # asked once for the calendar, and not again for a minute
+
+
 @pytest.mark.req("O-2")
 def test_the_raw_store_is_asked_for_raw_data(lake: Lake, box: Sandbox) -> None:
     lake.least = 10  # both are rejected, and have raw data
@@ -216,6 +275,9 @@ def test_a_removed_raw_file_is_reported_before_it_is_read(lake: Lake, box: Sandb
     assert "← not readable: " in shown
     assert "no extraction is needed" not in shown
     assert f'redrive state reprocess {key} --because "..."' in shown
+    some = lake.ann.partitions.inspect(lake.ann.partitions.selection(key, f"crm/zeta/orders/{DAY}"))
+    states = {one.partition.customer_id: state for one, state in zip(some, lake.ann.partitions.raw_states(some), strict=True)}
+    assert (states["acme"].problem, states["zeta"]) == (found.lost, RawState())
     plan = lake.ann.revalidate(lake.orders, DAY)
     assert plan.partitions is not None
     assert list(plan.partitions.missing_raw) == [key]
