@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import timedelta
 
 import pytest
 
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.bury import bury
+from tests.conformance.partitions.world import World
 from tests.unit.cli.command import call
 from tests.unit.cli.conftest import LONG, SECRET
 from tests.unit.cli.lake import BAD
@@ -135,3 +138,21 @@ def test_what_is_no_text_is_said_to_be_none() -> None:
     for arguments in (("failures", "--kind", "caf\udce9"), ("jobs", "list", "--kind", "caf\udce9")):
         status, printed = call(*arguments)
         assert (status, "'caf\\udce9': not valid UTF-8 at '\\udce9'" in printed) == (2, True), printed
+
+
+@pytest.mark.req("O-4", "P-10")
+def test_schedules_of_datasets_are_listed(lake: World) -> None:
+    now = lake.ledger.now()
+    lake.control.seen("crm", "orders", now, cron="0 2 * * * Europe/Prague")
+    status, printed = call("schedules", "list", width=120)
+    assert (status, "crm/orders" in printed) == (0, True)
+    assert "0 2 * * * Europe/Prague" in printed
+    assert ", no worker online" in printed
+    lake.ledger.beat("w1")
+    day = now.date() - timedelta(days=1)
+    lake.control.fire("crm", "orders", now + timedelta(seconds=1), ["c0"], [day], cron="0 2 * * * Europe/Prague")
+    status, printed = call("schedules", "list", width=120)
+    assert "no worker online" not in printed
+    assert re.search(r"running +– +sweep \d+", printed)
+    (one,) = json.loads(call("schedules", "list", "--json")[1])
+    assert (one["kind"], one["of"], one["last_state"], one["last_job"]) == ("crm/orders", "dataset", "running", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -14,6 +15,7 @@ from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
 from redrive.partitions.partition import day
 from redrive.partitions.policy import Terms
+from tests.conformance.partitions.world import World
 
 from .browser import client
 
@@ -68,3 +70,27 @@ def test_what_is_missing_is_said(browser: TestClient, wrong: dict[str, str]) -> 
     answer = browser.get("/partitions/plan", params={**RANGE, "act": "backfill", "customer": "c-1", **wrong})
     assert answer.status_code == 422
     assert "incomplete range" in answer.text or "nvalid share" in answer.text
+
+
+@pytest.mark.req("O-4", "P-14")
+def test_pages_show_schedules_and_missing_customers_of_a_dataset(tmp_path: Path) -> None:
+    with App(f"sqlite:///{tmp_path / 'ledger.db'}", migrate=True, stores={"raw": {"type": "memory"}}) as app:
+        told: Any = {"raw": "raw", "customers": ["c-1", "c-2", "c-3"], "checks": []}
+
+        @app.dataset("crm", "orders", cron="0 2 * * *", timezone="Europe/Prague", **told)
+        def orders(partition: Any, out: Any) -> None: ...
+
+        first = day("since", "2025-12-31")
+        world = World(app.ledger)
+        world.control.backfill(Grid.of("crm", "orders", ["c-1"], first), actor="ann", because="one of three")
+        world.accept(*world.claim())
+        browser = client(app)
+        page = browser.get("/schedules").text
+        assert "0 2 * * * Europe/Prague" in page
+        assert 'href="/partitions?source=crm&amp;query=orders"' in page
+        assert "no worker online" in page
+        page = browser.get("/partitions", params={"since": str(first), "until": str(first)}).text
+        assert f'class="m" title="{first}: 1 accepted, 2 never requested"' in page
+        assert "accepted, some customers never requested" in page
+        (found,) = browser.get("/api/schedules").json()
+        assert (found["kind"], found["of"], found["source"]) == ("crm/orders", "dataset", "crm")
