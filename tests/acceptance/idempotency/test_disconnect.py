@@ -232,7 +232,7 @@ def test_the_disconnect_is_withheld_until_the_response_is_stored(app: App, monke
         seen.append("stored")
         settle(*args)
 
-    monkeypatch.setattr(asgi, "settled", slow)
+    monkeypatch.setattr(asgi, "settle_in_thread", slow)
 
     async def work(scope: Any, receive: Any, send: Any) -> None:
         await receive()
