@@ -1,4 +1,4 @@
-"""Interceptor: every unary call of a channel through a `Retry`, so that no call site has to say so. Plain and aio."""
+"""Interceptors that retry every unary call of a sync or aio channel."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import grpc.aio
 from ..core.key import header_text
 from ..engine.attempt import current
 from ..engine.retry import Retry
-from .call import retry as default
+from .retrying import retry as default_retry
 
-ATTEMPT = "x-redrive-attempt"
-"""gRPC's own header for this is for its channel alone, which strips ours."""
-KEY = "idempotency-key"
+ATTEMPT_HEADER = "x-redrive-attempt"
+"""Not gRPC's own header, which a channel strips from outgoing calls."""
+KEY_HEADER = "idempotency-key"
 
 
-class _Details(
-    namedtuple("_Details", "method timeout metadata credentials wait_for_ready compression"),  # as grpcio's own
+class _CallDetails(
+    namedtuple("_CallDetails", "method timeout metadata credentials wait_for_ready compression"),
     grpc.ClientCallDetails,
 ):
-    """What a call is made with."""
+    """Method, timeout and metadata of one attempt, with the fields of grpcio's own class."""
 
 
 class Interceptor(grpc.UnaryUnaryClientInterceptor):
@@ -37,7 +37,7 @@ class Interceptor(grpc.UnaryUnaryClientInterceptor):
     """
 
     def __init__(self, retry: Retry | None = None, /) -> None:
-        self._retry = _checked(retry)
+        self._retry = _check_retry(retry)
         self._calls: dict[Any, Callable[..., Any]] = {}
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
@@ -53,7 +53,8 @@ class Interceptor(grpc.UnaryUnaryClientInterceptor):
         """
         call = self._calls.get(client_call_details.method)
         if call is None:
-            call = self._calls[client_call_details.method] = _named(self._retry, client_call_details.method)(_attempt)
+            named = _with_operation(self._retry, client_call_details.method)
+            call = self._calls[client_call_details.method] = named(_attempt)
         return call(continuation, client_call_details, request)
 
 
@@ -68,7 +69,7 @@ class AsyncInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
     """
 
     def __init__(self, retry: Retry | None = None, /) -> None:
-        self._retry = _checked(retry)
+        self._retry = _check_retry(retry)
         self._calls: dict[Any, Callable[..., Any]] = {}
 
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
@@ -84,50 +85,59 @@ class AsyncInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
         """
         call = self._calls.get(client_call_details.method)
         if call is None:
-            call = self._calls[client_call_details.method] = _named(self._retry, client_call_details.method)(_async_attempt)
+            named = _with_operation(self._retry, client_call_details.method)
+            call = self._calls[client_call_details.method] = named(_attempt_async)
         return await call(continuation, client_call_details, request)
 
 
 def _attempt(continuation: Any, details: Any, request: Any) -> Any:
-    call = continuation(_details(details, tuple), request)
+    call = continuation(_details_of_attempt(details, tuple), request)
     if not call.done():
-        return call  # a future: waiting for it here would hold its caller up
+        return call  # A future. Waiting for it here would block the caller.
     error = call.exception()
     if error is not None:
         raise error
     return call
 
 
-async def _async_attempt(continuation: Any, details: Any, request: Any) -> Any:
-    call = await continuation(_details(details, _aio_metadata), request)
+async def _attempt_async(continuation: Any, details: Any, request: Any) -> Any:
+    call = await continuation(_details_of_attempt(details, _aio_metadata), request)
     await call
     return call
 
 
-def _details(details: Any, metadata: Callable[[list[tuple[str, Any]]], Any]) -> _Details:
+def _details_of_attempt(details: Any, make_metadata: Callable[[list[tuple[str, Any]]], Any]) -> _CallDetails:
+    """Limit the timeout to the attempt, and add its number and key to the metadata."""
     attempt = current()
-    timeout, left = details.timeout, attempt.remaining
-    if left is not None and (timeout is None or left < timeout):
-        timeout = left
-    pairs = list(details.metadata or ())
+    timeout, remaining = details.timeout, attempt.remaining
+    if remaining is not None and (timeout is None or remaining < timeout):
+        timeout = remaining
+    headers = list(details.metadata or ())
     if attempt.number > 1:
-        pairs.append((ATTEMPT, str(attempt.number)))
-    if attempt.key is not None and not any(name.lower() == KEY for name, _ in pairs):
-        pairs.append((KEY, header_text(attempt.key)))
-    own = {name: getattr(details, name, None) for name in ("method", "credentials", "wait_for_ready", "compression")}
-    return _Details(timeout=timeout, metadata=metadata(pairs) if pairs else details.metadata, **own)
+        headers.append((ATTEMPT_HEADER, str(attempt.number)))
+    if attempt.key is not None and not any(name.lower() == KEY_HEADER for name, _ in headers):
+        headers.append((KEY_HEADER, header_text(attempt.key)))
+    return _CallDetails(
+        method=getattr(details, "method", None),
+        timeout=timeout,
+        metadata=make_metadata(headers) if headers else details.metadata,
+        credentials=getattr(details, "credentials", None),
+        wait_for_ready=getattr(details, "wait_for_ready", None),
+        compression=getattr(details, "compression", None),
+    )
 
 
-def _aio_metadata(pairs: list[tuple[str, Any]]) -> Any:
-    return grpc.aio.Metadata(*pairs)
+def _aio_metadata(headers: list[tuple[str, Any]]) -> Any:
+    return grpc.aio.Metadata(*headers)
 
 
-def _checked(retry: Retry | None) -> Retry:
+def _check_retry(retry: Retry | None) -> Retry:
     if retry is not None and not isinstance(retry, Retry):
         raise TypeError(f"an interceptor takes a result of redrive.grpc.retry(...), not {type(retry).__name__}: {retry!r}")
-    return default() if retry is None else retry
+    return default_retry() if retry is None else retry
 
 
-def _named(retry: Retry, method: str | bytes) -> Retry:
+def _with_operation(retry: Retry, method: str | bytes) -> Retry:
+    """Name the operation after the method, if it has no name."""
     text = method.decode() if isinstance(method, bytes) else method
     return retry if retry.operation else retry.using(operation=text.strip("/"))
