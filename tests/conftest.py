@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from redrive.journal import secret_values
+from redrive.journal.redaction.values import forget_values
 
 pytest_plugins = ["tests.order", "tests.servers.fixtures", "tests.requirements"]
 
@@ -43,4 +43,4 @@ def _sendable(value: Any) -> Any:
 @pytest.fixture(scope="module", autouse=True)
 def no_secrets_of_other_modules() -> None:
     """Given values are hidden for the whole process: a password of one module may be a word of another."""
-    secret_values.forget_values()
+    forget_values()

@@ -76,10 +76,9 @@ FOREIGN: dict[str, frozenset[str]] = {
     "demo.incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),
     "testing.grpc_server": frozenset(("grpc",)),
-    "journal.spans": frozenset(("opentelemetry",)),
-    "journal.meters": frozenset(("opentelemetry",)),
-    "journal.scraped": frozenset(("prometheus_client",)),
-    "journal.structured": frozenset(("structlog",)),
+    "journal.sinks.otel": frozenset(("opentelemetry",)),
+    "journal.sinks.prometheus": frozenset(("prometheus_client",)),
+    "journal.sinks.structlog": frozenset(("structlog",)),
 }
 
 # `core` decides and does nothing: what gives it a clock, chance, a file, a socket or a process is not for it.

@@ -16,9 +16,9 @@ from typing import Any
 from ..core.context import clock_around, end_of, scope_around
 from ..engine.run import drawn
 from ..errors import BadReport
-from ..journal.bus import emit, wanted
-from ..journal.log import DEBUG, INFO
-from ..journal.redaction import redacted_text
+from ..journal.bus import emit, is_wanted
+from ..journal.redaction import redact_text
+from ..journal.sinks.logging import DEBUG, INFO
 from ..ledger.crashpoint import crash_point
 from . import decision
 from .decision import BatchState
@@ -137,7 +137,7 @@ class BatchCall:
         timeout = spec.terms.timeout
         own_deadline = float("inf") if timeout is None else self._clock.monotonic() + timeout
         self._deadline = min(end_of(scope_around()), own_deadline)
-        if wanted(INFO):
+        if is_wanted(INFO):
             emit("batch_started", {"operation": spec.operation, **spec.log_fields})
 
     def check(self, result: object) -> Report:
@@ -186,7 +186,7 @@ class BatchCall:
     def start_split(self, report: Report) -> Split:
         """Start the search. The rejection of the whole batch is not charged to its items."""
         split = Split(report, self._state.isolated)
-        if wanted(INFO):
+        if is_wanted(INFO):
             fields = {"items": len(report.items), "reason": report.items[0].reason}
             emit("batch_split", {"operation": self.spec.operation, **fields})
         self._count_group_rejection(split, split.suspects, report)
@@ -259,7 +259,7 @@ class BatchCall:
         if wait is None or not has_items_to_settle:
             return self._end(report, pending)
         self._expected = pending
-        if wanted(INFO):
+        if is_wanted(INFO):
             retries = {"retry": state.passes, "max_retries": self.spec.terms.retries}
             fields = {**retries, "wait": wait, "pending": len(pending)}
             emit("batch_retry", {"operation": self.spec.operation, **fields})
@@ -332,7 +332,7 @@ class BatchCall:
         given_up = decision.items_to_give_up(counts, rejected.values(), spec.terms)
         if not given_up:
             return []
-        reasons = {item_id: redacted_text(rejected[item_id].reason) for item_id in given_up}
+        reasons = {item_id: redact_text(rejected[item_id].reason) for item_id in given_up}
         newly_given_up = give_up_items(spec.items, reasons)
         crash_point("batch.given_up")
         for item_id in given_up:
@@ -372,7 +372,7 @@ class BatchCall:
     def _log(
         self, kind: str, report: Report, items: Collection[ItemStatus], *, pending: int
     ) -> None:
-        if not wanted(INFO):
+        if not is_wanted(INFO):
             return
         fields: dict[str, Any] = {
             "operation": self.spec.operation,
@@ -397,5 +397,5 @@ def progress(done: int, total: int | None = None, /) -> None:
         done: Number of items that were handled.
         total: Number of all items, if it is known.
     """
-    if wanted(DEBUG):
+    if is_wanted(DEBUG):
         emit("batch_step", {"operation": CURRENT_OPERATION.get(), "done": done, "total": total})

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from ..core.amount import amount
 from ..core.seconds import whole
 from ..engine.retry import RetryLike
-from ..journal.bus import emit, wanted
-from ..journal.log import INFO
+from ..journal.bus import emit, is_wanted
+from ..journal.sinks.logging import INFO
 from .call import BatchSpec, send_async, send_sync
 from .proxy import is_retrying, make_proxy
 from .report import Report
@@ -92,7 +92,7 @@ def retrying(
         _check_split(split, send, items, terms)
     name = f"{type(sender).__name__}.{method}" if operation is None else operation
     if not (enabled and settings.enabled):
-        if wanted(INFO):
+        if is_wanted(INFO):
             emit("batch_disabled", {"operation": name})
         return sender
     spec = BatchSpec(

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, Protocol, Self
 
 from ..core.context import job_around, scope_around
-from ..journal.bus import emit, wanted
-from ..journal.log import INFO
-from ..journal.redaction import redacted_text
+from ..journal.bus import emit, is_wanted
+from ..journal.redaction import redact_text
+from ..journal.sinks.logging import INFO
 from .report import Report
 
 
@@ -84,7 +84,7 @@ def _due(report: Report) -> datetime | None:
 
 def _with_job(operation: str, report: Report, job: Any) -> Report:
     job_id = str(getattr(job, "id", job))
-    if wanted(INFO):
+    if is_wanted(INFO):
         fields = {"reason": "partial", "job_id": job_id, "retry_at": report.next_retry_at}
         emit("spilled", {"operation": operation, **fields})
     return replace(report, job_id=job_id)
@@ -92,7 +92,7 @@ def _with_job(operation: str, report: Report, job: Any) -> Report:
 
 def _log_failure(operation: str, report: Report, error: Exception) -> Report:
     try:
-        message = redacted_text(str(error))
+        message = redact_text(str(error))
     except Exception:  # __str__ of the error fails
         message = "(its message cannot be read)"
     fields = {"error": message, "error_class": type(error).__name__}

@@ -11,8 +11,8 @@ from ..core.context import Scope, end_of
 from ..core.decision import Reason
 from ..core.key import KeyLike
 from ..errors import AttemptTimeout, BreakerOpen, RedriveError, Rejected
-from ..journal.bus import emit, wanted
-from ..journal.log import WARNING
+from ..journal.bus import emit, is_wanted
+from ..journal.sinks.logging import WARNING
 from .nesting import GIVEUPS, Outcome, leave, mark
 from .run import Run
 from .settings import Settings
@@ -44,7 +44,7 @@ def admit(settings: Settings, clock: Clock, started: float, end: float, key: Key
     mark(refused, ended, None)
     if settings.spill is not None:
         leave(refused, settings, ended, None, key)
-    if wanted(WARNING):
+    if is_wanted(WARNING):
         emit(
             "giveup",
             {**settings.fields, "operation": settings.operation, "attempt": 0, "reason": reason, "retry_at": retry_at},

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..core.context import CELL, Cell
-from ..journal.bus import emit, wanted
-from ..journal.log import INFO
+from ..journal.bus import emit, is_wanted
+from ..journal.sinks.logging import INFO
 from .run import Run
 
 GRACE = 0.1
@@ -34,7 +34,7 @@ async def race(run: Run, start: Callable[[], Coroutine[Any, Any, Any]], cell: Ce
 
 def _second(run: Run, start: Callable[[], Coroutine[Any, Any, Any]], cell: Cell) -> asyncio.Future[Any]:
     run.attempt += 1
-    run.heard = wanted(INFO)
+    run.heard = is_wanted(INFO)
     if run.heard:
         settings = run.settings
         fields = {"attempt": run.attempt, "max_attempts": settings.max_attempts, "wait": settings.hedge}

@@ -14,9 +14,9 @@ from ..core.decision import HANDOVER, PATIENCE, Reason, decide
 from ..core.fault import UNKNOWN, Fault
 from ..core.lock import GIL, before_fork
 from ..errors import BreakerOpen, Final
-from ..journal import log
-from ..journal.bus import SUBSCRIPTIONS, emit, wanted, wanted_success
-from ..journal.log import INFO, level_of
+from ..journal.bus import SUBSCRIPTIONS, emit, is_success_wanted, is_wanted
+from ..journal.sinks import logging as logging_sink
+from ..journal.sinks.logging import INFO, level_of
 from .nesting import GIVEUPS, Outcome, Trail, add_note, leave, left_inside, mark, outcome, place, spent_inside
 from .settings import Settings
 
@@ -70,7 +70,7 @@ class Run:
         if reason is not None:
             self._give_up(error, reason, wait, fault, now, started)
             return None
-        self.heard = wanted(INFO)
+        self.heard = is_wanted(INFO)
         if self.heard:
             self._record("retry", error, fault, now, started, wait=wait)
         if self.attempt <= SHOWN:
@@ -170,7 +170,7 @@ class Run:
             mark(error, ended, None if quiet else self._story(ended))
         if spills:
             leave(error, settings, ended, self.trail, key)
-        if wanted(level_of("giveup", reason)):
+        if is_wanted(level_of("giveup", reason)):
             self._record("giveup", error, fault, now, started, reason=reason, retry_at=retry_at)
 
     def _may_come_back(self, fault: Fault) -> bool:
@@ -190,7 +190,7 @@ class Run:
             return
         if settings.budget.short:
             settings.budget.earn()
-        if wanted_success():
+        if is_success_wanted():
             self._record("success", None, None, self.clock.monotonic(), started)
 
     def recovered(self, started: float | None = None) -> None:
@@ -266,7 +266,7 @@ def first_failure(settings: Settings, error: Exception, seen: int) -> Run:
         if paid is not None:
             run.paid = paid
             run.wait = wait = settings.waits[1] + settings.jitter * drawn() if settings.jitter else settings.waits[1]
-            run.heard = heard = True if SUBSCRIPTIONS else log.enabled(INFO)  # a call less than bool
+            run.heard = heard = True if SUBSCRIPTIONS else logging_sink.is_enabled(INFO)  # a call less than bool
             if heard:
                 run.attempt = 1
                 run._record("retry", error, fault, now, None, wait=wait)

@@ -12,9 +12,9 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
-from ..journal.bus import emit, wanted
-from ..journal.log import INFO
-from ..journal.redaction import redacted_text
+from ..journal.bus import emit, is_wanted
+from ..journal.redaction import redact_text
+from ..journal.sinks.logging import INFO
 from .nesting import Left, add_note, left_by, mark, outcome
 from .settings import Settings
 from .spilled import Spill, Spilled, SpillOver
@@ -92,13 +92,13 @@ def _told(error: Exception, left: Left, spill: Callable[[], str | int | None]) -
         if ended.reason == "nested":  # whose retries were spent stays said
             ended = outcome(error) or ended
         mark(error, replace(ended, job_id=str(job)), f"redrive: enqueued as job {job}")
-    if wanted(INFO):
+    if is_wanted(INFO):
         key = None if left.key is None else str(left.key)
         emit("spilled", {"operation": left.ended.layer, "reason": left.ended.reason, "job_id": job, "idempotency_key": key})
 
 
 def _said(error: Exception) -> str:
     try:
-        return redacted_text(str(error))
+        return redact_text(str(error))
     except Exception:  # an error that cannot even say itself is still an error
         return "(its message cannot be read)"

@@ -6,8 +6,8 @@ import re
 
 import httpx2
 
-from ..journal.secret_address import shown_address
-from ..journal.secret_values import keep_address_secret
+from ..journal.redaction.addresses import redact_address
+from ..journal.redaction.values import keep_address_secret
 
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|//|\\\\")
 
@@ -21,7 +21,7 @@ class Address:
         if not isinstance(base_url, str):
             raise TypeError(f"base_url must be text such as 'https://crm.example.com/v1', not {type(base_url).__name__}")
         keep_address_secret(base_url)
-        shown = shown_address(base_url)
+        shown = redact_address(base_url)
         try:
             url = httpx2.URL(base_url)
         except httpx2.InvalidURL:  # its text may quote a password
@@ -48,10 +48,10 @@ class Address:
         try:
             url = httpx2.URL(path)
         except httpx2.InvalidURL:
-            raise ValueError(f"path={shown_address(path)!r} is not a valid URL") from None
+            raise ValueError(f"path={redact_address(path)!r} is not a valid URL") from None
         if _origin(url) != self._origin or url.userinfo:
             raise ValueError(
-                f"{shown_address(path)!r} is not at {self._base}, "
+                f"{redact_address(path)!r} is not at {self._base}, "
                 "and a client sends its token and headers to no other server; create a client for it"
             )
         return path

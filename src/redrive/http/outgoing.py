@@ -12,7 +12,7 @@ import httpx2
 
 from ..core.codec import raised_by
 from ..core.key import KeyLike
-from ..journal.secret_values import keep_options_secret, keep_secret
+from ..journal.redaction.values import keep_options_secret, keep_secret
 from . import headers as head
 from . import whole
 from .address import Address

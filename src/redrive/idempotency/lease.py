@@ -15,9 +15,9 @@ from ..core.context import Scope, clock_around, end_of, scope_around
 from ..core.fault import Rules
 from ..engine.rules import judgement
 from ..errors import Blocked, BreakerOpen, KeyBusy, KeyConflict, KeyFailed, LeaseLost
-from ..journal.bus import emit, wanted
-from ..journal.log import INFO
-from ..journal.redaction import redacted_text
+from ..journal.bus import emit, is_wanted
+from ..journal.redaction import redact_text
+from ..journal.sinks.logging import INFO
 from .record import BeginResult, KeyId
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def error_to_store(error: BaseException, /) -> dict[str, Any]:
     """Return the type and the message of an error, redacted and of limited length."""
     kind = type(error)
     is_builtin = kind.__module__ == "builtins"
-    message = redacted_text(str(error))
+    message = redact_text(str(error))
     if len(message) > MAX_ERROR_CHARS:
         message = message[:MAX_ERROR_CHARS] + "…"
     return {
@@ -194,7 +194,7 @@ def require_usable(result: BeginResult, key: KeyId, /) -> BeginResult:
 
 
 def _log(kind: str, key: KeyId, /, **fields: Any) -> None:
-    if wanted(INFO):
+    if is_wanted(INFO):
         emit(kind, {"idempotency_key": key.key, **fields})
 
 

@@ -1,4 +1,4 @@
-"""Log records: subscribe a sink, keep the last records in memory, hide secrets."""
+"""Journal records: subscribe a sink, keep the last records in memory, hide secrets."""
 
 from __future__ import annotations
 
@@ -10,26 +10,38 @@ from .bus import dropped, flush, subscribe
 if TYPE_CHECKING:
     from .record import Record as Record
     from .record import Sink as Sink
-    from .redaction import hide as hide
-    from .rings import Ring as Ring
-    from .rings import ring as ring
-    from .scraped import prometheus as prometheus
-    from .spans import otel as otel
-    from .structured import structlog as structlog
+    from .redaction.names import hide as hide
+    from .sinks.otel import otel as otel
+    from .sinks.prometheus import prometheus as prometheus
+    from .sinks.ring import Ring as Ring
+    from .sinks.ring import ring as ring
+    from .sinks.structlog import structlog as structlog
 
 _HOMES = {
     "Record": "record",
-    "Ring": "rings",
+    "Ring": "sinks.ring",
     "Sink": "record",
-    "hide": "redaction",
-    "otel": "spans",
-    "prometheus": "scraped",
-    "ring": "rings",
-    "structlog": "structured",
+    "hide": "redaction.names",
+    "otel": "sinks.otel",
+    "prometheus": "sinks.prometheus",
+    "ring": "sinks.ring",
+    "structlog": "sinks.structlog",
 }
-__all__ = ["Record", "Ring", "Sink", "dropped", "flush", "hide", "otel", "prometheus", "ring", "structlog", "subscribe"]
+__all__ = [
+    "Record",
+    "Ring",
+    "Sink",
+    "dropped",
+    "flush",
+    "hide",
+    "otel",
+    "prometheus",
+    "ring",
+    "structlog",
+    "subscribe",
+]
 
 
-if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
-    # Every program that retries loads this package; few need more of it than the bus.
+if not TYPE_CHECKING:  # A type checker that saw this would accept every misspelt name.
+    # Every program that retries loads this package. Most of them need only the bus.
     __getattr__ = lazily(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""The bus: who hears records, and what is done when one does not listen."""
+"""The journal's bus: `emit` passes each record to the logging sink and to all subscribed sinks."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..core.clock import SYSTEM
 from ..core.context import TIMED, WATCH, clock_around, ids_around
 from ..core.lock import LOCK, before_fork
-from . import log
+from .sinks import logging as logging_sink
 
 if TYPE_CHECKING:
-    from .background import Background
     from .record import Record, Sink
+    from .sinks.background import BackgroundSink
 
 
 class Subscription:
-    """One sink and how it wants to hear."""
+    """A subscribed sink and its options."""
 
     __slots__ = ("background", "every", "sink")
 
-    def __init__(self, sink: Sink, every: bool, background: Background | None = None) -> None:
+    def __init__(self, sink: Sink, every: bool, background: BackgroundSink | None = None) -> None:
         self.sink = sink
         self.every = every
         self.background = background
 
 
-class Losses:
-    """How many records were lost in this process."""
+class DropCounter:
+    """Counts the records that this process lost. Threads may share it."""
 
     __slots__ = ("count",)
 
     def __init__(self) -> None:
         self.count = 0
 
-    def add(self) -> None:
-        """One more."""
+    def increment(self) -> None:
+        """Count one more lost record."""
         with LOCK:
             self.count += 1
 
 
-LOSSES = Losses()
+DROPS = DropCounter()
 
-Wrap: TypeAlias = "Callable[[str, str, Callable[..., Any]], Callable[..., Any]]"
-WRAPS: list[Wrap] = []
-"""What goes around the work of each durable attempt: from a kind's name, its colour and its function to another function. Asked
-when a worker starts."""
+AttemptWrapper: TypeAlias = "Callable[[str, str, Callable[..., Any]], Callable[..., Any]]"
+"""Wraps a job's function. Arguments: job type, `plain`, `async` or `transaction`, the function."""
+ATTEMPT_WRAPPERS: list[AttemptWrapper] = []
+"""Wrappers around each attempt of a job. A worker applies them when it starts."""
 
 SUBSCRIPTIONS: list[Subscription] = []
-"""Changed under the lock, read without: whoever goes through it takes a copy."""
-_logging = Subscription(log.log, every=False)
+"""Changed under the lock, and read without it. Iterate over a copy."""
+_LOGGING = Subscription(logging_sink.log_record, every=False)
 
 
 def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False) -> Callable[[], None]:
@@ -70,14 +70,15 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
     """
     if not callable(sink):
         raise TypeError(f"a sink must be a function of one Record, not {type(sink).__name__}: {sink!r}")
-    from .background import LAST_WORDS, Background  # noqa: PLC0415  # threads and queues: not before somebody wants them
+    # Threads and queues are loaded with the first sink.
+    from .sinks.background import EXIT_FLUSH_SECONDS, BackgroundSink  # noqa: PLC0415
 
     every = bool(getattr(sink, "every", False)) if every is None else every
     attached = getattr(sink, "attached", None)
     detach = attached() if callable(attached) else None
-    heard = _telling(sink)
-    background = None if inline else Background(heard, LOSSES.add)
-    subscription = Subscription(background or heard, every, background)
+    checked_sink = _warn_at_first_error(sink)
+    background = None if inline else BackgroundSink(checked_sink, DROPS.increment)
+    subscription = Subscription(background or checked_sink, every, background)
     with LOCK:
         SUBSCRIPTIONS.append(subscription)
         TIMED.append(subscription)
@@ -96,7 +97,7 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
             background.close()
         if detach is not None:
             if background is not None:
-                background.flush(LAST_WORDS)  # it may have more to do with what it is going to hear
+                background.flush(EXIT_FLUSH_SECONDS)  # Queued records may still need the sink.
             detach()
 
     return unsubscribe
@@ -113,8 +114,9 @@ def flush(timeout: float = 5.0) -> bool:
     """
     clock = SYSTEM.monotonic
     end = clock() + timeout
-    queued = [subscription.background for subscription in list(SUBSCRIPTIONS)]
-    flushed = [background.flush(end - clock()) for background in queued if background is not None]
+    sinks = [subscription.background for subscription in list(SUBSCRIPTIONS)]
+    # `all` alone would stop at the first sink that is too slow.
+    flushed = [sink.flush(end - clock()) for sink in sinks if sink is not None]
     return all(flushed)
 
 
@@ -124,58 +126,60 @@ def dropped() -> int:
     Returns:
         The number. A record is counted once for each sink that lost it.
     """
-    return LOSSES.count
+    return DROPS.count
 
 
-def wanted(level: int, /) -> bool:
-    """Whether anybody wants a record of this logging level: asked before one is made."""
-    return bool(SUBSCRIPTIONS) or log.enabled(level)
+def is_wanted(level: int, /) -> bool:
+    """Return whether a record of this logging level has a sink. Ask before building its fields."""
+    return bool(SUBSCRIPTIONS) or logging_sink.is_enabled(level)
 
 
-def _telling(sink: Sink) -> Sink:
-    """The sink, which says once in the log that it raised: a broken one would be silent for ever."""
-    told = False
-
-    def heard(record: Record, /) -> None:
-        nonlocal told
-        try:
-            sink(record)
-        except Exception as error:
-            if not told:
-                told = True
-                log.complain(sink, error)
-            raise
-
-    return heard
-
-
-def wanted_success() -> bool:
-    """Whether anybody wants to hear of calls that succeed at once."""
+def is_success_wanted() -> bool:
+    """Return whether a sink wants records of calls that succeed at the first attempt."""
     return any(subscription.every for subscription in list(SUBSCRIPTIONS))
 
 
 def emit(kind: str, fields: Mapping[str, Any], /) -> None:
-    """Tell everybody, without secrets. Never raises: what cannot be told is counted."""
-    from .record import Record  # noqa: PLC0415  # a program in which nothing fails needs neither
-    from .redaction import redacted  # noqa: PLC0415
+    """Redact a record and pass it to all sinks. Never raises: lost records are counted."""
+    # A program without failures needs neither.
+    from .record import Record  # noqa: PLC0415
+    from .redaction.redactor import redact  # noqa: PLC0415
 
     try:
-        named = {**ids_around(), **{name: value for name, value in fields.items() if value is not None}}
-        record = Record(kind, clock_around().now(), redacted(named))
-    except Exception:  # a value of the user's, or a clock of a test, that raises
-        LOSSES.add()
+        present = {name: value for name, value in fields.items() if value is not None}
+        record = Record(kind, clock_around().now(), redact({**ids_around(), **present}))
+    except Exception:  # The user's value or the clock of a test raised.
+        DROPS.increment()
         return
-    for subscription in (_logging, *SUBSCRIPTIONS):
+    for subscription in (_LOGGING, *SUBSCRIPTIONS):
         if kind == "success" and not subscription.every:
             continue
         try:
             subscription.sink(record)
-        except Exception:  # whatever a sink does, the work goes on
-            LOSSES.add()
+        except Exception:  # A sink must not stop the work.
+            DROPS.increment()
 
 
-def _load() -> None:
-    from . import record, redaction  # noqa: F401, PLC0415  # what `emit` loads when it is first needed
+def _warn_at_first_error(sink: Sink) -> Sink:
+    """Wrap a sink so that its first exception is logged. Later ones are only counted."""
+    has_warned = False
+
+    def warn_and_raise(record: Record, /) -> None:
+        nonlocal has_warned
+        try:
+            sink(record)
+        except Exception as error:
+            if not has_warned:
+                has_warned = True
+                logging_sink.warn_about_sink(sink, error)
+            raise
+
+    return warn_and_raise
 
 
-before_fork(_load)
+def _import_lazy_modules() -> None:
+    """Import the modules of `emit`. A forked child must not wait for a parent's import lock."""
+    from . import record, redaction  # noqa: F401, PLC0415
+
+
+before_fork(_import_lazy_modules)

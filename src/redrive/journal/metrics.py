@@ -1,4 +1,4 @@
-"""Metrics: what is counted and measured, by which names and labels. Prometheus and OpenTelemetry get the same."""
+"""The catalogue of metrics, and the measurements of a record. Prometheus and OpenTelemetry share both."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Literal, NamedTuple
 from .record import Record
 
 OTHER = "other"
-MOST = 200
-"""Values of one label that are told apart; what comes after them is `other`."""
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Seconds: from a call to the next house to a job that takes minutes."""
-ENDS = frozenset(("success", "recovered", "retry", "giveup", "blocked", "again"))
-"""Kinds of records that are the end of one attempt."""
+MAX_LABEL_VALUES = 200
+"""Distinct values of one label. Further values are reported as `other`."""
+BUCKET_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Bounds of the duration histogram: from a local call to a job of several minutes."""
+ATTEMPT_END_KINDS = frozenset(("success", "recovered", "retry", "giveup", "blocked", "again"))
+"""Kinds of records that end one attempt."""
 
 
 class Metric(NamedTuple):
-    """One name under which something is counted or measured."""
+    """Name, type and labels of a metric."""
 
     name: str
     kind: Literal["counter", "histogram", "gauge"]
@@ -25,8 +25,8 @@ class Metric(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-class Measure(NamedTuple):
-    """One value of a metric; labels in the metric's order."""
+class Measurement(NamedTuple):
+    """One value of a metric, with label values in the metric's order."""
 
     metric: Metric
     value: float
@@ -40,8 +40,8 @@ ITEMS = Metric("redrive_batch_items_total", "counter", "Batch items by result.",
 EVENTS = Metric("redrive_events_total", "counter", "Other journal records by kind.", ("event", "operation"))
 DROPPED = Metric("redrive_journal_dropped_total", "counter", "Records lost because a sink raised or was too slow.")
 
-HEARD = (ATTEMPTS, SECONDS, GIVEUPS, ITEMS, EVENTS)
-"""What records are counted as."""
+RECORD_METRICS = (ATTEMPTS, SECONDS, GIVEUPS, ITEMS, EVENTS)
+"""Metrics that are computed from records."""
 
 UP = Metric("redrive_ledger_up", "gauge", "1 if the ledger could be read for this response, else 0.")
 JOBS = Metric("redrive_jobs", "gauge", "Unfinished and dead jobs in the ledger, by state.", ("kind", "state"))
@@ -56,55 +56,56 @@ WORKERS = Metric("redrive_workers", "gauge", "Workers that have not ended, by li
 
 AUDIT = Metric("redrive_audit_entries", "gauge", "Entries of the audit log. They are not deleted automatically.")
 
-STANDING = (UP, JOBS, SUBMITTED, DONE, DISCARDED, LATE, OLDEST, PARKED, PARTITIONS, WORKERS, AUDIT)
-"""What is read from the ledger when somebody asks."""
+LEDGER_METRICS = (UP, JOBS, SUBMITTED, DONE, DISCARDED, LATE, OLDEST, PARKED, PARTITIONS, WORKERS, AUDIT)
+"""Metrics that are read from the ledger at each scrape."""
 
-CATALOGUE = (*HEARD, DROPPED, *STANDING)
+CATALOGUE = (*RECORD_METRICS, DROPPED, *LEDGER_METRICS)
 
 
-class Bounded:
-    """Keeps the values of labels few: the first of each label are told apart, the rest is `other`. For one thread at a time."""
+class LabelLimiter:
+    """Limits the distinct values of each label. Use it from one thread at a time."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._known: dict[str, set[str]] = {}
+    def __init__(self, max_values: int = MAX_LABEL_VALUES) -> None:
+        self._max_values = max_values
+        self._values: dict[str, set[str]] = {}
 
-    def fold(self, label: str, value: object, /) -> str:
-        """The value, or `other`."""
+    def limit_value(self, label: str, value: object, /) -> str:
+        """Return the value as text, or `other` if the label has too many values."""
         text = str(value) if value not in (None, "") else "none"
-        known = self._known.setdefault(label, set())
+        known = self._values.setdefault(label, set())
         if text in known:
             return text
-        if len(known) >= self._most:
+        if len(known) >= self._max_values:
             return OTHER
         known.add(text)
         return text
 
-    def measure(self, one: Measure, /) -> Measure:
-        """With its labels folded."""
-        pairs = zip(one.metric.labels, one.labels, strict=True)
-        return one._replace(labels=tuple(self.fold(name, value) for name, value in pairs))
+    def limit(self, measurement: Measurement, /) -> Measurement:
+        """Return the measurement with limited label values."""
+        pairs = zip(measurement.metric.labels, measurement.labels, strict=True)
+        labels = tuple(self.limit_value(name, value) for name, value in pairs)
+        return measurement._replace(labels=labels)
 
 
-def measured(record: Record, /) -> Iterator[Measure]:
-    """What a record counts as."""
+def measure(record: Record, /) -> Iterator[Measurement]:
+    """Yield the measurements of a record."""
     kind, fields = record.kind, record.fields
     operation = fields.get("operation") or "none"
     if kind == "giveup" and "item" in fields:
-        return  # counted with its batch
+        return  # Counted with its batch.
     if kind == "batch_ended":
         for outcome in ("acknowledged", "given_up", "pending"):
-            if many := fields.get(outcome):
-                yield Measure(ITEMS, many, (operation, outcome))
+            if items := fields.get(outcome):
+                yield Measurement(ITEMS, items, (operation, outcome))
         return
-    if kind not in ENDS:
+    if kind not in ATTEMPT_END_KINDS:
         if kind != "batch_step":
-            yield Measure(EVENTS, 1, (kind, operation))
+            yield Measurement(EVENTS, 1, (kind, operation))
         return
     layer = "job" if "job_id" in fields else "partition" if "logical_date" in fields else "call"
-    if fields.get("attempt"):  # else it was never begun: a breaker was open, or its time was over
-        yield Measure(ATTEMPTS, 1, (layer, operation, kind))
+    if fields.get("attempt"):  # Otherwise no attempt began: a breaker was open, or time was up.
+        yield Measurement(ATTEMPTS, 1, (layer, operation, kind))
         if (latency := fields.get("latency_ms")) is not None:
-            yield Measure(SECONDS, latency / 1000, (layer, operation))
+            yield Measurement(SECONDS, latency / 1000, (layer, operation))
     if kind in ("giveup", "blocked"):
-        yield Measure(GIVEUPS, 1, (layer, operation, fields.get("reason") or "none"))
+        yield Measurement(GIVEUPS, 1, (layer, operation, fields.get("reason") or "none"))

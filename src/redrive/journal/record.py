@@ -1,4 +1,4 @@
-"""Record: one thing that happened."""
+"""`Record`: one entry of the journal."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ class Record:
 
 
 Sink: TypeAlias = Callable[[Record], object]
-"""Hears records. Its own exceptions never reach the work."""
+"""A function of one record. Its exceptions never reach your code."""

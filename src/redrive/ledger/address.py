@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import LedgerError
-from ..journal.secret_address import is_ambiguous, shown_address, typed_address
-from ..journal.secret_values import keep_address_secret
+from ..journal.redaction.addresses import is_ambiguous, redact_address, strip_address_secrets
+from ..journal.redaction.values import keep_address_secret
 
 FORMS = "sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
 UNREADABLE = "in a user or password, write @ : / ? # % [ ] as %40 %3A %2F %3F %23 %25 %5B %5D; a port is a number up to 65535"
@@ -41,7 +41,7 @@ def parse(url: str, /) -> Address:
     if not isinstance(url, str):
         raise TypeError(f"a ledger's address must be text, {FORMS}; not {type(url).__name__}")
     keep_address_secret(url)
-    shown = shown_address(url)
+    shown = redact_address(url)
     unreadable = LedgerError(f"a ledger's address is {FORMS}; {shown!r} cannot be read: {UNREADABLE}")
     try:
         parts = urlsplit(url)
@@ -94,7 +94,7 @@ def migrate_command(shown: str, /, *, user: bool = True) -> str:
     """
     import shlex  # noqa: PLC0415  # only where something is wrong
 
-    address = typed_address(shown)
+    address = strip_address_secrets(shown)
     if not user:
         address = _USER.sub("://", address, count=1)
     return f"redrive ledger migrate --ledger {shlex.quote(address)}"

@@ -7,7 +7,7 @@ from json.encoder import encode_basestring_ascii as quoted
 
 from ..core.context import ids_around
 from ..core.seconds import dated, number
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from .moment import micros
 from .record import NewJob, Settlement
 from .state import PRIORITIES
@@ -110,7 +110,7 @@ def words(text: str | None, /) -> str | None:
     """An error or a reason as it may be kept: without secrets, of bounded length, storable in both databases."""
     if text is None:
         return None
-    kept = redacted_text(str(text))
+    kept = redact_text(str(text))
     if len(kept) > MAX_ERROR:
         kept = f"{kept[: MAX_ERROR // 2]}\n… {len(kept) - MAX_ERROR} characters left out …\n{kept[-MAX_ERROR // 2 :]}"
     return kept.replace("\x00", "�").encode("utf-8", "replace").decode()

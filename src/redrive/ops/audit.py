@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..journal.redaction import redacted
+from ..journal.redaction import redact
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -60,7 +60,7 @@ def decisions(
             connection, actor=actor, action=action, since=audit.stamp(since), limit=limit, newest=True, people=people
         )
     return [
-        Decision(one.number, _moment(one.at), one.actor, one.action, one.because, redacted(one.what), one.hash) for one in found
+        Decision(one.number, _moment(one.at), one.actor, one.action, one.because, redact(one.what), one.hash) for one in found
     ]
 
 

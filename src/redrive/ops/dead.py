@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..journal.redaction import redacted, redacted_text
+from ..journal.redaction import redact, redact_text
 from ..ledger.letter import Letter as Letter  # noqa: PLC0414  # the console and the CLI have it from here
 from .defaults import MOST_COUNTED
 
@@ -183,8 +183,8 @@ def shown(ledger: Ledger, letter_id: int, /) -> LetterReport | None:
         letter=_letter(letter),
         payload=readable(letter.payload),
         payload_bytes=len(letter.payload),
-        headers=redacted(letter.headers),
-        ids=redacted(letter.ids),
+        headers=redact(letter.headers),
+        ids=redact(letter.ids),
         jobs=tuple(_drive(job, ledger.attempts(job.id)) for job in _jobs(ledger, letter)),
         now=ledger.now(),
     )
@@ -200,8 +200,8 @@ def readable(payload: bytes, /) -> Any:
         found = json.loads(text, parse_constant=_no_number)
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair can be written in JSON, and never sent
     except (ValueError, RecursionError):
-        return redacted_text(text) if text.isprintable() or "\n" in text else None
-    return redacted(found)
+        return redact_text(text) if text.isprintable() or "\n" in text else None
+    return redact(found)
 
 
 def _no_number(word: str) -> Any:

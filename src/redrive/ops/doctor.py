@@ -13,7 +13,7 @@ from ..core.amount import amount
 from ..core.clock import SYSTEM, Clock
 from ..core.span import span
 from ..errors import SchemaMismatch
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from . import audit, partition_health, raw_health
 from .datasets import extractions
 from .defaults import QUIET
@@ -44,7 +44,7 @@ def examined(source: str | None = None, /, *, quiet: float = QUIET, clock: Clock
         with operated(source, app_first=True) as app:
             return diagnosed(app, quiet=quiet, clock=clock)
     except SchemaMismatch as other:
-        return Health(redacted_text(source_of(source)), (_schema(other, _named(source)),), ("schema",), None, None)
+        return Health(redact_text(source_of(source)), (_schema(other, _named(source)),), ("schema",), None, None)
 
 
 def diagnosed(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
@@ -70,7 +70,7 @@ def _named(source: str | None) -> str | None:
 
 
 def _schema(other: SchemaMismatch, named: str | None) -> Finding:
-    says = redacted_text(str(other).partition("; ")[0])  # the fix follows in a field of its own
+    says = redact_text(str(other).partition("; ")[0])  # the fix follows in a field of its own
     if other.wanted is None:
         mend = "pass the address of another database; these tables belong to another program"
         return Finding("schema", "critical", says, 1, None, mend, False)

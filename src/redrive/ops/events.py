@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.key import Key
 from ..errors import NotAllowed
-from ..journal.redaction import redacted
+from ..journal.redaction import redact
 from .dead import readable
 from .imported import meant
 from .source import ledger_of
@@ -77,8 +77,8 @@ def shown(ledger: Ledger, event_id: str, source: str | None, /) -> EventReport |
         return None
     return EventReport(
         event=_event(one), payload=readable(one.payload), payload_bytes=len(one.payload),
-        headers=redacted(json.loads(one.headers) if one.headers else {}),
-        ids=redacted(_ids(one)), handlers=tuple(_handled(ledger, one)), now=ledger.now(),
+        headers=redact(json.loads(one.headers) if one.headers else {}),
+        ids=redact(_ids(one)), handlers=tuple(_handled(ledger, one)), now=ledger.now(),
     )  # fmt: skip
 
 

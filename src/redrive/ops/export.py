@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..journal.redaction import redacted
+from ..journal.redaction import redact
 from .dead import PAGE, Selection, readable
 from .document import document
 
@@ -48,7 +48,7 @@ def _letters(ledger: Ledger, selection: Selection, status: Status | None, *, raw
 
 def _masked(one: DeadLetter) -> dict[str, Any]:
     return _fields(one) | {
-        "headers": redacted(one.headers), "ids": redacted(one.ids), "payload": readable(one.payload),
+        "headers": redact(one.headers), "ids": redact(one.ids), "payload": readable(one.payload),
         "payload_bytes": len(one.payload),
     }  # fmt: skip
 

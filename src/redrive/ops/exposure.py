@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from .imported import Unreadable
 
 if TYPE_CHECKING:
-    from ..journal.scraped import Exposed
+    from ..journal.sinks.prometheus import PrometheusExporter
 
 HOST = "127.0.0.1"
 
@@ -23,7 +23,7 @@ class Exposure:
     Opened by `with`; a port of 0 takes any that is free. Only what is counted is told, no payload and no error.
     """
 
-    def __init__(self, exposed: Exposed, well: Callable[[], bool], /, *, host: str = HOST, port: int = 0) -> None:
+    def __init__(self, exposed: PrometheusExporter, well: Callable[[], bool], /, *, host: str = HOST, port: int = 0) -> None:
         self._exposed, self._well = exposed, well
         handler = type("Handler", (_Handler,), {"exposure": self})
         try:

@@ -9,8 +9,8 @@ from time import monotonic
 from typing import Any
 
 from ..journal import bus
-from ..journal.log import WARNING, level_of, line
 from ..journal.record import Record
+from ..journal.sinks.logging import WARNING, format_record, level_of
 
 KINDS = frozenset(("retry", "giveup", "blocked", "lost_lease", "late", "rejected", "lost", "worker_gone"))
 """Records that are printed beside all warnings."""
@@ -43,7 +43,7 @@ class FailureLines:
             self._until, self._shown = now + WINDOW, 0
         if self._shown < MOST:
             self._shown += 1
-            self._show(line(record), record.kind, fields)
+            self._show(format_record(record), record.kind, fields)
         else:
             self._hidden += 1
 

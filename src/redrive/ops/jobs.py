@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..journal.redaction import redacted
+from ..journal.redaction import redact
 from .dead import Try, readable
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def shown(ledger: Ledger, job_id: int, /) -> JobReport | None:
         payload=readable(row.payload),
         payload_bytes=len(row.payload),
         result=None if row.result is None else readable(row.result),
-        headers=redacted(row.headers),
-        ids=redacted(row.ids),
+        headers=redact(row.headers),
+        ids=redact(row.ids),
         tries=tuple(Try(*(getattr(one, name) for name in Try.__slots__)) for one in ledger.attempts(row.id)),
         now=now,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ..journal.redaction import redacted, redacted_text
+from ..journal.redaction import redact, redact_text
 from .datasets import label, meaning
 from .imported import meant
 
@@ -116,8 +116,8 @@ def _happening(one: Happened) -> Happening:
     took = None if one.started_at is None else max(0.0, (one.at - one.started_at).total_seconds())
     return Happening(
         id=one.id, at=one.at, event=one.event, kind=one.kind, key=one.key, job_id=one.job_id, attempt=one.attempt,
-        worker=one.worker, seconds=took, reason=None if one.reason is None else redacted_text(one.reason),
-        error=None if one.error is None else redacted_text(one.error), ids=redacted(json.loads(one.ids) if one.ids else {}),
+        worker=one.worker, seconds=took, reason=None if one.reason is None else redact_text(one.reason),
+        error=None if one.error is None else redact_text(one.error), ids=redact(json.loads(one.ids) if one.ids else {}),
         dead_id=one.dead_id, actor=one.actor,
     )  # fmt: skip
 
@@ -127,5 +127,5 @@ def _rejected(one: Troubled, at: datetime) -> Happening:
     return Happening(
         id=f"partition {one.id} {one.attempt_count}", at=at, event=REJECTED, kind=label(*one.dataset), key=str(one.partition),
         job_id=None, attempt=one.attempt_count, worker=None, seconds=None, reason=one.reason,
-        error=redacted_text(said) if said else None, ids={}, dead_id=None, actor=None,
+        error=redact_text(said) if said else None, ids={}, dead_id=None, actor=None,
     )  # fmt: skip

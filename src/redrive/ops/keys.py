@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..core.key import Key
-from ..journal.redaction import redacted
+from ..journal.redaction import redact
 from .dead import readable
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def shown(ledger: Ledger, key: str, /) -> KeyReport | None:
             key=_held(found),
             response=None if found.response is None else readable(found.response),
             response_bytes=None if found.response is None else len(found.response),
-            error=None if found.error is None else redacted(found.error),
+            error=None if found.error is None else redact(found.error),
             request_hash=None if found.request_hash is None else found.request_hash.hex(),
             now=ledger.now(),
         )

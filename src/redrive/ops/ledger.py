@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SchemaMismatch
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from .source import opened
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def status(ledger: Ledger, /) -> Status:
             )
         )
     return Status(
-        redacted_text(ledger.url), HEAD, now, tuple(kinds),
+        redact_text(ledger.url), HEAD, now, tuple(kinds),
         tuple(Seen(one.name, one.host, one.pid, one.started_at, one.seen_at, one.ended_at, one.info) for one in seen), parked,
     )  # fmt: skip
 
@@ -142,7 +142,7 @@ def migrate(source: str | None, /) -> Migrated:
 
     before = _revision(source)
     with opened(source, migrate=True) as ledger:
-        return Migrated(redacted_text(ledger.url), before, HEAD)
+        return Migrated(redact_text(ledger.url), before, HEAD)
 
 
 def _revision(source: str | None) -> str | None:

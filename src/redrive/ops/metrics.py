@@ -9,13 +9,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..journal import metrics as named
-from ..journal.metrics import Bounded, Measure, Metric
+from ..journal.metrics import LabelLimiter, Measurement, Metric
 from .source import Operated, ledger_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ..journal.scraped import Exposed
+    from ..journal.sinks.prometheus import PrometheusExporter
     from ..ledger.ledger import Ledger
     from ..ledger.workers import Worker
 
@@ -30,24 +30,24 @@ class Standing:
 
     def __init__(self, app: Operated, /) -> None:
         self._app = app
-        self._bounded = Bounded()
+        self._bounded = LabelLimiter()
         self._lock = threading.Lock()
-        self._read: tuple[float, list[Measure]] = (-FRESH, [])
+        self._read: tuple[float, list[Measurement]] = (-FRESH, [])
 
-    def __call__(self) -> list[Measure]:
+    def __call__(self) -> list[Measurement]:
         """All that is known now."""
         with self._lock:
             at, found = self._read
             if monotonic() - at >= FRESH:
                 try:
-                    found = [Measure(named.UP, 1), *folded(readings(ledger_of(self._app)), self._bounded)]
+                    found = [Measurement(named.UP, 1), *folded(readings(ledger_of(self._app)), self._bounded)]
                 except Exception:  # the database is away: that is what is told
-                    found = [Measure(named.UP, 0)]
+                    found = [Measurement(named.UP, 0)]
                 self._read = (monotonic(), found)
             return found
 
 
-def readings(ledger: Ledger, /) -> Iterator[Measure]:
+def readings(ledger: Ledger, /) -> Iterator[Measurement]:
     """What the counts say, kind by kind, and who works. Reads a few rows for each kind, however many jobs there are."""
     from ..ledger import audit, counts, find, overview, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger.state import PRIORITIES, QUARANTINE  # noqa: PLC0415  # likewise
@@ -58,7 +58,7 @@ def readings(ledger: Ledger, /) -> Iterator[Measure]:
         parked = overview.parked(connection)
         for kind, tally in counts.counts(connection).items():
             for state, many in (("waiting", tally.ready), ("running", tally.leased), ("dead", tally.dead)):
-                yield Measure(named.JOBS, many, (kind, state))
+                yield Measurement(named.JOBS, many, (kind, state))
             for metric, many in (
                 (named.SUBMITTED, tally.submitted),
                 (named.DONE, tally.done + tally.pruned),
@@ -66,34 +66,34 @@ def readings(ledger: Ledger, /) -> Iterator[Measure]:
                 (named.LATE, tally.late),
                 (named.PARKED, int(kind in parked)),
             ):
-                yield Measure(metric, many, (kind,))
+                yield Measurement(metric, many, (kind,))
             due = find.next_due(connection, [kind], (*PRIORITIES, QUARANTINE)) if tally.ready else None
             waited = 0.0 if due is None else max(0.0, (now - due).total_seconds())
-            yield Measure(named.OLDEST, waited, (kind,))
+            yield Measurement(named.OLDEST, waited, (kind,))
         yield from _workers(workers.present(connection), now)
-        yield Measure(named.AUDIT, audit.head(connection)[0])
+        yield Measurement(named.AUDIT, audit.head(connection)[0])
     for (source, query), shades in Register(ledger).counts().items():
         for shade, many in shades.items():
-            yield Measure(named.PARTITIONS, many, (f"{source}/{query}", shade))
+            yield Measurement(named.PARTITIONS, many, (f"{source}/{query}", shade))
 
 
-def _workers(present: list[Worker], now: datetime) -> Iterator[Measure]:
+def _workers(present: list[Worker], now: datetime) -> Iterator[Measurement]:
     alive = sum(now - one.seen_at <= SILENT for one in present)
-    yield Measure(named.WORKERS, alive, ("alive",))
-    yield Measure(named.WORKERS, len(present) - alive, ("silent",))
+    yield Measurement(named.WORKERS, alive, ("alive",))
+    yield Measurement(named.WORKERS, len(present) - alive, ("silent",))
 
 
-def folded(found: Iterator[Measure], bounded: Bounded, /) -> list[Measure]:
+def folded(found: Iterator[Measurement], bounded: LabelLimiter, /) -> list[Measurement]:
     """Kinds beyond the bound as one: counts added up, ages and flags by the greatest."""
     summed: dict[tuple[Metric, tuple[str, ...]], float] = {}
-    for metric, value, labels in map(bounded.measure, found):
+    for metric, value, labels in map(bounded.limit, found):
         before = summed.get((metric, labels))
         together = value if before is None else max(before, value) if metric in (named.OLDEST, named.PARKED) else before + value
         summed[metric, labels] = together
-    return [Measure(metric, value, labels) for (metric, labels), value in summed.items()]
+    return [Measurement(metric, value, labels) for (metric, labels), value in summed.items()]
 
 
-def prometheus_endpoint(app: Operated, /) -> Exposed:
+def prometheus_endpoint(app: Operated, /) -> PrometheusExporter:
     """Return the metrics of this process and of the ledger, for a `/metrics` route of your own.
 
     Make it once and call `.text(accept)` for each scrape. It also subscribes `journal.prometheus()`, unless that is
@@ -109,12 +109,12 @@ def prometheus_endpoint(app: Operated, /) -> Exposed:
         ImportError: prometheus-client is not installed. The message names the extra.
     """
     from ..journal.bus import subscribe  # noqa: PLC0415
-    from ..journal.scraped import Exposed, prometheus  # noqa: PLC0415  # the extra may be missing
+    from ..journal.sinks.prometheus import PrometheusExporter, prometheus  # noqa: PLC0415  # the extra may be missing
 
     sink = prometheus()
     if not sink.subscribed:
         subscribe(sink)
-    return Exposed(Standing(app))
+    return PrometheusExporter(Standing(app))
 
 
 def observe_ledger(app: Operated, /, *, meter_provider: Any = None) -> None:
@@ -129,6 +129,6 @@ def observe_ledger(app: Operated, /, *, meter_provider: Any = None) -> None:
     Raises:
         ImportError: opentelemetry-api is not installed. The message names the extra.
     """
-    from ..journal.meters import observed  # noqa: PLC0415  # the extra may be missing
+    from ..journal.sinks.otel import observe_measurements  # noqa: PLC0415  # the extra may be missing
 
-    observed(Standing(app), meter_provider)
+    observe_measurements(Standing(app), meter_provider)

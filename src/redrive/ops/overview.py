@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..core.amount import amount
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from . import trouble
 from .defaults import QUIET
 from .finding import Severity
@@ -163,7 +163,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
     wrong = {one.kind for one in found if one.kind is not None}
     lines.sort(key=lambda line: (line.name not in wrong, not (line.failed.hour or line.dead), line.name))
     return Overview(
-        url=redacted_text(ledger.url), now=now, alive=len(alive), seen_at=last, kinds=tuple(lines),
+        url=redact_text(ledger.url), now=now, alive=len(alive), seen_at=last, kinds=tuple(lines),
         sources=tuple(SourceLine(one.source, one.received_at, _lag(one.at, one.received_at)) for one in sources),
         datasets=datasets, extracting=data.running, findings=found, sentence=_sentence(tallies),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..app import DEFAULT
 from ..batch.store.protocol import ItemsWithReasons, ItemsWithStates, ReopenableItems
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from .batch import STEP, Reopened, Reopening
 from .imported import Unreadable, imported
 from .source import DATABASES, source_of
@@ -115,8 +115,8 @@ def _readable(source: str) -> Iterator[None]:
         if type(problem).__module__.partition(".")[0] not in DATABASES:
             raise
         first = str(problem).strip().partition("\n")[0]
-        raise Unreadable(f"{source}: the database failed: {redacted_text(first)}") from problem
+        raise Unreadable(f"{source}: the database failed: {redact_text(first)}") from problem
 
 
 def _redacted(reason: str | None) -> str | None:
-    return None if reason is None else redacted_text(reason)
+    return None if reason is None else redact_text(reason)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from .datasets import label, meaning
 
 if TYPE_CHECKING:
@@ -77,5 +77,5 @@ def _rejection(source: str, query: str, reason: str | None, some: list[Troubled]
     return Rejection(
         source, query, reason, len(some), more,
         terminal=sum(one.seen == "terminal" for one in some), readable=sum(one.seen == "refresh_failed" for one in some),
-        last_at=first.verdict_at, partition=str(first.partition), error=redacted_text(said) if said else None,
+        last_at=first.verdict_at, partition=str(first.partition), error=redact_text(said) if said else None,
     )  # fmt: skip

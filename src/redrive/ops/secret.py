@@ -13,8 +13,8 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from ..journal.secret_values import keep_secret as keep_secret  # noqa: PLC0414  # the console has it from here
-from ..journal.secret_values import without_values
+from ..journal.redaction.values import keep_secret as keep_secret  # noqa: PLC0414  # the console has it from here
+from ..journal.redaction.values import redact_values
 
 HIDDEN = "***"
 SHORTEST_PASSWORD, SHORTEST_TOKEN = 8, 16
@@ -92,4 +92,4 @@ def _bytes(text: str) -> bytes:
 
 def without_secrets(text: str, /) -> str:
     """A message for a terminal, without the secrets that this program was given."""
-    return without_values(text, HIDDEN)
+    return redact_values(text, HIDDEN)

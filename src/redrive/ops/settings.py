@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..journal.redaction import redacted_text
-from ..journal.secret_address import shown_address
+from ..journal.redaction import redact_text
+from ..journal.redaction.addresses import redact_address
 from ..settings import KEYS, SECRET, Settings, settings
 from .imported import Unreadable
 from .secret import is_hashed
@@ -65,4 +65,4 @@ def _mend(name: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    return redacted_text(shown_address(value)) if isinstance(value, str) else value
+    return redact_text(redact_address(value)) if isinstance(value, str) else value

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..app.ledgered import DEFAULT, VARIABLE
 from ..errors import LedgerError
-from ..journal.redaction import redacted_text
-from ..journal.secret_address import shown_address, typed_address
-from ..journal.secret_values import keep_address_secret
+from ..journal.redaction import redact_text
+from ..journal.redaction.addresses import redact_address, strip_address_secrets
+from ..journal.redaction.values import keep_address_secret
 from ..ledger.address import parse
 from ..ledger.open import open_ledger
 from .imported import Unreadable, imported
@@ -41,12 +41,12 @@ def source_of(given: str | None, /) -> str:
 
 def printable(address: str, /) -> str:
     """An address, or `module:app`, without the password that may be in it."""
-    return shown_address(address)
+    return redact_address(address)
 
 
 def command_for(command: str, ledger: str, /) -> str:
     """A command of ours with the ledger that was named, an address or `module:app`. It runs as it is printed."""
-    return f"{command} --ledger {shlex.quote(typed_address(ledger))}"
+    return f"{command} --ledger {shlex.quote(strip_address_secrets(ledger))}"
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def operated(
     except Exception as problem:
         if type(problem).__module__.partition(".")[0] in DATABASES:
             first = str(problem).strip().partition("\n")[0]
-            raise LedgerError(f"the database failed: {redacted_text(first)}") from problem
+            raise LedgerError(f"the database failed: {redact_text(first)}") from problem
         raise
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..app import App
 from ..errors import LedgerError
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from ..worker.status import Status
 from . import failure_lines
 from .failure_lines import Show
@@ -118,7 +118,7 @@ def hired(given: str | None, terms: Terms, /) -> Work:
     except Exception as problem:
         if type(problem).__module__.partition(".")[0] in DATABASES:
             first = str(problem).strip().partition("\n")[0]
-            raise LedgerError(f"the database failed: {redacted_text(first)}") from problem
+            raise LedgerError(f"the database failed: {redact_text(first)}") from problem
         raise Unreadable(f"{source}: {type(problem).__name__}: {problem}") from problem
 
 
@@ -165,7 +165,7 @@ def _shift(app: App, name: str, threads: int, only: Sequence[str]) -> Shift:
     }
     return Shift(
         name=name,
-        url=redacted_text(app.url),
+        url=redact_text(app.url),
         threads=threads,
         kinds=kinds,
         datasets=tuple(sorted(one.name for one in datasets)),

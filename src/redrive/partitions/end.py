@@ -10,7 +10,7 @@ from ..core.known.schema import KNOWN
 from ..core.outage import Parking, is_charged
 from ..core.signature import said, signature
 from ..errors import Damaged, LeaseLost
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from ..worker.outcome import is_of_ledger, ledger_wait, told
 from .extracting import Done
 from .extraction import Extraction
@@ -89,5 +89,5 @@ def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Mea
 
 
 def _shown(error: BaseException) -> str:
-    text = redacted_text(told(error))
+    text = redact_text(told(error))
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -10,7 +10,7 @@ from ..core.amount import amount
 from ..core.classify import classify
 from ..core.seconds import seconds
 from ..errors import Again, Blocked, Denied, Stop, Unavailable
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from ..worker.outcome import is_of_ledger
 from .policy import Policy
 from .record import TerminalCause
@@ -42,7 +42,7 @@ def meaning(error: Exception, now: datetime, /) -> Meaning:
 
     Any other error that the ledger's database caused is the ledger's, whatever was raised from it.
     """
-    reason, message = type(error).__name__, redacted_text(f"{type(error).__name__}: {error}")
+    reason, message = type(error).__name__, redact_text(f"{type(error).__name__}: {error}")
     if isinstance(error, Again) and error.free:
         return Meaning("not_ready", "not_ready", message, _after(error))
     if isinstance(error, Stop):

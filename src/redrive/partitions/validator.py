@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.signature import said
 from ..errors import Damaged, Stop, StorageError
-from ..journal.redaction import redacted_text
+from ..journal.redaction import redact_text
 from ..worker.outcome import is_of_ledger
 from . import checks as makers
 from .finding import Check, Finding
@@ -133,7 +133,7 @@ def _plain(value: Any) -> Any:
 
 
 def _cut(text: str) -> str:
-    shown = redacted_text(text)
+    shown = redact_text(text)
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
 
 

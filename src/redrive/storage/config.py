@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from ..core.policy import RetryPolicy
-from ..journal.redaction import redacted
-from ..journal.secret_values import keep_options_secret
+from ..journal.redaction import redact
+from ..journal.redaction.values import keep_options_secret
 from .kinds import HOMES, check_options, kind, takes_retry
 from .path import problem
 
@@ -76,7 +76,7 @@ class BackendConfig:
 
     def __repr__(self) -> str:
         # Passwords should be references to the environment; where one is not, it is not printed all the same.
-        shown = {name: value if _is_reference(value) else redacted(value, name) for name, value in self.options.items()}
+        shown = {name: value if _is_reference(value) else redact(value, name) for name, value in self.options.items()}
         return f"BackendConfig(type={self.type!r}, options={shown!r}, retry={self.retry!r})"
 
 

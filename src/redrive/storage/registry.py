@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from ..journal.secret_values import keep_options_secret
+from ..journal.redaction.values import keep_options_secret
 from .backend import Backend
 from .config import BackendConfig, RegistryConfig
 from .kinds import kind

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from ..core.outage import WINDOW, End, Outage, Parking, Recent, Verdict, is_charged
 from ..core.signature import said
-from ..journal.bus import emit, wanted, wanted_success
-from ..journal.log import level_of
+from ..journal.bus import emit, is_success_wanted, is_wanted
+from ..journal.sinks.logging import level_of
 from ..ledger import kinds, letters, pardon
 from ..ledger.kinds import Parked
 from ..ledger.ledger import Ledger
@@ -58,7 +58,7 @@ class Ends:
             draining: Whether the worker is ending.
         """
         finished = list(finished)
-        quiet = not wanted_success()
+        quiet = not is_success_wanted()
         if quiet and not probes and _well(finished) and not self._is_any_parked(finished):
             return self._well(finished)
         judged = [(one, self._judged(one, draining)) for one in finished]
@@ -219,7 +219,7 @@ class Ends:
             emit("late", {"operation": one.kind, "job_id": str(one.job_id), "fence": one.fence, "outcome": one.outcome})
 
     def _record(self, one: Finished, outcome: Outcome) -> None:
-        if outcome.record != "success" and not wanted(level_of(outcome.record, outcome.reason)):
+        if outcome.record != "success" and not is_wanted(level_of(outcome.record, outcome.reason)):
             return
         lease, error = one.lease, one.error
         fields: dict[str, Any] = {

@@ -17,8 +17,8 @@ from typing import Self
 
 from ..core.clock import SYSTEM
 from ..core.seconds import Seconds, lasting, seconds, whole
-from ..journal.bus import WRAPS, emit
-from ..journal.redaction import redacted_text
+from ..journal.bus import ATTEMPT_WRAPPERS, emit
+from ..journal.redaction import redact_text
 from ..ledger.ledger import DAY, Ledger
 from .chore import Chore, Drains, Signs, Tallies
 from .clerk import Clerk
@@ -269,7 +269,7 @@ class Worker:
                 pause = chore.every
                 self._failing.pop(chore.name, None)
             except Exception as error:
-                self._failing[chore.name] = redacted_text(f"{type(error).__name__}: {error}")
+                self._failing[chore.name] = redact_text(f"{type(error).__name__}: {error}")
                 _failed(chore, error)
                 pause = min(max(pause, 0.1) * 2, max(CHORE_PAUSE, chore.every))
             clerk.stopped.wait(pause)
@@ -298,6 +298,6 @@ def _failed(chore: Chore, error: Exception) -> None:
 
 def _wrapped(kinds: dict[str, Kind]) -> dict[str, Kind]:
     """With what the journal puts around every attempt: a span, where there is a tracer."""
-    for wrap in list(WRAPS):
+    for wrap in list(ATTEMPT_WRAPPERS):
         kinds = {name: replace(kind, run=wrap(name, kind.colour, kind.run)) for name, kind in kinds.items()}
     return kinds

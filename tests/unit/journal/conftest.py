@@ -7,9 +7,14 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from redrive.core.context import TIMED, WATCH
-from redrive.journal.bus import SUBSCRIPTIONS, WRAPS
+from redrive.journal.bus import ATTEMPT_WRAPPERS, SUBSCRIPTIONS
 
-STATE: dict[str, Sequence[object]] = {"SUBSCRIPTIONS": SUBSCRIPTIONS, "WRAPS": WRAPS, "WATCH": WATCH, "TIMED": TIMED}
+STATE: dict[str, Sequence[object]] = {
+    "SUBSCRIPTIONS": SUBSCRIPTIONS,
+    "ATTEMPT_WRAPPERS": ATTEMPT_WRAPPERS,
+    "WATCH": WATCH,
+    "TIMED": TIMED,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from redrive.journal import Record
-from redrive.journal.metrics import CATALOGUE, OTHER, Bounded, measured
+from redrive.journal.metrics import CATALOGUE, OTHER, LabelLimiter, measure
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 def counted(kind: str, **fields: Any) -> list[tuple[str, float, tuple[str, ...]]]:
-    return [(one.metric.name, one.value, one.labels) for one in measured(Record(kind, NOW, fields))]
+    return [(one.metric.name, one.value, one.labels) for one in measure(Record(kind, NOW, fields))]
 
 
 @pytest.mark.req("J-3")
@@ -57,9 +57,16 @@ def test_all_else_is_an_event() -> None:
 
 @pytest.mark.req("J-3")
 def test_labels_have_few_values() -> None:
-    bounded = Bounded(most=2)
-    assert [bounded.fold("kind", value) for value in ("a", "b", "c", "a", "d", None)] == ["a", "b", OTHER, "a", OTHER, OTHER]
-    assert bounded.fold("state", "c") == "c"  # each label has its own
+    labels = LabelLimiter(max_values=2)
+    assert [labels.limit_value("kind", value) for value in ("a", "b", "c", "a", "d", None)] == [
+        "a",
+        "b",
+        OTHER,
+        "a",
+        OTHER,
+        OTHER,
+    ]
+    assert labels.limit_value("state", "c") == "c"  # each label has its own
 
 
 def test_names_are_as_prometheus_wants_them() -> None:

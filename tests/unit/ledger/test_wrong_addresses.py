@@ -12,8 +12,8 @@ import pytest
 from redrive import App
 from redrive.http import AsyncClient, Client
 from redrive.http.address import Address
-from redrive.journal.redaction import redacted_text
-from redrive.journal.secret_address import shown_address
+from redrive.journal.redaction import redact_text
+from redrive.journal.redaction.addresses import redact_address
 from redrive.ledger import open_ledger
 from redrive.messages import RedisStream
 from redrive.storage.registry import registry
@@ -71,7 +71,7 @@ def printed(act: Callable[[], Any]) -> str:
 
 @pytest.mark.req("J-4")
 def test_a_shown_address_has_no_password() -> None:
-    assert [url for url in ADDRESSES if leaks(shown_address(url))] == []
+    assert [url for url in ADDRESSES if leaks(redact_address(url))] == []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_shown_address_has_no_password() -> None:
     ],
 )
 def test_an_address_without_a_password_is_shown_as_it_is(url: str, shown: str | None) -> None:
-    assert shown_address(url) == (shown or url)
+    assert redact_address(url) == (shown or url)
 
 
 @pytest.mark.req("J-4")
@@ -131,4 +131,4 @@ def test_storage_options_print_no_password() -> None:
         for kind in ("s3", "sftp", "azure", "graph", "unknown"):
             given = {"raw": {"type": kind, "options": options}}
             text = printed(lambda: registry(given).get_store("raw"))  # noqa: B023
-            assert not leaks(redacted_text(text)), (kind, url)
+            assert not leaks(redact_text(text)), (kind, url)

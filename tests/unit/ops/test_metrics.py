@@ -12,8 +12,19 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from redrive import App
-from redrive.journal.metrics import JOBS, MOST, OLDEST, OTHER, PARKED, PARTITIONS, STANDING, SUBMITTED, Bounded, Measure
-from redrive.journal.scraped import Exposed
+from redrive.journal.metrics import (
+    JOBS,
+    LEDGER_METRICS,
+    MAX_LABEL_VALUES,
+    OLDEST,
+    OTHER,
+    PARKED,
+    PARTITIONS,
+    SUBMITTED,
+    LabelLimiter,
+    Measurement,
+)
+from redrive.journal.sinks.prometheus import PrometheusExporter
 from redrive.ledger import NewJob
 from redrive.ops.exposure import Exposure
 from redrive.ops.imported import Unreadable
@@ -64,12 +75,12 @@ def test_a_ledger_that_is_away_is_a_number_too() -> None:
 
 @pytest.mark.req("J-3")
 def test_kinds_beyond_the_bound_are_told_together() -> None:
-    kinds = [f"k{number}" for number in range(MOST + 3)]
-    measures = [Measure(metric, 2, (kind,)) for kind in kinds for metric in (SUBMITTED, OLDEST, PARKED)]
-    found = {(one.metric, one.labels): one.value for one in folded(iter(measures), Bounded())}
+    kinds = [f"k{number}" for number in range(MAX_LABEL_VALUES + 3)]
+    measures = [Measurement(metric, 2, (kind,)) for kind in kinds for metric in (SUBMITTED, OLDEST, PARKED)]
+    found = {(one.metric, one.labels): one.value for one in folded(iter(measures), LabelLimiter())}
     assert found[SUBMITTED, (OTHER,)] == 6
     assert found[OLDEST, (OTHER,)] == found[PARKED, (OTHER,)] == 2
-    assert len(found) == 3 * (MOST + 1)
+    assert len(found) == 3 * (MAX_LABEL_VALUES + 1)
 
 
 @pytest.mark.req("J-3")
@@ -77,14 +88,14 @@ def test_a_scrape_has_all_of_it(app: App) -> None:
     app.ledger.submit(NewJob("mail", "mail:ann:1:send:v1"))
     body, _ = prometheus_endpoint(app).text()
     families = {family.name for family in parse(body.decode())}
-    assert {metric.name.removesuffix("_total") for metric in STANDING if metric is not PARTITIONS} <= families
+    assert {metric.name.removesuffix("_total") for metric in LEDGER_METRICS if metric is not PARTITIONS} <= families
     assert "redrive_attempts" in families
 
 
 @pytest.mark.req("J-3")
 def test_the_server_beside_a_worker() -> None:
     state = {"well": True}
-    exposure = Exposure(Exposed(lambda: [Measure(JOBS, 1, ("mail", "dead"))]), lambda: state["well"])
+    exposure = Exposure(PrometheusExporter(lambda: [Measurement(JOBS, 1, ("mail", "dead"))]), lambda: state["well"])
     with exposure:
         url = f"http://{exposure.address}"
 
@@ -103,4 +114,4 @@ def test_the_server_beside_a_worker() -> None:
         assert ask("/health")[0] == 503
         assert ask("/")[0] == 404
         with pytest.raises(Unreadable, match=r"metrics cannot be served at 127\.0\.0\.1:\d+: "):
-            Exposure(Exposed(list), lambda: True, port=int(exposure.address.rpartition(":")[2]))
+            Exposure(PrometheusExporter(list), lambda: True, port=int(exposure.address.rpartition(":")[2]))

@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 from redrive import App, journal
 from redrive.journal import Record
-from redrive.journal.log import line
+from redrive.journal.sinks.logging import format_record
 from redrive.ledger.partition_tables import work
 from redrive.partitions import Partition, Sink
 from redrive.partitions.control import Control
@@ -125,4 +125,4 @@ def test_a_partition_that_is_too_old_is_logged_when_it_gives_up(app: App) -> Non
     unsubscribe()
     (told,) = [one for one in records if one.kind == "giveup"]
     assert (told.fields["customer_id"], told.fields["logical_date"], told.fields["reason"]) == ("acme", day.isoformat(), "age")
-    assert line(told).startswith(f"crm/acme/orders/{day}: gave up: too old: no retries after ")
+    assert format_record(told).startswith(f"crm/acme/orders/{day}: gave up: too old: no retries after ")

@@ -10,8 +10,8 @@ from ...engine.codes import CLAIMED, Claim
 from ...engine.nesting import add_note, outcome
 from ...engine.retry import Retry
 from ...errors import BufferClosed, Refused
-from ...journal.bus import emit, wanted
-from ...journal.log import INFO
+from ...journal.bus import emit, is_wanted
+from ...journal.sinks.logging import INFO
 from ..background import claimed_codes, copies_of, qualified_name
 
 Item = TypeVar("Item")
@@ -214,6 +214,6 @@ async def _submit_all(
     if problems:
         fields = {"error": str(problems[0]), "error_class": type(problems[0]).__name__}
         emit("spill_failed", {"operation": operation, "items": len(problems), **fields})
-    if len(problems) < len(items) and wanted(INFO):
+    if len(problems) < len(items) and is_wanted(INFO):
         emit("spilled", {"operation": operation, "items": len(items) - len(problems)})
     return remaining

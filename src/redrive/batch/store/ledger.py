@@ -15,7 +15,7 @@ from sqlalchemy import Text, bindparam, case, cast, func, literal, select, true,
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from ...journal.redaction import redacted_text
+from ...journal.redaction import redact_text
 from ...ledger import limits
 from ...ledger.moment import Moment, moment
 from ...ledger.now import micros_now
@@ -80,7 +80,7 @@ class LedgerItems:
 
     def give_up_many(self, reasons: Mapping[str, str], /) -> set[str]:
         """Give items up, each with its reason. Returns those that were open."""
-        redacted = {item_id: redacted_text(reason) for item_id, reason in reasons.items()}
+        redacted = {item_id: redact_text(reason) for item_id, reason in reasons.items()}
         with self._ledger().connections.write.use() as session, session.transaction("item.give_up"):
             statements = statements_of(session)
             parameters = statements.parameters_for_reasons(self.name, redacted)

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Connection, Engine, bindparam, func, or_, select,
 from sqlalchemy.orm import InstrumentedAttribute
 
 from ...core.amount import amount
-from ...journal.redaction import redacted_text
+from ...journal.redaction import redact_text
 
 ColumnLike: TypeAlias = "InstrumentedAttribute[Any] | Column[Any]"
 MAX_IDS_PER_STATEMENT = 1000
@@ -283,7 +283,7 @@ class TableItems:
         max_chars = getattr(self._reason.type, "length", None)
         groups: dict[str, list[str]] = {}
         for item_id, reason in reasons.items():
-            groups.setdefault(redacted_text(reason)[:max_chars], []).append(item_id)
+            groups.setdefault(redact_text(reason)[:max_chars], []).append(item_id)
         if self._lock_rows is not None and len(groups) > 1:
             # Lock all rows in the order of their ids before the first group is written.
             for _ in self._execute_in_chunks(connection, self._lock_rows, reasons):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ...core.policy import RetryPolicy
 from ...core.seconds import Seconds, positive, whole
 from ...engine.settings import Settings
-from ...journal.secret_address import shown_address
-from ...journal.secret_values import keep_address_secret
+from ...journal.redaction.addresses import redact_address
+from ...journal.redaction.values import keep_address_secret
 from ...ledger.origin import SOURCE_ID
 from ...ledger.record import Lease
 from ...worker.chore import Chore
@@ -79,7 +79,7 @@ class RedisStream:
         if not self.url.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
             raise ValueError(
                 "RedisStream: the URL must begin with redis://, rediss:// or unix://: "
-                f"{shown_address(self.url)!r}"
+                f"{redact_address(self.url)!r}"
             )
         if len(self.name.encode()) > MAX_NAME_BYTES:
             raise ValueError(

@@ -10,8 +10,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from redrive import App, journal, retry
-from redrive.journal.metrics import JOBS, MOST, OTHER, SUBMITTED, Measure
-from redrive.journal.scraped import Exposed, Scraped
+from redrive.journal.metrics import JOBS, MAX_LABEL_VALUES, OTHER, SUBMITTED, Measurement
+from redrive.journal.sinks.prometheus import PrometheusExporter, PrometheusSink
 from redrive.testing import inject, instant
 
 
@@ -21,15 +21,15 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def sink(registry: CollectorRegistry) -> Iterator[Scraped]:
+def sink(registry: CollectorRegistry) -> Iterator[PrometheusSink]:
     made = journal.prometheus(registry)
     unsubscribe = journal.subscribe(made, inline=True)
     yield made
     unsubscribe()
 
 
-def samples(registry: CollectorRegistry, *measures: Measure) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    body, content_type = Exposed(lambda: measures, registry).text()
+def samples(registry: CollectorRegistry, *measures: Measurement) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    body, content_type = PrometheusExporter(lambda: measures, registry).text()
     assert content_type.startswith("text/plain")
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -39,7 +39,7 @@ def samples(registry: CollectorRegistry, *measures: Measure) -> dict[tuple[str, 
 
 
 @pytest.mark.req("J-3")
-def test_calls_are_counted_by_how_they_ended(registry: CollectorRegistry, sink: Scraped) -> None:
+def test_calls_are_counted_by_how_they_ended(registry: CollectorRegistry, sink: PrometheusSink) -> None:
     @retry(operation="crm.fetch", max_attempts=2)
     def fetch() -> str:
         return "ok"
@@ -59,26 +59,32 @@ def test_calls_are_counted_by_how_they_ended(registry: CollectorRegistry, sink: 
 
 
 @pytest.mark.req("J-3")
-def test_names_that_somebody_makes_up_become_other(registry: CollectorRegistry, sink: Scraped) -> None:
-    for number in range(MOST + 50):
+def test_names_that_somebody_makes_up_become_other(registry: CollectorRegistry, sink: PrometheusSink) -> None:
+    for number in range(MAX_LABEL_VALUES + 50):
         retry(operation=f"made.up.{number}").call(int)
     names = {dict(labels)["operation"] for (name, labels) in samples(registry) if name == "redrive_attempts_total"}
-    assert len(names) == MOST + 1
+    assert len(names) == MAX_LABEL_VALUES + 1
     assert OTHER in names
 
 
 @pytest.mark.req("J-3")
 def test_what_is_read_at_the_scrape_stands_beside_it(registry: CollectorRegistry) -> None:
-    measures = (Measure(JOBS, 3, ("mail", "waiting")), Measure(JOBS, 1, ('m"a\nil', "dead")), Measure(SUBMITTED, 9, ("mail",)))
+    measures = (
+        Measurement(JOBS, 3, ("mail", "waiting")),
+        Measurement(JOBS, 1, ('m"a\nil', "dead")),
+        Measurement(SUBMITTED, 9, ("mail",)),
+    )
     found = samples(registry, *measures)
     assert found["redrive_jobs", (("kind", "mail"), ("state", "waiting"))] == 3
     assert found["redrive_jobs", (("kind", 'm"a\nil'), ("state", "dead"))] == 1
     assert found["redrive_jobs_submitted_total", (("kind", "mail"),)] == 9
 
 
-def test_openmetrics_where_the_scraper_asks_for_it(registry: CollectorRegistry, sink: Scraped) -> None:
+def test_openmetrics_where_the_scraper_asks_for_it(registry: CollectorRegistry, sink: PrometheusSink) -> None:
     retry(operation="crm").call(int)
-    body, content_type = Exposed(lambda: [Measure(SUBMITTED, 9, ("mail",))], registry).text("application/openmetrics-text")
+    body, content_type = PrometheusExporter(lambda: [Measurement(SUBMITTED, 9, ("mail",))], registry).text(
+        "application/openmetrics-text"
+    )
     assert content_type.startswith("application/openmetrics-text")
     assert "redrive_jobs_submitted" in {family.name for family in parse_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
 
@@ -97,7 +103,7 @@ def test_the_sinks_of_an_app_hear_until_it_is_closed(registry: CollectorRegistry
 
 
 @pytest.mark.req("J-3")
-def test_one_sink_for_a_registry_and_once(registry: CollectorRegistry, sink: Scraped) -> None:
+def test_one_sink_for_a_registry_and_once(registry: CollectorRegistry, sink: PrometheusSink) -> None:
     assert journal.prometheus(registry) is sink
     with pytest.raises(ValueError, match="counted twice"):
         journal.subscribe(sink)

@@ -1,6 +1,7 @@
-"""Shapes in which programs write secrets: command lines, XML, pairs of name and value, messages of databases, known tokens.
+"""Patterns of secrets in text: known tokens, database messages, command lines, XML, pairs.
 
-Each pattern reads a text once, whatever the text is: `tests/unit/journal/test_redaction.py` measures it.
+Each pattern is linear in the length of any text. `tests/unit/journal/redaction/test_redactor.py`
+measures it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from .secret_names import is_secret
+from .names import is_secret
 
 HIDDEN = "[redacted]"
 Span: TypeAlias = tuple[int, int]
 
 _BEGIN = r"(?:\b|(?<=%[0-9A-Fa-f]{2}))"
-"""Of a token: also behind a character that is escaped in an address."""
-KNOWN = re.compile(
+"""Start of a token. It may follow a percent-encoded character."""
+_KNOWN_TOKENS = re.compile(
     r"""
     {B}eyJ[\w-]{5,}\.[\w-]*(?:\.[\w-]*)?                                       # a JSON Web Token
     | {B}(?:sk|pk|rk)[-_][\w-]{16,}                                            # payment and LLM services
@@ -34,26 +35,26 @@ KNOWN = re.compile(
     """.replace("{B}", _BEGIN),
     re.VERBOSE | re.DOTALL,
 )
-"""Tokens that are known by sight."""
-_MARKS = tuple(
+"""Tokens with a known format."""
+_TOKEN_MARKS = tuple(
     """eyJ sk- sk_ pk- pk_ rk- rk_ ghp_ gho_ ghu_ ghs_ ghr_ glpat glsa github_pat xox xapp- hooks.slack AKIA ASIA AROA AIDA ABIA
     ACCA AIza ya29 GOCSPX whsec_ sq0 shp npm_ pypi- dckr_ rubygems SG. key- SK _v1_ hf_ gsk_ xai- r8_ dapi hvs. hvb. hvr. sntry
     lin_api AGE- :AA -----B""".split()
 )
-"""Some part of every token above: looking for them takes less time than the pattern."""
-_SHORTEST = 9
+"""Each token above contains one of these. Searching them is faster than the pattern."""
+_MIN_TOKEN_CHARS = 9
 
 
-def without_known_tokens(text: str, /) -> str:
-    """The text without tokens that are known by sight."""
-    if len(text) >= _SHORTEST:
-        for mark in _MARKS:
+def redact_known_tokens(text: str, /) -> str:
+    """Redact tokens with a known format."""
+    if len(text) >= _MIN_TOKEN_CHARS:
+        for mark in _TOKEN_MARKS:
             if mark in text:
-                return KNOWN.sub(HIDDEN, text)
+                return _KNOWN_TOKENS.sub(HIDDEN, text)
     return text
 
 
-# ---- messages of databases and of pydantic, and short options: the values in them have no names ----
+# ---- Values without a name: messages of databases and pydantic, and short options ----
 
 _PYDANTIC = re.compile(r"(input_value=)(?:(?!, input_type=)[^\n])*")
 _PARAMETERS = re.compile(r"(\[parameters: ).*?(?=\](?:\n\(Background|\Z)|\Z)", re.DOTALL)
@@ -75,8 +76,8 @@ _CURL_USER = re.compile(
 _CLIENTS = ("mysql", "mariadb", "sshpass", "mongo", "redis-cli")
 
 
-def without_nameless(text: str, /) -> str:
-    """The text without values that come without a name."""
+def redact_unnamed_values(text: str, /) -> str:
+    """Redact values that messages of databases and pydantic quote, and those of short options."""
     if "input_value=" in text:
         text = _PYDANTIC.sub(rf"\1{HIDDEN}", text)
     if "[parameters: " in text:
@@ -86,33 +87,33 @@ def without_nameless(text: str, /) -> str:
     if "$" in text:
         text = _NUMBERED.sub(rf"\1{HIDDEN}", text)
     if "Key (" in text:
-        text = _replaced(text, _detail_spans(_KEY_DETAIL, text))
+        text = _replace_spans(text, _detail_spans(_KEY_DETAIL, text))
     if "Duplicate entry '" in text:
-        text = _replaced(text, _detail_spans(_DUPLICATE, text))
+        text = _replace_spans(text, _detail_spans(_DUPLICATE, text))
     if " -" in text or "-u" in text or "'-" in text or '"-' in text:
         if any(client in text for client in _CLIENTS):
-            text = _replaced(text, (found.span("value") for found in _SHORT_FLAG.finditer(text)))
+            text = _replace_spans(text, (match.span("value") for match in _SHORT_FLAG.finditer(text)))
         if "-u" in text or "-user" in text:
-            text = _replaced(text, (found.span("value") for found in _CURL_USER.finditer(text)))
+            text = _replace_spans(text, (match.span("value") for match in _CURL_USER.finditer(text)))
     return text
 
 
 def _detail_spans(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
-    for found in pattern.finditer(text):
-        if any(is_secret(column) for column in re.findall(r"[\w-]+", found["columns"])):
-            yield found.span("value")
+    for match in pattern.finditer(text):
+        if any(is_secret(column) for column in re.findall(r"[\w-]+", match["columns"])):
+            yield match.span("value")
 
 
-# ---- command lines ----
+# ---- Command lines ----
 
 _FLAG = re.compile(r"""(?<![\w-])(?P<flag>--?[A-Za-z][\w.-]*)[ \t]+(?=[^\s-]|-[^\s-]*\d)""")
-_ONE_WORD = re.compile(r"""(?P<quote>["'])(?:(?!(?P=quote)).)*+(?P=quote)?|[^\s"']+""", re.DOTALL)
+_ARGUMENT = re.compile(r"""(?P<quote>["'])(?:(?!(?P=quote)).)*+(?P=quote)?|[^\s"']+""", re.DOTALL)
 
 
 def _flag_spans(text: str) -> Iterator[Span]:
-    for found in _FLAG.finditer(text):
-        if is_secret(found["flag"]):
-            value = _ONE_WORD.match(text, found.end())
+    for match in _FLAG.finditer(text):
+        if is_secret(match["flag"]):
+            value = _ARGUMENT.match(text, match.end())
             if value is not None:
                 yield value.span()
 
@@ -126,18 +127,19 @@ _NAMED = re.compile(r"""(?i:\b(?:name|key|id)\s*=\s*["'])(?P<name>[^"'<>]{1,100}
 
 
 def _xml_spans(text: str) -> Iterator[Span]:
-    done = 0
-    for found in _TAG.finditer(text):
-        if found.start() < done:
+    position = 0
+    for match in _TAG.finditer(text):
+        if match.start() < position:
             continue
-        named = _NAMED.search(found["attributes"]) if found["attributes"] else None
-        if is_secret(found["tag"].rpartition(":")[2]) or (named is not None and is_secret(named["name"])):
-            ends = [end for close in ("</", "&lt;/") if (end := text.find(close + found["tag"], found.end())) >= 0]
-            done = min(ends, default=len(text))
-            yield found.end(), done
+        tag = match["tag"]
+        named = _NAMED.search(match["attributes"]) if match["attributes"] else None
+        if is_secret(tag.rpartition(":")[2]) or (named is not None and is_secret(named["name"])):
+            ends = [text.find(closing + tag, match.end()) for closing in ("</", "&lt;/")]
+            position = min((end for end in ends if end >= 0), default=len(text))
+            yield match.end(), position
 
 
-# ---- pairs of a name and a value: {"name": "password", "value": "..."}, <add key="password" value="..."/> ----
+# ---- Pairs of name and value: {"name": "password", "value": "..."}, <add key="..." value="..."/> ----
 
 NAME_KEYS = frozenset("name key field header parameter parameterkey parametername variable option label k attribute".split())
 VALUE_KEYS = frozenset("value val values v parametervalue stringvalue defaultvalue".split())
@@ -163,9 +165,9 @@ _FORM_DATA = re.compile(
 
 def _pair_spans(pattern: re.Pattern[str]) -> Callable[[str], Iterator[Span]]:
     def spans(text: str) -> Iterator[Span]:
-        for found in pattern.finditer(text):
-            if is_secret(found["name"]):
-                yield found.span("value")
+        for match in pattern.finditer(text):
+            if is_secret(match["name"]):
+                yield match.span("value")
 
     return spans
 
@@ -186,31 +188,31 @@ _VALUE_MARKS = (
     "ALUE",
     "val\\",
 )
-_SHAPES: tuple[tuple[tuple[str, ...], Callable[[str], Iterator[Span]]], ...] = (
+_PATTERNS: tuple[tuple[tuple[str, ...], Callable[[str], Iterator[Span]]], ...] = (
     (_FLAGS, _flag_spans),
     (("</", "lt;/"), _xml_spans),
     (_VALUE_MARKS, _pair_spans(_NAME_FIRST)),
     (_VALUE_MARKS, _pair_spans(_VALUE_FIRST)),
     (("form-data",), _pair_spans(_FORM_DATA)),
 )
-"""What a text must contain for a shape to be in it, and where its secrets stand then."""
+"""Marks, one of which a text must contain, and the spans of its secrets then."""
 
 
-def without_shapes(text: str, /) -> str:
-    """The text without values that a shape says to be secret."""
-    for marks, spans in _SHAPES:
+def redact_patterns(text: str, /) -> str:
+    """Redact the values of secret names in command lines, XML, pairs and forms."""
+    for marks, spans in _PATTERNS:
         for mark in marks:
             if mark in text:
-                text = _replaced(text, spans(text))
+                text = _replace_spans(text, spans(text))
                 break
     return text
 
 
-def _replaced(text: str, spans: Iterator[Span]) -> str:
+def _replace_spans(text: str, spans: Iterator[Span]) -> str:
     pieces: list[str] = []
-    done = 0
+    position = 0
     for start, end in spans:
-        if start >= done and text[start:end] != HIDDEN:
-            pieces += text[done:start], HIDDEN
-            done = end
-    return "".join((*pieces, text[done:])) if pieces else text
+        if start >= position and text[start:end] != HIDDEN:
+            pieces += text[position:start], HIDDEN
+            position = end
+    return "".join((*pieces, text[position:])) if pieces else text

@@ -1,4 +1,4 @@
-"""Ring: the last records, in memory, for looking back after something went wrong."""
+"""`Ring`: a sink that keeps the last records in memory, to look at after a failure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from ..core.seconds import whole
-from .record import Record
+from ...core.seconds import whole
+from ..record import Record
 
-Address: TypeAlias = str | PathLike[str]
+FilePath: TypeAlias = str | PathLike[str]
 
 
 class Ring:
     """A sink that keeps the last records in memory. Any thread may read it."""
 
-    def __init__(self, size: int, dump_to: Address | None = None) -> None:
+    def __init__(self, size: int, dump_to: FilePath | None = None) -> None:
         self._records: deque[Record] = deque(maxlen=whole("size", size))
         if dump_to is not None:
             _dump_after_crash(self, fspath(dump_to))
@@ -30,7 +30,7 @@ class Ring:
         """The records, oldest first."""
         return list(self._records)
 
-    def dump(self, path: Address, /) -> int:
+    def dump(self, path: FilePath, /) -> int:
         """Write the records to a file as JSON Lines.
 
         Args:
@@ -39,19 +39,21 @@ class Ring:
         Returns:
             The number of records.
         """
-        import json  # noqa: PLC0415  # not needed while nothing goes wrong
+        import json  # noqa: PLC0415  # only needed after a failure
 
         records = self.records
-        # Half a character, such as an undecodable file name brings along, is written as JSON's own escape.
-        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:  # noqa: PTH123  # pathlib is an import more
+        # A lone surrogate, such as from an undecodable file name, is written as an escape.
+        # `open` saves the import of pathlib.
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:  # noqa: PTH123
             for record in records:
-                own = {"kind": record.kind, "at": record.at.isoformat()}
-                row = {**own, **record.fields, **own}  # first, and not replaced by a label of the same name
+                header = {"kind": record.kind, "at": record.at.isoformat()}
+                # Twice: the first sets the order, the second wins over fields of the same name.
+                row = {**header, **record.fields, **header}
                 file.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
         return len(records)
 
 
-def ring(size: int = 10_000, /, *, dump_to: Address | None = None) -> Ring:
+def ring(size: int = 10_000, /, *, dump_to: FilePath | None = None) -> Ring:
     """Return a sink that keeps the last records in memory.
 
     Args:
@@ -64,20 +66,20 @@ def ring(size: int = 10_000, /, *, dump_to: Address | None = None) -> Ring:
     return Ring(size, dump_to)
 
 
-def _dump_after_crash(kept: Ring, path: Address) -> None:
-    import atexit  # noqa: PLC0415  # not needed while nothing goes wrong
+def _dump_after_crash(ring: Ring, path: FilePath) -> None:
+    import atexit  # noqa: PLC0415  # only needed with dump_to=
 
-    crashed = False
-    before = sys.excepthook
+    has_crashed = False
+    previous_hook = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-        nonlocal crashed
-        crashed = True
-        return before(kind, error, trace)
+        nonlocal has_crashed
+        has_crashed = True
+        return previous_hook(kind, error, trace)
 
     def at_exit() -> None:
-        if crashed:
-            kept.dump(path)
+        if has_crashed:
+            ring.dump(path)
 
     sys.excepthook = hook
     atexit.register(at_exit)

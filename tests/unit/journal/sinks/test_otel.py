@@ -17,9 +17,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from redrive import Again, App, RetryPolicy, correlate, journal, retry
 from redrive.core.context import CARRIERS
-from redrive.journal.bus import WRAPS
-from redrive.journal.metrics import HEARD, PARTITIONS, STANDING
-from redrive.journal.spans import span_context, traceparent
+from redrive.journal.bus import ATTEMPT_WRAPPERS
+from redrive.journal.metrics import LEDGER_METRICS, PARTITIONS, RECORD_METRICS
+from redrive.journal.sinks.otel import format_traceparent, parse_traceparent
 from redrive.ops import observe_ledger
 from redrive.testing import inject, instant
 
@@ -60,7 +60,7 @@ def traced() -> Iterator[Traced]:
     unsubscribe()
     made.meters.shutdown()
     assert not CARRIERS
-    assert not WRAPS
+    assert not ATTEMPT_WRAPPERS
 
 
 @retry(operation="crm.fetch", max_attempts=2)
@@ -176,9 +176,9 @@ def test_the_metrics_have_the_names_that_prometheus_has(traced: Traced) -> None:
         observe_ledger(app, meter_provider=traced.meters)
         assert journal.flush()
         found = traced.metrics()
-    names = {metric.name for metric in STANDING if metric is not PARTITIONS}  # there are none
+    names = {metric.name for metric in LEDGER_METRICS if metric is not PARTITIONS}  # there are none
     assert names <= found.keys()
-    assert {"redrive_attempts_total", "redrive_attempt_seconds"} <= found.keys() & {metric.name for metric in HEARD}
+    assert {"redrive_attempts_total", "redrive_attempt_seconds"} <= found.keys() & {metric.name for metric in RECORD_METRICS}
     (point,) = found["redrive_attempts_total"]
     assert (point.value, dict(point.attributes)) == (1, {"layer": "call", "operation": "crm.fetch", "outcome": "success"})
     waiting = [point.value for point in found["redrive_jobs"] if dict(point.attributes) == {"kind": "mail", "state": "waiting"}]
@@ -243,11 +243,11 @@ def test_an_exporter_that_stands_still_holds_up_nobody() -> None:
 
 @pytest.mark.parametrize("text", [None, "", "00-1-2", f"zz-{'1' * 32}-{'2' * 16}-01", f"00-{'0' * 32}-{'2' * 16}-01"])
 def test_what_is_no_traceparent_is_none(text: object) -> None:
-    assert span_context(text) is None
+    assert parse_traceparent(text) is None
 
 
 def test_a_traceparent_there_and_back() -> None:
     text = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
-    found = span_context(text)
+    found = parse_traceparent(text)
     assert found is not None
-    assert traceparent(found) == text
+    assert format_traceparent(found) == text

@@ -14,8 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from redrive.journal import hide, secret_names, secret_values
-from redrive.journal.redaction import DEEPEST, HIDDEN, LIMIT, is_secret, redacted, redacted_text
+from redrive.journal import hide
+from redrive.journal.redaction import HIDDEN, is_secret, names, redact, redact_text, values
+from redrive.journal.redaction.redactor import MAX_DEPTH, MAX_TEXT_CHARS
 
 SECRET = "hunter2X"
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -24,7 +25,7 @@ NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 @pytest.fixture(autouse=True)
 def unhidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test hides is hidden for that test."""
-    monkeypatch.setattr(secret_names, "_extra", frozenset())
+    monkeypatch.setattr(names, "_added_names", frozenset())
 
 
 @pytest.mark.req("J-4")
@@ -39,8 +40,8 @@ def unhidden(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_names_of_secrets_are_known_in_every_spelling(name: str) -> None:
     assert is_secret(name)
-    assert redacted({name: SECRET}) == {name: HIDDEN}
-    assert SECRET not in redacted_text(f"{name}={SECRET}")
+    assert redact({name: SECRET}) == {name: HIDDEN}
+    assert SECRET not in redact_text(f"{name}={SECRET}")
 
 
 @pytest.mark.req("J-4")
@@ -53,8 +54,8 @@ def test_names_of_secrets_are_known_in_every_spelling(name: str) -> None:
 )
 def test_names_of_what_a_record_is_about_are_not_secrets(name: str) -> None:
     assert not is_secret(name)
-    assert redacted({name: "o-1"}) == {name: "o-1"}
-    assert redacted_text(f"{name}=o-1") == f"{name}=o-1"
+    assert redact({name: "o-1"}) == {name: "o-1"}
+    assert redact_text(f"{name}=o-1") == f"{name}=o-1"
 
 
 @pytest.mark.req("J-4")
@@ -123,11 +124,11 @@ def test_names_of_what_a_record_is_about_are_not_secrets(name: str) -> None:
     ],
 )
 def test_no_secret_is_left_in_text(text: str) -> None:
-    hidden = redacted_text(text)
+    hidden = redact_text(text)
     assert SECRET not in hidden
     assert "Zq1" not in hidden
     assert HIDDEN in hidden
-    assert redacted_text(hidden) == hidden
+    assert redact_text(hidden) == hidden
 
 
 @pytest.mark.req("J-4")
@@ -164,21 +165,19 @@ def test_no_secret_is_left_in_text(text: str) -> None:
     ],
 )
 def test_innocent_text_is_untouched(text: str) -> None:
-    assert redacted_text(text) == text
+    assert redact_text(text) == text
 
 
 @pytest.mark.req("J-4")
 def test_what_stands_around_a_secret_is_kept() -> None:
-    assert redacted_text(f"GET 'https://h/p?a=1&token={SECRET}&b=2' failed: 503") == (
+    assert redact_text(f"GET 'https://h/p?a=1&token={SECRET}&b=2' failed: 503") == (
         f"GET 'https://h/p?a=1&token={HIDDEN}&b=2' failed: 503"
     )
-    assert (
-        redacted_text(f'{{"user": "ann", "password": "{SECRET}", "n": 1}}') == f'{{"user": "ann", "password": {HIDDEN}, "n": 1}}'
-    )
-    assert redacted_text(f"postgres://ann:{SECRET}@db:5432/shop is down") == f"postgres://ann:{HIDDEN}@db:5432/shop is down"
-    assert redacted_text(f"Authorization: Bearer {SECRET}\nAccept: */*") == f"Authorization: {HIDDEN}\nAccept: */*"
-    assert redacted_text(f"(Bearer {SECRET}, again)") == f"(Bearer {HIDDEN}, again)"
-    assert redacted_text(f"password='{SECRET}' user=ann token={SECRET} x=1") == f"password={HIDDEN} user=ann token={HIDDEN} x=1"
+    assert redact_text(f'{{"user": "ann", "password": "{SECRET}", "n": 1}}') == f'{{"user": "ann", "password": {HIDDEN}, "n": 1}}'
+    assert redact_text(f"postgres://ann:{SECRET}@db:5432/shop is down") == f"postgres://ann:{HIDDEN}@db:5432/shop is down"
+    assert redact_text(f"Authorization: Bearer {SECRET}\nAccept: */*") == f"Authorization: {HIDDEN}\nAccept: */*"
+    assert redact_text(f"(Bearer {SECRET}, again)") == f"(Bearer {HIDDEN}, again)"
+    assert redact_text(f"password='{SECRET}' user=ann token={SECRET} x=1") == f"password={HIDDEN} user=ann token={HIDDEN} x=1"
 
 
 @pytest.mark.req("J-4")
@@ -187,7 +186,7 @@ def test_nested_values_are_hidden_by_name_and_by_text() -> None:
         "request": MappingProxyType({"headers": OrderedDict(Authorization=SECRET, accept="x"), "tries": (1, 2.5, True, None)}),
         "said": [f"token={SECRET}", {"deep": ({"password": SECRET},)}],
     }
-    assert redacted(value) == {
+    assert redact(value) == {
         "request": {"headers": {"Authorization": HIDDEN, "accept": "x"}, "tries": [1, 2.5, True, None]},
         "said": [f"token={HIDDEN}", {"deep": [{"password": HIDDEN}]}],
     }
@@ -196,21 +195,21 @@ def test_nested_values_are_hidden_by_name_and_by_text() -> None:
 @pytest.mark.req("J-4")
 @pytest.mark.parametrize("secret", [SECRET, 12345, None, True, [SECRET], {"a": SECRET}, SECRET.encode(), object()])
 def test_what_a_secret_name_holds_is_hidden_whatever_it_is(secret: object) -> None:
-    assert redacted({"token": secret}) == {"token": HIDDEN}
-    assert redacted(secret, "token") == HIDDEN
+    assert redact({"token": secret}) == {"token": HIDDEN}
+    assert redact(secret, "token") == HIDDEN
 
 
 @pytest.mark.req("J-4")
 @pytest.mark.parametrize("kind", [tuple, list])
 def test_a_header_in_a_list_is_hidden_by_its_name(kind: type) -> None:
     headers = [kind(("authorization", SECRET)), kind((b"x-api-key", SECRET.encode())), kind(("accept", "x"))]
-    assert redacted(headers) == [["authorization", HIDDEN], ["x-api-key", HIDDEN], ["accept", "x"]]
-    assert redacted(("token", "a", "b")) == ["token", "a", "b"]
+    assert redact(headers) == [["authorization", HIDDEN], ["x-api-key", HIDDEN], ["accept", "x"]]
+    assert redact(("token", "a", "b")) == ["token", "a", "b"]
 
 
 @pytest.mark.req("J-4")
 def test_bytes_are_read_as_text() -> None:
-    assert redacted({b"authorization": b"x", "body": f"token={SECRET}".encode(), "raw": bytearray(b"abc")}) == {
+    assert redact({b"authorization": b"x", "body": f"token={SECRET}".encode(), "raw": bytearray(b"abc")}) == {
         "authorization": HIDDEN,
         "body": f"token={HIDDEN}",
         "raw": "abc",
@@ -219,8 +218,8 @@ def test_bytes_are_read_as_text() -> None:
 
 @pytest.mark.req("J-4")
 def test_sets_become_lists_and_keys_become_text() -> None:
-    assert redacted({5: {f"token={SECRET}"}, ("a", 1): frozenset()}) == {"5": [f"token={HIDDEN}"], "('a', 1)": []}
-    assert redacted({f"x?token={SECRET}": 1}) == {f"x?token={HIDDEN}": 1}
+    assert redact({5: {f"token={SECRET}"}, ("a", 1): frozenset()}) == {"5": [f"token={HIDDEN}"], "('a', 1)": []}
+    assert redact({f"x?token={SECRET}": 1}) == {f"x?token={HIDDEN}": 1}
 
 
 @pytest.mark.req("J-4")
@@ -234,35 +233,35 @@ def test_an_object_is_recorded_as_its_text_without_secrets() -> None:
         def __str__(self) -> str:
             raise RuntimeError(SECRET)
 
-    assert SECRET not in redacted(Config("ann", SECRET))
-    assert "user='ann'" in redacted(Config("ann", SECRET))
-    assert redacted(ValueError(f"password={SECRET}")) == f"password={HIDDEN}"
-    assert redacted(Silent()) == "(Silent that cannot be read)"
-    assert redacted(Decimal("1.5")) == "1.5"
-    assert redacted(UUID(int=5)) == "00000000-0000-0000-0000-000000000005"
+    assert SECRET not in redact(Config("ann", SECRET))
+    assert "user='ann'" in redact(Config("ann", SECRET))
+    assert redact(ValueError(f"password={SECRET}")) == f"password={HIDDEN}"
+    assert redact(Silent()) == "(Silent that cannot be read)"
+    assert redact(Decimal("1.5")) == "1.5"
+    assert redact(UUID(int=5)) == "00000000-0000-0000-0000-000000000005"
 
 
 @pytest.mark.req("J-4")
 @pytest.mark.parametrize("value", [None, True, 0, 1.5, NOW, date(2026, 1, 2), timedelta(1), NOW.time()])
 def test_numbers_and_moments_stay_what_they_are(value: object) -> None:
-    assert redacted(value) is value
+    assert redact(value) is value
 
 
 @pytest.mark.req("J-4")
 def test_a_value_that_holds_itself_is_followed_so_far_only() -> None:
     ring: dict[str, Any] = {}
     ring["again"] = ring
-    told = redacted(ring)
-    for _ in range(DEEPEST):
+    told = redact(ring)
+    for _ in range(MAX_DEPTH):
         told = told["again"]
     assert told == "…"
 
 
 @pytest.mark.req("J-4")
 def test_long_text_is_cut() -> None:
-    assert redacted_text("ä " * LIMIT) == ("ä " * LIMIT)[:LIMIT] + "…"
-    assert redacted_text("ä " * (LIMIT // 2)) == "ä " * (LIMIT // 2)
-    assert len(redacted_text("word " * 100_000)) == LIMIT + 1
+    assert redact_text("ä " * MAX_TEXT_CHARS) == ("ä " * MAX_TEXT_CHARS)[:MAX_TEXT_CHARS] + "…"
+    assert redact_text("ä " * (MAX_TEXT_CHARS // 2)) == "ä " * (MAX_TEXT_CHARS // 2)
+    assert len(redact_text("word " * 100_000)) == MAX_TEXT_CHARS + 1
 
 
 @pytest.mark.req("J-4")
@@ -274,20 +273,20 @@ def test_a_secret_at_the_cut_is_not_left_in_half(secret: str) -> None:
     front = ("token='" + "s" * 4000 + "' ") * 2
     for before in range(7980, 8010):
         text = front[: before - len(secret) - 1] + "' " + secret + " tail" * 100
-        assert SECRET[:4] not in redacted_text(text), before
+        assert SECRET[:4] not in redact_text(text), before
 
 
 @pytest.mark.req("J-4")
 def test_names_of_your_own_can_be_hidden() -> None:
-    assert redacted({"iban": "DE1", "order": "o-1"}) == {"iban": "DE1", "order": "o-1"}
+    assert redact({"iban": "DE1", "order": "o-1"}) == {"iban": "DE1", "order": "o-1"}
     hide("IBAN", "shoe_size")
-    assert redacted({"iban": "DE1", "customer-iban": "DE1", "shoeSize": 42, "order": "o-1"}) == {
+    assert redact({"iban": "DE1", "customer-iban": "DE1", "shoeSize": 42, "order": "o-1"}) == {
         "iban": HIDDEN,
         "customer-iban": HIDDEN,
         "shoeSize": HIDDEN,
         "order": "o-1",
     }
-    assert redacted_text("iban: DE1 is closed") == f"iban: {HIDDEN} is closed"
+    assert redact_text("iban: DE1 is closed") == f"iban: {HIDDEN} is closed"
 
 
 @pytest.mark.parametrize("name", ["", "_", None, 5, b"x"])
@@ -304,13 +303,13 @@ def test_a_name_to_hide_is_text(name: Any) -> None:
 def test_no_text_takes_long_to_read(piece: str) -> None:
     text = "@" + piece * (50_000 // len(piece))
     began = time.process_time()
-    redacted_text(text)
+    redact_text(text)
     assert time.process_time() - began < 1  # milliseconds, on a machine that is not busy
 
 
 def test_a_given_value_that_is_a_name_too_does_not_uncover_other_values() -> None:
-    secret_values.keep_secret("password", "client-secret")
-    assert "hunter2" not in redacted_text("login failed: password=hunter2")
-    assert "hunter2" not in redacted_text('{"client-secret": "hunter2"}')
-    assert redacted_text("the login is password") == "the login is [redacted]"
-    secret_values.forget_values()
+    values.keep_secret("password", "client-secret")
+    assert "hunter2" not in redact_text("login failed: password=hunter2")
+    assert "hunter2" not in redact_text('{"client-secret": "hunter2"}')
+    assert redact_text("the login is password") == "the login is [redacted]"
+    values.forget_values()

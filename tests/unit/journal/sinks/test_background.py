@@ -12,8 +12,8 @@ from typing import NoReturn
 import pytest
 
 from redrive.journal import Record
-from redrive.journal.background import Background
-from redrive.journal.bus import Losses
+from redrive.journal.bus import DropCounter
+from redrive.journal.sinks.background import BackgroundSink
 
 AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
 PATIENCE = 60.0  # seconds until a test that hangs fails
@@ -38,8 +38,8 @@ class Gate:
 
 
 @pytest.fixture
-def losses() -> Losses:
-    return Losses()
+def drops() -> DropCounter:
+    return DropCounter()
 
 
 @pytest.fixture
@@ -50,34 +50,36 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.mark.req("J-3")
-def test_records_are_heard_in_order_in_another_thread(losses: Losses) -> None:
+def test_records_are_heard_in_order_in_another_thread(drops: DropCounter) -> None:
     heard: list[tuple[int, str]] = []
-    background = Background(lambda told: heard.append((told.fields["number"], threading.current_thread().name)), losses.add)
+    background = BackgroundSink(
+        lambda told: heard.append((told.fields["number"], threading.current_thread().name)), drops.increment
+    )
     for number in range(100):
         background(record(number))
     assert background.flush(PATIENCE)
     assert heard == [(number, "redrive-journal") for number in range(100)]
-    assert losses.count == 0
+    assert drops.count == 0
     background.close()
 
 
 @pytest.mark.req("J-3")
-def test_no_thread_is_started_before_the_first_record(losses: Losses) -> None:
+def test_no_thread_is_started_before_the_first_record(drops: DropCounter) -> None:
     before = threading.active_count()
-    background = Background(print, losses.add)
+    background = BackgroundSink(print, drops.increment)
     assert background.flush(0)
     background.close()
     assert threading.active_count() == before
 
 
 @pytest.mark.req("J-3")
-def test_a_slow_sink_drops_what_does_not_fit_and_never_waits(gate: Gate, losses: Losses) -> None:
-    background = Background(gate, losses.add, size=3)
+def test_a_slow_sink_drops_what_does_not_fit_and_never_waits(gate: Gate, drops: DropCounter) -> None:
+    background = BackgroundSink(gate, drops.increment, max_records=3)
     background(record(0))
     assert gate.reached.wait(PATIENCE)
     for number in range(1, 11):
         background(record(number))  # would wait for ever if it waited at all
-    assert losses.count == 7
+    assert drops.count == 7
     assert not background.flush(0)
     gate.go.set()
     assert background.flush(PATIENCE)
@@ -86,8 +88,8 @@ def test_a_slow_sink_drops_what_does_not_fit_and_never_waits(gate: Gate, losses:
 
 
 @pytest.mark.req("J-3")
-def test_closing_waits_for_nobody_even_where_the_queue_is_full(gate: Gate, losses: Losses) -> None:
-    background = Background(gate, losses.add, size=2)
+def test_closing_waits_for_nobody_even_where_the_queue_is_full(gate: Gate, drops: DropCounter) -> None:
+    background = BackgroundSink(gate, drops.increment, max_records=2)
     for number in range(3):
         background(record(number))
         assert gate.reached.wait(PATIENCE)
@@ -101,8 +103,8 @@ def test_closing_waits_for_nobody_even_where_the_queue_is_full(gate: Gate, losse
 
 
 @pytest.mark.req("J-3")
-def test_closing_lets_the_sink_hear_what_is_queued(gate: Gate, losses: Losses) -> None:
-    background = Background(gate, losses.add)
+def test_closing_lets_the_sink_hear_what_is_queued(gate: Gate, drops: DropCounter) -> None:
+    background = BackgroundSink(gate, drops.increment)
     for number in range(5):
         background(record(number))
     background.close()
@@ -117,7 +119,7 @@ def test_closing_lets_the_sink_hear_what_is_queued(gate: Gate, losses: Losses) -
 
 @pytest.mark.req("J-3")
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_sink_that_raises_hears_the_next_record_all_the_same(error: type[BaseException], losses: Losses) -> None:
+def test_a_sink_that_raises_hears_the_next_record_all_the_same(error: type[BaseException], drops: DropCounter) -> None:
     heard: list[int] = []
 
     def sink(told: Record) -> None:
@@ -125,19 +127,19 @@ def test_a_sink_that_raises_hears_the_next_record_all_the_same(error: type[BaseE
         if told.fields["number"] < 2:
             raise error
 
-    background = Background(sink, losses.add)
+    background = BackgroundSink(sink, drops.increment)
     for number in range(4):
         background(record(number))
     assert background.flush(PATIENCE)
     assert heard == [0, 1, 2, 3]
-    assert losses.count == 2
+    assert drops.count == 2
     background.close()
 
 
 @pytest.mark.req("J-3")
-def test_many_threads_may_write(losses: Losses) -> None:
+def test_many_threads_may_write(drops: DropCounter) -> None:
     heard: list[int] = []
-    background = Background(lambda told: heard.append(told.fields["number"]), losses.add)
+    background = BackgroundSink(lambda told: heard.append(told.fields["number"]), drops.increment)
     at_once = threading.Barrier(8)
 
     def write() -> None:
@@ -229,10 +231,10 @@ other()
 
 @pytest.mark.req("J-3")
 def test_a_thread_that_cannot_be_started_fails_the_record_and_not_the_next_one(
-    losses: Losses, monkeypatch: pytest.MonkeyPatch
+    drops: DropCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[int] = []
-    background = Background(lambda told: heard.append(told.fields["number"]), losses.add)
+    background = BackgroundSink(lambda told: heard.append(told.fields["number"]), drops.increment)
 
     def no_more(_: threading.Thread) -> NoReturn:
         raise RuntimeError("can't start new thread")

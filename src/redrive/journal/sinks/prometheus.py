@@ -1,4 +1,4 @@
-"""The Prometheus sink: counts for a scrape, and the text of one. Extra: `prometheus`."""
+"""The Prometheus sink, and the response to a scrape. Extra: `prometheus`."""
 
 from __future__ import annotations
 
@@ -15,29 +15,35 @@ try:
 except ModuleNotFoundError as missing:
     raise ImportError('metrics for Prometheus need prometheus-client: pip install "redrive[prometheus]"') from missing
 
-from .bus import LOSSES
-from .metrics import BUCKETS, DROPPED, HEARD, Bounded, Measure, Metric, measured
-from .record import Record
+from ..bus import DROPS
+from ..metrics import (
+    BUCKET_SECONDS,
+    DROPPED,
+    RECORD_METRICS,
+    LabelLimiter,
+    Measurement,
+    Metric,
+    measure,
+)
+from ..record import Record
 
-_SINKS: WeakKeyDictionary[CollectorRegistry, Scraped]
 
-
-class Scraped:
-    """Counts records into a registry of prometheus_client, within bounded labels. Threads may share it; one for a registry."""
+class PrometheusSink:
+    """Counts records in a registry of prometheus_client. Each registry has one. Threads may share it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.every = True
-        self._bounded = Bounded()
+        self._labels = LabelLimiter()
         self._lock = threading.Lock()
         self._subscribed = False
-        self._made: dict[str, Any] = {metric.name: _made(metric, registry) for metric in HEARD}
-        registry.register(_Dropped())
+        self._collectors: dict[str, Any] = {metric.name: _create_collector(metric, registry) for metric in RECORD_METRICS}
+        registry.register(_DropCollector())
 
     def __call__(self, record: Record, /) -> None:
-        for one in measured(record):
+        for measurement in measure(record):
             with self._lock:
-                metric, value, labels = self._bounded.measure(one)
-            child = self._made[metric.name].labels(*labels)
+                metric, value, labels = self._labels.limit(measurement)
+            child = self._collectors[metric.name].labels(*labels)
             if metric.kind == "histogram":
                 child.observe(value)
             else:
@@ -45,11 +51,11 @@ class Scraped:
 
     @property
     def subscribed(self) -> bool:
-        """Whether it hears records now."""
+        """Whether it is subscribed now."""
         return self._subscribed
 
     def attached(self) -> Callable[[], None]:
-        """Asked when it is subscribed: once only, since everything would be counted twice."""
+        """Note that the sink is subscribed. A second subscription would count everything twice."""
         if self._subscribed:
             raise ValueError("the Prometheus sink of this registry is already subscribed, so everything would be counted twice")
         self._subscribed = True
@@ -60,29 +66,33 @@ class Scraped:
         return detach
 
 
-class _Dropped:
-    """What the journal has lost in this process."""
+class _DropCollector:
+    """Collects the number of records that this process lost."""
 
     def collect(self) -> Iterator[Family]:
-        yield CounterMetricFamily(DROPPED.name, DROPPED.help, value=LOSSES.count)
+        yield CounterMetricFamily(DROPPED.name, DROPPED.help, value=DROPS.count)
 
 
 class Exposition(NamedTuple):
-    """The answer to a scrape."""
+    """The response to a scrape."""
 
     body: bytes
     content_type: str
 
 
-class Exposed:
-    """A registry together with what is read when somebody asks. Threads may share it."""
+class PrometheusExporter:
+    """A registry together with metrics that are read at each scrape. Threads may share it."""
 
-    def __init__(self, read: Callable[[], Iterable[Measure]], registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Iterable[Measurement]],
+        registry: CollectorRegistry | None = None,
+    ) -> None:
         self._read = read
         self._registry = REGISTRY if registry is None else registry
 
     def collect(self) -> Iterator[Family]:
-        """All families: of the registry first."""
+        """Yield all metrics, those of the registry first."""
         yield from self._registry.collect()
         families: dict[str, Any] = {}
         for metric, value, labels in self._read():
@@ -93,22 +103,22 @@ class Exposed:
         yield from families.values()
 
     def text(self, accept: str | None = None, /) -> Exposition:
-        """As the scraper wants it, by its Accept header."""
+        """Return the metrics in the format that the scraper's Accept header asks for."""
         encode, content_type = choose_encoder(accept or "")
         return Exposition(encode(self), content_type)
 
 
-def _made(metric: Metric, registry: CollectorRegistry) -> Counter | Histogram:
+def _create_collector(metric: Metric, registry: CollectorRegistry) -> Counter | Histogram:
     if metric.kind == "histogram":
-        return Histogram(metric.name, metric.help, metric.labels, registry=registry, buckets=BUCKETS)
+        return Histogram(metric.name, metric.help, metric.labels, registry=registry, buckets=BUCKET_SECONDS)
     return Counter(metric.name, metric.help, metric.labels, registry=registry)
 
 
-_SINKS = WeakKeyDictionary()
+_SINKS: WeakKeyDictionary[CollectorRegistry, PrometheusSink] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
-def prometheus(registry: CollectorRegistry | None = None, /) -> Scraped:
+def prometheus(registry: CollectorRegistry | None = None, /) -> PrometheusSink:
     """Return a sink for Prometheus: `journal.subscribe(journal.prometheus())`.
 
     Each registry has one sink. Extra: `prometheus`.
@@ -119,9 +129,9 @@ def prometheus(registry: CollectorRegistry | None = None, /) -> Scraped:
     Returns:
         The sink.
     """
-    wanted = REGISTRY if registry is None else registry
+    registry = REGISTRY if registry is None else registry
     with _LOCK:
-        found = _SINKS.get(wanted)
-        if found is None:
-            found = _SINKS[wanted] = Scraped(wanted)
-        return found
+        sink = _SINKS.get(registry)
+        if sink is None:
+            sink = _SINKS[registry] = PrometheusSink(registry)
+        return sink

@@ -1,4 +1,4 @@
-"""The structlog sink: records as structlog's events. Extra: `structlog`."""
+"""The structlog sink: records as events of structlog. Extra: `structlog`."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ try:
 except ModuleNotFoundError as missing:
     raise ImportError('journal.structlog() needs structlog: pip install "redrive[structlog]"') from missing
 
-from .log import level_of, printable
-from .record import Record
+from ..record import Record
+from .logging import escape_control_characters, level_of
 
-TAKEN = frozenset(("event", "level", "timestamp", "logger", "exc_info", "stack_info"))
-"""Names that structlog and its processors have uses of their own for."""
+RESERVED_NAMES = frozenset(("event", "level", "timestamp", "logger", "exc_info", "stack_info"))
+"""Names that structlog and its processors use. Fields with these names get a `_` at the end."""
 
 
-class Structured:
-    """Writes each record as one event: its kind, and its fields as the event's own. Any thread may call it."""
+class StructlogSink:
+    """Logs each record as one event, named by its kind. Any thread may call it."""
 
     def __init__(self, logger: Any = None) -> None:
         self._logger = logger
 
     def __call__(self, record: Record, /) -> None:
         logger = library.get_logger("redrive") if self._logger is None else self._logger
-        # A renderer for the terminal would pass ESC on.
-        shown = {name: printable(value) if isinstance(value, str) else value for name, value in record.fields.items()}
-        fields = {f"{name}_" if name in TAKEN else name: value for name, value in shown.items()}
+        fields = {}
+        for name, value in record.fields.items():
+            # A console renderer would print ESC.
+            shown = escape_control_characters(value) if isinstance(value, str) else value
+            fields[f"{name}_" if name in RESERVED_NAMES else name] = shown
         level = level_of(record.kind, record.fields.get("reason"), record.fields.get("item"))
         logger.log(level, record.kind, at=record.at.isoformat(), **fields)
 
 
-def structlog(logger: Any = None, /) -> Structured:
+def structlog(logger: Any = None, /) -> StructlogSink:
     """Return a sink for structlog: `journal.subscribe(journal.structlog())`.
 
     Extra: `structlog`.
@@ -42,4 +44,4 @@ def structlog(logger: Any = None, /) -> Structured:
     Returns:
         The sink.
     """
-    return Structured(logger)
+    return StructlogSink(logger)

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from redrive.journal import Record, log
+from redrive.journal import Record
 from redrive.journal.bus import emit
+from redrive.journal.sinks import logging as logging_sink
 
 AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
 TRIED = {"operation": "crm.fetch", "attempt": 1, "max_attempts": 3, "error_class": "OSError", "error": "reset"}
@@ -40,7 +41,7 @@ def record(kind: str, **fields: Any) -> Record:
     ],
 )
 def test_a_record_is_one_line_for_a_person(told: Record, line: str) -> None:
-    assert log.line(told) == line
+    assert logging_sink.format_record(told) == line
 
 
 DAY = {"source": "crm", "customer_id": "acme", "query_name": "orders", "logical_date": "2026-11-10"}
@@ -69,7 +70,7 @@ KEY = "crm/acme/orders/2026-11-10"
     ],
 )
 def test_a_record_of_a_partition_names_the_partition(told: Record, line: str) -> None:
-    assert log.line(told) == line
+    assert logging_sink.format_record(told) == line
 
 
 @pytest.mark.parametrize(
@@ -85,20 +86,20 @@ def test_a_record_of_a_partition_names_the_partition(told: Record, line: str) ->
     ],
 )
 def test_a_pause_and_its_end_are_readable_lines(told: Record, line: str) -> None:
-    assert log.line(told) == line
+    assert logging_sink.format_record(told) == line
 
 
 @pytest.mark.req("J-3")
 def test_an_error_cannot_pose_as_a_line_of_its_own() -> None:
-    line = log.line(record("giveup", reason="attempts", error="reset\r\nWARNING all is well\n\tindeed"))
+    line = logging_sink.format_record(record("giveup", reason="attempts", error="reset\r\nWARNING all is well\n\tindeed"))
     assert line == "crm.fetch: attempt 1 of 3 failed (OSError: reset WARNING all is well indeed), giving up: attempts"
 
 
 @pytest.mark.req("J-3")
 def test_a_long_error_is_shortened_in_the_line() -> None:
     fits, long = "x" * (200 - len("OSError: ")), "x" * (201 - len("OSError: "))
-    assert f"(OSError: {fits})" in log.line(record("giveup", error=fits))
-    assert f"(OSError: {fits[:-1]}…)" in log.line(record("giveup", error=long))
+    assert f"(OSError: {fits})" in logging_sink.format_record(record("giveup", error=fits))
+    assert f"(OSError: {fits[:-1]}…)" in logging_sink.format_record(record("giveup", error=long))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_a_long_error_is_shortened_in_the_line() -> None:
     ],
 )
 def test_giving_up_and_an_open_breaker_are_warnings(kind: str, reason: str | None, level: int) -> None:
-    assert log.level_of(kind, reason) == level
+    assert logging_sink.level_of(kind, reason) == level
 
 
 @pytest.mark.req("J-3", "J-1")
@@ -135,8 +136,8 @@ def test_what_the_level_excludes_is_not_logged(caplog: pytest.LogCaptureFixture)
     emit("retry", {**TRIED, "wait": 0.5})
     emit("giveup", {**TRIED, "reason": "attempts"})
     assert [line.levelno for line in caplog.records] == [logging.WARNING]
-    assert not log.enabled(logging.INFO)
-    assert log.enabled(logging.WARNING)
+    assert not logging_sink.is_enabled(logging.INFO)
+    assert logging_sink.is_enabled(logging.WARNING)
 
 
 @pytest.mark.req("J-3")
@@ -148,13 +149,13 @@ def test_a_message_with_percent_signs_is_logged_as_it_is(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("there", [None, ModuleType("logging")], ids=["not imported", "half imported"])
 def test_without_logging_nothing_is_logged_and_nothing_fails(there: ModuleType | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "enabled", log._find)
+    monkeypatch.setattr(logging_sink, "is_enabled", logging_sink._find_logger)
     if there is None:
         monkeypatch.delitem(sys.modules, "logging")
     else:
         monkeypatch.setitem(sys.modules, "logging", there)
-    assert not log.enabled(logging.WARNING)
-    assert log.enabled is log._find  # so that it is found once it is there
+    assert not logging_sink.is_enabled(logging.WARNING)
+    assert logging_sink.is_enabled is logging_sink._find_logger  # so that it is found once it is there
 
 
 @pytest.mark.req("J-3")
@@ -218,6 +219,6 @@ def test_control_characters_never_reach_a_log_line() -> None:
     }
     for kind in ("retry", "giveup", "recovered", "parked"):
         for shown in (fields, {**fields, "item": hostile}, {**fields, "attempt": None}):
-            text = log.line(Record(kind, datetime(2026, 1, 2, tzinfo=timezone.utc), shown))
+            text = logging_sink.format_record(Record(kind, datetime(2026, 1, 2, tzinfo=timezone.utc), shown))
             assert text.isprintable()
             assert "\\x1b" in text

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from redrive import correlate, journal, retry
 from redrive.journal import bus
-from redrive.journal.structured import Structured
+from redrive.journal.sinks.structlog import StructlogSink
 from redrive.testing import inject, instant
 
 
@@ -44,7 +44,7 @@ def test_fields_that_structlog_has_names_for_keep_theirs_apart() -> None:
         def log(self, level: int, event: str, **fields: object) -> None:
             heard.append({"level": level, "said": event, **fields})
 
-    unsubscribe = journal.subscribe(Structured(Logger()), inline=True)
+    unsubscribe = journal.subscribe(StructlogSink(Logger()), inline=True)
     try:
         bus.emit("note", {"event": "e", "level": "l", "number": 1})
     finally:

@@ -1,0 +1,1 @@
+"""Sinks: where journal records go. Each sink is a function of one `Record`."""
