@@ -1,4 +1,4 @@
-"""Client: calls to another service from plain code."""
+"""`Client`: HTTP calls with retries from sync code."""
 
 from __future__ import annotations
 
@@ -13,24 +13,19 @@ from ..core.key import KeyLike
 from ..core.seconds import Seconds, positive
 from ..engine.attempt import deadline
 from ..engine.loop import plain
-from ..engine.retry import Retry, RetryLike
-from ..errors import AttemptTimeout
-from .body import timed
-from .connections import Connections, certificates
-from .key import checked
-from .layer import Layer, chosen
-from .network import left
-from .options import Asking, Sending
-from .outgoing import Call, Outgoing
-from .ready import looking, not_ready
-from .told import overdue
-from .whole import MAX_BODY, read
+from ..engine.retry import Retry
+from .base_client import READINESS_ERRORS, BaseClient, BodyOptions, QueryOptions, not_ready
+from .bounded_body import read_body
+from .connections import HttpxConnections
+from .network import seconds_left
+from .request import CallOptions, HttpCall, RequestDefaults
+from .retrying import RetryLoops
+from .streams import deadline_streams
 
 T = TypeVar("T")
-OVERDUE = overdue(httpx2)
 
 
-class Client:
+class Client(BaseClient[httpx2.Client]):
     """A client for one HTTP service, with retries. Errors are those of httpx2.
 
     GET, HEAD, OPTIONS, PUT and DELETE are retried. POST and PATCH are retried only with an
@@ -39,95 +34,16 @@ class Client:
     Threads may share one. A forked child opens its own connections.
     """
 
-    __slots__ = ("_connections", "_layer", "_outgoing", "_owner")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        base_url: str,
-        /,
-        *,
-        auth: str | httpx2.Auth | None = None,
-        user: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        retry: RetryLike | None = None,
-        idempotent: bool | None = None,
-        idempotency_key: Literal[True] | None = None,
-        max_body: int | None = MAX_BODY,
-        client: httpx2.Client | None = None,
-    ) -> None:
-        """Configure the client. Connections are opened at the first request.
-
-        Args:
-            base_url: Address of the service.
-            auth: Bearer token, or an `httpx2.Auth`.
-            user: User id, sent as `x-user-id`.
-            headers: Headers of every request.
-            retry: Policy. Default: 3 attempts, 0.25 s to 5 s apart, 10 s each, and its own budget.
-            idempotent: True: every request may be repeated, including POST and PATCH. False: none
-                may, unless it was never sent. None: by method and key.
-            idempotency_key: True: a POST or PATCH without a key gets a new one.
-            max_body: Maximum number of bytes of a response, decompressed. None: no limit. A larger
-                response is an `httpx2.DecodingError`.
-            client: Your own `httpx2.Client`, with its proxies, certificates and limits. You close
-                it.
-
-        Raises:
-            TypeError: `client` is of another library. Use `Transport` there.
-        """
-        if client is not None and not isinstance(client, httpx2.Client):
-            raise TypeError(
-                f"client= must be an httpx2.Client, not {type(client).__module__}.{type(client).__name__}; "
-                f"use redrive.http.Transport with other clients"
-            )
-        self._outgoing = Outgoing.of(base_url, auth, headers, user, idempotent, idempotency_key, max_body)
-        self._connections: Connections[httpx2.Client] = Connections(
-            client, lambda: httpx2.Client(timeout=None, verify=certificates())
-        )
-        self._layer = Layer(
-            chosen(retry, f"http {self._outgoing.address.netloc}"), plain, _attempts(self._connections, self._outgoing)
-        )
-        self._owner = True
-
-    @property
-    def __redrive__(self) -> Retry:
-        """What `redrive layers` and `testing.inject` look at."""
-        return self._layer.retry
-
-    def using(
-        self,
-        *,
-        user: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        retry: RetryLike | None = None,
-        idempotent: bool | None = None,
-    ) -> Client:
-        """Return a copy with other options and the same connections.
-
-        Args:
-            user: User id, sent as `x-user-id`.
-            headers: Headers that are added.
-            retry: Another policy.
-            idempotent: Whether requests may be repeated.
-
-        Returns:
-            The copy. The original client closes the connections.
-        """
-        copy: Client = object.__new__(Client)
-        copy._connections = self._connections
-        copy._outgoing = self._outgoing.using(user, headers, idempotent)
-        copy._layer = self._layer
-        if retry is not None:
-            own = chosen(retry, f"http {copy._outgoing.address.netloc}")
-            copy._layer = Layer(own, plain, _attempts(self._connections, copy._outgoing))
-        copy._owner = False
-        return copy
+    _httpx_class = httpx2.Client
 
     @overload
-    def request(self, method: str, path: str, /, **options: Unpack[Sending]) -> httpx2.Response: ...
+    def request(self, method: str, path: str, /, **options: Unpack[BodyOptions]) -> httpx2.Response: ...
     @overload
-    def request(self, method: str, path: str, /, *, into: type[T], **options: Unpack[Sending]) -> T: ...
+    def request(self, method: str, path: str, /, *, into: type[T], **options: Unpack[BodyOptions]) -> T: ...
     @overload
-    def request(self, method: str, path: str, /, *, into: Callable[[Any], T], **options: Unpack[Sending]) -> T: ...
+    def request(self, method: str, path: str, /, *, into: Callable[[Any], T], **options: Unpack[BodyOptions]) -> T: ...
     def request(
         self,
         method: str,
@@ -159,7 +75,7 @@ class Client:
             idempotency_key: A key, or True for a new one. Inside of work that has a key, one is
                 derived from it.
             ok_statuses: Statuses besides 2xx that are not an error.
-            operation: Name in log records. Default: method and path.
+            operation: Name in log records. Default: method and host.
             timeout: Seconds for the whole call, with all attempts and waits.
             idempotent: True: this request may be repeated without a key.
 
@@ -170,34 +86,19 @@ class Client:
             httpx2.HTTPStatusError: The status is neither 2xx nor in `ok_statuses`.
             httpx2.DecodingError: The response does not fit `into`. It is not retried.
         """
-        client = self._connections.client()
-        call = self._outgoing.call(
-            self._connections,
-            client,
-            method,
-            path,
-            into,
-            json,
-            content,
-            params,
-            headers,
-            idempotency_key,
-            ok_statuses,
-            operation,
-            (checked(idempotent), self._outgoing.idempotent, self._layer.declared),
-        )
-        loop = self._layer.loop(call.operation, call.repeatable, call.key is not None, OVERDUE)
+        options = CallOptions(into, json, content, params, headers, idempotency_key, ok_statuses, operation, idempotent)
+        call, loop = self._prepare(method, path, options)
         if timeout is None:
             return _run(loop, call)
         with deadline(positive("timeout", timeout)):
             return _run(loop, call)
 
     @overload
-    def get(self, path: str, /, **options: Unpack[Asking]) -> httpx2.Response: ...
+    def get(self, path: str, /, **options: Unpack[QueryOptions]) -> httpx2.Response: ...
     @overload
-    def get(self, path: str, /, *, into: type[T], **options: Unpack[Asking]) -> T: ...
+    def get(self, path: str, /, *, into: type[T], **options: Unpack[QueryOptions]) -> T: ...
     @overload
-    def get(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[Asking]) -> T: ...
+    def get(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[QueryOptions]) -> T: ...
     def get(
         self,
         path: str,
@@ -219,7 +120,7 @@ class Client:
             params: Query parameters.
             headers: Headers of this request.
             ok_statuses: Statuses besides 2xx that are not an error.
-            operation: Name in log records. Default: method and path.
+            operation: Name in log records. Default: method and host.
             timeout: Seconds for the whole call.
             idempotent: False: do not repeat this request.
 
@@ -239,11 +140,11 @@ class Client:
         )
 
     @overload
-    def post(self, path: str, /, **options: Unpack[Sending]) -> httpx2.Response: ...
+    def post(self, path: str, /, **options: Unpack[BodyOptions]) -> httpx2.Response: ...
     @overload
-    def post(self, path: str, /, *, into: type[T], **options: Unpack[Sending]) -> T: ...
+    def post(self, path: str, /, *, into: type[T], **options: Unpack[BodyOptions]) -> T: ...
     @overload
-    def post(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[Sending]) -> T: ...
+    def post(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[BodyOptions]) -> T: ...
     def post(
         self,
         path: str,
@@ -271,7 +172,7 @@ class Client:
             headers: Headers of this request.
             idempotency_key: A key, or True for a new one.
             ok_statuses: Statuses besides 2xx that are not an error.
-            operation: Name in log records. Default: method and path.
+            operation: Name in log records. Default: method and host.
             timeout: Seconds for the whole call.
             idempotent: True: this request may be repeated without a key.
 
@@ -304,55 +205,58 @@ class Client:
             NotReady: The service was not ready in time. It says whether it was unavailable or
                 failed.
         """
-        client = self._connections.client()
-        call = self._outgoing.call(self._connections, client, "GET", path, None, None, None, None, None, None, (), None)
+        call, loop = self._prepare_readiness(path, within)
         try:
-            _run(looking(within, plain, _attempts(self._connections, self._outgoing)), call)
-        except (httpx2.HTTPError, AttemptTimeout) as error:
-            raise not_ready(call.told.url, error) from error
+            _run(loop, call)
+        except READINESS_ERRORS as error:
+            raise not_ready(call.state.url, error) from error
 
     def close(self) -> None:
         """Close the connections. You may close twice. A copy made by `using` closes nothing."""
-        client = self._connections.take() if self._owner else None
+        client = self._connections.detach() if self._owns_connections else None
         if client is not None:
             client.close()
 
     def __enter__(self) -> Self:
-        if self._owner:
+        if self._owns_connections:
             self._connections.reopen()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self._outgoing.address)!r})"
+    @staticmethod
+    def _build_loops(retry: Retry, connections: HttpxConnections[httpx2.Client], defaults: RequestDefaults) -> RetryLoops:
+        auth: Any = defaults.auth
+        if not auth and "authorization" not in defaults.headers:
+            auth = httpx2.USE_CLIENT_DEFAULT
+        deadline_body = deadline_streams(httpx2).sync_stream
+
+        def attempt(call: HttpCall) -> Any:
+            request = call.begin_attempt(seconds_left())
+            try:
+                response = connections.client().send(request, auth=auth, stream=True)
+                if not connections.has_deadline:
+                    response.stream = deadline_body(response.stream, end_of(scope_around()))
+                read_body(response, call.state.url, defaults.max_body, call.is_error(response))
+                result = call.result(response)
+            except BaseException:
+                call.state.publish()
+                raise
+            call.state.publish_success()
+            return result
+
+        return RetryLoops(retry, plain, attempt)
 
 
-def _run(loop: Callable[[Call], Any], call: Call) -> Any:
+def _run(loop: Callable[[HttpCall], Any], call: HttpCall) -> Any:
     try:
         return loop(call)
     finally:
-        call.told.over()
-
-
-def _attempts(connections: Connections[httpx2.Client], outgoing: Outgoing) -> Callable[[Call], Any]:
-    """What makes one attempt: sends, reads the whole answer in the time that is left, and says what it is worth."""
-    auth: Any = outgoing.auth if outgoing.auth or "authorization" in outgoing.headers else httpx2.USE_CLIENT_DEFAULT
-    streams = timed(httpx2)
-
-    def attempt(call: Call) -> Any:
-        request = call.begin(left())
-        try:
-            response = connections.client().send(request, auth=auth, stream=True)
-            if not connections.bounded:
-                response.stream = streams.plain(response.stream, end_of(scope_around()))
-            read(response, call.told.url, outgoing.max_body, call.is_error(response))
-            answer = call.answer(response)
-        except BaseException:
-            call.told.ended()
-            raise
-        call.told.succeeded()
-        return answer
-
-    return attempt
+        call.state.restore_ids()

@@ -1,4 +1,4 @@
-"""Connections: the httpx2 client beneath ours, opened when it is first needed."""
+"""The httpx2 client that sends the requests, opened on first use."""
 
 from __future__ import annotations
 
@@ -10,81 +10,100 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import httpx2
 
 from ..core.lock import LOCK
-from .network import bound
+from .network import bind_to_deadline
 
 if TYPE_CHECKING:
     import ssl
 
-C = TypeVar("C")
+HttpxClient = TypeVar("HttpxClient", httpx2.Client, httpx2.AsyncClient)
 
 
-class Connections(Generic[C]):
-    """The client that sends. Threads may share it; a forked child, and another event loop, opens its own.
+class HttpxConnections(Generic[HttpxClient]):
+    """Opens an httpx2 client for each process and event loop. Threads may share it.
 
-    One that was given by the user stays the user's: it is never closed here, and belongs to whom httpx2 says.
+    A client that the user passed is used everywhere, and never closed here.
     """
 
-    __slots__ = ("_client", "_given", "_make", "_place", "bounded", "closed", "defaults")
+    __slots__ = (
+        "_client",
+        "_closed",
+        "_create",
+        "_opened_in",
+        "_user_client",
+        "default_headers",
+        "has_deadline",
+    )
 
-    def __init__(self, given: C | None, make: Callable[[], C]) -> None:
-        self._given = given
-        self._make = make
-        self._client: C | None = None
-        self._place: tuple[int, object] | None = None
-        self.closed = False
-        self.bounded = False
-        """Whether its connections keep to the end of an attempt by themselves."""
-        self.defaults: dict[str, str] = {}
-        """The headers that httpx2 sends with every request; of a client that was given, it puts them in itself."""
+    def __init__(self, user_client: HttpxClient | None, create: Callable[[], HttpxClient]) -> None:
+        self._user_client = user_client
+        self._create = create
+        self._client: HttpxClient | None = None
+        self._opened_in: tuple[int, object] | None = None
+        """Process id and event loop of the open client."""
+        self._closed = False
+        self.has_deadline = False
+        """Whether reads and writes of these connections end with the attempt."""
+        self.default_headers: dict[str, str] = {}
+        """Headers that httpx2 sends with every request. A user's client adds its own."""
 
-    def client(self, loop: object = None) -> C:
-        """The client for this process and this event loop."""
-        place = self._place
-        if place is not None and place[0] == os.getpid() and place[1] is loop and self._client is not None:
+    def client(self, event_loop: object = None) -> HttpxClient:
+        """Return the client for this process and event loop."""
+        place = self._opened_in
+        if place is not None and place[0] == os.getpid() and place[1] is event_loop and self._client is not None:
             return self._client
-        return self._opened((os.getpid(), loop))
+        return self._open((os.getpid(), event_loop))
 
-    def _opened(self, place: tuple[int, object]) -> C:
-        if self.closed:
+    def _open(self, place: tuple[int, object]) -> HttpxClient:
+        if self._closed:
             raise RuntimeError("this client is closed; enter it again with `with`, or create a new one")
-        client = self._given or self._make()  # not under the lock: it reads certificates
-        bounded = _bound(client)
+        # Created outside the lock, because this reads certificates.
+        client = self._user_client or self._create()
+        has_deadline = _bind_transports(client)
         with LOCK:
-            if self._client is None or self._place != place:  # else another thread was quicker, and nobody misses ours
-                self._client, self._place, self.bounded = client, place, bounded
-                self.defaults = {} if self._given is not None else dict(getattr(client, "headers", {}))
+            if self._client is None or self._opened_in != place:  # Otherwise another thread was faster.
+                self._client, self._opened_in, self.has_deadline = client, place, has_deadline
+                self.default_headers = {}
+                if self._user_client is None:
+                    self.default_headers = dict(getattr(client, "headers", {}))
             return self._client
 
-    def request(
-        self, client: Any, method: str, url: str, headers: dict[str, str], body: Any, content: Any, params: Any
-    ) -> httpx2.Request:
-        """A request with these headers, and the cookies of earlier answers."""
-        if self._given is not None:
-            found: httpx2.Request = client.build_request(method, url, json=body, content=content, params=params, headers=headers)
-            return found
-        # As our own client, which has nothing but defaults, would make it: at less than half of what it takes.
-        return httpx2.Request(method, url, json=body, content=content, params=params, headers=headers, cookies=client.cookies)
+    def build_request(self, method: str, url: str, client: Any, headers: dict[str, str], **body: Any) -> httpx2.Request:
+        """Build a request with these headers and the cookies of earlier responses.
+
+        Args:
+            method: HTTP method.
+            url: Absolute URL.
+            client: Result of `client()`.
+            headers: All headers.
+            body: `json`, `content` and `params`.
+        """
+        if self._user_client is not None:
+            request: httpx2.Request = client.build_request(method, url, headers=headers, **body)
+            return request
+        # Equal to `build_request` of a client with default options, in less than half the time.
+        return httpx2.Request(method, url, headers=headers, cookies=client.cookies, **body)
 
     def reopen(self) -> None:
-        """Entered again after it was closed: new connections when they are needed."""
-        self.closed = False
+        """Allow new connections after a close."""
+        self._closed = False
 
-    def take(self) -> C | None:
-        """The client to be closed; None: there is none, or it is the user's own."""
+    def detach(self) -> HttpxClient | None:
+        """Return the client to close. None if there is none, or if the user passed it."""
         with LOCK:
-            self.closed = True
-            client, self._client, self._place = self._client, None, None
-            return None if self._given is not None else client
+            self._closed = True
+            client, self._client, self._opened_in = self._client, None, None
+            return None if self._user_client is not None else client
 
 
 @cache
-def certificates() -> ssl.SSLContext:
-    """What every client of ours trusts: the machine's own. Read once: that takes a hundred times as long as all else."""
+def system_certificates() -> ssl.SSLContext:
+    """Return the certificates that our clients trust. Cached, because reading them is slow."""
     return httpx2.create_ssl_context()
 
 
-def _bound(client: Any) -> bool:
+def _bind_transports(client: Any) -> bool:
     mounted = getattr(client, "_mounts", {}).values()
-    transports = [getattr(client, "_transport", None), *(each for each in mounted if each is not None)]
-    found = [bound(transport) for transport in transports]  # every one of them, also after one that cannot be
-    return all(found)
+    transports = [getattr(client, "_transport", None), *(transport for transport in mounted if transport is not None)]
+    # `all` alone would stop at the first transport that cannot be bound.
+    bound = [bind_to_deadline(transport) for transport in transports]
+    return all(bound)

@@ -1,4 +1,4 @@
-"""Headers: what every request carries beside the caller's own."""
+"""Headers that Redrive adds to each request, and checks of the headers that the caller passes."""
 
 from __future__ import annotations
 
@@ -11,45 +11,52 @@ from typing import Any
 from ..core.context import IDS
 from ..core.ids import shortened
 
-REQUEST_ID, KEY, USER, ATTEMPT, AUTHORIZATION = "x-request-id", "idempotency-key", "x-user-id", "x-attempt", "authorization"
+REQUEST_ID = "x-request-id"
+IDEMPOTENCY_KEY = "idempotency-key"
+USER = "x-user-id"
+ATTEMPT = "x-attempt"
+AUTHORIZATION = "authorization"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
 
 
-def text(what: str, value: object, /) -> str:
-    """A value that a header can hold: printable ASCII. Its own text is not told, since it may be a secret."""
+def check_value(name: str, value: object, /) -> str:
+    """Return a header value that is printable ASCII.
+
+    Errors do not quote the value, because it may be a secret.
+    """
     if not isinstance(value, str):
-        raise TypeError(f"{what} must be text, not {type(value).__name__}")
+        raise TypeError(f"{name} must be text, not {type(value).__name__}")
     if not _VALUE.fullmatch(value):
-        raise ValueError(f"{what} must be printable ASCII without spaces around it, as headers are")
+        raise ValueError(f"{name} must be printable ASCII without spaces around it, as headers are")
     return value
 
 
-def given(headers: Mapping[str, str] | None, /) -> dict[str, str]:
-    """The caller's headers, checked, by lower-case name."""
+def check_headers(headers: Mapping[str, str] | None, /) -> dict[str, str]:
+    """Return the caller's headers by lower-case name."""
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):
         raise TypeError(f"headers= must be a mapping of names to text, not {type(headers).__name__}")
-    found = {}
+    checked = {}
     for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"headers= has an invalid name: {name!r}")
-        found[name.lower()] = text(f"header {name!r}", value) if value != "" else ""
-    return found
+        checked[name.lower()] = check_value(f"header {name!r}", value) if value != "" else ""
+    return checked
 
 
-def request_id() -> str:
-    """The id of the request that is being served (`correlate(request_id=...)`), or a fresh one."""
-    known = IDS.get().get("request_id")
-    if known is None:
+def current_request_id() -> str:
+    """Return the id set by `correlate(request_id=...)`, or a new id."""
+    request_id = IDS.get().get("request_id")
+    if request_id is None:
         return os.urandom(16).hex()
-    known = shortened(known)  # those of a job from an older version were not bounded
-    return known if _VALUE.fullmatch(known) else os.urandom(16).hex()
+    request_id = shortened(request_id)  # Jobs stored by older versions may have longer ids.
+    return request_id if _VALUE.fullmatch(request_id) else os.urandom(16).hex()
 
 
-def trace() -> dict[str, str]:
-    """`traceparent`, and `tracestate` where there is one, of the OpenTelemetry span around; nothing where there is none."""
+def trace_headers() -> dict[str, str]:
+    """Return `traceparent` and `tracestate` of the current OpenTelemetry span, if there is one."""
     opentelemetry: Any = sys.modules.get("opentelemetry.trace")
     if opentelemetry is None:
         return {}
@@ -57,8 +64,9 @@ def trace() -> dict[str, str]:
         context = opentelemetry.get_current_span().get_span_context()
         if not context.is_valid:
             return {}
-        found = {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
+        ids = f"{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+        headers = {"traceparent": f"00-{ids}"}
         state = context.trace_state.to_header() if context.trace_state else ""
-        return {**found, "tracestate": state} if state else found
-    except Exception:  # a tracer of somebody's own: no reason not to call
+        return {**headers, "tracestate": state} if state else headers
+    except Exception:  # A custom tracer must not prevent the call.
         return {}

@@ -1,7 +1,8 @@
-"""Network: connections whose every read and write ends with the attempt, in plain code too.
+"""Timeouts of an attempt, and connections whose every read and write ends with the attempt.
 
-httpx has a time-out for each read, so that a server which sends a byte now and then holds its caller for ever. Here each of them
-gets what is left until the end of the attempt around it, and none begins after it. Nothing is interrupted, and no thread needed.
+httpx applies a timeout to each read. A server that sends one byte now and then could therefore
+delay its caller without limit. Here each operation gets the time that is left of the attempt, and
+none starts after its end. Nothing is interrupted, so sync code needs no extra thread.
 """
 
 from __future__ import annotations
@@ -9,19 +10,82 @@ from __future__ import annotations
 import math
 import sys
 from _thread import get_ident
+from collections.abc import Mapping
 from typing import Any
 
 from ..core.clock import SYSTEM
 from ..core.context import CELL, WATCH, clock_around
-from .told import TOLD
+from .call_state import CURRENT_CALL
 
-MARGIN = 0.05
-"""Seconds, at most a fiftieth of the time: so much earlier does an async read end than the attempt, whose end is a cancellation.
-The library's own time-out says more: whether there was a connection at all."""
+MAX_MARGIN_SECONDS = 0.05
+"""Async reads end this much before the attempt, or 2 % of the time left if that is less.
+
+The attempt ends by a cancellation. The library's own timeout says more: for example, whether there
+was a connection at all.
+"""
+_PHASES = ("connect", "read", "write", "pool")
 
 
-class Stream:
-    """A connection of a plain client. Belongs to the pool that opened it."""
+def seconds_left() -> float:
+    """Return the seconds until the end of the current attempt. Infinite if it has no end."""
+    cell = CELL.get()
+    if cell is None:
+        return math.inf
+    scope = cell.scope if cell.thread == get_ident() else cell.base  # `scope_around`, inlined
+    if scope is None or scope[0] == math.inf:
+        return math.inf
+    return scope[0] - (clock_around() if WATCH else SYSTEM).monotonic()
+
+
+def subtract_margin(seconds: float) -> float:
+    """Return the time that an async attempt passes to its library."""
+    return seconds - min(MAX_MARGIN_SECONDS, seconds / 50)
+
+
+def phase_timeouts(own: Mapping[str, float | None], seconds: float, /) -> dict[str, float | None]:
+    """Return httpx's timeouts for one attempt: the client's own, limited to the seconds left."""
+    return {phase: _shorter(own.get(phase), seconds) for phase in _PHASES}
+
+
+def _shorter(timeout: float | None, seconds: float) -> float:
+    return seconds if timeout is None or seconds < timeout else timeout
+
+
+def limit_timeout(timeout: float | None, source: object, error_name: str) -> float | None:
+    """Limit the timeout of one sync operation to the time left.
+
+    Args:
+        timeout: Timeout that httpcore asks for.
+        source: Object of httpcore or httpcore2.
+        error_name: Name of the library's timeout error, which is raised if no time is left.
+    """
+    seconds = seconds_left()
+    if seconds == math.inf:
+        return timeout
+    if seconds <= 0:
+        raise _timeout_error(source, error_name)
+    return seconds if timeout is None or seconds < timeout else timeout
+
+
+def limit_async_timeout(timeout: float | None, source: object, error_name: str) -> float | None:
+    """Limit the timeout of one async operation, which ends a little before the attempt."""
+    seconds = seconds_left()
+    if seconds == math.inf:
+        return timeout
+    if seconds <= 0:
+        raise _timeout_error(source, error_name)
+    seconds = subtract_margin(seconds)
+    return seconds if timeout is None or seconds < timeout else timeout
+
+
+def _timeout_error(source: object, name: str) -> Exception:
+    library: Any = sys.modules[type(source).__module__.partition(".")[0]]
+    error: Exception = getattr(library, name)("the attempt timed out")
+    return error
+
+
+class DeadlineStream:
+    """A connection of a sync client. Used by the pool that opened it."""
 
     __slots__ = ("_stream",)
 
@@ -32,27 +96,29 @@ class Stream:
         return getattr(self._stream, name)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Bytes, in the time that is left."""
-        read: bytes = self._stream.read(max_bytes, timeout=shorter(timeout, self._stream, "ReadTimeout"))
-        return read
+        """Read within the time left."""
+        timeout = limit_timeout(timeout, self._stream, "ReadTimeout")
+        data: bytes = self._stream.read(max_bytes, timeout=timeout)
+        return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send, in the time that is left."""
-        if buffer:  # httpcore writes an empty end for every request
-            self._stream.write(buffer, timeout=shorter(timeout, self._stream, "WriteTimeout"))
+        """Write within the time left."""
+        if buffer:  # httpcore ends every request with an empty write.
+            timeout = limit_timeout(timeout, self._stream, "WriteTimeout")
+            self._stream.write(buffer, timeout=timeout)
 
     def get_extra_info(self, info: str) -> Any:
-        """Whether it is readable, and what else can be asked of a connection."""
+        """Return details of the connection, such as whether it is readable."""
         return self._stream.get_extra_info(info)
 
-    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> Stream:
-        """The same connection with TLS, in the time that is left."""
-        timeout = shorter(timeout, self._stream, "ConnectTimeout")
-        return Stream(self._stream.start_tls(ssl_context, server_hostname, timeout))
+    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> DeadlineStream:
+        """Start TLS within the time left."""
+        timeout = limit_timeout(timeout, self._stream, "ConnectTimeout")
+        return DeadlineStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
 
 
-class Network:
-    """Opens the connections of a plain client. Threads may share it."""
+class DeadlineNetwork:
+    """The network backend of a sync client. Threads may share it."""
 
     __slots__ = ("_network",)
 
@@ -62,19 +128,19 @@ class Network:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._network, name)
 
-    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> Stream:
-        """A connection, in the time that is left."""
-        timeout = shorter(timeout, self._network, "ConnectTimeout")
-        return Stream(self._network.connect_tcp(host, port, timeout=timeout, **options))
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> DeadlineStream:
+        """Connect within the time left."""
+        timeout = limit_timeout(timeout, self._network, "ConnectTimeout")
+        return DeadlineStream(self._network.connect_tcp(host, port, timeout=timeout, **options))
 
-    def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> Stream:
-        """The same for a socket in the file system."""
-        timeout = shorter(timeout, self._network, "ConnectTimeout")
-        return Stream(self._network.connect_unix_socket(path, timeout=timeout, **options))
+    def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> DeadlineStream:
+        """Connect to a Unix socket within the time left."""
+        timeout = limit_timeout(timeout, self._network, "ConnectTimeout")
+        return DeadlineStream(self._network.connect_unix_socket(path, timeout=timeout, **options))
 
 
-class AsyncStream:
-    """A connection of an async client. Belongs to the pool that opened it."""
+class AsyncDeadlineStream:
+    """A connection of an async client. Used by the pool that opened it."""
 
     __slots__ = ("_stream",)
 
@@ -85,30 +151,34 @@ class AsyncStream:
         return getattr(self._stream, name)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Bytes, in the time that is left."""
-        read: bytes = await self._stream.read(max_bytes, timeout=earlier(timeout, self._stream, "ReadTimeout"))
-        return read
+        """Read within the time left."""
+        timeout = limit_async_timeout(timeout, self._stream, "ReadTimeout")
+        data: bytes = await self._stream.read(max_bytes, timeout=timeout)
+        return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send, in the time that is left."""
+        """Write within the time left, and note that the request was sent."""
         if buffer:
-            told = TOLD.get()
-            if told is not None:
-                told.sent = True
-            await self._stream.write(buffer, timeout=earlier(timeout, self._stream, "WriteTimeout"))
+            call = CURRENT_CALL.get()
+            if call is not None:
+                call.sent = True
+            timeout = limit_async_timeout(timeout, self._stream, "WriteTimeout")
+            await self._stream.write(buffer, timeout=timeout)
 
     def get_extra_info(self, info: str) -> Any:
-        """Whether it is readable, and what else can be asked of a connection."""
+        """Return details of the connection, such as whether it is readable."""
         return self._stream.get_extra_info(info)
 
-    async def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> AsyncStream:
-        """The same connection with TLS, in the time that is left."""
-        timeout = earlier(timeout, self._stream, "ConnectTimeout")
-        return AsyncStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+    async def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> AsyncDeadlineStream:
+        """Start TLS within the time left."""
+        timeout = limit_async_timeout(timeout, self._stream, "ConnectTimeout")
+        return AsyncDeadlineStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
 
-class AsyncNetwork:
-    """Opens the connections of an async client. Belongs to one event loop."""
+class AsyncDeadlineNetwork:
+    """The network backend of an async client. Used by one event loop."""
 
     __slots__ = ("_network",)
 
@@ -118,71 +188,33 @@ class AsyncNetwork:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._network, name)
 
-    async def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> AsyncStream:
-        """A connection, in the time that is left."""
-        timeout = earlier(timeout, self._network, "ConnectTimeout")
-        return AsyncStream(await self._network.connect_tcp(host, port, timeout=timeout, **options))
+    async def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> AsyncDeadlineStream:
+        """Connect within the time left."""
+        timeout = limit_async_timeout(timeout, self._network, "ConnectTimeout")
+        stream = await self._network.connect_tcp(host, port, timeout=timeout, **options)
+        return AsyncDeadlineStream(stream)
 
-    async def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> AsyncStream:
-        """The same for a socket in the file system."""
-        timeout = earlier(timeout, self._network, "ConnectTimeout")
-        return AsyncStream(await self._network.connect_unix_socket(path, timeout=timeout, **options))
-
-
-def left() -> float:
-    """Seconds until the end of the attempt around; infinite where there is none."""
-    cell = CELL.get()
-    if cell is None:
-        return math.inf
-    scope = cell.scope if cell.thread == get_ident() else cell.base  # as `scope_around`, in one step
-    if scope is None or scope[0] == math.inf:
-        return math.inf
-    return scope[0] - (clock_around() if WATCH else SYSTEM).monotonic()
+    async def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> AsyncDeadlineStream:
+        """Connect to a Unix socket within the time left."""
+        timeout = limit_async_timeout(timeout, self._network, "ConnectTimeout")
+        stream = await self._network.connect_unix_socket(path, timeout=timeout, **options)
+        return AsyncDeadlineStream(stream)
 
 
-def less(seconds: float) -> float:
-    """A little less: what an async attempt lets its library take."""
-    return seconds - min(MARGIN, seconds / 50)
+def bind_to_deadline(transport: Any, /) -> bool:
+    """Make new connections of httpx's own transport end with the attempt.
 
+    httpcore accepts a network backend, but httpx does not pass one on. It is therefore replaced in
+    the pool of httpx. Open connections do not change.
 
-def shorter(timeout: float | None, of: object, name: str) -> float | None:
-    """The time-out of one read or write, or what is left; raises the library's own time-out where nothing is."""
-    seconds = left()
-    if seconds == math.inf:
-        return timeout
-    if seconds <= 0:
-        raise _late(of, name)
-    return seconds if timeout is None or seconds < timeout else timeout
-
-
-def earlier(timeout: float | None, of: object, name: str) -> float | None:
-    """The same for async code, which ends a little before the attempt does."""
-    seconds = left()
-    if seconds == math.inf:
-        return timeout
-    if seconds <= 0:
-        raise _late(of, name)
-    seconds = less(seconds)
-    return seconds if timeout is None or seconds < timeout else timeout
-
-
-def _late(of: object, name: str) -> Exception:
-    """The time-out of the library that this object is from: httpcore or httpcore2."""
-    library: Any = sys.modules[type(of).__module__.partition(".")[0]]
-    error: Exception = getattr(library, name)("the attempt timed out")
-    return error
-
-
-def bound(transport: Any, /) -> bool:
-    """Have the connections of httpx's own transport keep to the end of the attempt; False where it is another one.
-
-    httpcore lets its user give a network, httpx does not hand that on: so it is put in where httpx keeps its pool.
-    Connections that are open already stay as they are.
+    Returns:
+        False if it is a transport of another kind.
     """
     pool = getattr(transport, "_pool", None)
     network = getattr(pool, "_network_backend", None)
     if pool is None or network is None:
         return False
-    if not isinstance(network, (Network, AsyncNetwork)):
-        pool._network_backend = AsyncNetwork(network) if hasattr(transport, "handle_async_request") else Network(network)
+    if not isinstance(network, (DeadlineNetwork, AsyncDeadlineNetwork)):
+        is_async = hasattr(transport, "handle_async_request")
+        pool._network_backend = (AsyncDeadlineNetwork if is_async else DeadlineNetwork)(network)
     return True

@@ -1,4 +1,4 @@
-"""Transport: retries for an httpx or httpx2 client that you have already, plain or async."""
+"""`Transport`: retries for your own httpx or httpx2 client, sync or async."""
 
 from __future__ import annotations
 
@@ -15,135 +15,183 @@ from ..engine.loop import coroutine, plain
 from ..engine.nesting import outcome
 from ..engine.retry import Retry, RetryLike
 from ..errors import Rejected
-from . import headers as head
-from .body import replays, timed
-from .kept import kept, kept_async
-from .key import REPEATABLE, checked, derived, fresh, may_repeat, told
-from .layer import Layer, chosen
-from .network import bound, left, less
-from .timeouts import timeouts
-from .told import TOLD, Told, overdue, put_back
+from . import headers as header
+from .call_state import CURRENT_CALL, CallState, reset, timeout_error
+from .idempotency import (
+    IDEMPOTENT_METHODS,
+    check_generates_keys,
+    check_idempotent,
+    derive_key,
+    key_header,
+    may_repeat,
+)
+from .network import bind_to_deadline, phase_timeouts, seconds_left, subtract_margin
+from .retrying import RetryLoops, resolve_retry
+from .streams import (
+    buffer_failed_response,
+    buffer_failed_response_async,
+    can_replay,
+    deadline_streams,
+)
 
 if TYPE_CHECKING:
     import httpx
     import httpx2
 
-    class Both(httpx2.BaseTransport, httpx2.AsyncBaseTransport, httpx.BaseTransport, httpx.AsyncBaseTransport):  # type: ignore[misc]
-        """A transport of either library; at run time neither is needed for the other."""
+    class AnyTransport(  # type: ignore[misc]  # The four bases differ in their signatures.
+        httpx2.BaseTransport,
+        httpx2.AsyncBaseTransport,
+        httpx.BaseTransport,
+        httpx.AsyncBaseTransport,
+    ):
+        """A transport of both libraries. At run time, only one of them needs to be installed."""
 
-    Inner = httpx2.BaseTransport | httpx2.AsyncBaseTransport | httpx.BaseTransport | httpx.AsyncBaseTransport
+    InnerTransport = httpx2.BaseTransport | httpx2.AsyncBaseTransport | httpx.BaseTransport | httpx.AsyncBaseTransport
 else:
-    Both = object
+    AnyTransport = object
 
-_REQUEST_ID, _ATTEMPT, _KEY = head.REQUEST_ID.encode(), head.ATTEMPT.encode(), head.KEY.encode()
-MARK = "redrive"
-"""The extension of a request that says whether it may be repeated, and of a response that says how it ended."""
+_REQUEST_ID = header.REQUEST_ID.encode()
+_ATTEMPT = header.ATTEMPT.encode()
+_KEY = header.IDEMPOTENCY_KEY.encode()
+EXTENSION = "redrive"
+"""Extension of a request with its options, and of a response with the outcome of its retries."""
+REQUEST_OPTIONS = ("idempotent", "idempotency_key")
+"""Names that the extension of a request may contain."""
 
 
 class Exchange:
-    """One request on its way. Belongs to the call that sends it."""
+    """One request of a transport, with all its attempts. Used by the call that sends it."""
 
-    __slots__ = ("_extensions", "_final", "_owner", "inner", "key", "library", "loop", "open", "request", "told")
+    __slots__ = (
+        "_extensions",
+        "_max_attempts",
+        "_transport",
+        "inner",
+        "key",
+        "library",
+        "loop",
+        "open_response",
+        "request",
+        "state",
+    )
 
-    def __init__(self, owner: Transport, request: Any, inner: Any, library: Any, layer: Layer) -> None:
-        self._owner = owner
+    def __init__(self, transport: Transport, request: Any, inner: Any, library: Any, loops: RetryLoops) -> None:
+        """Add Redrive's headers to the request, and choose its retry loop.
+
+        Args:
+            transport: The transport with its options.
+            request: A request of either library.
+            inner: The transport that sends it.
+            library: `httpx` or `httpx2`.
+            loops: Sync or async retry loops.
+        """
+        self._transport = transport
         self.request = request
         self.inner = inner
         self.library = library
-        self.open: Any = None
-        """The response of a failed attempt whose body is still a stream: closed before the next attempt."""
+        self.open_response: Any = None
+        """A failed attempt's response whose body still is a stream. Closed by the next attempt."""
         self._extensions = request.extensions
-        wanted = _wanted(request.extensions.get(MARK))
+        options = _request_options(request.extensions.get(EXTENSION))
         url, method, headers = request.url, request.method, request.headers
-        sent = {name.lower(): value for name, value in headers.raw}  # once: each look at a single one costs as much
-        for name, value in head.trace().items():
+        # Read once, because looking up a single header costs as much.
+        sent = {name.lower(): value for name, value in headers.raw}
+        for name, value in header.trace_headers().items():
             if name.encode() not in sent:
                 headers[name] = value
         request_id = sent.get(_REQUEST_ID, b"").decode("latin-1")
         if not request_id:
-            headers[head.REQUEST_ID] = request_id = head.request_id()
+            headers[header.REQUEST_ID] = request_id = header.current_request_id()
         if sent.get(_ATTEMPT) != b"1":
-            headers[head.ATTEMPT] = "1"
+            headers[header.ATTEMPT] = "1"
         self.key: str | None = sent[_KEY].decode("latin-1") if _KEY in sent else None
         if self.key is None:
-            self.key = self._new_key(wanted.get("idempotency_key"), owner.generates_keys)
+            self.key = self._new_key(options.get("idempotency_key"), transport.generates_keys)
             if self.key is not None:
-                headers[head.KEY] = self.key
-        declared = checked(wanted.get("idempotent")), owner.idempotent, layer.declared
-        repeatable = replays(request.stream, library) and may_repeat(method, self.key is not None, *declared)
-        self._final = layer.retry.settings.max_attempts if repeatable else 1
+                headers[header.IDEMPOTENCY_KEY] = self.key
+        has_key = self.key is not None
+        declared = (
+            check_idempotent(options.get("idempotent")),
+            transport.idempotent,
+            loops.declared_idempotent,
+        )
+        repeatable = can_replay(request.stream, library) and may_repeat(method, has_key, *declared)
+        self._max_attempts = loops.retry.settings.max_attempts if repeatable else 1
         operation = f"{method} {url.netloc.decode('ascii')}"
-        self.loop = layer.loop(operation, repeatable, self.key is not None, overdue(library))
-        self.told = Told(method, url, request_id, owner.bounded)
+        self.loop = loops.loop(operation, repeatable, has_key, timeout_error(library))
+        self.state = CallState(method, url, request_id, transport.has_deadline)
 
-    def _new_key(self, wanted: Any, generates: bool) -> str | None:
+    def _new_key(self, requested: Any, generates_keys: bool) -> str | None:
+        """Return the key of a request without one: requested, derived, or a new one."""
         request = self.request
-        if wanted is not None and wanted is not False:
-            return told(wanted)
-        if request.method in REPEATABLE:
+        if requested is not None and requested is not False:
+            return key_header(requested)
+        if request.method in IDEMPOTENT_METHODS:
             return None
         if isinstance(request.stream, self.library.ByteStream):
-            own = derived(request.method, request.url.raw_path.decode("ascii"), request.content, None)
-            if own is not None:
-                return own
-        return told(True) if generates and wanted is not False else None
+            target = request.url.raw_path.decode("ascii")
+            key = derive_key(request.method, target, request.content, None)
+            if key is not None:
+                return key
+        return key_header(True) if generates_keys and requested is not False else None
 
-    def begin(self, seconds: float) -> Any:
-        """The request for the next attempt, which may take so long."""
-        number = self.told.begin()
+    def begin_attempt(self, seconds: float) -> Any:
+        """Return the request for the next attempt, which may take this many seconds."""
+        number = self.state.begin_attempt()
         if number > 1:
-            self.request.headers[head.ATTEMPT] = str(number)
+            self.request.headers[header.ATTEMPT] = str(number)
         if seconds != math.inf:
-            own = self._extensions.get("timeout") or {}
-            self.request.extensions = {**self._extensions, "timeout": timeouts(own, seconds)}
+            timeouts = phase_timeouts(self._extensions.get("timeout") or {}, seconds)
+            self.request.extensions = {**self._extensions, "timeout": timeouts}
         return self.request
 
     def failure(self, response: Any) -> Exception | None:
-        """The error that a response stands for: a bad status, or one that `reject=` refused. None: it is a success."""
-        self.told.status = status = response.status_code
+        """Return the error of a response: a status of 400 or more, or rejected by `reject=`."""
+        self.state.status = status = response.status_code
         response.request = self.request
         error: Exception
         if status >= 400:
-            message = f"{status} for {self.told.url}"
+            message = f"{status} for {self.state.url}"
             error = self.library.HTTPStatusError(message, request=self.request, response=response)
             return error
-        reject = self._owner.reject
+        reject = self._transport.reject
         if reject is not None and reject(response):
-            return Rejected(f"{self.told.url}: the response {status} was rejected", result=response)
+            message = f"{self.state.url}: the response {status} was rejected"
+            return Rejected(message, result=response)
         return None
 
     def is_final(self, error: Exception) -> bool:
-        """Whether the caller gets this response for certain, so that its body is the caller's to read."""
-        if self.told.attempt >= self._final:
+        """Return whether the caller certainly gets this response, and reads its body."""
+        if self.state.attempt >= self._max_attempts:
             return True
-        return not self._owner.has_rules and not classify(error).retryable
+        return not self._transport.has_rules and not classify(error).retryable
 
-    def keep(self, error: Exception, response: Any, in_use: bool) -> None:
-        """Put the response into the error that it stands for. in_use: its body is still a stream."""
+    def attach_response(self, error: Exception, response: Any, is_open: bool) -> None:
+        """Put the response into its error. is_open: the body still is a stream."""
         if isinstance(error, Rejected):
             error.result = response
         else:
             error.response = response  # type: ignore[attr-defined]  # of either library
-        self.open = response if in_use else None
+        self.open_response = response if is_open else None
 
-    def given_up(self, error: Any) -> Any:
-        """The last response, which says by its extension that retries were spent on it; None where the error has none."""
+    def final_response(self, error: Any) -> Any:
+        """Return the last response, with the outcome as an extension. None if the error has none."""
         response = error.result if isinstance(error, Rejected) else error.response
         if not isinstance(response, self.library.Response):
             return None
-        self.open = None
+        self.open_response = None
         ended = outcome(error)
         if ended is not None:
-            response.extensions = {**response.extensions, MARK: ended}
+            response.extensions = {**response.extensions, EXTENSION: ended}
         return response
 
     def end(self) -> None:
-        """As the caller had made it: the same request may be sent again."""
+        """Restore the caller's request, which may be sent again."""
         self.request.extensions = self._extensions
-        self.told.over()
+        self.state.restore_ids()
 
 
-class Transport(Both):
+class Transport(AnyTransport):
     """Retries for your own httpx or httpx2 client: `httpx.Client(transport=Transport())`.
 
     It works with sync and async clients. It retries failures up to the response's headers. The
@@ -155,7 +203,7 @@ class Transport(Both):
 
     def __init__(
         self,
-        inner: Inner | None = None,
+        inner: InnerTransport | None = None,
         /,
         *,
         retry: RetryLike | None = None,
@@ -181,23 +229,23 @@ class Transport(Both):
         """
         if inner is not None and not hasattr(inner, "handle_request") and not hasattr(inner, "handle_async_request"):
             raise TypeError(f"the inner transport must be one of httpx or httpx2, not {type(inner).__name__}")
-        self._retry = chosen(retry, "http transport", attempt_timeout=None)
+        self._retry = resolve_retry(retry, "http transport", attempt_timeout=None)
         settings = self._retry.settings
-        # The responses of refused attempts have to be closed, which the engine's own reject= knows nothing of.
-        inside = Retry(replace(settings.named(settings.operation, self._retry), reject=None))
+        # The engine does not close rejected responses, so this transport applies reject= itself.
+        retry_inside = Retry(replace(settings.named(settings.operation, self._retry), reject=None))
         self.reject = settings.reject
         self.has_rules = bool(settings.judgement.rules)
-        self.idempotent = checked(idempotent)
-        self.generates_keys = fresh(idempotency_key)
-        self._plain = Layer(inside, plain, _attempt)
-        self._later = Layer(inside, coroutine, _later_attempt)
+        self.idempotent = check_idempotent(idempotent)
+        self.generates_keys = check_generates_keys(idempotency_key)
+        self._sync_loops = RetryLoops(retry_inside, plain, _attempt)
+        self._async_loops = RetryLoops(retry_inside, coroutine, _attempt_async)
         self._inner: Any = inner
-        self._given = inner is not None
-        self.bounded = self._given and bound(inner)
+        self._is_inner_given = inner is not None
+        self.has_deadline = self._is_inner_given and bind_to_deadline(inner)
 
     @property
     def __redrive__(self) -> Retry:
-        """What `redrive layers` and `testing.inject` look at."""
+        """The `Retry` that `redrive layers` shows and `testing.inject` changes."""
         return self._retry
 
     def handle_request(self, request: Any) -> Any:
@@ -209,18 +257,18 @@ class Transport(Both):
         Returns:
             The response.
         """
-        exchange = self._exchange(request, "handle_request", "HTTPTransport", self._plain)
+        exchange = self._exchange(request, "handle_request", "HTTPTransport", self._sync_loops)
         try:
             return exchange.loop(exchange)
         except (exchange.library.HTTPStatusError, Rejected) as error:
-            response = exchange.given_up(error)
+            response = exchange.final_response(error)
             if response is None:
                 raise
             return response
         finally:
             exchange.end()
-            if exchange.open is not None:
-                exchange.open.close()
+            if exchange.open_response is not None:
+                exchange.open_response.close()
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request with retries. An async client calls this.
@@ -231,29 +279,29 @@ class Transport(Both):
         Returns:
             The response.
         """
-        exchange = self._exchange(request, "handle_async_request", "AsyncHTTPTransport", self._later)
-        token = TOLD.set(exchange.told)
+        exchange = self._exchange(request, "handle_async_request", "AsyncHTTPTransport", self._async_loops)
+        token = CURRENT_CALL.set(exchange.state)
         try:
             return await exchange.loop(exchange)
         except (exchange.library.HTTPStatusError, Rejected) as error:
-            response = exchange.given_up(error)
+            response = exchange.final_response(error)
             if response is None:
                 raise
             return response
         finally:
             exchange.end()
-            put_back(token)
-            if exchange.open is not None:
-                await exchange.open.aclose()
+            reset(token)
+            if exchange.open_response is not None:
+                await exchange.open_response.aclose()
 
-    def _exchange(self, request: Any, method: str, default: str, layer: Layer) -> Exchange:
-        library = _library(type(request))
+    def _exchange(self, request: Any, method: str, default: str, loops: RetryLoops) -> Exchange:
+        library = _library_of(type(request))
         inner = self._inner
         if inner is None:
             inner = self._inner = getattr(library, default)()
-            self.bounded = bound(inner)
-        _check(inner, method)
-        return Exchange(self, request, inner, library, layer)
+            self.has_deadline = bind_to_deadline(inner)
+        _check_inner(inner, method)
+        return Exchange(self, request, inner, library, loops)
 
     def close(self) -> None:
         """Close the inner transport."""
@@ -266,8 +314,8 @@ class Transport(Both):
             await self._inner.aclose()
 
     def __enter__(self) -> Self:
-        if self._given:
-            _check(self._inner, "handle_request")
+        if self._is_inner_given:
+            _check_inner(self._inner, "handle_request")
             self._inner.__enter__()
         return self
 
@@ -277,14 +325,14 @@ class Transport(Both):
         error: BaseException | None = None,
         trace: TracebackType | None = None,
     ) -> None:
-        if self._given:
+        if self._is_inner_given:
             self._inner.__exit__(kind, error, trace)
         else:
             self.close()
 
     async def __aenter__(self) -> Self:
-        if self._given:
-            _check(self._inner, "handle_async_request")
+        if self._is_inner_given:
+            _check_inner(self._inner, "handle_async_request")
             await self._inner.__aenter__()
         return self
 
@@ -294,89 +342,90 @@ class Transport(Both):
         error: BaseException | None = None,
         trace: TracebackType | None = None,
     ) -> None:
-        if self._given:
+        if self._is_inner_given:
             await self._inner.__aexit__(kind, error, trace)
         else:
             await self.aclose()
 
 
-def _check(inner: object, method: str) -> None:
+def _check_inner(inner: object, method: str) -> None:
     if not hasattr(inner, method):
         raise TypeError(
             f"{type(inner).__name__} does not fit this client; a sync client needs a sync transport, an async client an async one"
         )
 
 
-def _library(kind: type) -> Any:
-    """The library that a class of requests is from: `httpx` or `httpx2`. The class may be a subclass of the user's own."""
-    for each in kind.__mro__:
-        name = each.__module__.partition(".")[0]
+def _library_of(kind: type) -> Any:
+    """Return `httpx` or `httpx2`: the library of a request's class or of its base class."""
+    for base in kind.__mro__:
+        name = base.__module__.partition(".")[0]
         if name in ("httpx", "httpx2"):
             return sys.modules[name]
     raise TypeError(f"the request must be one of httpx or httpx2, not {kind.__module__}.{kind.__qualname__}")
 
 
-def _wanted(extension: object) -> Mapping[str, Any]:
-    """What one request says of itself: `extensions={"redrive": {...}}`."""
+def _request_options(extension: object) -> Mapping[str, Any]:
+    """Return the options of one request, from `extensions={"redrive": {...}}`."""
     if extension is None:
         return {}
-    known = ("idempotent", "idempotency_key")
-    if not isinstance(extension, Mapping) or not set(extension) <= set(known):
-        raise TypeError(f"extensions['redrive'] must be a mapping with {' and '.join(known)}, not {extension!r}")
+    if not isinstance(extension, Mapping) or not set(extension) <= set(REQUEST_OPTIONS):
+        names = " and ".join(REQUEST_OPTIONS)
+        raise TypeError(f"extensions['redrive'] must be a mapping with {names}, not {extension!r}")
     return extension
 
 
 def _attempt(exchange: Exchange) -> Any:
-    if exchange.open is not None:
-        exchange.open.close()
-        exchange.open = None
+    if exchange.open_response is not None:
+        exchange.open_response.close()
+        exchange.open_response = None
     end = end_of(scope_around())
-    request = exchange.begin(left())
+    request = exchange.begin_attempt(seconds_left())
     try:
         response = exchange.inner.handle_request(request)
         if end != math.inf:
-            response.stream = timed(exchange.library).plain(response.stream, end)
+            response.stream = deadline_streams(exchange.library).sync_stream(response.stream, end)
         try:
             error = exchange.failure(response)
         except BaseException:
             response.close()
             raise
         if error is None:
-            exchange.told.succeeded()
+            exchange.state.publish_success()
             return response
         if exchange.is_final(error) or response.is_stream_consumed:
-            exchange.keep(error, response, not response.is_closed)
+            exchange.attach_response(error, response, not response.is_closed)
         else:
-            exchange.keep(error, *kept(exchange.library, response))
+            exchange.attach_response(error, *buffer_failed_response(exchange.library, response))
         raise error
     except BaseException:
-        exchange.told.ended()
+        exchange.state.publish()
         raise
 
 
-async def _later_attempt(exchange: Exchange) -> Any:
-    if exchange.open is not None:
-        await exchange.open.aclose()
-        exchange.open = None
+async def _attempt_async(exchange: Exchange) -> Any:
+    if exchange.open_response is not None:
+        await exchange.open_response.aclose()
+        exchange.open_response = None
     end = end_of(scope_around())
-    request = exchange.begin(less(left()))
+    request = exchange.begin_attempt(subtract_margin(seconds_left()))
     try:
         response = await exchange.inner.handle_async_request(request)
         if end != math.inf:
-            response.stream = timed(exchange.library).later(response.stream, end)
+            response.stream = deadline_streams(exchange.library).async_stream(response.stream, end)
         try:
             error = exchange.failure(response)
         except BaseException:
             await response.aclose()
             raise
         if error is None:
-            exchange.told.succeeded()
+            exchange.state.publish_success()
             return response
         if exchange.is_final(error) or response.is_stream_consumed:
-            exchange.keep(error, response, not response.is_closed)
+            exchange.attach_response(error, response, not response.is_closed)
         else:
-            exchange.keep(error, *await kept_async(exchange.library, response))
+            buffered = await buffer_failed_response_async(exchange.library, response)
+            exchange.attach_response(error, *buffered)
         raise error
     except BaseException:
-        exchange.told.ended()
+        exchange.state.publish()
         raise

@@ -7,7 +7,7 @@ import pytest
 from redrive import correlate
 from redrive.core.context import IDS
 from redrive.core.ids import MAX_ID, MAX_IDS, shortened
-from redrive.http.headers import request_id
+from redrive.http.headers import current_request_id
 
 HUGE = "r" * 70_000
 
@@ -26,10 +26,10 @@ def test_a_long_id_is_shortened_and_stays_distinct() -> None:
 @pytest.mark.req("J-2")
 def test_the_request_id_of_an_outgoing_call_is_bounded() -> None:
     with correlate(request_id=HUGE):
-        assert len(request_id()) == MAX_ID
+        assert len(current_request_id()) == MAX_ID
     token = IDS.set({"request_id": HUGE})  # as a job of an older version carries it
     try:
-        assert request_id() == shortened(HUGE)
+        assert current_request_id() == shortened(HUGE)
     finally:
         IDS.reset(token)
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from redrive import RetryPolicy, http, retry
-from redrive.http.address import Address
+from redrive.http.request import BaseUrl
 from redrive.testing import Answer, FaultServer
 from tests.named import named
 
@@ -106,12 +106,12 @@ def test_a_method_that_is_none(method: Any) -> None:
 
 @pytest.mark.parametrize("path", ["/a", "a", "", "?a=1", "/a//b", "/../a", "tasks:run", "http:/a", "/http://evil/", " //evil"])
 def test_a_path_is_always_at_the_same_server(path: str) -> None:
-    url = httpx2.URL(Address("https://crm.example.com/v1").url(path))
+    url = httpx2.URL(BaseUrl("https://crm.example.com/v1").join(path))
     assert (url.scheme, url.netloc) == ("https", b"crm.example.com")
 
 
 def test_an_absolute_address_of_the_same_server_is_fine() -> None:
-    assert Address("https://crm/v1").url("https://crm:443/next?page=2") == "https://crm:443/next?page=2"
+    assert BaseUrl("https://crm/v1").join("https://crm:443/next?page=2") == "https://crm:443/next?page=2"
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_an_absolute_address_of_the_same_server_is_fine() -> None:
 )
 def test_another_server_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="sends its token and headers to no other server|is not a valid URL"):
-        Address("https://crm/v1").url(path)
+        BaseUrl("https://crm/v1").join(path)
 
 
 def test_a_path_that_is_none() -> None:
     with pytest.raises(TypeError, match="path must be text such as"):
-        Address("http://crm").url(7)  # type: ignore[arg-type]
+        BaseUrl("http://crm").join(7)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="is not a "):
-        Address("http://crm").url("http://crm:x/")
+        BaseUrl("http://crm").join("http://crm:x/")
 
 
 def test_a_redirect_to_another_server_gets_no_token() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from redrive import App
 from redrive.http import AsyncClient, Client
-from redrive.http.address import Address
+from redrive.http.request import BaseUrl
 from redrive.journal.redaction import redact_text
 from redrive.journal.redaction.addresses import redact_address
 from redrive.ledger import open_ledger
@@ -98,7 +98,7 @@ def test_no_taker_of_an_address_prints_its_password() -> None:
         "RedisStream": lambda url: RedisStream(url, "s", group="g"),
         "Client": Client,
         "AsyncClient": AsyncClient,
-        "path": Address("https://h.example").url,
+        "path": BaseUrl("https://h.example").url,
     }
     found = [(name, url) for name, take in takers.items() for url in ADDRESSES if leaks(printed(lambda: take(url)))]  # noqa: B023
     assert found == []

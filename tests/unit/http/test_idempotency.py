@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive import Key, retry
-from redrive.http.key import derived, told
+from redrive.http.idempotency import derive_key, key_header
 from redrive.idempotency.asgi import key_in_header
 
 
@@ -19,31 +19,31 @@ from redrive.idempotency.asgi import key_in_header
     ],
 )
 def test_what_is_sent(given: Key | str, sent: str) -> None:
-    assert told(given) == sent
+    assert key_header(given) == sent
     assert key_in_header([sent.encode("ascii")]) == sent, "our own middleware can read it"
 
 
 def test_a_fresh_one_each_time() -> None:
-    assert told(True) != told(True)
+    assert key_header(True) != key_header(True)
 
 
 def test_none_without_work_around() -> None:
-    assert derived("POST", "/", b"", None) is None
+    assert derive_key("POST", "/", b"", None) is None
 
 
 @pytest.mark.parametrize(("method", "body"), [("GET", b""), ("PUT", b"x"), ("DELETE", b""), ("POST", None)])
 def test_none_where_it_is_not_needed_or_cannot_be(method: str, body: bytes | None) -> None:
-    assert retry(key=Key("a", "b", "c", "d")).call(lambda: derived(method, "/", body, None)) is None
+    assert retry(key=Key("a", "b", "c", "d")).call(lambda: derive_key(method, "/", body, None)) is None
 
 
 def test_each_difference_makes_another() -> None:
     def keys() -> list[str | None]:
         return [
-            derived("POST", "/a", b"1", None),
-            derived("PATCH", "/a", b"1", None),
-            derived("POST", "/b", b"1", None),
-            derived("POST", "/a", b"2", None),
-            derived("POST", "/a", b"1", "step"),
+            derive_key("POST", "/a", b"1", None),
+            derive_key("PATCH", "/a", b"1", None),
+            derive_key("POST", "/b", b"1", None),
+            derive_key("POST", "/a", b"2", None),
+            derive_key("POST", "/a", b"1", "step"),
         ]
 
     work = retry(key=Key("a", "b", "c", "d"))
@@ -57,9 +57,9 @@ def test_each_difference_makes_another() -> None:
 
 
 def test_a_key_of_another_form_and_one_that_is_long() -> None:
-    own = retry(key=lambda: "tour/7").call(lambda: derived("POST", "/", b"", None))
+    own = retry(key=lambda: "tour/7").call(lambda: derive_key("POST", "/", b"", None))
     assert own is not None
     assert own.startswith("tour/7.post.")
-    long = retry(key=Key("a", "b", "c" * 300, "d")).call(lambda: derived("POST", "/", b"", None))
+    long = retry(key=Key("a", "b", "c" * 300, "d")).call(lambda: derive_key("POST", "/", b"", None))
     assert long is not None
     assert len(long) == 64

@@ -16,7 +16,7 @@ import msgspec
 import pydantic
 import pytest
 
-from redrive.http.shape import Misfit, reader
+from redrive.http.typed_json import JsonMismatch, json_reader
 from tests.named import named
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ class Positive:
     ids=named,
 )
 def test_what_fits(into: Any, data: Any, value: Any) -> None:
-    assert reader(into)(data) == value
+    assert json_reader(into)(data) == value
 
 
 @pytest.mark.req("H-4")
@@ -162,11 +162,11 @@ def test_what_fits(into: Any, data: Any, value: Any) -> None:
     ids=named,
 )
 def test_what_does_not_says_where(into: Any, data: Any, said: str) -> None:
-    with pytest.raises(Misfit, match=f"^{re.escape(said)}$"):
-        reader(into)(data)
+    with pytest.raises(JsonMismatch, match=f"^{re.escape(said)}$"):
+        json_reader(into)(data)
 
 
 @pytest.mark.parametrize("into", [5, "Point", object(), complex, list[complex]])
 def test_what_is_no_type_is_told(into: Any) -> None:
     with pytest.raises(TypeError, match="into= must be the type of the response, or a function"):
-        reader(into)
+        json_reader(into)
