@@ -1,4 +1,4 @@
-"""Servers of both kinds, which do what a script says; and channels to them."""
+"""Scripted sync and aio servers, and channels to them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from redrive.testing import GrpcAnswer, GrpcCall, GrpcFaultServer
 from redrive.testing.grpc_server import PUSHBACK
 
 ALONE = ("grpc.use_local_subchannel_pool", 1)
-"""A channel that shares no connection with the one of another test."""
+"""Options of a channel that shares no connection with other tests."""
 NO_PROXY = ("grpc.enable_http_proxy", 0)
-"""Past any proxy: the server is on this machine."""
+"""Options without a proxy, because the server is local."""
 SEND = "/signals.Signals/Send"
 
 
 class AioServer(GrpcFaultServer):
-    """The same script behind a grpc.aio server, in the loop of the test."""
+    """A scripted grpc.aio server in the event loop of the test."""
 
     async def answer(self, method: str, message: bytes, context: Any) -> bytes:
-        metadata = {name: value for name, value in context.invocation_metadata()}  # noqa: C416  # of aio's own kind
+        metadata = {name: value for name, value in context.invocation_metadata()}  # noqa: C416  # aio has its own metadata class
         answer = self.next_answer(GrpcCall(method, message, metadata, context.time_remaining(), time.monotonic()))
         if answer.delay:
             await asyncio.sleep(min(answer.delay, 3600))
@@ -81,7 +81,7 @@ def plain_channel(server: GrpcFaultServer, options: Any = ()) -> grpc.Channel:
 
 
 def items(call: GrpcCall) -> list[Any]:
-    """What was in a message."""
+    """The items of a message."""
     found: list[Any] = json.loads(call.message)
     return found
 

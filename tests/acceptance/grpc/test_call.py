@@ -1,4 +1,4 @@
-"""The layer around a call and the interceptors, against real servers, plain and aio."""
+"""`redrive.grpc.retry` and the interceptors, against real servers, sync and aio."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ interceptors = pytest.mark.parametrize("call", [intercepted, aio_intercepted])
 
 @everywhere
 @pytest.mark.parametrize("code", ["INTERNAL", "DEADLINE_EXCEEDED", "UNAVAILABLE"])
-def test_tried_again(call: Call, code: str) -> None:
+def test_a_transient_code_is_retried(call: Call, code: str) -> None:
     with GrpcFaultServer(code, code, GrpcAnswer(message=b"fine")) as server:
         assert call(server, retry(QUICK)) == b"fine"
         assert server.count == 3
 
 
 @everywhere
-def test_spent(call: Call) -> None:
+def test_spent_retries_raise_the_last_error(call: Call) -> None:
     with GrpcFaultServer("INTERNAL") as server:
         with pytest.raises(grpc.RpcError) as caught:
             call(server, retry(QUICK))
@@ -79,7 +79,7 @@ def test_spent(call: Call) -> None:
 
 @everywhere
 @pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED"])
-def test_not_tried_again(call: Call, code: str) -> None:
+def test_a_permanent_code_is_not_retried(call: Call, code: str) -> None:
     with GrpcFaultServer(code) as server:
         with pytest.raises(grpc.RpcError):
             call(server, retry(QUICK))
@@ -87,7 +87,7 @@ def test_not_tried_again(call: Call, code: str) -> None:
 
 
 @everywhere
-def test_a_deadline_that_expires_is_tried_again(call: Call) -> None:
+def test_an_expired_deadline_is_retried(call: Call) -> None:
     with GrpcFaultServer(GrpcAnswer(delay=60), GrpcAnswer(message=b"in time")) as server:
         assert call(server, retry(QUICK, behind=A), A, timeout=1) == b"in time"
         assert server.count == 2
@@ -95,7 +95,7 @@ def test_a_deadline_that_expires_is_tried_again(call: Call) -> None:
 
 @everywhere
 @pytest.mark.req("G-7")
-def test_behind_a_channel_that_retries(call: Call) -> None:
+def test_codes_of_the_channel_are_left_to_it(call: Call) -> None:
     with GrpcFaultServer("UNAVAILABLE") as server:
         with pytest.raises(grpc.RpcError):
             call(server, retry(QUICK, behind=A), A)
@@ -107,7 +107,7 @@ def test_behind_a_channel_that_retries(call: Call) -> None:
 
 
 @everywhere
-def test_pushback(call: Call) -> None:
+def test_pushback_of_the_server_is_honoured(call: Call) -> None:
     with GrpcFaultServer(GrpcAnswer("INTERNAL", pushback=0.25), "OK") as server:
         call(server, retry(QUICK))
         assert server.waits[0] >= 0.24
@@ -118,7 +118,7 @@ def test_pushback(call: Call) -> None:
 
 
 @everywhere
-def test_our_own_layers_around_do_not_multiply(call: Call) -> None:
+def test_an_outer_retry_does_not_multiply(call: Call) -> None:
     outer = engine_retry(RetryPolicy(3, 0, 0, 0), attempt_timeout=None)
     with GrpcFaultServer("INTERNAL") as server:
         with pytest.raises(grpc.RpcError):
@@ -126,11 +126,11 @@ def test_our_own_layers_around_do_not_multiply(call: Call) -> None:
         assert server.count == 3
 
 
-# ---- what only an interceptor can do
+# ---- Interceptors only
 
 
 @interceptors
-def test_a_call_without_a_time_out_has_that_of_the_attempt(call: Call) -> None:
+def test_a_call_without_a_timeout_gets_the_attempts_timeout(call: Call) -> None:
     with GrpcFaultServer(GrpcAnswer(delay=5), "OK") as server:
         call(server, retry(QUICK, attempt_timeout=1), timeout=None)
         left = [one.remaining for one in server.calls]
@@ -139,7 +139,7 @@ def test_a_call_without_a_time_out_has_that_of_the_attempt(call: Call) -> None:
 
 
 @interceptors
-def test_it_keeps_to_a_deadline_around_it(call: Call) -> None:
+def test_a_surrounding_deadline_is_kept(call: Call) -> None:
     with GrpcFaultServer(GrpcAnswer(delay=5)) as server:
         with deadline(0.3), pytest.raises((grpc.RpcError, AttemptTimeout)):
             call(server, retry(QUICK), timeout=30)
@@ -148,7 +148,7 @@ def test_it_keeps_to_a_deadline_around_it(call: Call) -> None:
 
 
 @interceptors
-def test_the_server_is_told_which_attempt_it_is_and_for_which_key(call: Call) -> None:
+def test_metadata_has_the_attempt_and_the_key(call: Call) -> None:
     with GrpcFaultServer("INTERNAL", "INTERNAL", "OK") as server:
         call(server, retry(QUICK).using(key="shop:ann:o-1:receipt:v1"))
         assert [one.metadata.get("x-redrive-attempt") for one in server.calls] == [None, "2", "3"]
@@ -156,7 +156,7 @@ def test_the_server_is_told_which_attempt_it_is_and_for_which_key(call: Call) ->
 
 
 @interceptors
-def test_a_key_that_no_header_can_carry_does_not_fail_the_call(call: Call) -> None:
+def test_a_key_that_does_not_fit_a_header_does_not_fail_the_call(call: Call) -> None:
     with GrpcFaultServer("OK") as server:
         call(server, retry(QUICK).using(key=f"shop:zoë:{'o' * 70_000}:receipt:v1"))
         call(server, retry(QUICK).using(key="shop:zoë:o-1:receipt:v1"))
@@ -185,7 +185,7 @@ def test_metadata_of_an_aio_call() -> None:
         assert [one.metadata.get("own") for one in server.calls] == ["1", "1"]
 
 
-def test_a_future_is_made_once_and_holds_nobody_up() -> None:
+def test_a_future_is_called_once_and_does_not_block() -> None:
     with GrpcFaultServer(GrpcAnswer("INTERNAL", delay=0.3)) as server, plain_channel(server) as channel:
         method: Any = grpc.intercept_channel(channel, Interceptor(retry(QUICK))).unary_unary(SEND)
         future = method.future(b"x", timeout=60)
@@ -194,7 +194,7 @@ def test_a_future_is_made_once_and_holds_nobody_up() -> None:
         assert server.count == 1
 
 
-def test_a_cancelled_aio_call_is_cancelled_and_not_tried_again() -> None:
+def test_a_cancelled_aio_call_is_not_retried() -> None:
     async def run(server: GrpcFaultServer) -> None:
         async with aio_channel(server, interceptors=[AsyncInterceptor(retry(QUICK))]) as channel:
             method: Any = channel.unary_unary(SEND)
@@ -209,7 +209,7 @@ def test_a_cancelled_aio_call_is_cancelled_and_not_tried_again() -> None:
 
 
 @interceptors
-def test_an_interceptor_by_itself(call: Call) -> None:
+def test_an_interceptor_works_without_a_retry_argument(call: Call) -> None:
     with GrpcFaultServer("INTERNAL", "OK") as server:
         call(server, None)
         assert server.count == 2

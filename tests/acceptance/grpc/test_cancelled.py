@@ -1,4 +1,4 @@
-"""Senders cancelled at random moments, in thousands of rounds: all others are answered, and nothing is left behind."""
+"""Senders cancelled at random times, in thousands of rounds: all others get a response, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def turns(dice: random.Random, most: int) -> None:
 
 
 async def round_of(dice: random.Random, send: Send, most_turns: int = 12) -> None:
-    """Some senders, a few of them cancelled, and sometimes the buffer closed or its own tasks cancelled under them."""
+    """Run some senders. Cancel a few, and sometimes close the buffer or cancel its tasks."""
     buffer = SendBuffer(
         send,
         max_batch_size=dice.randint(1, 5),
@@ -53,7 +53,7 @@ async def round_of(dice: random.Random, send: Send, most_turns: int = 12) -> Non
         await turns(dice, 3)
     end = dice.random()
     if end < 0.1:
-        for task in asyncio.all_tasks() - before - set(senders):  # its flushes: as a program does that leaves
+        for task in asyncio.all_tasks() - before - set(senders):  # its flushes, as at program exit
             task.cancel()
     elif end < 0.3:
         closing = asyncio.create_task(buffer.aclose())
@@ -73,7 +73,7 @@ async def round_of(dice: random.Random, send: Send, most_turns: int = 12) -> Non
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_thousands_of_rounds(seed: int) -> None:
+def test_cancelled_senders_leave_nothing_behind(seed: int) -> None:
     async def rounds() -> None:
         dice = random.Random(seed)
 
@@ -94,7 +94,7 @@ def test_thousands_of_rounds(seed: int) -> None:
     clean(rounds())
 
 
-def test_hundreds_of_rounds_against_a_server() -> None:
+def test_cancelled_senders_leave_nothing_behind_on_a_server() -> None:
     async def rounds() -> None:
         dice = random.Random(9)
 
@@ -115,7 +115,7 @@ def test_hundreds_of_rounds_against_a_server() -> None:
                 await one(dice, send)
 
     async def one(dice: random.Random, send: Send) -> None:
-        # The server's own tasks come and go in this loop: only those of the buffer are counted, by its stats.
+        # Tasks of the server run in the same loop, so count those of the buffer by its stats.
         buffer = SendBuffer(send, max_batch_size=4, flush_interval=0.001, retry=RetryPolicy(3, 0, 0, 0))
         senders = [asyncio.create_task(buffer.send(number)) for number in range(dice.randint(1, 12))]
         await asyncio.sleep(dice.random() * 0.004)

@@ -1,4 +1,4 @@
-"""What a channel does by itself, on the wire: the traps of grpcio, each avoided or stated."""
+"""The channel's own retries on the wire, and the pitfalls of grpcio."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = RetryPolicy(5, 0.01, 0.02, 0)
 
 
 def call(server: GrpcFaultServer, options: Any, message: bytes = b"x", timeout: float = 60) -> tuple[str, float]:
-    """How a call ended, and how long it took."""
+    """Return the status of a call and its duration."""
     began = time.monotonic()
     with plain_channel(server, options) as channel:
         method: Any = channel.unary_unary(SEND)
@@ -34,7 +34,7 @@ def call(server: GrpcFaultServer, options: Any, message: bytes = b"x", timeout: 
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "RESOURCE_EXHAUSTED"])
-def test_what_it_owns_is_tried_five_times(code: str) -> None:
+def test_codes_of_the_channel_get_five_attempts(code: str) -> None:
     with GrpcFaultServer(code) as server:
         assert call(server, channel_options(QUICK))[0] == code
         assert server.count == 5
@@ -42,27 +42,27 @@ def test_what_it_owns_is_tried_five_times(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["INTERNAL", "DEADLINE_EXCEEDED", "ABORTED", "NOT_FOUND"])
-def test_nothing_else_is(code: str) -> None:
+def test_other_codes_get_one_attempt(code: str) -> None:
     with GrpcFaultServer(code) as server:
         assert call(server, channel_options(QUICK))[0] == code
         assert server.count == 1
 
 
-def test_the_default_waits_begin_at_a_tenth_of_a_second() -> None:
+def test_default_waits_start_at_a_tenth_of_a_second() -> None:
     with GrpcFaultServer("UNAVAILABLE", "UNAVAILABLE", "OK") as server:
         assert call(server, channel_options())[0] == "OK"
         assert 0.08 <= server.waits[0] < 30
         assert 0.16 <= server.waits[1] < 30
 
 
-def test_one_attempt() -> None:
+def test_one_attempt_switches_retries_off() -> None:
     with GrpcFaultServer("UNAVAILABLE") as server:
         assert call(server, channel_options(RetryPolicy.disabled()))[0] == "UNAVAILABLE"
         assert server.count == 1
 
 
-def test_a_deadline_at_the_client_is_never_tried_again_even_if_listed() -> None:
-    """So nobody else would: this is why the layer around owns DEADLINE_EXCEEDED."""
+def test_a_client_deadline_is_never_retried_even_if_listed() -> None:
+    """This is why the layer around the channel retries DEADLINE_EXCEEDED."""
     options = channel_options(QUICK, codes=["DEADLINE_EXCEEDED"])
     with GrpcFaultServer(GrpcAnswer(delay=60)) as server:
         code, seconds = call(server, options, timeout=0.5)
@@ -95,20 +95,20 @@ def test_a_call_has_its_whole_deadline() -> None:
 
 
 @pytest.mark.parametrize(("size", "attempts"), [(200_000, 3), (300_000, 3), (3_900_000, 3)])
-def test_a_batch_of_many_kilobytes_is_tried_again(size: int, attempts: int) -> None:
+def test_a_large_batch_is_retried(size: int, attempts: int) -> None:
     with GrpcFaultServer("UNAVAILABLE", "UNAVAILABLE", "OK") as server:
         assert call(server, channel_options(QUICK), b"x" * size)[0] == "OK"
         assert server.count == attempts
 
 
-def test_one_beyond_what_was_said_is_not() -> None:
+def test_a_batch_above_max_batch_bytes_is_not_retried() -> None:
     with GrpcFaultServer("UNAVAILABLE", "OK") as server:
         assert call(server, channel_options(QUICK, max_batch_bytes=500_000), b"x" * 900_000)[0] == "UNAVAILABLE"
         assert server.count == 1
 
 
 @pytest.mark.req("G-8")
-def test_pushback() -> None:
+def test_pushback_of_the_server_is_honoured() -> None:
     with GrpcFaultServer(GrpcAnswer("UNAVAILABLE", pushback=0.3), "OK") as server:
         assert call(server, channel_options(QUICK))[0] == "OK"
         assert server.waits[0] >= 0.29
@@ -117,7 +117,7 @@ def test_pushback() -> None:
         assert server.count == 1
 
 
-def test_services() -> None:
+def test_retries_apply_to_configured_services_only() -> None:
     options = channel_options(QUICK, services=["signals.Signals"])
     with GrpcFaultServer("UNAVAILABLE") as server:
         call(server, options)
@@ -130,16 +130,19 @@ def test_services() -> None:
 
 
 def by_hand(**fields: Any) -> list[tuple[str, str]]:
-    """A service config as somebody writes it who does not know grpcio."""
+    """Return a hand-written service config, without knowledge of grpcio's limits."""
     policy = {
-        "maxAttempts": 3, "initialBackoff": "0.01s", "maxBackoff": "0.01s", "backoffMultiplier": 1,
+        "maxAttempts": 3,
+        "initialBackoff": "0.01s",
+        "maxBackoff": "0.01s",
+        "backoffMultiplier": 1,
         "retryableStatusCodes": ["UNAVAILABLE"],
-    }  # fmt: skip
+    }
     config = {"methodConfig": [{"name": [{}], "retryPolicy": policy | fields}]}
     return [("grpc.service_config", json.dumps(config))]
 
 
-def test_why_more_than_five_are_refused() -> None:
+def test_grpcio_makes_at_most_five_attempts() -> None:
     """grpcio makes five of them, and says so in a log that nobody reads."""
     with GrpcFaultServer("UNAVAILABLE") as server:
         call(server, by_hand(maxAttempts=10))
@@ -149,8 +152,8 @@ def test_why_more_than_five_are_refused() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"maxAttempts": 1}, {"retryableStatusCodes": []}, {"initialBackoff": 0.1}])
-def test_why_options_are_checked_when_they_are_built(wrong: dict[str, Any]) -> None:
-    """grpcio takes a policy that makes no sense, and then fails every call of the channel; the server is not even asked."""
+def test_grpcio_reports_invalid_options_late(wrong: dict[str, Any]) -> None:
+    """grpcio accepts an invalid policy, and then fails every call before it reaches the server."""
     with GrpcFaultServer("OK") as server:
         assert call(server, by_hand(**wrong))[0] == "INVALID_ARGUMENT"
         assert server.count == 0
@@ -159,8 +162,8 @@ def test_why_options_are_checked_when_they_are_built(wrong: dict[str, Any]) -> N
         channel_options(codes=["SOMETHING"])
 
 
-def test_a_server_that_sends_its_headers_early_is_not_asked_again() -> None:
-    """The channel takes the call for begun, as soon as it has seen them. (A stream, since there a client can say that it has.)"""
+def test_early_headers_of_the_server_prevent_retries() -> None:
+    """The channel considers the call started with the first headers. Only a stream lets the client see them."""
     seen, asked = threading.Event(), []
 
     def early(_: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -183,7 +186,7 @@ def test_a_server_that_sends_its_headers_early_is_not_asked_again() -> None:
     assert len(asked) == 1
 
 
-def test_a_deadline_in_a_wait_of_the_channel_hides_what_was_wrong() -> None:
+def test_a_deadline_during_a_wait_hides_the_error() -> None:
     with GrpcFaultServer("UNAVAILABLE") as server:
         assert call(server, channel_options(RetryPolicy(2, 60, 60, 0)), timeout=0.5)[0] == "DEADLINE_EXCEEDED"
         assert server.count <= 1

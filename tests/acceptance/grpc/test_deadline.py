@@ -1,4 +1,4 @@
-"""An expired deadline arrives as the error that gRPC's callers catch, whichever of the layers ended the call."""
+"""An expired deadline is the error that gRPC's callers catch, regardless of the layer that ended the call."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_an_expired_intercepted_call_is_deadline_exceeded() -> None:
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_it_survives_pickling_with_its_outcome() -> None:
+def test_the_error_can_be_pickled_with_its_outcome() -> None:
     error = caught(called)
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)

@@ -21,7 +21,7 @@ LATE, DEADLINE = 17 / 25, 30 / 25
 
 
 def services_provider(slow: int) -> Any:
-    """Its first answer comes late; those to the next batch, so many times, past the deadline; then it has recovered."""
+    """A server with a late first response, then responses past the deadline, then a recovery."""
     seen: list[int] = []
 
     def answer(call: GrpcCall) -> GrpcAnswer:
@@ -62,8 +62,8 @@ def test_all_92_succeed(serving: Any, slow: int) -> None:
     asyncio.run(run())
 
 
-def test_as_it_was_without() -> None:
-    """The same storm, tried once: the 42 of the second batch are lost."""
+def test_without_retries_the_second_batch_fails() -> None:
+    """Without retries, the 42 calls of the second batch are lost."""
     from redrive import RetryPolicy
 
     async def run() -> None:

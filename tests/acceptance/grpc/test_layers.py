@@ -1,4 +1,4 @@
-"""Three layers on one path: naive ones make 60 requests out of one, ours what the owner of the code allows."""
+"""Three retry layers: independent ones turn one request into 60, ours retry each code in one layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SERVERS = pytest.mark.parametrize("serving", [aio_serving, threads_serving])
 
 
 def naive(times: int, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-    """The loop that everybody has written once."""
+    """A hand-written retry loop."""
 
     async def loop() -> Any:
         for attempt in range(1, times + 1):
@@ -54,7 +54,7 @@ async def by_hand(server: GrpcFaultServer, timeout: float) -> int:
 
 
 async def by_redrive(server: GrpcFaultServer, timeout: float, *, intercept: bool = False) -> int:
-    """All three layers around one call, though nobody needs the one in the middle."""
+    """Three layers around one call. The middle one is redundant."""
     before = server.count
     options = channel_options(CHANNEL)
     rpc = retry(CALL, behind=options)
@@ -86,7 +86,7 @@ async def by_redrive(server: GrpcFaultServer, timeout: float, *, intercept: bool
     ],
     ids=lambda value: getattr(value, "code", None),
 )
-def test_naive_layers_multiply_and_ours_do_not(
+def test_independent_layers_multiply_and_ours_do_not(
     serving: Any, answer: GrpcAnswer, timeout: float, multiplied: int, ours: int
 ) -> None:
     async def run() -> None:
@@ -99,8 +99,11 @@ def test_naive_layers_multiply_and_ours_do_not(
 
 
 async def seen(requests: Callable[[float], Awaitable[int]], timeout: float, expected: int) -> int:
-    """How many requests the server saw. Fewer than expected: on a busy machine a time-out may be over before the server hears
-    of it; then once more with a longer one. More is more."""
+    """Return the number of requests that the server saw.
+
+    On a busy machine, a timeout may expire before the server sees the request. Repeat with a longer
+    timeout then.
+    """
     found = await requests(timeout)
     for longer in (8 * timeout, 32 * timeout):
         if found >= expected:
@@ -109,7 +112,7 @@ async def seen(requests: Callable[[float], Awaitable[int]], timeout: float, expe
     return found
 
 
-def test_where_the_channel_is_switched_off_its_code_passes_on() -> None:
+def test_codes_pass_on_if_the_channel_does_not_retry() -> None:
     async def run() -> None:
         options = channel_options(RetryPolicy.disabled())
         async with aio_serving("UNAVAILABLE") as server, aio_channel(server, options) as channel:
@@ -130,8 +133,8 @@ def test_where_the_channel_is_switched_off_its_code_passes_on() -> None:
     asyncio.run(run())
 
 
-def test_a_channel_that_retries_only_some_services() -> None:
-    """The path of one method is what counts."""
+def test_a_channel_can_retry_some_services_only() -> None:
+    """The options of the method's path decide."""
 
     async def run() -> None:
         options = channel_options(CHANNEL, services=["signals.Signals"])
@@ -146,7 +149,7 @@ def test_a_channel_that_retries_only_some_services() -> None:
     asyncio.run(run())
 
 
-def test_a_batch_that_recovers() -> None:
+def test_a_batch_recovers() -> None:
     async def run() -> None:
         async with aio_serving("UNAVAILABLE", "INTERNAL", "UNAVAILABLE", ACCEPTED) as server:
             options = channel_options(CHANNEL)

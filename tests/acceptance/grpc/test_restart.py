@@ -1,4 +1,4 @@
-"""The server is killed in the middle and comes back: every sender is answered, and every item arrives."""
+"""The server is killed and restarted: every sender gets a response, and every item arrives."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def receiver(port: int, file: Path) -> AsyncIterator[tuple[int, Any]]:
         await process.wait()
 
 
-def test_killed_and_started_again(tmp_path: Path) -> None:
+def test_senders_survive_a_server_restart(tmp_path: Path) -> None:
     file = tmp_path / "arrived"
     asyncio.run(killed_and_started_again(file))
     arrived = [number for line in file.read_text().splitlines() for number in json.loads(line)]
@@ -61,7 +61,7 @@ async def killed_and_started_again(file: Path) -> None:
 
             async with SendBuffer(send, behind=options, max_batch_size=20, flush_interval=0.005) as buffer:
                 crowd = [asyncio.create_task(sender(buffer, range(place, ITEMS, 40))) for place in range(40)]
-                while accepted < ITEMS // 4:  # noqa: ASYNC110  # 40 tasks, none of which is the one to say so
+                while accepted < ITEMS // 4:  # noqa: ASYNC110  # no single task could signal it
                     await asyncio.sleep(0.001)
                 first.kill()
                 await first.wait()

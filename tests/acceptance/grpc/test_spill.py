@@ -1,4 +1,4 @@
-"""Items that could not be delivered are left behind in a real ledger, if asked."""
+"""Undelivered items are enqueued as jobs in a real ledger with `spill=`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_spent_retries_become_jobs_and_the_senders_return(ledger: Ledger) -> Non
     assert [record.fields["items"] for record in ring.records if record.kind == "spilled"] == [3]
 
 
-def test_what_no_time_can_cure_is_not_left_behind(ledger: Ledger) -> None:
+def test_permanent_errors_are_not_enqueued(ledger: Ledger) -> None:
     async def run() -> None:
         receiver = Receiver(False, rpc_error("NOT_FOUND"), ValueError("a bug"))
         async with SendBuffer(receiver.send, max_batch_size=1, in_flight=1, retry=ONCE, spill=ledger.command) as buffer:
@@ -73,7 +73,7 @@ def test_what_no_time_can_cure_is_not_left_behind(ledger: Ledger) -> None:
     assert ledger.jobs() == 0
 
 
-def test_without_retries_what_could_be_cured_is(ledger: Ledger) -> None:
+def test_transient_errors_are_enqueued_without_retries(ledger: Ledger) -> None:
     async def run() -> None:
         receiver = Receiver(rpc_error("UNAVAILABLE"))
         async with SendBuffer(receiver.send, max_batch_size=1, retry=RetryPolicy.disabled(), spill=ledger.command) as buffer:
@@ -95,7 +95,7 @@ def test_the_channels_own_retries_count_as_spent(ledger: Ledger) -> None:
     assert ledger.jobs() == 1
 
 
-def test_one_whose_sender_has_gone_is_not_left_behind(ledger: Ledger) -> None:
+def test_an_item_of_a_cancelled_sender_is_not_enqueued(ledger: Ledger) -> None:
     async def run() -> None:
         receiver = Receiver(held=True)
         buffer = SendBuffer(receiver.send, max_batch_size=2, retry=RetryPolicy.disabled(), spill=ledger.command)
@@ -112,7 +112,7 @@ def test_one_whose_sender_has_gone_is_not_left_behind(ledger: Ledger) -> None:
     assert ledger.jobs() == 1
 
 
-def test_a_ledger_that_is_down_gives_the_senders_their_error_with_a_note() -> None:
+def test_senders_get_their_error_with_a_note_if_the_ledger_fails() -> None:
     class Down:
         def submit(self, item: str, /) -> None:
             raise OSError("no disk" if item == "a" else "no ledger")
@@ -131,7 +131,7 @@ def test_a_ledger_that_is_down_gives_the_senders_their_error_with_a_note() -> No
     clean(run())
 
 
-def test_closing_too_early_leaves_behind_what_was_not_sent(ledger: Ledger) -> None:
+def test_closing_early_enqueues_unsent_items(ledger: Ledger) -> None:
     async def run() -> None:
         receiver = Receiver(held=True)
         async with SendBuffer(receiver.send, max_batch_size=1, in_flight=1, spill=ledger.command, drain=0.01) as buffer:
@@ -146,7 +146,7 @@ def test_closing_too_early_leaves_behind_what_was_not_sent(ledger: Ledger) -> No
     assert ledger.jobs() == 2
 
 
-def test_a_worker_delivers_them_when_it_can(ledger: Ledger) -> None:
+def test_a_worker_delivers_the_enqueued_items(ledger: Ledger) -> None:
     async def run() -> None:
         receiver = Receiver(*[rpc_error("UNAVAILABLE")] * 2)
         async with SendBuffer(receiver.send, max_batch_size=2, retry=ONCE, spill=ledger.command) as buffer:

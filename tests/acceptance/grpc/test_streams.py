@@ -1,4 +1,4 @@
-"""Streaming methods under the call layer, against a real server that keeps what it received: sync and aio."""
+"""Streaming methods with retries, against a real server that stores its requests, sync and aio."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = [ALONE, NO_PROXY]
 
 
 class Server(grpc.GenericRpcHandler):
-    """Fails the first `failures` calls with INTERNAL once it has read all requests; keeps the requests of every call."""
+    """Fails the first `failures` calls with INTERNAL after reading all requests. Stores the requests."""
 
     def __init__(self, failures: int, after: int = 0, delay: float = 0.0) -> None:
         self.failures, self.after, self.delay = failures, after, delay
@@ -121,7 +121,7 @@ def test_an_async_function_of_requests_is_called_for_every_attempt() -> None:
 
 @both
 @pytest.mark.parametrize("kind", ["stream_unary", "stream_stream"])
-def test_an_iterator_of_requests_is_refused_before_it_is_sent(call: Call, kind: str) -> None:
+def test_an_iterator_of_requests_is_rejected_before_sending(call: Call, kind: str) -> None:
     with serving(1) as server:
         with pytest.raises(TypeError, match="streams.Streams/.*cannot be replayed.*function that returns a new iterator"):
             call(server, kind, COLLECT if kind == "stream_unary" else CHAT, requests())
@@ -129,7 +129,7 @@ def test_an_iterator_of_requests_is_refused_before_it_is_sent(call: Call, kind: 
 
 
 @both
-def test_an_iterator_is_sent_once_where_retries_are_switched_off(call: Call) -> None:
+def test_an_iterator_is_sent_once_without_retries(call: Call) -> None:
     with serving(0) as server:
         assert call(server, "stream_unary", COLLECT, requests(), retry(RetryPolicy.disabled())) == b"ab"
 
@@ -171,7 +171,7 @@ def test_a_response_stream_that_breaks_later_is_not_repeated(call: Call) -> None
 
 
 @both
-def test_a_response_stream_that_never_opens_gives_up_with_its_own_error(call: Call) -> None:
+def test_a_response_stream_that_never_opens_raises_its_own_error(call: Call) -> None:
     with serving(9) as server:
         with pytest.raises(grpc.RpcError) as caught:
             call(server, "unary_stream", LIST, b"x")
@@ -180,7 +180,7 @@ def test_a_response_stream_that_never_opens_gives_up_with_its_own_error(call: Ca
         assert (ended.attempts, ended.reason, len(server.received)) == (3, "attempts", 3)
 
 
-def test_an_opened_stream_is_still_the_call() -> None:
+def test_an_opened_stream_has_the_methods_of_the_call() -> None:
     async def run(server: Server) -> None:
         async with grpc.aio.insecure_channel(server.target, OPTIONS) as channel:
             method: Any = channel.unary_stream(LIST)
@@ -197,7 +197,7 @@ def test_an_opened_stream_is_still_the_call() -> None:
         asyncio.run(run(server))
 
 
-def test_the_wrong_use_of_a_method_is_refused() -> None:
+def test_misuse_of_a_streaming_method_is_rejected() -> None:
     async def run(server: Server) -> None:
         async with grpc.aio.insecure_channel(server.target, OPTIONS) as channel:
             method: Any = channel.unary_stream(LIST)
@@ -213,7 +213,7 @@ def test_the_wrong_use_of_a_method_is_refused() -> None:
         assert server.received == []
 
 
-def test_interceptors_leave_streams_as_they_are() -> None:
+def test_interceptors_do_not_change_streams() -> None:
     async def run(server: Server) -> None:
         async with grpc.aio.insecure_channel(server.target, OPTIONS, interceptors=[AsyncInterceptor(RPC)]) as channel:
             method: Any = channel.stream_unary(COLLECT)

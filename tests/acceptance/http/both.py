@@ -1,4 +1,4 @@
-"""Both clients behind one interface, so that one test shows what both do."""
+"""Both clients behind one interface, so that one test covers both."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, Literal, TypeAlias
 
 from redrive import RetryPolicy, http, retry
 
-Colour: TypeAlias = Literal["plain", "async"]
+Mode: TypeAlias = Literal["sync", "async"]
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.001, jitter=0)
 
 SERVERS = ("FaultServer", "process_request")
-"""What the threads of fault servers are called."""
+"""Name parts of the threads of fault servers."""
 
 
 class Both:
-    """A client of the given colour; what it gives is awaited here where it has to be."""
+    """A client in the given mode. Awaitables are awaited here."""
 
-    def __init__(self, colour: Colour, client: Any, runner: asyncio.Runner) -> None:
-        self.colour = colour
+    def __init__(self, mode: Mode, client: Any, runner: asyncio.Runner) -> None:
+        self.mode = mode
         self.client = client
         self._runner = runner
 
@@ -39,25 +39,28 @@ class Both:
         return self.result(self.client.wait_until_ready(*args, **options))
 
     def using(self, **options: Any) -> Both:
-        return Both(self.colour, self.client.using(**options), self._runner)
+        return Both(self.mode, self.client.using(**options), self._runner)
 
     def close(self) -> None:
-        self.result(self.client.close() if self.colour == "plain" else self.client.aclose())
+        self.result(self.client.close() if self.mode == "sync" else self.client.aclose())
 
     def result(self, given: Any) -> Any:
         if not isinstance(given, Coroutine):
             return given
-        return self._runner.run(given, context=contextvars.copy_context())  # with the deadlines and clocks of the test
+        return self._runner.run(given, context=contextvars.copy_context())  # keeps deadlines and clocks
 
 
 @contextmanager
-def client(colour: Colour, base_url: str, *, alone: bool = True, **options: Any) -> Iterator[Both]:
-    """A client that waits for milliseconds only, unless told otherwise, and leaves no thread. alone: nobody else starts any."""
+def client(mode: Mode, base_url: str, *, alone: bool = True, **options: Any) -> Iterator[Both]:
+    """Yield a client with waits of milliseconds, and check that it leaves no thread.
+
+    alone: False if other code starts threads meanwhile.
+    """
     threads = set(threading.enumerate())
     with asyncio.Runner() as runner:
         options.setdefault("retry", retry(QUICK, attempt_timeout=5))
-        made = (http.Client if colour == "plain" else http.AsyncClient)(base_url, **options)
-        both = Both(colour, made, runner)
+        made = (http.Client if mode == "sync" else http.AsyncClient)(base_url, **options)
+        both = Both(mode, made, runner)
         try:
             yield both
         finally:

@@ -1,4 +1,4 @@
-"""Fixtures of the HTTP tests: a colour, and a server that misbehaves as told."""
+"""Fixtures of the HTTP tests: sync or async mode, and a server with scripted faults."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from redrive.testing import FaultServer
-from tests.acceptance.http.both import Colour
+from tests.acceptance.http.both import Mode
 
 
-@pytest.fixture(params=["plain", "async"])
-def colour(request: pytest.FixtureRequest) -> Colour:
-    found: Colour = request.param
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> Mode:
+    found: Mode = request.param
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the clients send a second time, and what only once."""
+"""Which requests the clients send again, and which only once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from redrive import outcome, retry
 from redrive.testing import Answer, FaultServer, inject, instant
-from tests.acceptance.http.both import QUICK, Colour, client
+from tests.acceptance.http.both import QUICK, Mode, client
 
 
 @pytest.mark.req("H-3")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
-def test_what_means_the_same_twice_is_tried_again(colour: Colour, server: FaultServer, method: str) -> None:
+def test_idempotent_methods_are_retried(mode: Mode, server: FaultServer, method: str) -> None:
     server.script("reset", 503, 200)
-    with client(colour, server.url) as api:
+    with client(mode, server.url) as api:
         assert api.request(method, "/").status_code == 200
     assert server.count == 3
 
@@ -25,9 +25,9 @@ def test_what_means_the_same_twice_is_tried_again(colour: Colour, server: FaultS
 @pytest.mark.req("H-3")
 @pytest.mark.parametrize("method", ["POST", "PATCH", "LOCK"])
 @pytest.mark.parametrize("trouble", [503, "reset", "close", Answer(body=b"x", trouble="cut")])
-def test_what_may_have_been_done_is_not_sent_twice(colour: Colour, server: FaultServer, method: str, trouble: Any) -> None:
+def test_a_post_that_may_have_succeeded_is_not_repeated(mode: Mode, server: FaultServer, method: str, trouble: Any) -> None:
     server.script(trouble, 200)
-    with client(colour, server.url) as api, pytest.raises(httpx2.HTTPError) as caught:
+    with client(mode, server.url) as api, pytest.raises(httpx2.HTTPError) as caught:
         api.request(method, "/", json={})
     assert server.count == 1
     ended = outcome(caught.value)
@@ -38,9 +38,9 @@ def test_what_may_have_been_done_is_not_sent_twice(colour: Colour, server: Fault
 @pytest.mark.req("H-3")
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize("given", [{"idempotency_key": True}, {"headers": {"Idempotency-Key": "k-1"}}])
-def test_with_a_key_it_is(colour: Colour, server: FaultServer, method: str, given: dict[str, Any]) -> None:
+def test_a_post_with_a_key_is_retried(mode: Mode, server: FaultServer, method: str, given: dict[str, Any]) -> None:
     server.script("reset", Answer(body=b"x", trouble="cut"), 200)
-    with client(colour, server.url) as api:
+    with client(mode, server.url) as api:
         api.request(method, "/", json={}, **given)
         api.request(method, "/", json={}, **given)
     first, second, third, other = (seen.headers["idempotency-key"] for seen in server.requests)
@@ -49,22 +49,22 @@ def test_with_a_key_it_is(colour: Colour, server: FaultServer, method: str, give
 
 
 @pytest.mark.req("H-3")
-def test_work_that_is_under_way_already_is_waited_for(colour: Colour, server: FaultServer) -> None:
-    """The first attempt ran out of time, and the server is still at it: its middleware says 409, and when to come back."""
+def test_a_conflict_for_a_running_key_is_retried(mode: Mode, server: FaultServer) -> None:
+    """The first attempt timed out while the server was running. Its middleware returns 409 with Retry-After."""
     server.script(Answer(409, {"retry-after": "0"}), 200)
-    with client(colour, server.url) as api:
+    with client(mode, server.url) as api:
         assert api.post("/", json={}, idempotency_key="k-1").status_code == 200
     assert server.count == 2
     for given, conflict in (({"idempotency_key": "k-2"}, Answer(409)), ({}, Answer(409, {"retry-after": "0"}))):
         server.script(conflict, 200)
-        with client(colour, server.url) as api, pytest.raises(httpx2.HTTPStatusError):
+        with client(mode, server.url) as api, pytest.raises(httpx2.HTTPStatusError):
             api.post("/", json={}, **given)
     assert server.count == 4
 
 
 @pytest.mark.req("H-3", "C-10")
-def test_what_was_never_sent_is_tried_again_without_one(colour: Colour, server: FaultServer) -> None:
-    with client(colour, server.url) as api, server.down(), instant() as clock, pytest.raises(httpx2.ConnectError) as caught:
+def test_a_request_that_was_never_sent_is_retried_without_a_key(mode: Mode, server: FaultServer) -> None:
+    with client(mode, server.url) as api, server.down(), instant() as clock, pytest.raises(httpx2.ConnectError) as caught:
         api.post("/", json={})
     assert clock.slept == [0.001, 0.002]
     ended = outcome(caught.value)
@@ -73,10 +73,10 @@ def test_what_was_never_sent_is_tried_again_without_one(colour: Colour, server: 
 
 
 @pytest.mark.req("H-3")
-def test_idempotent_false_is_the_callers_last_word(colour: Colour, server: FaultServer) -> None:
+def test_idempotent_false_prevents_retries(mode: Mode, server: FaultServer) -> None:
     server.script(503)
     with (
-        client(colour, server.url, retry=retry(QUICK, idempotent=False)) as api,
+        client(mode, server.url, retry=retry(QUICK, idempotent=False)) as api,
         pytest.raises(httpx2.HTTPStatusError),
     ):
         api.get("/")
@@ -84,7 +84,7 @@ def test_idempotent_false_is_the_callers_last_word(colour: Colour, server: Fault
 
 
 @pytest.mark.req("H-4")
-def test_a_stream_is_not_sent_twice_but_a_text_is(colour: Colour, server: FaultServer) -> None:
+def test_a_stream_is_sent_once_and_text_is_repeated(mode: Mode, server: FaultServer) -> None:
     def plain() -> Iterator[bytes]:
         yield b"one"
         yield b"two"
@@ -94,8 +94,8 @@ def test_a_stream_is_not_sent_twice_but_a_text_is(colour: Colour, server: FaultS
         yield b"two"
 
     server.script(503, 200)
-    stream = plain() if colour == "plain" else later()
-    with client(colour, server.url) as api:
+    stream = plain() if mode == "sync" else later()
+    with client(mode, server.url) as api:
         with pytest.raises(httpx2.HTTPStatusError):
             api.request("PUT", "/", content=stream)
         assert [seen.body for seen in server.requests] == [b"onetwo"]
@@ -105,13 +105,13 @@ def test_a_stream_is_not_sent_twice_but_a_text_is(colour: Colour, server: FaultS
 
 
 @pytest.mark.req("H-4", "C-10")
-def test_a_stream_that_was_never_begun_is_sent_when_the_server_is_back(colour: Colour, server: FaultServer) -> None:
+def test_an_unread_stream_is_sent_when_the_server_is_back(mode: Mode, server: FaultServer) -> None:
     def begun() -> Iterator[bytes]:
         yield b"whole"
 
     async def later() -> AsyncIterator[bytes]:
         yield b"whole"
 
-    with client(colour, server.url) as api, inject(api.client, httpx2.ConnectError("refused"), httpx2.PoolTimeout("full")):
-        api.post("/", content=begun() if colour == "plain" else later())
+    with client(mode, server.url) as api, inject(api.client, httpx2.ConnectError("refused"), httpx2.PoolTimeout("full")):
+        api.post("/", content=begun() if mode == "sync" else later())
     assert [seen.body for seen in server.requests] == [b"whole"]

@@ -1,4 +1,4 @@
-"""Bodies of responses: bounded in memory, streamed where they may be, and no connection left open."""
+"""Response bodies: bounded in memory, streamed where possible, and no connection left open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from redrive import http, retry
 from redrive.errors import Rejected
 from redrive.testing import Answer, FaultServer
-from tests.acceptance.http.both import QUICK, Colour, client
+from tests.acceptance.http.both import QUICK, Mode, client
 
 FAST = retry(QUICK)
 MIB = 1024 * 1024
@@ -24,15 +24,15 @@ PACKED = {"content-encoding": "gzip"}
 
 
 @pytest.mark.req("H-4")
-def test_a_body_that_is_too_large_is_refused_once(colour: Colour, server: FaultServer) -> None:
+def test_a_body_that_is_too_large_is_not_retried(mode: Mode, server: FaultServer) -> None:
     server.script(Answer(200, body=bytes(5000)))
-    with client(colour, server.url, max_body=4999) as api:
+    with client(mode, server.url, max_body=4999) as api:
         with pytest.raises(httpx2.DecodingError, match=r"larger than max_body=4999 bytes; pass a larger max_body="):
             api.get("/")
         assert server.count == 1, "the next response would be as large"
         server.script(Answer(200, body=bytes(4999)))
         assert len(api.get("/").content) == 4999
-    with client(colour, server.url, max_body=None) as api:
+    with client(mode, server.url, max_body=None) as api:
         server.script(Answer(200, body=bytes(5000)))
         assert len(api.get("/").content) == 5000
     with pytest.raises(ValueError, match="max_body must be at least 1"):
@@ -40,10 +40,10 @@ def test_a_body_that_is_too_large_is_refused_once(colour: Colour, server: FaultS
 
 
 @pytest.mark.req("H-4")
-def test_what_counts_is_the_size_after_decompression(colour: Colour, server: FaultServer) -> None:
+def test_the_limit_applies_after_decompression(mode: Mode, server: FaultServer) -> None:
     assert len(BOMB) < 100_000
     server.script(Answer(200, PACKED, BOMB))
-    with client(colour, server.url, max_body=MIB) as api:
+    with client(mode, server.url, max_body=MIB) as api:
         tracemalloc.start()
         try:
             with pytest.raises(httpx2.DecodingError, match="max_body=1048576"):
@@ -57,23 +57,23 @@ def test_what_counts_is_the_size_after_decompression(colour: Colour, server: Fau
 
 
 @pytest.mark.req("H-4")
-def test_the_default_limit_stops_a_body_without_end(colour: Colour, server: FaultServer) -> None:
+def test_the_default_limit_stops_an_endless_body(mode: Mode, server: FaultServer) -> None:
     assert http.Client(server.url)._outgoing.max_body == 100 * MIB
     server.script(Answer(200, PACKED, gzip.compress(bytes(101 * MIB))))
-    with client(colour, server.url) as api, pytest.raises(httpx2.DecodingError, match="max_body=104857600"):
+    with client(mode, server.url) as api, pytest.raises(httpx2.DecodingError, match="max_body=104857600"):
         api.get("/")
 
 
 @pytest.mark.req("H-4")
-def test_an_error_response_is_cut_off_and_stays_an_error(colour: Colour, server: FaultServer) -> None:
+def test_an_error_response_is_cut_off_and_stays_an_error(mode: Mode, server: FaultServer) -> None:
     server.script(Answer(503, PACKED, BOMB), Answer(404, PACKED, BOMB))
-    with client(colour, server.url) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
+    with client(mode, server.url) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
         api.get("/")
     assert (caught.value.response.status_code, len(caught.value.response.content)) == (404, MIB)
     assert server.count == 2
 
 
-# ---- the transport
+# ---- The transport
 
 
 @pytest.fixture(params=["httpx", "httpx2"])
@@ -83,7 +83,7 @@ def library(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(params=["sync", "async"])
 def send(library: Any, request: pytest.FixtureRequest) -> Any:
-    """Send through a client whose pool has room for one connection: a leaked one would hold up the next request."""
+    """Send through a client with a pool of one connection. A leaked one would block the next request."""
 
     async def later(transport: Any, calls: list[tuple[str, str, dict[str, Any]]]) -> list[Any]:
         inner = library.AsyncHTTPTransport(limits=library.Limits(max_connections=1))
@@ -104,7 +104,7 @@ def not_ready(response: Any) -> bool:
 
 @pytest.mark.req("H-1")
 @pytest.mark.parametrize("size", [10, 5 * MIB])
-def test_refused_responses_free_their_connections(send: Any, server: FaultServer, size: int) -> None:
+def test_rejected_responses_free_their_connections(send: Any, server: FaultServer, size: int) -> None:
     pending = Answer(202, body=bytes(size))
     server.script(pending, pending, Answer(200, body=b"done"), pending, pending, Answer(200, body=b"done"))
     found = send({"retry": retry(QUICK, reject=not_ready)}, [("GET", server.url, {})] * 2)
@@ -114,7 +114,7 @@ def test_refused_responses_free_their_connections(send: Any, server: FaultServer
 
 @pytest.mark.req("H-1")
 @pytest.mark.parametrize("size", [10, 5 * MIB])
-def test_the_last_refused_response_is_returned(send: Any, server: FaultServer, size: int) -> None:
+def test_the_last_rejected_response_is_returned(send: Any, server: FaultServer, size: int) -> None:
     server.script(Answer(202, {"x-n": "1"}, b"a"), Answer(202, {"x-n": "2"}, b"b"), Answer(202, {"x-n": "3"}, bytes(size)))
     (response,) = send({"retry": retry(QUICK, reject=not_ready)}, [("GET", server.url, {})])
     assert (response.status_code, response.headers["x-n"], len(response.content)) == (202, "3", size)
@@ -164,7 +164,7 @@ def test_the_body_of_an_error_stays_a_stream(library: Any, server: FaultServer) 
 
 
 @pytest.mark.req("H-4")
-def test_the_long_body_of_an_error_is_the_callers_in_async_code(library: Any, server: FaultServer) -> None:
+def test_the_long_body_of_an_error_stays_a_stream_in_async_code(library: Any, server: FaultServer) -> None:
     body = bytes(range(256)) * (MIB // 256)
 
     async def run() -> bytes:
@@ -176,7 +176,7 @@ def test_the_long_body_of_an_error_is_the_callers_in_async_code(library: Any, se
     assert server.count == 3
 
 
-def test_long_bodies_of_failed_attempts_hold_no_connection(send: Any, server: FaultServer) -> None:
+def test_long_bodies_of_failed_attempts_free_their_connections(send: Any, server: FaultServer) -> None:
     server.script(Answer(503, body=bytes(MIB)), Answer(503, body=bytes(MIB)), Answer(200, body=b"fine"))
     (response,) = send({"retry": FAST}, [("GET", server.url, {})])
     assert (response.text, server.count) == ("fine", 3)
@@ -224,7 +224,7 @@ class Pipe(io.RawIOBase):
 
 @pytest.mark.req("H-4")
 @pytest.mark.parametrize("kind", ["bytes", "file", "pipe"])
-def test_a_form_is_sent_again_where_its_files_can_be_read_again(send: Any, server: FaultServer, kind: str) -> None:
+def test_a_form_is_repeated_if_its_files_can_be_rewound(send: Any, server: FaultServer, kind: str) -> None:
     file: Any = {"bytes": b"file", "file": io.BytesIO(b"file"), "pipe": Pipe()}[kind]
     server.script(503, 503, 200)
     form = {"data": {"name": "x"}, "files": {"upload": ("a.txt", file)}}

@@ -1,4 +1,4 @@
-"""The clients, over real connections to a server that misbehaves as told, and counts."""
+"""The clients, over real connections to a server with scripted faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from redrive import Budget, Key, RetryPolicy, correlate, errors, http, outcome, retry
 from redrive.testing import Answer, FaultServer, inject, instant, refused
-from tests.acceptance.http.both import QUICK, Colour, client
+from tests.acceptance.http.both import QUICK, Mode, client
 
 
 @dataclass
@@ -24,9 +24,9 @@ SESSION = Answer(200, {"content-type": "application/json"}, b'{"id": "s-1", "sta
 
 
 @pytest.mark.req("H-1")
-def test_a_call_says_what_it_was_told(colour: Colour, server: FaultServer) -> None:
+def test_a_call_sends_its_options(mode: Mode, server: FaultServer) -> None:
     server.script(SESSION)
-    with client(colour, f"{server.url}/v1/", headers={"X-Team": "crm"}) as api:
+    with client(mode, f"{server.url}/v1/", headers={"X-Team": "crm"}) as api:
         assert api.get("/sessions/s-1", params={"q": "a b"}, into=Session) == Session("s-1", "ready")
         assert api.post("sessions", json={"n": 1}, headers={"x-team": "ops"}).json()["id"] == "s-1"
         assert api.request("put", "/x", content=b"raw").status_code == 200
@@ -39,9 +39,9 @@ def test_a_call_says_what_it_was_told(colour: Colour, server: FaultServer) -> No
 
 
 @pytest.mark.req("H-2")
-def test_headers_of_one_call_are_the_same_in_every_attempt(colour: Colour, server: FaultServer) -> None:
+def test_attempts_of_a_call_have_the_same_headers(mode: Mode, server: FaultServer) -> None:
     server.script(503, "reset", SESSION)
-    with client(colour, server.url, auth="t0ken", user="ann") as api:
+    with client(mode, server.url, auth="t0ken", user="ann") as api:
         api.using(user="bob").post("/configure", json={}, idempotency_key=Key("interview", "bob", "s-1", "configure"))
     attempts = server.requests
     assert [seen.headers["x-attempt"] for seen in attempts] == ["1", "2", "3"]
@@ -53,8 +53,8 @@ def test_headers_of_one_call_are_the_same_in_every_attempt(colour: Colour, serve
 
 
 @pytest.mark.req("H-2")
-def test_two_calls_are_two_requests_unless_one_is_being_served(colour: Colour, server: FaultServer) -> None:
-    with client(colour, server.url) as api:
+def test_request_ids_are_new_unless_set(mode: Mode, server: FaultServer) -> None:
+    with client(mode, server.url) as api:
         api.get("/")
         api.get("/")
         with correlate(request_id="req-7"):
@@ -67,8 +67,8 @@ def test_two_calls_are_two_requests_unless_one_is_being_served(colour: Colour, s
 
 
 @pytest.mark.req("H-2")
-def test_a_trace_goes_along_where_one_is_active(colour: Colour, server: FaultServer) -> None:
-    with client(colour, server.url) as api:
+def test_an_active_trace_is_propagated(mode: Mode, server: FaultServer) -> None:
+    with client(mode, server.url) as api:
         api.get("/")
         span = TracerProvider().get_tracer("test").start_span("outer")
         with trace.use_span(span, end_on_exit=True):
@@ -92,9 +92,9 @@ def test_a_trace_goes_along_where_one_is_active(colour: Colour, server: FaultSer
         (b"", r"\$: no body"),
     ],
 )
-def test_a_bad_shape_says_where_and_is_not_tried_again(colour: Colour, server: FaultServer, body: bytes, said: str) -> None:
+def test_a_mismatch_with_into_is_not_retried(mode: Mode, server: FaultServer, body: bytes, said: str) -> None:
     server.script(Answer(200, {"content-type": "text/html"}, body))
-    with client(colour, server.url) as api, pytest.raises(httpx2.DecodingError, match=said) as caught:
+    with client(mode, server.url) as api, pytest.raises(httpx2.DecodingError, match=said) as caught:
         api.get("/s?token=hush", into=Session)
     assert server.count == 1
     assert str(caught.value).startswith(f"GET {server.url}/s returned 200, but the response does not fit into=: ")
@@ -105,16 +105,16 @@ def test_a_bad_shape_says_where_and_is_not_tried_again(colour: Colour, server: F
 
 
 @pytest.mark.req("H-4")
-def test_a_bad_shape_may_be_worth_another_try_if_you_say_so(colour: Colour, server: FaultServer) -> None:
+def test_a_mismatch_with_into_is_retried_if_on_includes_it(mode: Mode, server: FaultServer) -> None:
     server.script(Answer(body=b"{"), SESSION)
-    with client(colour, server.url, retry=retry(QUICK, on=httpx2.DecodingError)) as api:
+    with client(mode, server.url, retry=retry(QUICK, on=httpx2.DecodingError)) as api:
         assert api.get("/", into=Session).state == "ready"
 
 
 @pytest.mark.req("H-7")
-def test_a_conflict_may_be_what_was_wanted(colour: Colour, server: FaultServer) -> None:
+def test_ok_statuses_are_not_errors(mode: Mode, server: FaultServer) -> None:
     server.script(Answer(409, body=b'{"id": "s-1"}'))
-    with client(colour, server.url) as api:
+    with client(mode, server.url) as api:
         assert api.post("/", json={}, ok_statuses={409}).status_code == 409
         assert api.post("/", json={}, ok_statuses={409}, into=Session) == Session("s-1")
         with pytest.raises(httpx2.HTTPStatusError) as caught:
@@ -124,26 +124,26 @@ def test_a_conflict_may_be_what_was_wanted(colour: Colour, server: FaultServer) 
 
 
 @pytest.mark.parametrize("status", [302, 304, 400, 401, 403, 404, 422, 501])
-def test_what_is_no_success_is_httpx2s_own_error_at_once(colour: Colour, server: FaultServer, status: int) -> None:
+def test_a_permanent_status_raises_httpx2s_error_without_retries(mode: Mode, server: FaultServer, status: int) -> None:
     server.script(Answer(status, {"location": "/elsewhere"}))
-    with client(colour, server.url) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
+    with client(mode, server.url) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
         api.get("/")
     assert caught.value.response.status_code == status
     assert server.count == 1
 
 
 @pytest.mark.req("H-4")
-def test_half_an_answer_is_no_answer(colour: Colour, server: FaultServer) -> None:
+def test_a_truncated_response_is_retried(mode: Mode, server: FaultServer) -> None:
     server.script(Answer(body=b'{"id": "s-1"}', trouble="cut"), "half", SESSION)
-    with client(colour, server.url) as api:
+    with client(mode, server.url) as api:
         assert api.get("/", into=Session).id == "s-1"
     assert server.count == 3
 
 
 @pytest.mark.req("R-6")
-def test_the_servers_own_time_is_kept_or_handed_over(colour: Colour, server: FaultServer) -> None:
+def test_retry_after_is_honoured_or_reported(mode: Mode, server: FaultServer) -> None:
     server.script(Answer(429, {"retry-after": "3"}), Answer(503, {"retry-after": "3000"}))
-    with client(colour, server.url) as api, instant() as clock, pytest.raises(httpx2.HTTPStatusError) as caught:
+    with client(mode, server.url) as api, instant() as clock, pytest.raises(httpx2.HTTPStatusError) as caught:
         api.get("/")
     assert clock.slept == [3]
     ended = outcome(caught.value)
@@ -153,10 +153,10 @@ def test_the_servers_own_time_is_kept_or_handed_over(colour: Colour, server: Fau
 
 
 @pytest.mark.req("C-9")
-def test_a_client_has_a_budget_of_its_own(colour: Colour, server: FaultServer) -> None:
+def test_each_client_has_its_own_budget(mode: Mode, server: FaultServer) -> None:
     server.script(503)
     reasons = set()
-    with client(colour, server.url, retry=RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)) as api, instant():
+    with client(mode, server.url, retry=RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)) as api, instant():
         for _ in range(40):
             with pytest.raises(httpx2.HTTPStatusError) as caught:
                 api.get("/")
@@ -166,10 +166,10 @@ def test_a_client_has_a_budget_of_its_own(colour: Colour, server: FaultServer) -
 
 
 @pytest.mark.req("C-12")
-def test_an_open_breaker_sends_nothing(colour: Colour, server: FaultServer) -> None:
+def test_an_open_breaker_sends_nothing(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    layer = retry(RetryPolicy.disabled(), breaker=f"http-{colour}-{server.port}", budget=Budget())
-    with client(colour, server.url, retry=layer) as api:
+    layer = retry(RetryPolicy.disabled(), breaker=f"http-{mode}-{server.port}", budget=Budget())
+    with client(mode, server.url, retry=layer) as api:
         for _ in range(20):
             with pytest.raises(httpx2.HTTPStatusError):
                 api.get("/")
@@ -179,9 +179,9 @@ def test_an_open_breaker_sends_nothing(colour: Colour, server: FaultServer) -> N
 
 
 @pytest.mark.req("C-7")
-def test_a_layer_around_does_not_begin_anew(colour: Colour, server: FaultServer) -> None:
+def test_an_outer_retry_does_not_repeat_spent_retries(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    with client(colour, server.url) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
+    with client(mode, server.url) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
         retry(QUICK).call(retry(QUICK)(lambda: api.get("/")))
     assert server.count == 3
     ended = outcome(caught.value)
@@ -189,8 +189,8 @@ def test_a_layer_around_does_not_begin_anew(colour: Colour, server: FaultServer)
     assert ended.layer == f"GET 127.0.0.1:{server.port}"
 
 
-def test_faults_can_be_ordered_for_a_client_and_for_an_operation(colour: Colour, server: FaultServer) -> None:
-    with client(colour, server.url) as api:
+def test_faults_can_be_injected_by_client_and_by_operation(mode: Mode, server: FaultServer) -> None:
+    with client(mode, server.url) as api:
         with inject(api.client, httpx2.ReadTimeout("late"), ConnectionError) as ordered:
             api.get("/")
         assert (ordered.calls, server.count) == (3, 1)
@@ -200,8 +200,8 @@ def test_faults_can_be_ordered_for_a_client_and_for_an_operation(colour: Colour,
         assert (ordered.calls, server.count) == (2, 3)
 
 
-def test_the_key_of_work_around_is_handed_down(colour: Colour, server: FaultServer) -> None:
-    with client(colour, server.url) as api:
+def test_a_key_is_derived_from_surrounding_work(mode: Mode, server: FaultServer) -> None:
+    with client(mode, server.url) as api:
 
         @retry(QUICK, key="billing:{user}:{order}:charge:v1")
         def charge(user: str, order: str) -> None:
@@ -224,22 +224,22 @@ def test_the_key_of_work_around_is_handed_down(colour: Colour, server: FaultServ
 
 
 @pytest.mark.req("H-3")
-def test_in_work_with_a_key_a_post_is_tried_again(colour: Colour, server: FaultServer) -> None:
+def test_a_post_inside_keyed_work_is_retried(mode: Mode, server: FaultServer) -> None:
     server.script("reset", 200)
-    with client(colour, server.url) as api:
+    with client(mode, server.url) as api:
         retry(QUICK, key=Key("a", "b", "c", "d")).call(api.post, "/", json={})
     first, second = server.requests
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
 
 
-def test_refused_from_the_start(colour: Colour) -> None:
-    with refused() as url, client(colour, url) as api, pytest.raises(httpx2.ConnectError) as caught:
+def test_a_refused_connection_raises_connect_error_with_a_note(mode: Mode) -> None:
+    with refused() as url, client(mode, url) as api, pytest.raises(httpx2.ConnectError) as caught:
         api.get("/")
     assert any("gave up on GET 127.0.0.1" in note for note in caught.value.__notes__)
 
 
-def test_a_copy_shares_the_connections_and_closes_none(colour: Colour, server: FaultServer) -> None:
-    with client(colour, server.url) as api:
+def test_a_copy_shares_connections_and_does_not_close_them(mode: Mode, server: FaultServer) -> None:
+    with client(mode, server.url) as api:
         api.get("/")
         copy = api.using(user="ann", headers={"x-a": "1"}, retry=RetryPolicy.disabled())
         copy.get("/")
@@ -255,7 +255,7 @@ def test_a_copy_shares_the_connections_and_closes_none(colour: Colour, server: F
             copy.get("/")
 
 
-def test_closed_and_entered_again() -> None:
+def test_a_closed_client_can_be_entered_again() -> None:
     with FaultServer() as server:
         api = http.Client(server.url)
         for _ in range(2):
@@ -265,7 +265,7 @@ def test_closed_and_entered_again() -> None:
         assert (server.count, server.connections) == (2, 2)
 
 
-def test_a_client_of_yours_stays_yours() -> None:
+def test_a_users_client_is_not_closed() -> None:
     with FaultServer(Answer(headers={"set-cookie": "a=1"}), 200) as server, httpx2.Client(headers={"x-mine": "1"}) as mine:
         with http.Client(server.url, client=mine) as api:
             api.get("/")
@@ -277,7 +277,7 @@ def test_a_client_of_yours_stays_yours() -> None:
 
 
 @pytest.mark.req("H-2", "J-2")
-def test_a_huge_request_id_does_not_fail_outgoing_calls(colour: Colour, server: FaultServer) -> None:
-    with correlate(request_id="r" * 70_000), client(colour, server.url) as api:
+def test_a_huge_request_id_does_not_fail_outgoing_calls(mode: Mode, server: FaultServer) -> None:
+    with correlate(request_id="r" * 70_000), client(mode, server.url) as api:
         assert api.get("/").status_code == 200
     assert len(server.requests[0].headers["x-request-id"]) == 256

@@ -1,4 +1,4 @@
-"""Faults that must leave nothing wrong: a server that dies in the middle, callers that are cancelled at any moment."""
+"""Faults without lasting effects: a server that dies and returns, callers that are cancelled at any time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDS = 400
 
 
 def quiet(server: FaultServer) -> int:
-    """How many connections are open when the server has noticed which were closed."""
+    """Return the number of open connections, once the server has noticed closed ones."""
     end = time.monotonic() + 60
     while server.open and time.monotonic() < end:
         time.sleep(0.01)
@@ -30,7 +30,7 @@ def quiet(server: FaultServer) -> int:
 
 
 @pytest.mark.req("H-3", "C-10")
-def test_a_server_that_is_killed_and_comes_back_in_the_middle() -> None:
+def test_calls_survive_a_server_restart() -> None:
     wrong: list[Exception] = []
     with FaultServer(Answer(body=b"ok", delay=0.002)) as server, http.Client(server.url, retry=STUBBORN) as api:
 
@@ -58,7 +58,7 @@ def test_a_server_that_is_killed_and_comes_back_in_the_middle() -> None:
 
 
 @pytest.mark.req("H-3", "C-10")
-def test_the_same_for_tasks() -> None:
+def test_async_calls_survive_a_server_restart() -> None:
     async def main(server: FaultServer) -> None:
         async with http.AsyncClient(server.url, retry=STUBBORN) as api:
 
@@ -83,7 +83,7 @@ def test_the_same_for_tasks() -> None:
 
 
 class Tally:
-    """What became of the calls of one storm, and what the event loop had to complain about."""
+    """Outcomes of the calls of one storm, and errors that the event loop reported."""
 
     def __init__(self) -> None:
         self.done = self.cancelled = self.failed = 0
@@ -100,10 +100,10 @@ class Tally:
 
 
 async def storm(send: Any, seed: int, tally: Tally) -> None:
-    """Many calls, each cancelled at a moment of its own, some after they are over."""
+    """Make many calls and cancel each at a random time, some after their end."""
     loop, dice = asyncio.get_running_loop(), random.Random(seed)
     loop.set_exception_handler(lambda _, context: tally.complaints.append(context))
-    gc.collect()  # what is left of other tests may begin tasks when it goes
+    gc.collect()  # finalizers of other tests may start tasks
     before = asyncio.all_tasks()
     for _ in range(ROUNDS // 20):
         tasks = [asyncio.create_task(send(n)) for n in range(20)]
@@ -123,7 +123,7 @@ SCRIPT: list[Any] = [200, 503, "reset", DRIP, 200, Answer(delay=0.02), "close", 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["client", "httpx", "httpx2"])
-def test_callers_cancelled_at_any_moment_leave_nothing(seed: int, kind: str) -> None:
+def test_cancelled_callers_leave_nothing_behind(seed: int, kind: str) -> None:
     tally = Tally()
     quick = retry(RetryPolicy(max_attempts=3, backoff_base=0.002, jitter=0.002), attempt_timeout=0.5, budget=Budget.unlimited())
 
@@ -142,7 +142,7 @@ def test_callers_cancelled_at_any_moment_leave_nothing(seed: int, kind: str) -> 
             await storm(lambda n: mine.put(f"{server.url}/{n}", json={}), seed, tally)
             server.script(200)
             assert (await mine.get(server.url)).status_code == 200
-            if library is httpx2:  # classic httpx loses places in its pool when its callers are cancelled, with and without us
+            if library is httpx2:  # httpx leaks pool slots when callers are cancelled, also without Redrive
                 assert not transport._inner._pool._requests
 
     with FaultServer(*(SCRIPT * ROUNDS)) as server:
@@ -154,14 +154,14 @@ def test_callers_cancelled_at_any_moment_leave_nothing(seed: int, kind: str) -> 
     assert tally.done > ROUNDS / 20
 
 
-def test_a_failed_call_leaves_no_cycle() -> None:
-    """Bodies and sockets of failed calls go at once, and do not wait for the collector."""
+def test_a_failed_call_leaves_no_reference_cycle() -> None:
+    """Bodies and sockets of failed calls are freed at once, without the garbage collector."""
     with FaultServer(503) as server, http.Client(server.url, retry=retry(RetryPolicy.disabled(), budget=Budget())) as api:
         for _ in range(3):
             with pytest.raises(httpx2.HTTPStatusError):
                 api.get("/")
         gc.collect()
-        gc.freeze()  # what others left behind is not this test's
+        gc.freeze()  # ignore garbage of other tests
         gc.disable()
         try:
             for _ in range(50):
@@ -176,7 +176,7 @@ def test_a_failed_call_leaves_no_cycle() -> None:
     assert alive <= 2
 
 
-def test_a_forked_child_opens_connections_of_its_own() -> None:
+def test_a_forked_child_opens_its_own_connections() -> None:
     with FaultServer(Answer(body=b"ok")) as server, http.Client(server.url) as api:
         assert api.get("/parent").text == "ok"
         child = os.fork()
@@ -192,7 +192,7 @@ def test_a_forked_child_opens_connections_of_its_own() -> None:
         assert server.connections == 2
 
 
-def test_another_event_loop_opens_connections_of_its_own() -> None:
+def test_another_event_loop_opens_its_own_connections() -> None:
     with FaultServer(Answer(200, {"connection": "close"}, body=b"ok")) as server:
         api = http.AsyncClient(server.url)
 

@@ -1,4 +1,4 @@
-"""Each attempt is told once: how long it took, what was answered, what kind of error it was."""
+"""Each attempt has one journal record, with latency, status and error class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from redrive import correlate, http, journal, retry
 from redrive.journal import Record
 from redrive.testing import Answer, FaultServer
-from tests.acceptance.http.both import QUICK, Colour, client
+from tests.acceptance.http.both import QUICK, Mode, client
 
 pytestmark = pytest.mark.req("H-5")
 
@@ -31,9 +31,9 @@ def told(record: Record) -> tuple[Any, ...]:
     return record.kind, fields.get("attempt"), fields.get("http_status"), fields.get("error_class")
 
 
-def test_each_attempt_has_its_record(colour: Colour, server: FaultServer, records: list[Record]) -> None:
+def test_each_attempt_has_one_record(mode: Mode, server: FaultServer, records: list[Record]) -> None:
     server.script(503, "reset", Answer(201, delay=0.05), 200)
-    with client(colour, server.url) as api:
+    with client(mode, server.url) as api:
         api.request("PUT", "/a/7?token=hush", json={"password": "hush"}, idempotency_key="k-1")
         api.get("/b", operation="b.get")
     assert [told(record) for record in records] == [
@@ -53,9 +53,9 @@ def test_each_attempt_has_its_record(colour: Colour, server: FaultServer, record
     assert "hush" not in str(records)
 
 
-def test_what_is_given_up(colour: Colour, server: FaultServer, records: list[Record]) -> None:
+def test_permanent_and_spent_errors_write_giveup_records(mode: Mode, server: FaultServer, records: list[Record]) -> None:
     server.script(404, "close")
-    with client(colour, server.url) as api, correlate(request_id="r-7", user_id="ann"):
+    with client(mode, server.url) as api, correlate(request_id="r-7", user_id="ann"):
         for _ in range(2):
             with pytest.raises(httpx2.HTTPError):
                 api.get("/")
@@ -68,7 +68,7 @@ def test_what_is_given_up(colour: Colour, server: FaultServer, records: list[Rec
     assert all((record.fields["request_id"], record.fields["user_id"]) == ("r-7", "ann") for record in records)
 
 
-def test_the_transport_tells_the_same(server: FaultServer, records: list[Record]) -> None:
+def test_the_transport_writes_the_same_records(server: FaultServer, records: list[Record]) -> None:
     server.script(503, 200)
     with httpx.Client(transport=http.Transport(retry=retry(QUICK))) as api:
         api.get(f"{server.url}/a?token=hush")
@@ -78,9 +78,9 @@ def test_the_transport_tells_the_same(server: FaultServer, records: list[Record]
     assert "hush" not in str(records)
 
 
-def test_it_is_logged(colour: Colour, server: FaultServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_attempts_are_logged(mode: Mode, server: FaultServer, caplog: pytest.LogCaptureFixture) -> None:
     server.script(503, 200)
-    with client(colour, server.url) as api, caplog.at_level(logging.INFO, "redrive"):
+    with client(mode, server.url) as api, caplog.at_level(logging.INFO, "redrive"):
         api.get("/")
     first, last = (record for record in caplog.records if record.name == "redrive")
     assert first.getMessage().startswith(f"GET 127.0.0.1:{server.port}: attempt 1 of 3 failed (HTTPStatusError: Server error")
@@ -88,8 +88,8 @@ def test_it_is_logged(colour: Colour, server: FaultServer, caplog: pytest.LogCap
     assert last.getMessage() == f"GET 127.0.0.1:{server.port}: attempt 2 of 3 succeeded"
 
 
-def test_ids_of_one_call_are_not_left_behind(colour: Colour, server: FaultServer, records: list[Record]) -> None:
-    with client(colour, server.url) as api:
+def test_fields_of_a_call_are_removed_after_it(mode: Mode, server: FaultServer, records: list[Record]) -> None:
+    with client(mode, server.url) as api:
         api.get("/")
         retry(lambda: None)()
     assert "http_status" not in records[-1].fields

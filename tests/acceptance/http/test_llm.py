@@ -1,4 +1,4 @@
-"""LLM calls with the real SDKs, retried by us: what is tried again, what is not, and that nobody multiplies."""
+"""LLM calls with the real SDKs: which errors are retried, and that only one layer retries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def failure(status: int, **headers: str) -> Answer:
 
 
 def said(text: str, reason: str = "stop") -> dict[str, Answer]:
-    """The same words, as each provider puts them."""
+    """The same response in the format of each provider."""
     choice = {"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": text}}
     ended = {"stop": "end_turn", "content_filter": "refusal"}[reason]
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": ended, "stop_sequence": None}
@@ -42,7 +42,7 @@ def said(text: str, reason: str = "stop") -> dict[str, Answer]:
 
 
 class Refusal(Exception):
-    """The provider will not say it; asking again will not help."""
+    """A refusal of the provider. A retry does not help."""
 
 
 def ask_openai(url: str, **options: Any) -> str:
@@ -79,14 +79,14 @@ def ask(provider: str) -> Ask:
 
 
 @pytest.mark.parametrize("trouble", [429, 529, 500, 503, "reset", "close"])
-def test_what_passes_is_tried_again(provider: str, ask: Ask, server: FaultServer, trouble: Any) -> None:
+def test_transient_errors_are_retried(provider: str, ask: Ask, server: FaultServer, trouble: Any) -> None:
     server.script(*(failure(trouble) if isinstance(trouble, int) else trouble,) * 2, said("hi")[provider])
     with instant() as clock:
         assert retry(POLICY).call(ask, server.url) == "hi"
     assert (server.count, clock.slept) == (3, [0.5, 1.0])
 
 
-def test_the_providers_own_time_is_kept(provider: str, ask: Ask, server: FaultServer) -> None:
+def test_retry_after_of_the_provider_is_honoured(provider: str, ask: Ask, server: FaultServer) -> None:
     server.script(failure(429, **{"retry-after": "7"}), said("hi")[provider])
     with instant() as clock:
         assert retry(POLICY).call(ask, server.url) == "hi"
@@ -94,7 +94,7 @@ def test_the_providers_own_time_is_kept(provider: str, ask: Ask, server: FaultSe
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-def test_what_is_wrong_with_the_request_is_not(ask: Ask, server: FaultServer, status: int) -> None:
+def test_invalid_requests_are_not_retried(ask: Ask, server: FaultServer, status: int) -> None:
     import anthropic
     import openai
 
@@ -104,7 +104,7 @@ def test_what_is_wrong_with_the_request_is_not(ask: Ask, server: FaultServer, st
     assert server.count == 1
 
 
-def test_an_answer_of_the_wrong_shape_is_not(provider: str, ask: Ask, server: FaultServer) -> None:
+def test_an_invalid_response_is_not_retried(provider: str, ask: Ask, server: FaultServer) -> None:
     class Summary(pydantic.BaseModel):
         title: str
 
@@ -121,7 +121,7 @@ def test_an_answer_of_the_wrong_shape_is_not(provider: str, ask: Ask, server: Fa
         assert retry(POLICY, on=pydantic.ValidationError).call(summarise).title == "x", "unless you say that it is worth it"
 
 
-def test_a_refusal_is_not(provider: str, ask: Ask, server: FaultServer) -> None:
+def test_a_refusal_is_not_retried(provider: str, ask: Ask, server: FaultServer) -> None:
     server.script(said("", "content_filter")[provider])
     with pytest.raises(Refusal):
         retry(POLICY).call(ask, server.url)
@@ -130,7 +130,7 @@ def test_a_refusal_is_not(provider: str, ask: Ask, server: FaultServer) -> None:
 
 @pytest.mark.req("C-7")
 @pytest.mark.parametrize("trouble", [500, "close"])
-def test_the_sdks_own_retries_are_seen(ask: Ask, server: FaultServer, trouble: Any) -> None:
+def test_the_sdks_own_retries_are_detected(ask: Ask, server: FaultServer, trouble: Any) -> None:
     import anthropic
     import openai
 
@@ -144,7 +144,7 @@ def test_the_sdks_own_retries_are_seen(ask: Ask, server: FaultServer, trouble: A
 
 
 @pytest.mark.req("C-7")
-def test_the_sdks_own_retries_are_seen_in_async_code(server: FaultServer) -> None:
+def test_the_sdks_own_retries_are_detected_in_async_code(server: FaultServer) -> None:
     import openai
 
     @retry(POLICY)
@@ -159,8 +159,8 @@ def test_the_sdks_own_retries_are_seen_in_async_code(server: FaultServer) -> Non
 
 
 @pytest.mark.req("C-7", "H-1")
-def test_or_the_transport_is_the_one_layer(provider: str, ask: Ask, server: FaultServer) -> None:
-    """With its own budget and records, beneath an SDK whose retries are off: also in a layer around."""
+def test_the_transport_can_be_the_only_retry_layer(provider: str, ask: Ask, server: FaultServer) -> None:
+    """The transport has its own budget and records. The SDK's retries are off."""
     import anthropic
     import openai
 
@@ -186,7 +186,7 @@ def test_or_the_transport_is_the_one_layer(provider: str, ask: Ask, server: Faul
 @pytest.mark.req("H-3")
 @pytest.mark.parametrize("trouble", [529, 500, "reset", "close"])
 def test_chat_calls_are_retried_by_exactly_one_layer(provider: str, ask: Ask, server: FaultServer, trouble: Any) -> None:
-    """As docs/how-to/calls/http.md advises: the SDK's retries off, and a transport that may repeat POST."""
+    """The setup of docs/how-to/calls/http.md: the SDK's retries are off, and the transport repeats POST."""
     import anthropic
     import openai
 
@@ -205,7 +205,7 @@ def test_chat_calls_are_retried_by_exactly_one_layer(provider: str, ask: Ask, se
 
 
 @pytest.mark.req("H-3")
-def test_without_being_declared_a_chat_call_is_not_repeated(ask: Ask, server: FaultServer) -> None:
+def test_a_chat_call_is_not_repeated_by_default(ask: Ask, server: FaultServer) -> None:
     import anthropic
     import openai
 

@@ -20,7 +20,7 @@ JSON = {"content-type": "application/json"}
 
 
 def program(name: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> ModuleType:
-    """The program, read anew with these variables."""
+    """Import the program again, with these environment variables."""
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
     monkeypatch.delitem(sys.modules, f"tests.typing.{name}", raising=False)
@@ -33,7 +33,7 @@ def ask(asgi: Any) -> Answered:
 
 
 @pytest.mark.req("H-1", "H-2", "H-6")
-def test_a_service_that_calls_another(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_calls_another_service(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.script(503, 200, path="/health")
     server.script(503, "reset", Answer(200, JSON, b'{"id": "s-1", "state": "ready"}'), path="/configure")
     service = program("service", monkeypatch, INTERVIEW_URL=server.url, INTERVIEW_KEY="t0ken")
@@ -47,7 +47,7 @@ def test_a_service_that_calls_another(server: FaultServer, monkeypatch: pytest.M
     assert {seen.headers["x-user-id"] for seen in asked} == {"ann"}
 
 
-def test_a_service_whose_other_asks_for_more_time(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_returns_503_while_the_other_is_overloaded(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.script(200, path="/health")
     server.script(Answer(429, {"retry-after": "3600"}), path="/configure")
     service = program("service", monkeypatch, INTERVIEW_URL=server.url)
@@ -56,7 +56,7 @@ def test_a_service_whose_other_asks_for_more_time(server: FaultServer, monkeypat
 
 
 @pytest.mark.req("C-1")
-def test_a_script(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_runs(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.script(503, "close", Answer(200, JSON, b'{"EUR": 1.0}'))
     script = program("script", monkeypatch, RATES_URL=server.url)
     with instant() as clock:
@@ -65,7 +65,7 @@ def test_a_script(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.req("C-5")
-def test_llm_calls(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_llm_program_runs(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     import openai
 
     def said(text: str) -> Answer:

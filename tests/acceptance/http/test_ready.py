@@ -1,4 +1,4 @@
-"""Waiting for a service that is starting."""
+"""`wait_until_ready`: wait for a service that is starting."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 
 from redrive import deadline, errors, outcome, retry
 from redrive.testing import Answer, FaultServer, instant, refused
-from tests.acceptance.http.both import QUICK, Colour, client
+from tests.acceptance.http.both import QUICK, Mode, client
 
 pytestmark = pytest.mark.req("H-6")
 
 
-def test_it_is_there_when_it_is(colour: Colour, server: FaultServer) -> None:
+def test_a_ready_service_is_detected(mode: Mode, server: FaultServer) -> None:
     server.script(503, "reset", 404, 204)
-    with client(colour, server.url) as api, instant() as clock:
+    with client(mode, server.url) as api, instant() as clock:
         api.wait_until_ready()
     assert [seen.path for seen in server.requests] == ["/health"] * 4
     assert clock.slept == [0.1, 0.2, 0.4]
 
 
-def test_a_server_that_comes_up_meanwhile(colour: Colour, server: FaultServer) -> None:
-    with client(colour, server.url) as api:
+def test_a_server_that_starts_meanwhile_is_detected(mode: Mode, server: FaultServer) -> None:
+    with client(mode, server.url) as api:
         went = threading.Event()
 
         def come_up() -> None:
@@ -40,8 +40,8 @@ def test_a_server_that_comes_up_meanwhile(colour: Colour, server: FaultServer) -
     assert server.count == 1
 
 
-def test_unavailable(colour: Colour) -> None:
-    with refused() as url, client(colour, url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
+def test_an_unreachable_service_is_unavailable(mode: Mode) -> None:
+    with refused() as url, client(mode, url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
         api.wait_until_ready(within=20)
     assert caught.value.unavailable
     assert str(caught.value).startswith(f"{url}/health is unavailable (")
@@ -52,9 +52,9 @@ def test_unavailable(colour: Colour) -> None:
 
 
 @pytest.mark.parametrize(("status", "unavailable"), [(503, True), (502, True), (500, False), (404, False), (401, False)])
-def test_failed(colour: Colour, server: FaultServer, status: int, unavailable: bool) -> None:
+def test_a_service_that_returns_errors_has_failed(mode: Mode, server: FaultServer, status: int, unavailable: bool) -> None:
     server.script(status)
-    with client(colour, server.url) as api, instant(), pytest.raises(errors.NotReady) as caught:
+    with client(mode, server.url) as api, instant(), pytest.raises(errors.NotReady) as caught:
         api.wait_until_ready(within=5)
     assert caught.value.unavailable is unavailable
     assert f"returns {status}" in str(caught.value)
@@ -62,26 +62,26 @@ def test_failed(colour: Colour, server: FaultServer, status: int, unavailable: b
 
 
 @pytest.mark.parametrize("status", [405, 410, 501])
-def test_what_waiting_does_not_mend_is_said_at_once(colour: Colour, server: FaultServer, status: int) -> None:
+def test_hopeless_statuses_end_the_wait_at_once(mode: Mode, server: FaultServer, status: int) -> None:
     server.script(503, status)
-    with client(colour, server.url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
+    with client(mode, server.url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
         api.wait_until_ready()
     assert (server.count, clock.slept, caught.value.unavailable) == (2, [0.1], False)
     assert f"it is reachable, and returns {status}; waiting does not help" in str(caught.value)
 
 
-def test_a_path_that_is_not_there_is_asked_about(colour: Colour, server: FaultServer) -> None:
-    """It is looked at to the end: proxies answer 404 for what is behind them and has not come up yet."""
+def test_a_404_hints_at_the_path(mode: Mode, server: FaultServer) -> None:
+    """It is polled to the end, because proxies return 404 while the service behind them is starting."""
     server.script(404)
-    with client(colour, server.url) as api, instant(), pytest.raises(errors.NotReady) as caught:
+    with client(mode, server.url) as api, instant(), pytest.raises(errors.NotReady) as caught:
         api.wait_until_ready("/helth", within=5)
     assert "/helth failed (" in str(caught.value)
     assert str(caught.value).endswith("returns 404 each time; check the path")
 
 
-def test_one_look_does_not_take_it_all(colour: Colour, server: FaultServer) -> None:
+def test_one_request_does_not_use_up_the_time(mode: Mode, server: FaultServer) -> None:
     server.script("hang", 200)
-    with client(colour, server.url) as api:
+    with client(mode, server.url) as api:
         began = time.monotonic()
         with pytest.raises(errors.NotReady) as caught:
             api.wait_until_ready(within=0.4)
@@ -89,9 +89,9 @@ def test_one_look_does_not_take_it_all(colour: Colour, server: FaultServer) -> N
     assert caught.value.unavailable
 
 
-def test_a_deadline_around_and_a_server_that_asks_for_more(colour: Colour, server: FaultServer) -> None:
+def test_a_surrounding_deadline_and_retry_after_are_honoured(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    with client(colour, server.url) as api, instant() as clock:
+    with client(mode, server.url) as api, instant() as clock:
         with pytest.raises(errors.NotReady), deadline(3):
             api.wait_until_ready(within=60)
         assert sum(clock.slept) <= 3
@@ -102,9 +102,9 @@ def test_a_deadline_around_and_a_server_that_asks_for_more(colour: Colour, serve
         assert server.count == before + 1
 
 
-def test_a_retry_around_it_does_not_wait_again(colour: Colour, server: FaultServer) -> None:
+def test_an_outer_retry_does_not_wait_again(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    with client(colour, server.url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
+    with client(mode, server.url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
         retry(QUICK, on=errors.NotReady).call(api.wait_until_ready, within=10)
     assert sum(clock.slept) <= 10
     ended = outcome(caught.value)
@@ -112,8 +112,8 @@ def test_a_retry_around_it_does_not_wait_again(colour: Colour, server: FaultServ
     assert ended.reason == "nested"
 
 
-def test_bad_values(colour: Colour, server: FaultServer) -> None:
-    with client(colour, server.url) as api:
+def test_invalid_values_are_rejected(mode: Mode, server: FaultServer) -> None:
+    with client(mode, server.url) as api:
         with pytest.raises(ValueError, match="within"):
             api.wait_until_ready(within=0)
         with pytest.raises(ValueError, match="is not at"):

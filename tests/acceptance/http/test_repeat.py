@@ -1,4 +1,4 @@
-"""Which requests may be repeated: as a request, a client, a transport or a retry declares it."""
+"""Which requests may be repeated: declared by a request, a client, a transport or a retry."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ import pytest
 
 from redrive import http, outcome, retry
 from redrive.testing import FaultServer
-from tests.acceptance.http.both import QUICK, Colour, client
+from tests.acceptance.http.both import QUICK, Mode, client
 
 FAST = retry(QUICK)
 pytestmark = pytest.mark.req("H-3")
 
 
-def posted(colour: Colour, server: FaultServer, options: dict[str, Any], method: str = "POST", **request: Any) -> int:
-    """How many requests one call made of a server that is down."""
+def posted(mode: Mode, server: FaultServer, options: dict[str, Any], method: str = "POST", **request: Any) -> int:
+    """Return the number of requests that one call sends to a failing server."""
     before = server.count
-    with client(colour, server.url, retry=FAST, **options) as api, pytest.raises(httpx2.HTTPStatusError):
+    with client(mode, server.url, retry=FAST, **options) as api, pytest.raises(httpx2.HTTPStatusError):
         api.request(method, "/", json={}, **request)
     return server.count - before
 
 
-def test_a_call_says_that_it_may_be_repeated(colour: Colour, server: FaultServer) -> None:
+def test_a_call_can_declare_that_it_is_idempotent(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    assert posted(colour, server, {}) == 1
-    assert posted(colour, server, {}, idempotent=True) == 3
-    assert posted(colour, server, {}, method="PATCH", idempotent=True) == 3
-    assert posted(colour, server, {}, method="PUT", idempotent=False) == 1
-    assert posted(colour, server, {}, idempotent=True, content=None) == 3
+    assert posted(mode, server, {}) == 1
+    assert posted(mode, server, {}, idempotent=True) == 3
+    assert posted(mode, server, {}, method="PATCH", idempotent=True) == 3
+    assert posted(mode, server, {}, method="PUT", idempotent=False) == 1
+    assert posted(mode, server, {}, idempotent=True, content=None) == 3
     with pytest.raises(TypeError, match="idempotent= must be True, False, or None"):
-        posted(colour, server, {}, idempotent="yes")
+        posted(mode, server, {}, idempotent="yes")
     assert not any("idempotency-key" in seen.headers for seen in server.requests)
 
 
-def test_a_client_says_that_its_calls_may_be_repeated(colour: Colour, server: FaultServer) -> None:
+def test_a_client_can_declare_its_calls_idempotent(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    assert posted(colour, server, {"idempotent": True}) == 3
-    assert posted(colour, server, {"idempotent": True}, idempotent=False) == 1
-    assert posted(colour, server, {"idempotent": False}, method="PUT") == 1
-    with client(colour, server.url, retry=FAST) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
+    assert posted(mode, server, {"idempotent": True}) == 3
+    assert posted(mode, server, {"idempotent": True}, idempotent=False) == 1
+    assert posted(mode, server, {"idempotent": False}, method="PUT") == 1
+    with client(mode, server.url, retry=FAST) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
         before = server.count
         api.using(idempotent=True).post("/")
     assert server.count - before == 3
@@ -51,19 +51,19 @@ def test_a_client_says_that_its_calls_may_be_repeated(colour: Colour, server: Fa
     assert ended.reason == "attempts"
 
 
-def test_a_retry_says_that_calls_may_be_repeated(colour: Colour, server: FaultServer) -> None:
+def test_a_retry_can_declare_calls_idempotent(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    assert posted(colour, server, {}) == 1
-    with client(colour, server.url, retry=retry(QUICK, idempotent=True)) as api, pytest.raises(httpx2.HTTPStatusError):
+    assert posted(mode, server, {}) == 1
+    with client(mode, server.url, retry=retry(QUICK, idempotent=True)) as api, pytest.raises(httpx2.HTTPStatusError):
         before = server.count
         api.post("/", json={})
     assert server.count - before == 3
 
 
-def test_a_stream_is_not_repeated_whatever_is_said(colour: Colour, server: FaultServer) -> None:
+def test_a_stream_is_never_repeated(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    with client(colour, server.url, retry=FAST) as api, pytest.raises(httpx2.HTTPStatusError):
-        api.post("/", content=AsyncParts() if colour == "async" else iter([b"x"]), idempotent=True)
+    with client(mode, server.url, retry=FAST) as api, pytest.raises(httpx2.HTTPStatusError):
+        api.post("/", content=AsyncParts() if mode == "async" else iter([b"x"]), idempotent=True)
     assert server.count == 1
 
 
@@ -72,16 +72,16 @@ class AsyncParts:
         yield b"x"
 
 
-def test_a_client_that_generates_keys(colour: Colour, server: FaultServer) -> None:
+def test_a_client_can_generate_keys(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    assert posted(colour, server, {"idempotency_key": True}) == 3
-    assert posted(colour, server, {"idempotency_key": True}) == 3
+    assert posted(mode, server, {"idempotency_key": True}) == 3
+    assert posted(mode, server, {"idempotency_key": True}) == 3
     keys = [seen.headers["idempotency-key"] for seen in server.requests]
     assert len(set(keys[:3])) == len(set(keys[3:])) == 1
     assert keys[0] != keys[3], "one key for each call"
-    assert posted(colour, server, {"idempotency_key": True}, idempotency_key="mine") == 3
+    assert posted(mode, server, {"idempotency_key": True}, idempotency_key="mine") == 3
     assert server.requests[-1].headers["idempotency-key"] == "mine"
-    assert posted(colour, server, {"idempotency_key": True}, method="PUT") == 3
+    assert posted(mode, server, {"idempotency_key": True}, method="PUT") == 3
     assert "idempotency-key" not in server.requests[-1].headers
     with pytest.raises(TypeError, match="idempotency_key= of a client must be True"):
         http.Client(server.url, idempotency_key="k")  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def through(library: Any, is_async: bool, transport: http.Transport, url: str, *
         ({"idempotency_key": True}, {"idempotency_key": False}, 1, False),
     ],
 )
-def test_a_transport_and_its_requests_say_so(
+def test_a_transport_and_its_requests_can_declare_idempotency(
     library: Any, is_async: bool, server: FaultServer, options: Any, extension: Any, count: int, keyed: bool
 ) -> None:
     server.script(503)
@@ -125,7 +125,7 @@ def test_a_transport_and_its_requests_say_so(
     assert ("idempotency-key" in server.requests[0].headers) is keyed
 
 
-def test_an_unknown_word_in_the_extension_is_refused(server: FaultServer) -> None:
+def test_an_unknown_option_in_the_extension_is_rejected(server: FaultServer) -> None:
     with pytest.raises(TypeError, match=r"extensions\['redrive'\] must be a mapping with idempotent and idempotency_key"):
         through(httpx2, False, http.Transport(), server.url, extensions={"redrive": {"idempotant": True}})
     assert server.count == 0

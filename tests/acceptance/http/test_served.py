@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from redrive import App, Key
 from redrive.testing import Answer, FaultServer
-from tests.acceptance.http.both import Colour, client
+from tests.acceptance.http.both import Mode, client
 from tests.acceptance.idempotency.served import served
 
 
@@ -38,13 +38,13 @@ def shop(ledger: Path) -> tuple[FastAPI, list[int], App]:
 
 
 @pytest.mark.req("H-2", "H-3", "H-4")
-def test_work_whose_answer_was_lost_is_done_once(colour: Colour, tmp_path: Path) -> None:
+def test_a_keyed_request_with_a_lost_response_runs_once(mode: Mode, tmp_path: Path) -> None:
     api, charged, app = shop(tmp_path / "shop.db")
     cut = Answer(passed=True, trouble="cut")
     with (
         served(api) as real,
         FaultServer("lost", cut, "pass", upstream=f"http://127.0.0.1:{real.port}") as between,
-        client(colour, between.url, alone=False) as shopping,
+        client(mode, between.url, alone=False) as shopping,
     ):
         key = Key("shop", "ann", "o-1", "charge")
         first = shopping.post("/charges", json={"cents": 5}, idempotency_key=key, into=Charge)
@@ -56,12 +56,12 @@ def test_work_whose_answer_was_lost_is_done_once(colour: Colour, tmp_path: Path)
 
 
 @pytest.mark.req("H-4")
-def test_without_a_key_it_is_asked_once_whatever_became_of_it(colour: Colour, tmp_path: Path) -> None:
+def test_a_request_without_a_key_is_sent_once(mode: Mode, tmp_path: Path) -> None:
     api, charged, app = shop(tmp_path / "shop.db")
     with (
         served(api) as real,
         FaultServer("lost", "pass", upstream=f"http://127.0.0.1:{real.port}") as between,
-        client(colour, between.url, alone=False) as shopping,
+        client(mode, between.url, alone=False) as shopping,
         pytest.raises(httpx2.ReadError),
     ):
         shopping.post("/charges", json={"cents": 5})

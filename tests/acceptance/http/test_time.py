@@ -1,4 +1,4 @@
-"""No server holds a caller longer than the attempt may take, whatever it does; in plain code too, and without a thread."""
+"""No server delays a caller beyond the attempt's timeout, in sync code and without extra threads."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import pytest
 
 from redrive import RetryPolicy, deadline, errors, http, outcome, retry
 from redrive.testing import Answer, FaultServer, unreachable
-from tests.acceptance.http.both import Colour, client
+from tests.acceptance.http.both import Mode, client
 
 ONCE = retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), attempt_timeout=0.3)
 SLOW = 30.0
-"""Seconds: far more than two attempts may take, far less than the servers below would."""
+"""Seconds: far more than two attempts, far less than the servers below take."""
 PATIENT = retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), attempt_timeout=2)
-"""For what must work in time, on a machine that has much else to do."""
+"""For calls that must succeed on a busy machine."""
 
 
 @contextmanager
 def dripping(*, head: bool) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that sends a byte each 20 ms for ever: of its head, or of the sizes of its chunks, where nothing ends a read."""
+    """A server that sends one byte every 20 ms, of its headers or of its chunk sizes."""
     requests: list[bytes] = []
     closing = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -44,7 +44,7 @@ def dripping(*, head: bool) -> Iterator[tuple[str, list[bytes]]]:
                         while not closing.wait(0.02):
                             connection.sendall(b"0")
                     except OSError:
-                        pass  # the client has had enough
+                        pass  # the client closed the connection
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -57,7 +57,7 @@ def dripping(*, head: bool) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def eventually(requests: list[bytes], wanted: int = 2) -> int:
-    """How many there are when the server has seen them: it may be later than its client."""
+    """Return the number of requests, once the server has seen them."""
     end = time.monotonic() + 60
     while len(requests) < wanted and time.monotonic() < end:
         time.sleep(0.01)
@@ -82,20 +82,20 @@ def took(work: Callable[[], object]) -> float:
     ],
     ids=["hang", "late", "drip", "drip of an error"],
 )
-def test_a_server_holds_nobody(colour: Colour, server: FaultServer, trouble: Answer) -> None:
+def test_a_slow_server_does_not_delay_the_caller(mode: Mode, server: FaultServer, trouble: Answer) -> None:
     server.script(trouble)
-    with client(colour, server.url, retry=ONCE) as api:
+    with client(mode, server.url, retry=ONCE) as api:
         assert 0.5 < took(lambda: api.get("/")) < SLOW
         end = time.monotonic() + 60
         while server.count < 2 and time.monotonic() < end:
-            time.sleep(0.01)  # the server may be later than its client
+            time.sleep(0.01)  # the server may lag behind its client
     assert server.count == 2
 
 
 @pytest.mark.req("H-4", "C-8")
 @pytest.mark.parametrize("head", [True, False], ids=["head", "chunk"])
-def test_a_drip_that_never_ends_a_read(colour: Colour, head: bool) -> None:
-    with dripping(head=head) as (url, requests), client(colour, url, retry=ONCE) as api:
+def test_a_slow_drip_ends_with_the_attempt(mode: Mode, head: bool) -> None:
+    with dripping(head=head) as (url, requests), client(mode, url, retry=ONCE) as api:
         assert 0.5 < took(lambda: api.get("/")) < SLOW
         assert eventually(requests) == 2
 
@@ -103,16 +103,16 @@ def test_a_drip_that_never_ends_a_read(colour: Colour, head: bool) -> None:
 @pytest.mark.req("H-4", "C-8")
 @pytest.mark.parametrize("head", [True, False], ids=["head", "chunk"])
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
-def test_nor_through_the_transport(library: type[httpx], head: bool) -> None:  # type: ignore[valid-type]  # a module
+def test_the_transport_ends_with_the_attempt(library: type[httpx], head: bool) -> None:  # type: ignore[valid-type]  # a module
     with dripping(head=head) as (url, requests), library.Client(transport=http.Transport(retry=ONCE)) as api:  # type: ignore[attr-defined]
         assert took(lambda: api.get(url)) < SLOW
         assert eventually(requests, 2 if head else 1) == (2 if head else 1), "a body that has begun is the client's to read, once"
 
 
 @pytest.mark.req("C-8")
-def test_a_client_of_your_own_that_is_open_already() -> None:
+def test_an_open_client_of_the_user_ends_with_the_attempt() -> None:
     class Mine(httpx2.BaseTransport):
-        """Somebody's own transport around httpx2's."""
+        """A user's transport around httpx2's."""
 
         def __init__(self) -> None:
             self.inner = httpx2.HTTPTransport()
@@ -130,10 +130,10 @@ def test_a_client_of_your_own_that_is_open_already() -> None:
 
 
 @pytest.mark.req("C-8")
-def test_the_deadline_around_is_kept(colour: Colour, server: FaultServer) -> None:
+def test_a_surrounding_deadline_is_kept(mode: Mode, server: FaultServer) -> None:
     server.script(Answer(body=b"x" * 2000, trouble="drip", pace=0.1))
     for limit in (retry(attempt_timeout=None), retry(), RetryPolicy(timeout=0.3)):
-        with client(colour, server.url, retry=limit) as api, deadline(0.3):
+        with client(mode, server.url, retry=limit) as api, deadline(0.3):
             assert took(lambda api=api: api.get("/")) < SLOW  # type: ignore[misc]  # the default binds it
             time.sleep(0.05)  # async code ends a little before the deadline
             with pytest.raises(errors.AttemptTimeout, match="the deadline had passed") as caught:
@@ -144,8 +144,8 @@ def test_the_deadline_around_is_kept(colour: Colour, server: FaultServer) -> Non
 
 
 @pytest.mark.req("C-10")
-def test_where_nobody_accepts_nothing_was_sent(colour: Colour) -> None:
-    with unreachable() as url, client(colour, url, retry=ONCE) as api:
+def test_a_connect_timeout_means_that_nothing_was_sent(mode: Mode) -> None:
+    with unreachable() as url, client(mode, url, retry=ONCE) as api:
         began = time.monotonic()
         with pytest.raises(httpx2.ConnectTimeout) as caught:
             api.post("/", json={})
@@ -156,9 +156,9 @@ def test_where_nobody_accepts_nothing_was_sent(colour: Colour) -> None:
 
 
 @pytest.mark.req("C-10")
-def test_a_half_open_connection_is_found_out_and_left(colour: Colour, server: FaultServer) -> None:
+def test_a_half_open_connection_is_replaced(mode: Mode, server: FaultServer) -> None:
     server.script(Answer(body=b"one", trouble="half-open"), Answer(body=b"two"))
-    with client(colour, server.url, retry=PATIENT) as api:
+    with client(mode, server.url, retry=PATIENT) as api:
         assert api.get("/").text == "one"
         assert api.get("/").text == "two"
         server.script(Answer(body=b"three", trouble="half-open"), 200)
@@ -172,7 +172,7 @@ def test_a_half_open_connection_is_found_out_and_left(colour: Colour, server: Fa
 
 
 @pytest.mark.req("H-4")
-def test_a_body_read_through_the_transport_keeps_to_the_attempt(server: FaultServer) -> None:
+def test_a_body_read_through_the_transport_ends_with_the_attempt(server: FaultServer) -> None:
     server.script(Answer(body=b"x" * 2000, trouble="drip", pace=0.1))
     with httpx2.Client(transport=http.Transport(retry=ONCE)) as api, api.stream("GET", server.url) as response:
         assert took(lambda: list(response.iter_bytes())) < SLOW
@@ -180,15 +180,15 @@ def test_a_body_read_through_the_transport_keeps_to_the_attempt(server: FaultSer
 
 
 @pytest.mark.req("H-4")
-def test_without_a_limit_of_ours_a_stream_may_take_its_time(server: FaultServer) -> None:
+def test_a_stream_without_attempt_timeout_is_not_limited(server: FaultServer) -> None:
     server.script(Answer(body=b"x" * 20, trouble="drip", pace=0.06))
     with httpx.Client(transport=http.Transport(), timeout=1) as api, api.stream("GET", server.url) as response:
         assert b"".join(response.iter_bytes()) == b"x" * 20
 
 
-def test_one_call_has_a_time_limit_of_its_own(colour: Colour) -> None:
+def test_timeout_limits_one_call(mode: Mode) -> None:
     """timeout= bounds the whole call: attempts and waits; the client's own limits stay as they are."""
-    with FaultServer("hang") as server, client(colour, server.url, retry=retry(attempt_timeout=SLOW)) as api:
+    with FaultServer("hang") as server, client(mode, server.url, retry=retry(attempt_timeout=SLOW)) as api:
         started = time.monotonic()
         with pytest.raises(httpx2.TimeoutException) as caught:
             api.get("/", timeout=0.3)

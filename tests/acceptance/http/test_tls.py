@@ -1,4 +1,4 @@
-"""Over TLS the same holds: the handshake too ends with the attempt, and a stranger gets nothing."""
+"""TLS: the handshake ends with the attempt, and an untrusted server receives nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from cryptography.x509.oid import NameOID
 
 from redrive import RetryPolicy, outcome, retry
 from redrive.testing import Answer, FaultServer
-from tests.acceptance.http.both import Colour, client
+from tests.acceptance.http.both import Mode, client
 
 ONCE = retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), attempt_timeout=1)
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate for 127.0.0.1, signed by itself."""
+    """A key and a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "here")])
     now = datetime.now(timezone.utc)
@@ -48,16 +48,16 @@ def secure(certificate: Path) -> Iterator[FaultServer]:
         yield server
 
 
-def trusting(colour: Colour, certificate: Path) -> httpx2.Client | httpx2.AsyncClient:
+def trusting(mode: Mode, certificate: Path) -> httpx2.Client | httpx2.AsyncClient:
     context = ssl.create_default_context(cafile=certificate)
-    return httpx2.Client(verify=context) if colour == "plain" else httpx2.AsyncClient(verify=context)
+    return httpx2.Client(verify=context) if mode == "sync" else httpx2.AsyncClient(verify=context)
 
 
 @pytest.mark.req("H-1", "H-4")
-def test_a_client_of_yours_with_your_certificates(colour: Colour, secure: FaultServer, certificate: Path) -> None:
-    mine = trusting(colour, certificate)
+def test_a_users_client_brings_its_certificates(mode: Mode, secure: FaultServer, certificate: Path) -> None:
+    mine = trusting(mode, certificate)
     secure.script(503, Answer(body=b"here"), Answer(body=b"x" * 2000, trouble="drip", pace=0.02))
-    with client(colour, secure.url, retry=ONCE, client=mine) as api:
+    with client(mode, secure.url, retry=ONCE, client=mine) as api:
         assert api.get("/").text == "here"
         began = time.monotonic()
         with pytest.raises(httpx2.ReadTimeout):
@@ -70,8 +70,8 @@ def test_a_client_of_yours_with_your_certificates(colour: Colour, secure: FaultS
 
 
 @pytest.mark.req("C-10")
-def test_a_stranger_gets_nothing_and_is_not_asked_again(colour: Colour, secure: FaultServer) -> None:
-    with client(colour, secure.url, auth="t0ken", retry=ONCE) as api, pytest.raises(httpx2.ConnectError) as caught:
+def test_an_untrusted_server_is_not_retried(mode: Mode, secure: FaultServer) -> None:
+    with client(mode, secure.url, auth="t0ken", retry=ONCE) as api, pytest.raises(httpx2.ConnectError) as caught:
         api.get("/")
     ended = outcome(caught.value)
     assert ended is not None
@@ -80,10 +80,10 @@ def test_a_stranger_gets_nothing_and_is_not_asked_again(colour: Colour, secure: 
 
 
 @pytest.mark.req("C-8", "C-10")
-def test_a_handshake_that_never_ends(colour: Colour) -> None:
+def test_an_endless_handshake_ends_with_the_attempt(mode: Mode) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"https://127.0.0.1:{deaf.getsockname()[1]}"
-        with client(colour, url, retry=ONCE) as api:
+        with client(mode, url, retry=ONCE) as api:
             began = time.monotonic()
             with pytest.raises(httpx2.ConnectTimeout) as caught:
                 api.post("/", json={})

@@ -1,4 +1,4 @@
-"""The transport in clients that somebody has already: httpx and httpx2, plain and async."""
+"""The transport in clients of httpx and httpx2, sync and async."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def library(request: pytest.FixtureRequest) -> Any:
     return {"httpx": httpx, "httpx2": httpx2}[request.param]
 
 
-@pytest.fixture(params=["plain", "async"])
+@pytest.fixture(params=["sync", "async"])
 def send(library: Any, request: pytest.FixtureRequest) -> Send:
     """Send a request through a client with our transport."""
 
     def plain(method: str, url: str, /, transport: Any = None, **options: Any) -> Any:
         with_ours = {"transport": transport or http.Transport(retry=FAST)}
-        if request.param == "plain":
+        if request.param == "sync":
             return _plain(library, with_ours, method, url, options)
         return asyncio.run(_later(library, with_ours, method, url, options))
 
@@ -47,7 +47,7 @@ def send(library: Any, request: pytest.FixtureRequest) -> Send:
 
 
 @pytest.mark.req("H-1")
-def test_faults_pass_and_the_answer_comes(library: Any, send: Send, server: FaultServer) -> None:
+def test_faults_are_retried(library: Any, send: Send, server: FaultServer) -> None:
     server.script(503, "reset", Answer(201, {"x-own": "1"}, b"here"))
     response = send("GET", server.url)
     assert isinstance(response, library.Response)
@@ -58,7 +58,7 @@ def test_faults_pass_and_the_answer_comes(library: Any, send: Send, server: Faul
 
 
 @pytest.mark.req("H-1")
-def test_the_last_bad_answer_comes_back_as_it_is(send: Send, server: FaultServer) -> None:
+def test_the_last_failed_response_is_returned(send: Send, server: FaultServer) -> None:
     server.script(503, 503, Answer(503, {"content-type": "text/plain"}, b"overloaded"))
     response = send("GET", server.url)
     assert (response.status_code, response.text) == (503, "overloaded")
@@ -68,7 +68,7 @@ def test_the_last_bad_answer_comes_back_as_it_is(send: Send, server: FaultServer
 
 
 @pytest.mark.req("H-1")
-def test_an_error_is_the_librarys_own(library: Any, send: Send, server: FaultServer) -> None:
+def test_errors_are_the_librarys_own(library: Any, send: Send, server: FaultServer) -> None:
     server.script("close")
     with pytest.raises(library.RemoteProtocolError) as caught:
         send("GET", server.url)
@@ -79,7 +79,7 @@ def test_an_error_is_the_librarys_own(library: Any, send: Send, server: FaultSer
 
 
 @pytest.mark.req("H-3")
-def test_methods(send: Send, server: FaultServer) -> None:
+def test_post_and_patch_are_retried_with_a_key_only(send: Send, server: FaultServer) -> None:
     server.script(503)
     counts = []
     for method, options in [("POST", {}), ("POST", {"headers": {"Idempotency-Key": "k"}}), ("PUT", {}), ("PATCH", {})]:
@@ -90,7 +90,7 @@ def test_methods(send: Send, server: FaultServer) -> None:
 
 
 @pytest.mark.req("H-3")
-def test_inside_of_work_with_a_key(send: Send, server: FaultServer) -> None:
+def test_a_key_is_derived_from_surrounding_work(send: Send, server: FaultServer) -> None:
     server.script(503, 200)
     retry(QUICK, key=Key("a", "b", "c", "d")).call(send, "POST", server.url, json={"n": 1})
     first, second = (seen.headers["idempotency-key"] for seen in server.requests)
@@ -114,7 +114,7 @@ def test_a_stream_is_sent_once(server: FaultServer, kind: str, tmp_path: Any) ->
 
 
 @pytest.mark.req("C-7")
-def test_layers_around_do_not_begin_anew(send: Send, server: FaultServer) -> None:
+def test_an_outer_retry_does_not_repeat_spent_retries(send: Send, server: FaultServer) -> None:
     server.script(503)
 
     @retry(QUICK)
@@ -130,7 +130,7 @@ def test_layers_around_do_not_begin_anew(send: Send, server: FaultServer) -> Non
 
 
 @pytest.mark.req("C-7")
-def test_our_client_over_our_transport_is_one_layer(server: FaultServer) -> None:
+def test_our_client_with_our_transport_is_one_layer(server: FaultServer) -> None:
     server.script(503)
     with httpx2.Client(transport=http.Transport(retry=FAST)) as mine:
         with pytest.raises(httpx2.HTTPStatusError):
@@ -142,7 +142,7 @@ def test_our_client_over_our_transport_is_one_layer(server: FaultServer) -> None
         assert server.count == 6
 
 
-def test_redirects_are_the_clients_own(send: Send, server: FaultServer) -> None:
+def test_redirects_are_left_to_the_client(send: Send, server: FaultServer) -> None:
     server.script(503, Answer(302, {"location": "/there"}))
     server.script(503, 200, path="/there")
     with httpx2.Client(transport=http.Transport(retry=FAST), follow_redirects=True) as client:
@@ -150,7 +150,7 @@ def test_redirects_are_the_clients_own(send: Send, server: FaultServer) -> None:
     assert [seen.path for seen in server.requests] == ["/", "/", "/there", "/there"]
 
 
-def test_a_request_can_be_sent_again_with_its_own_time_outs(server: FaultServer) -> None:
+def test_a_request_can_be_sent_again_with_its_own_timeouts(server: FaultServer) -> None:
     with httpx2.Client(transport=http.Transport(retry=retry(attempt_timeout=1)), timeout=7) as client:
         request = client.build_request("GET", server.url)
         for _ in range(2):
@@ -158,7 +158,7 @@ def test_a_request_can_be_sent_again_with_its_own_time_outs(server: FaultServer)
             assert set(request.extensions["timeout"].values()) == {7}
 
 
-def test_an_inner_transport_of_your_own(library: Any, server: FaultServer) -> None:
+def test_a_custom_inner_transport_is_used(library: Any, server: FaultServer) -> None:
     with library.Client(transport=http.Transport(library.HTTPTransport(), retry=FAST)) as client:
         assert client.get(server.url).status_code == 200
     answers = iter([500, 200])
@@ -167,14 +167,14 @@ def test_an_inner_transport_of_your_own(library: Any, server: FaultServer) -> No
         assert client.get("http://nowhere").status_code == 200
 
 
-def test_faults_can_be_ordered_for_a_transport(server: FaultServer) -> None:
+def test_faults_can_be_injected_into_a_transport(server: FaultServer) -> None:
     transport = http.Transport(retry=FAST)
     with httpx.Client(transport=transport) as client, inject(transport, httpx.ReadTimeout("late")) as ordered:
         client.get(server.url)
     assert (ordered.calls, server.count) == (2, 1)
 
 
-def test_misuse_is_told(server: FaultServer) -> None:
+def test_misuse_is_rejected(server: FaultServer) -> None:
     with pytest.raises(TypeError, match="one of httpx or httpx2, not str"):
         http.Transport("http://x")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="retry= must be a RetryPolicy"):
@@ -186,7 +186,7 @@ def test_misuse_is_told(server: FaultServer) -> None:
         http.Transport(httpx2.AsyncHTTPTransport()).__enter__()
 
 
-def test_switched_off_it_only_passes_on(send: Send, server: FaultServer) -> None:
+def test_disabled_retries_send_once(send: Send, server: FaultServer) -> None:
     server.script(503)
     assert send("GET", server.url, http.Transport(retry=RetryPolicy.disabled())).status_code == 503
     assert server.count == 1

@@ -1,4 +1,4 @@
-"""The layer around a call, without a server."""
+"""`redrive.grpc.retry` without a server."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.unit.batch.buffer.world import rpc_error
 pytestmark = pytest.mark.req("G-2")
 
 
-def test_the_defaults() -> None:
+def test_default_codes_waits_and_timeout() -> None:
     layer = Layer.of(retry())
     assert layer.on == ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED")
     assert [layer.wait(attempt) for attempt in (1, 2)] == [(0.05, 0.05), (0.1, 0.1)]
     assert (layer.max_attempts, layer.each) == (3, 30)
 
 
-def test_a_policy_of_ones_own() -> None:
+def test_a_custom_policy_is_used() -> None:
     assert retry(RetryPolicy(7), attempt_timeout=None).policy.max_attempts == 7
 
 
-def test_three_attempts() -> None:
+def test_three_attempts_by_default() -> None:
     calls = 0
 
     def call() -> str:
@@ -45,7 +45,7 @@ def test_three_attempts() -> None:
     assert ended.reason == "attempts"
 
 
-def test_what_the_channel_owns_is_final_and_says_so() -> None:
+def test_a_code_of_the_channel_is_not_retried() -> None:
     async def call() -> str:
         raise rpc_error("UNAVAILABLE")
 
@@ -55,6 +55,6 @@ def test_what_the_channel_owns_is_final_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("kind", [Interceptor, AsyncInterceptor])
-def test_an_interceptor_takes_a_retry(kind: type) -> None:
+def test_an_interceptor_rejects_a_policy(kind: type) -> None:
     with pytest.raises(TypeError, match="a result of redrive.grpc.retry"):
         kind(RetryPolicy())

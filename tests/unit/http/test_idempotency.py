@@ -1,4 +1,4 @@
-"""The idempotency key of a request."""
+"""Idempotency keys of requests: the caller's key, and keys derived from surrounding work."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from redrive.idempotency.asgi import key_in_header
         ('a b",;\\', "a%20b%22%2C%3B%5C"),
     ],
 )
-def test_what_is_sent(given: Key | str, sent: str) -> None:
+def test_a_key_is_sent_in_the_form_that_the_middleware_reads(given: Key | str, sent: str) -> None:
     assert key_header(given) == sent
     assert key_in_header([sent.encode("ascii")]) == sent, "our own middleware can read it"
 
 
-def test_a_fresh_one_each_time() -> None:
+def test_true_creates_a_new_key_each_time() -> None:
     assert key_header(True) != key_header(True)
 
 
-def test_none_without_work_around() -> None:
+def test_no_key_is_derived_without_a_surrounding_key() -> None:
     assert derive_key("POST", "/", b"", None) is None
 
 
 @pytest.mark.parametrize(("method", "body"), [("GET", b""), ("PUT", b"x"), ("DELETE", b""), ("POST", None)])
-def test_none_where_it_is_not_needed_or_cannot_be(method: str, body: bytes | None) -> None:
+def test_no_key_is_derived_for_idempotent_methods_and_streams(method: str, body: bytes | None) -> None:
     assert retry(key=Key("a", "b", "c", "d")).call(lambda: derive_key(method, "/", body, None)) is None
 
 
-def test_each_difference_makes_another() -> None:
+def test_different_requests_have_different_derived_keys() -> None:
     def keys() -> list[str | None]:
         return [
             derive_key("POST", "/a", b"1", None),
@@ -56,7 +56,7 @@ def test_each_difference_makes_another() -> None:
     assert all(Key.parse(key or "").entity == "c" for key in found)
 
 
-def test_a_key_of_another_form_and_one_that_is_long() -> None:
+def test_keys_are_derived_from_custom_and_long_keys() -> None:
     own = retry(key=lambda: "tour/7").call(lambda: derive_key("POST", "/", b"", None))
     assert own is not None
     assert own.startswith("tour/7.post.")

@@ -1,4 +1,4 @@
-"""What is installed: the transport works with either library alone, the clients say what they need."""
+"""Optional libraries: the transport works with httpx or httpx2 alone, the clients need httpx2."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ else:
         ("httpx2", "httpx", "a client"),
     ],
 )
-def test_one_library_is_enough(there: str, missing: str, said: str) -> None:
+def test_the_transport_needs_only_one_library(there: str, missing: str, said: str) -> None:
     with FaultServer(503, 200) as server:
         program = WITHOUT.format(there=there, missing=missing, url=server.url)
         done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Misuse is told at once, with what to do; and a token goes nowhere but where it belongs."""
+"""Invalid arguments raise at once and name the fix. Tokens are sent only to the client's server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.named import named
     ],
 )
 @pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
-def test_a_base_url_that_is_none(kind: Any, url: str, said: str) -> None:
+def test_an_invalid_base_url_is_rejected(kind: Any, url: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as caught:
         kind(url)
     assert "secret" not in str(caught.value)
@@ -58,13 +58,13 @@ def test_a_base_url_that_is_none(kind: Any, url: str, said: str) -> None:
     ids=named,
 )
 @pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
-def test_options_that_are_none(kind: Any, options: dict[str, Any], said: str) -> None:
+def test_invalid_client_options_are_rejected(kind: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said) as caught:
         kind("http://crm", **options)
     assert "secret" not in str(caught.value).replace("'secret'", "secret" if "auth" not in options else "")
 
 
-def test_the_other_colour_is_no_client() -> None:
+def test_a_sync_client_rejects_an_async_httpx_client_and_vice_versa() -> None:
     with pytest.raises(TypeError, match="client= must be an httpx2.Client, not httpx2"):
         http.Client("http://crm", client=httpx2.AsyncClient())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="client= must be an httpx2.AsyncClient, not httpx2"):
@@ -91,7 +91,7 @@ def test_the_other_colour_is_no_client() -> None:
     ],
     ids=named,
 )
-def test_calls_that_are_none_send_nothing(options: dict[str, Any], said: str) -> None:
+def test_invalid_call_options_are_rejected_before_sending(options: dict[str, Any], said: str) -> None:
     with FaultServer() as server, http.Client(server.url) as api:
         with pytest.raises((TypeError, ValueError), match=said):
             api.post("/", **options)
@@ -99,18 +99,18 @@ def test_calls_that_are_none_send_nothing(options: dict[str, Any], said: str) ->
 
 
 @pytest.mark.parametrize("method", ["", "G ET", 7, "GET\r\n"])
-def test_a_method_that_is_none(method: Any) -> None:
+def test_an_invalid_method_is_rejected(method: Any) -> None:
     with pytest.raises(TypeError, match="a method must be a word"), http.Client("http://127.0.0.1:1") as api:
         api.request(method, "/")
 
 
 @pytest.mark.parametrize("path", ["/a", "a", "", "?a=1", "/a//b", "/../a", "tasks:run", "http:/a", "/http://evil/", " //evil"])
-def test_a_path_is_always_at_the_same_server(path: str) -> None:
+def test_a_path_stays_on_the_same_server(path: str) -> None:
     url = httpx2.URL(BaseUrl("https://crm.example.com/v1").join(path))
     assert (url.scheme, url.netloc) == ("https", b"crm.example.com")
 
 
-def test_an_absolute_address_of_the_same_server_is_fine() -> None:
+def test_an_absolute_url_of_the_same_server_is_accepted() -> None:
     assert BaseUrl("https://crm/v1").join("https://crm:443/next?page=2") == "https://crm:443/next?page=2"
 
 
@@ -118,19 +118,19 @@ def test_an_absolute_address_of_the_same_server_is_fine() -> None:
     "path",
     ["http://crm/", "https://crm:8443/", "https://evil/", "//evil/a", "https://crm@evil/", "https://ann@crm/", "\\\\evil\\a"],
 )
-def test_another_server_is_refused(path: str) -> None:
+def test_an_absolute_url_of_another_server_is_rejected(path: str) -> None:
     with pytest.raises(ValueError, match="sends its token and headers to no other server|is not a valid URL"):
         BaseUrl("https://crm/v1").join(path)
 
 
-def test_a_path_that_is_none() -> None:
+def test_an_invalid_path_is_rejected() -> None:
     with pytest.raises(TypeError, match="path must be text such as"):
         BaseUrl("http://crm").join(7)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="is not a "):
         BaseUrl("http://crm").join("http://crm:x/")
 
 
-def test_a_redirect_to_another_server_gets_no_token() -> None:
+def test_a_redirect_to_another_server_does_not_carry_the_token() -> None:
     with (
         FaultServer() as other,
         FaultServer(Answer(307, {"location": other.url.replace("127.0.0.1", "localhost")})) as server,
@@ -142,21 +142,21 @@ def test_a_redirect_to_another_server_gets_no_token() -> None:
         assert "authorization" not in seen.headers
 
 
-def test_a_redirect_is_not_followed_unless_a_client_of_yours_does() -> None:
+def test_redirects_are_not_followed_by_default() -> None:
     with FaultServer() as other, FaultServer(Answer(307, {"location": other.url})) as server, http.Client(server.url) as api:
         with pytest.raises(httpx2.HTTPStatusError, match="Redirect location"):
             api.get("/")
         assert other.connections == 0
 
 
-def test_what_is_shown_has_no_secret() -> None:
+def test_repr_contains_no_secret() -> None:
     api = http.Client("http://crm/v1/", auth="secret", headers={"x-api-key": "secret"})
     assert repr(api) == "Client('http://crm/v1')"
     assert "secret" not in repr(api.__redrive__)
 
 
 @pytest.mark.req("C-7")
-def test_the_layer_of_a_client_can_be_looked_at() -> None:
+def test_clients_and_transports_appear_in_the_layers_report() -> None:
     from redrive.engine.layers import layers
 
     api = http.AsyncClient("http://crm:8080", retry=RetryPolicy(max_attempts=4))
@@ -165,7 +165,7 @@ def test_the_layer_of_a_client_can_be_looked_at() -> None:
     assert not report.multiplies
 
 
-def test_making_one_opens_nothing() -> None:
+def test_creating_a_client_starts_no_thread() -> None:
     import threading
 
     before = threading.active_count()
@@ -174,7 +174,7 @@ def test_making_one_opens_nothing() -> None:
     assert threading.active_count() == before
 
 
-def test_an_unknown_name_is_told() -> None:
+def test_an_unknown_name_of_the_package_raises() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Clint'"):
         http.Clint  # type: ignore[attr-defined]  # noqa: B018
     assert dir(http) == ["AsyncClient", "Client", "Transport"]

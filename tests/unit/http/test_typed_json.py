@@ -1,4 +1,4 @@
-"""JSON answers as types; what does not fit says where."""
+"""JSON responses as types. Mismatches name the path and never the value."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Positive:
     ],
     ids=named,
 )
-def test_what_fits(into: Any, data: Any, value: Any) -> None:
+def test_matching_json_becomes_the_type(into: Any, data: Any, value: Any) -> None:
     assert json_reader(into)(data) == value
 
 
@@ -161,12 +161,12 @@ def test_what_fits(into: Any, data: Any, value: Any) -> None:
     ],
     ids=named,
 )
-def test_what_does_not_says_where(into: Any, data: Any, said: str) -> None:
+def test_a_mismatch_names_the_path_and_the_expected_type(into: Any, data: Any, said: str) -> None:
     with pytest.raises(JsonMismatch, match=f"^{re.escape(said)}$"):
         json_reader(into)(data)
 
 
 @pytest.mark.parametrize("into", [5, "Point", object(), complex, list[complex]])
-def test_what_is_no_type_is_told(into: Any) -> None:
+def test_an_invalid_into_is_rejected(into: Any) -> None:
     with pytest.raises(TypeError, match="into= must be the type of the response, or a function"):
         json_reader(into)

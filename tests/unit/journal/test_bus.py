@@ -1,4 +1,4 @@
-"""The bus: who hears records, and what is done when one does not listen."""
+"""The bus: subscriptions, delivery of records, and sinks that fail."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def broken(_: Record) -> NoReturn:
 
 
 @pytest.mark.req("J-3")
-def test_an_inline_sink_hears_at_once_and_not_after_it_left() -> None:
+def test_an_inline_sink_receives_records_until_it_unsubscribes() -> None:
     records: list[Record] = []
     unsubscribe = journal.subscribe(records.append, inline=True)
     bus.emit("note", {"number": 1})
     assert [record.fields for record in records] == [{"number": 1}]
     unsubscribe()
-    unsubscribe()  # twice is once
+    unsubscribe()  # a second call does nothing
     bus.emit("note", {"number": 2})
     assert len(records) == 1
 
 
 @pytest.mark.req("J-3")
-def test_one_sink_may_subscribe_twice_and_leave_once() -> None:
+def test_a_sink_subscribed_twice_can_unsubscribe_once() -> None:
     records: list[Record] = []
     first = journal.subscribe(records.append, inline=True)
     second = journal.subscribe(records.append, inline=True)
@@ -58,7 +58,7 @@ def test_one_sink_may_subscribe_twice_and_leave_once() -> None:
 
 
 @pytest.mark.req("J-3")
-def test_a_sink_in_the_background_hears_by_and_by() -> None:
+def test_a_background_sink_receives_records() -> None:
     records: list[tuple[Record, int]] = []
     unsubscribe = journal.subscribe(lambda record: records.append((record, threading.get_ident())))
     bus.emit("note", {"number": 1})
@@ -71,7 +71,7 @@ def test_a_sink_in_the_background_hears_by_and_by() -> None:
 
 @pytest.mark.req("J-3")
 @pytest.mark.parametrize("inline", [True, False])
-def test_a_sink_that_raises_does_not_fail_the_work_and_is_counted(inline: bool, heard: list[Record]) -> None:
+def test_a_sink_that_raises_does_not_fail_the_call_and_is_counted(inline: bool, heard: list[Record]) -> None:
     unsubscribe = journal.subscribe(broken, inline=inline)
     before = journal.dropped()
     with instant() as clock:
@@ -89,11 +89,11 @@ def test_a_sink_that_raises_does_not_fail_the_work_and_is_counted(inline: bool, 
     assert journal.dropped() - before == 2
     assert [record.kind for record in heard] == ["retry", "recovered"]
     unsubscribe()
-    assert journal.dropped() - before == 2  # what was lost stays lost
+    assert journal.dropped() - before == 2  # lost records are not delivered later
 
 
 @pytest.mark.req("J-3")
-def test_a_slow_sink_does_not_slow_the_work() -> None:
+def test_a_slow_sink_does_not_delay_the_call() -> None:
     go = threading.Event()
     unsubscribe = journal.subscribe(lambda _: go.wait(PATIENCE))
     before = journal.dropped()
@@ -103,30 +103,30 @@ def test_a_slow_sink_does_not_slow_the_work() -> None:
     assert time.monotonic() - began < PATIENCE
     assert 49 <= journal.dropped() - before <= 50
     assert not journal.flush(0.01)
-    unsubscribe()  # the queue is full, and it does not wait either
+    unsubscribe()  # does not wait, although the queue is full
     go.set()
 
 
 @pytest.mark.req("J-3")
-def test_flush_waits_no_longer_than_told_for_all_sinks_together() -> None:
+def test_the_timeout_of_flush_covers_all_sinks() -> None:
     go = threading.Event()
     leave = [journal.subscribe(lambda _: go.wait(PATIENCE)) for _ in range(100)]
     bus.emit("note", {})
     began = time.monotonic()
     assert not journal.flush(0.2)
-    assert time.monotonic() - began < 15  # and not a hundred times as long
+    assert time.monotonic() - began < 15  # not the timeout for each sink
     go.set()
     assert journal.flush(PATIENCE)
     for unsubscribe in leave:
         unsubscribe()
 
 
-def test_flush_without_sinks_is_done() -> None:
+def test_flush_without_sinks_returns_true() -> None:
     assert journal.flush(0)
 
 
 @pytest.mark.req("J-3", "J-1")
-def test_successes_are_for_those_who_ask_for_every_one(heard: list[Record]) -> None:
+def test_success_records_go_to_sinks_with_every_only(heard: list[Record]) -> None:
     every: list[Record] = []
     assert not bus.is_success_wanted()
     unsubscribe = journal.subscribe(every.append, every=True, inline=True)
@@ -140,13 +140,13 @@ def test_successes_are_for_those_who_ask_for_every_one(heard: list[Record]) -> N
 
 
 @pytest.mark.req("J-1")
-def test_a_record_carries_the_ids_around_it_and_nothing_that_is_unknown(heard: list[Record]) -> None:
+def test_a_record_has_correlation_ids_and_no_empty_fields(heard: list[Record]) -> None:
     with correlate(request_id="r-1", user_id="ann"):
         bus.emit("note", {"user_id": "bob", "http_status": None, "attempt": 0, "retryable": False})
     assert heard[0].fields == {"request_id": "r-1", "user_id": "bob", "attempt": 0, "retryable": False}
 
 
-def test_a_record_has_the_time_of_the_clock_around_it(heard: list[Record]) -> None:
+def test_a_record_has_the_time_of_the_current_clock(heard: list[Record]) -> None:
     clock = FakeClock()
     clock.advance(1e6)
     with staged(Stage(clock)):
@@ -155,13 +155,13 @@ def test_a_record_has_the_time_of_the_clock_around_it(heard: list[Record]) -> No
 
 
 @pytest.mark.req("J-4")
-def test_a_record_is_redacted_before_anybody_hears_it(heard: list[Record]) -> None:
+def test_a_record_is_redacted_before_sinks_receive_it(heard: list[Record]) -> None:
     bus.emit("note", {"token": "hunter2", "error": "password=hunter2", "headers": {"cookie": "hunter2"}})
     assert heard[0].fields == {"token": "[redacted]", "error": "password=[redacted]", "headers": {"cookie": "[redacted]"}}
 
 
 @pytest.mark.req("J-3")
-def test_fields_that_raise_do_not_fail_the_work(heard: list[Record]) -> None:
+def test_fields_that_raise_do_not_fail_the_call(heard: list[Record]) -> None:
     class Hostile(dict[str, Any]):
         def items(self) -> NoReturn:
             raise RuntimeError("no items for you")
@@ -196,13 +196,13 @@ def test_a_record_is_made_only_if_a_sink_or_the_log_takes_it(
 
 
 @pytest.mark.parametrize("sink", [None, "print", 5, []])
-def test_a_sink_is_a_function(sink: Any) -> None:
+def test_a_sink_must_be_callable(sink: Any) -> None:
     with pytest.raises(TypeError, match=f"^a sink must be a function of one Record, not {type(sink).__name__}: "):
         journal.subscribe(sink)
 
 
 @pytest.mark.req("J-3")
-def test_sinks_come_and_go_while_others_hear(heard: list[Record]) -> None:
+def test_sinks_can_subscribe_during_delivery(heard: list[Record]) -> None:
     stop = threading.Event()
     problems: list[Exception] = []
 
@@ -246,7 +246,7 @@ thread.start()
 assert loading.wait(60)
 child = os.fork()
 if child == 0:
-    signal.alarm(20)  # a child that hangs dies, and its status says so
+    signal.alarm(20)  # a child that hangs is killed
     emit("note", {})
     os._exit(0)
 thread.join()
@@ -255,12 +255,12 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.req("J-3")
-def test_a_child_forked_while_a_thread_makes_the_first_record_does_not_hang() -> None:
+def test_a_child_forked_during_the_first_record_does_not_hang() -> None:
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_the_package_loads_its_names_when_asked() -> None:
+def test_the_package_loads_its_names_lazily() -> None:
     names: list[Callable[..., object] | type] = [journal.Record, journal.Ring, journal.hide, journal.ring]
     names += [journal.otel, journal.prometheus, journal.structlog]
     known = ["Record", "Ring", "hide", "ring", "otel", "prometheus", "structlog"]

@@ -1,4 +1,4 @@
-"""Metrics: what a record counts as, and how labels stay few."""
+"""Metrics: the measurements of a record, and the limit on label values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def counted(kind: str, **fields: Any) -> list[tuple[str, float, tuple[str, ...]]
 
 
 @pytest.mark.req("J-3")
-def test_an_attempt_of_a_call_and_of_a_job() -> None:
+def test_attempts_of_calls_and_jobs_are_measured() -> None:
     assert counted("retry", operation="crm", attempt=1, latency_ms=250.0) == [
         ("redrive_attempts_total", 1, ("call", "crm", "retry")),
         ("redrive_attempt_seconds", 0.25, ("call", "crm")),
@@ -33,14 +33,14 @@ def test_an_attempt_of_a_call_and_of_a_job() -> None:
 
 
 @pytest.mark.req("J-3")
-def test_what_was_never_begun_is_given_up_and_no_attempt() -> None:
+def test_a_call_that_never_began_is_a_giveup_and_no_attempt() -> None:
     assert counted("giveup", operation="crm", attempt=0, reason="breaker_open") == [
         ("redrive_giveups_total", 1, ("call", "crm", "breaker_open"))
     ]
 
 
 @pytest.mark.req("J-3")
-def test_items_are_counted_with_their_batch_and_reasons_of_theirs_are_no_labels() -> None:
+def test_items_are_counted_with_their_batch_and_without_reasons() -> None:
     assert counted("giveup", operation="tiles", item="t1", reason="whatever somebody wrote", attempts=3) == []
     assert counted("batch_ended", operation="tiles", acknowledged=58, given_up=1, pending=0) == [
         ("redrive_batch_items_total", 58, ("tiles", "acknowledged")),
@@ -49,14 +49,14 @@ def test_items_are_counted_with_their_batch_and_reasons_of_theirs_are_no_labels(
 
 
 @pytest.mark.req("J-3")
-def test_all_else_is_an_event() -> None:
+def test_other_kinds_are_counted_as_events() -> None:
     assert counted("lost_lease", operation="mail", job_id="7") == [("redrive_events_total", 1, ("lost_lease", "mail"))]
     assert counted("ledger_trouble") == [("redrive_events_total", 1, ("ledger_trouble", "none"))]
     assert counted("batch_step", operation="tiles", done=1) == []
 
 
 @pytest.mark.req("J-3")
-def test_labels_have_few_values() -> None:
+def test_label_values_are_limited() -> None:
     labels = LabelLimiter(max_values=2)
     assert [labels.limit_value("kind", value) for value in ("a", "b", "c", "a", "d", None)] == [
         "a",
@@ -66,13 +66,13 @@ def test_labels_have_few_values() -> None:
         OTHER,
         OTHER,
     ]
-    assert labels.limit_value("state", "c") == "c"  # each label has its own
+    assert labels.limit_value("state", "c") == "c"  # each label has its own limit
 
 
-def test_names_are_as_prometheus_wants_them() -> None:
+def test_metric_names_follow_prometheus_conventions() -> None:
     names = [metric.name for metric in CATALOGUE]
     assert len(set(names)) == len(names)
     assert all(name.startswith("redrive_") for name in names)
     assert all(metric.name.endswith("_total") == (metric.kind == "counter") for metric in CATALOGUE)
     families = {name.removesuffix("_total") for name in names}
-    assert len(families) == len(names)  # OpenMetrics knows a counter without its suffix
+    assert len(families) == len(names)  # OpenMetrics names a counter without its suffix

@@ -1,4 +1,4 @@
-"""Record: one thing that happened, with as much as is known of it."""
+"""Records of calls: one for each attempt, with all known fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_record_is_frozen() -> None:
 
 
 @pytest.mark.req("J-1")
-def test_every_attempt_is_one_record_with_all_that_is_known(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
+def test_every_attempt_has_one_record_with_all_fields(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
     failures = [ConnectionError("reset"), ConnectionResetError("again")]
 
     @retry(max_attempts=3, jitter=0, operation="crm.fetch", fields={"team": "sales", "attempt": "not to be replaced"})
@@ -55,7 +55,7 @@ def test_every_attempt_is_one_record_with_all_that_is_known(redrive_clock: FakeC
 
 @pytest.mark.req("J-1")
 @pytest.mark.usefixtures("redrive_clock")
-def test_giving_up_is_a_record_with_its_reason(redrive_journal: Ring) -> None:
+def test_a_giveup_record_has_its_reason(redrive_journal: Ring) -> None:
     @retry(max_attempts=2, operation="crm.fetch")
     def fetch() -> None:
         raise ConnectionError("reset")
@@ -69,7 +69,7 @@ def test_giving_up_is_a_record_with_its_reason(redrive_journal: Ring) -> None:
 
 @pytest.mark.req("J-1")
 @pytest.mark.usefixtures("redrive_clock")
-def test_a_success_at_once_is_recorded_where_a_sink_asks_for_it(redrive_journal: Ring) -> None:
+def test_a_first_success_is_recorded_for_sinks_with_every(redrive_journal: Ring) -> None:
     @retry(operation="crm.fetch")
     def fetch() -> str:
         return "ok"
@@ -81,7 +81,7 @@ def test_a_success_at_once_is_recorded_where_a_sink_asks_for_it(redrive_journal:
 
 @pytest.mark.req("J-4")
 @pytest.mark.usefixtures("redrive_clock")
-def test_a_record_of_a_call_carries_no_secret(redrive_journal: Ring) -> None:
+def test_a_record_contains_no_secret(redrive_journal: Ring) -> None:
     @retry(max_attempts=2, operation="crm.fetch", fields={"api_key": "hunter2", "url": "https://ann:hunter2@crm/x?token=hunter2"})
     def fetch() -> None:
         raise ConnectionError("Authorization: Bearer hunter2")

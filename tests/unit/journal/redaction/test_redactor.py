@@ -1,4 +1,4 @@
-"""Redaction: secrets never reach a record, and what is innocent stays as it is."""
+"""Redaction of values and texts: secrets are removed, other content stays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 @pytest.fixture(autouse=True)
 def unhidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test hides is hidden for that test."""
+    """Undo `hide` after each test."""
     monkeypatch.setattr(names, "_added_names", frozenset())
 
 
@@ -38,7 +38,7 @@ def unhidden(monkeypatch: pytest.MonkeyPatch) -> None:
     X-Amz-Security-Token sig credential credentials dsn sentry_dsn connection_string connectionString auth basic_auth pass db_pass
     otp jwt config.token signing_key""".split(),
 )
-def test_names_of_secrets_are_known_in_every_spelling(name: str) -> None:
+def test_secret_names_are_recognised_in_every_spelling(name: str) -> None:
     assert is_secret(name)
     assert redact({name: SECRET}) == {name: HIDDEN}
     assert SECRET not in redact_text(f"{name}={SECRET}")
@@ -52,7 +52,7 @@ def test_names_of_secrets_are_known_in_every_spelling(name: str) -> None:
     retry_at error error_class max_tokens prompt_tokens author authored bypass compass partition_key key monkey keys
     passenger secretary tokenizer signal""".split(),
 )
-def test_names_of_what_a_record_is_about_are_not_secrets(name: str) -> None:
+def test_ordinary_field_names_are_not_secret(name: str) -> None:
     assert not is_secret(name)
     assert redact({name: "o-1"}) == {name: "o-1"}
     assert redact_text(f"{name}=o-1") == f"{name}=o-1"
@@ -123,7 +123,7 @@ def test_names_of_what_a_record_is_about_are_not_secrets(name: str) -> None:
         f"-----BEGIN PRIVATE KEY-----\n{SECRET}",
     ],
 )
-def test_no_secret_is_left_in_text(text: str) -> None:
+def test_text_contains_no_secret_after_redaction(text: str) -> None:
     hidden = redact_text(text)
     assert SECRET not in hidden
     assert "Zq1" not in hidden
@@ -169,7 +169,7 @@ def test_innocent_text_is_untouched(text: str) -> None:
 
 
 @pytest.mark.req("J-4")
-def test_what_stands_around_a_secret_is_kept() -> None:
+def test_text_around_a_secret_is_kept() -> None:
     assert redact_text(f"GET 'https://h/p?a=1&token={SECRET}&b=2' failed: 503") == (
         f"GET 'https://h/p?a=1&token={HIDDEN}&b=2' failed: 503"
     )
@@ -181,7 +181,7 @@ def test_what_stands_around_a_secret_is_kept() -> None:
 
 
 @pytest.mark.req("J-4")
-def test_nested_values_are_hidden_by_name_and_by_text() -> None:
+def test_nested_values_are_redacted_by_name_and_by_text() -> None:
     value = {
         "request": MappingProxyType({"headers": OrderedDict(Authorization=SECRET, accept="x"), "tries": (1, 2.5, True, None)}),
         "said": [f"token={SECRET}", {"deep": ({"password": SECRET},)}],
@@ -194,14 +194,14 @@ def test_nested_values_are_hidden_by_name_and_by_text() -> None:
 
 @pytest.mark.req("J-4")
 @pytest.mark.parametrize("secret", [SECRET, 12345, None, True, [SECRET], {"a": SECRET}, SECRET.encode(), object()])
-def test_what_a_secret_name_holds_is_hidden_whatever_it_is(secret: object) -> None:
+def test_any_value_of_a_secret_name_is_redacted(secret: object) -> None:
     assert redact({"token": secret}) == {"token": HIDDEN}
     assert redact(secret, "token") == HIDDEN
 
 
 @pytest.mark.req("J-4")
 @pytest.mark.parametrize("kind", [tuple, list])
-def test_a_header_in_a_list_is_hidden_by_its_name(kind: type) -> None:
+def test_a_header_in_a_list_is_redacted_by_its_name(kind: type) -> None:
     headers = [kind(("authorization", SECRET)), kind((b"x-api-key", SECRET.encode())), kind(("accept", "x"))]
     assert redact(headers) == [["authorization", HIDDEN], ["x-api-key", HIDDEN], ["accept", "x"]]
     assert redact(("token", "a", "b")) == ["token", "a", "b"]
@@ -243,12 +243,12 @@ def test_an_object_is_recorded_as_its_text_without_secrets() -> None:
 
 @pytest.mark.req("J-4")
 @pytest.mark.parametrize("value", [None, True, 0, 1.5, NOW, date(2026, 1, 2), timedelta(1), NOW.time()])
-def test_numbers_and_moments_stay_what_they_are(value: object) -> None:
+def test_numbers_and_times_are_unchanged(value: object) -> None:
     assert redact(value) is value
 
 
 @pytest.mark.req("J-4")
-def test_a_value_that_holds_itself_is_followed_so_far_only() -> None:
+def test_a_cyclic_value_is_cut_at_the_depth_limit() -> None:
     ring: dict[str, Any] = {}
     ring["again"] = ring
     told = redact(ring)
@@ -268,8 +268,8 @@ def test_long_text_is_cut() -> None:
 @pytest.mark.parametrize(
     "secret", [f'"password": "x {SECRET}"', f"postgres://u:{SECRET}@h", f"Bearer {SECRET}", f"a?token={SECRET}"]
 )
-def test_a_secret_at_the_cut_is_not_left_in_half(secret: str) -> None:
-    # Secrets in front shrink so much that the end of what is read comes into view.
+def test_a_secret_at_the_cut_is_removed_completely(secret: str) -> None:
+    # Redacting the secrets in front shortens the text so much that the cut is visible.
     front = ("token='" + "s" * 4000 + "' ") * 2
     for before in range(7980, 8010):
         text = front[: before - len(secret) - 1] + "' " + secret + " tail" * 100
@@ -277,7 +277,7 @@ def test_a_secret_at_the_cut_is_not_left_in_half(secret: str) -> None:
 
 
 @pytest.mark.req("J-4")
-def test_names_of_your_own_can_be_hidden() -> None:
+def test_hide_adds_names() -> None:
     assert redact({"iban": "DE1", "order": "o-1"}) == {"iban": "DE1", "order": "o-1"}
     hide("IBAN", "shoe_size")
     assert redact({"iban": "DE1", "customer-iban": "DE1", "shoeSize": 42, "order": "o-1"}) == {
@@ -290,7 +290,7 @@ def test_names_of_your_own_can_be_hidden() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "_", None, 5, b"x"])
-def test_a_name_to_hide_is_text(name: Any) -> None:
+def test_hide_rejects_names_that_are_not_text(name: Any) -> None:
     with pytest.raises(TypeError, match=f"^{re.escape(f'the name of a secret field must be text: {name!r}')}$"):
         hide("fine", name)
     assert not is_secret("fine")
@@ -300,14 +300,14 @@ def test_a_name_to_hide_is_text(name: Any) -> None:
     "piece",
     ["://a:b", "a ", '"password": "', "token ", "=\\'", "a:", " ", "Bearer ", "-----BEGIN PRIVATE KEY-----", "eyJabcdef.a.", "a"],
 )
-def test_no_text_takes_long_to_read(piece: str) -> None:
+def test_redaction_is_fast_for_adversarial_text(piece: str) -> None:
     text = "@" + piece * (50_000 // len(piece))
     began = time.process_time()
     redact_text(text)
-    assert time.process_time() - began < 1  # milliseconds, on a machine that is not busy
+    assert time.process_time() - began < 1  # takes milliseconds on an idle machine
 
 
-def test_a_given_value_that_is_a_name_too_does_not_uncover_other_values() -> None:
+def test_a_registered_value_that_is_a_name_does_not_expose_other_values() -> None:
     values.keep_secret("password", "client-secret")
     assert "hunter2" not in redact_text("login failed: password=hunter2")
     assert "hunter2" not in redact_text('{"client-secret": "hunter2"}')

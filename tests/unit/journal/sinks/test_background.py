@@ -1,4 +1,4 @@
-"""Background: a slow, broken or dead sink never holds up the work, and what it missed is counted."""
+"""The background sink: slow and failing sinks never delay the work, and lost records are counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record(number: int) -> Record:
 
 
 class Gate:
-    """A sink that waits until it is let go."""
+    """A sink that waits until it is released."""
 
     def __init__(self) -> None:
         self.heard: list[int] = []
@@ -50,7 +50,7 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.mark.req("J-3")
-def test_records_are_heard_in_order_in_another_thread(drops: DropCounter) -> None:
+def test_records_arrive_in_order_in_another_thread(drops: DropCounter) -> None:
     heard: list[tuple[int, str]] = []
     background = BackgroundSink(
         lambda told: heard.append((told.fields["number"], threading.current_thread().name)), drops.increment
@@ -73,12 +73,12 @@ def test_no_thread_is_started_before_the_first_record(drops: DropCounter) -> Non
 
 
 @pytest.mark.req("J-3")
-def test_a_slow_sink_drops_what_does_not_fit_and_never_waits(gate: Gate, drops: DropCounter) -> None:
+def test_a_full_queue_drops_records_without_waiting(gate: Gate, drops: DropCounter) -> None:
     background = BackgroundSink(gate, drops.increment, max_records=3)
     background(record(0))
     assert gate.reached.wait(PATIENCE)
     for number in range(1, 11):
-        background(record(number))  # would wait for ever if it waited at all
+        background(record(number))  # would block forever if it waited
     assert drops.count == 7
     assert not background.flush(0)
     gate.go.set()
@@ -88,12 +88,12 @@ def test_a_slow_sink_drops_what_does_not_fit_and_never_waits(gate: Gate, drops: 
 
 
 @pytest.mark.req("J-3")
-def test_closing_waits_for_nobody_even_where_the_queue_is_full(gate: Gate, drops: DropCounter) -> None:
+def test_close_does_not_wait_even_if_the_queue_is_full(gate: Gate, drops: DropCounter) -> None:
     background = BackgroundSink(gate, drops.increment, max_records=2)
     for number in range(3):
         background(record(number))
         assert gate.reached.wait(PATIENCE)
-    background.close()  # would wait for ever if it waited at all
+    background.close()  # would block forever if it waited
     thread = background._thread
     gate.go.set()
     assert thread is not None
@@ -103,7 +103,7 @@ def test_closing_waits_for_nobody_even_where_the_queue_is_full(gate: Gate, drops
 
 
 @pytest.mark.req("J-3")
-def test_closing_lets_the_sink_hear_what_is_queued(gate: Gate, drops: DropCounter) -> None:
+def test_close_delivers_queued_records(gate: Gate, drops: DropCounter) -> None:
     background = BackgroundSink(gate, drops.increment)
     for number in range(5):
         background(record(number))
@@ -119,7 +119,7 @@ def test_closing_lets_the_sink_hear_what_is_queued(gate: Gate, drops: DropCounte
 
 @pytest.mark.req("J-3")
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_sink_that_raises_hears_the_next_record_all_the_same(error: type[BaseException], drops: DropCounter) -> None:
+def test_a_sink_that_raises_still_receives_the_next_record(error: type[BaseException], drops: DropCounter) -> None:
     heard: list[int] = []
 
     def sink(told: Record) -> None:
@@ -137,7 +137,7 @@ def test_a_sink_that_raises_hears_the_next_record_all_the_same(error: type[BaseE
 
 
 @pytest.mark.req("J-3")
-def test_many_threads_may_write(drops: DropCounter) -> None:
+def test_threads_may_share_a_sink(drops: DropCounter) -> None:
     heard: list[int] = []
     background = BackgroundSink(lambda told: heard.append(told.fields["number"]), drops.increment)
     at_once = threading.Barrier(8)
@@ -159,14 +159,14 @@ def test_many_threads_may_write(drops: DropCounter) -> None:
 
 
 def run(program: str) -> str:
-    """What a program prints; Python 3.12 warns of forking with threads, which is shown here."""
+    """Return the output of a program. Python 3.12 warns about forking with threads."""
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout
 
 
 @pytest.mark.req("J-3")
-def test_a_forked_child_starts_a_thread_of_its_own() -> None:
+def test_a_forked_child_starts_its_own_thread() -> None:
     told = run("""
 import os, signal, sys, threading
 from redrive import journal
@@ -182,12 +182,12 @@ journal.subscribe(sink)
 for number in range(3):
     emit("note", {"from": "parent", "number": number})
 held = SUBSCRIPTIONS[0].background
-held._lock.acquire()                       # as if another thread were starting its thread at this very moment
+held._lock.acquire()                       # as if another thread were starting the sink's thread
 with held._queue.mutex:                    # and another were writing
     child = os.fork()
 if child == 0:
     signal.alarm(20)
-    assert journal.flush(0)                # what the parent had queued is the parent's
+    assert journal.flush(0)                # the parent's queue stays with the parent
     emit("note", {"from": "child", "number": 0})
     assert journal.flush(10)
     os._exit(0)
@@ -200,7 +200,7 @@ assert journal.flush(10)
 
 
 @pytest.mark.req("J-3")
-def test_the_end_of_the_program_waits_for_the_last_words() -> None:
+def test_program_exit_waits_for_queued_records() -> None:
     told = run("""
 import time
 from redrive import journal
@@ -216,7 +216,7 @@ for number in range(5):
 
 
 @pytest.mark.req("J-3")
-def test_the_end_of_the_program_does_not_wait_for_a_dead_sink() -> None:
+def test_program_exit_does_not_wait_for_a_blocked_sink() -> None:
     run("""
 import threading
 from redrive import journal
@@ -230,9 +230,7 @@ other()
 
 
 @pytest.mark.req("J-3")
-def test_a_thread_that_cannot_be_started_fails_the_record_and_not_the_next_one(
-    drops: DropCounter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_that_cannot_start_loses_one_record_only(drops: DropCounter, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[int] = []
     background = BackgroundSink(lambda told: heard.append(told.fields["number"]), drops.increment)
 

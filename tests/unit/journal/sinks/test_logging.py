@@ -1,4 +1,4 @@
-"""The logging sink: a line for a person, and the fields for a machine."""
+"""The logging sink: one line of text, and the fields as `extra`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def record(kind: str, **fields: Any) -> Record:
         (Record("breaker_opened", AT, {"operation": "crm", "note": "a\nb"}), "breaker opened operation=crm note=a b"),
     ],
 )
-def test_a_record_is_one_line_for_a_person(told: Record, line: str) -> None:
+def test_a_record_is_formatted_as_one_line(told: Record, line: str) -> None:
     assert logging_sink.format_record(told) == line
 
 
@@ -85,12 +85,12 @@ def test_a_record_of_a_partition_names_the_partition(told: Record, line: str) ->
         (Record("unparked", AT, {"operation": "crm", "actor_key": "ann"}), "crm: resumed by ann"),
     ],
 )
-def test_a_pause_and_its_end_are_readable_lines(told: Record, line: str) -> None:
+def test_pause_and_resume_are_formatted(told: Record, line: str) -> None:
     assert logging_sink.format_record(told) == line
 
 
 @pytest.mark.req("J-3")
-def test_an_error_cannot_pose_as_a_line_of_its_own() -> None:
+def test_line_breaks_in_an_error_are_removed() -> None:
     line = logging_sink.format_record(record("giveup", reason="attempts", error="reset\r\nWARNING all is well\n\tindeed"))
     assert line == "crm.fetch: attempt 1 of 3 failed (OSError: reset WARNING all is well indeed), giving up: attempts"
 
@@ -131,7 +131,7 @@ def test_a_record_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture) ->
 
 
 @pytest.mark.req("J-3")
-def test_what_the_level_excludes_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_below_the_level_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("WARNING", "redrive")
     emit("retry", {**TRIED, "wait": 0.5})
     emit("giveup", {**TRIED, "reason": "attempts"})
@@ -141,7 +141,7 @@ def test_what_the_level_excludes_is_not_logged(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.req("J-3")
-def test_a_message_with_percent_signs_is_logged_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_percent_signs_in_a_message_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "redrive")
     emit("giveup", {**TRIED, "error": "100%s %d", "reason": "attempts"})
     assert "100%s %d" in caplog.text
@@ -155,7 +155,7 @@ def test_without_logging_nothing_is_logged_and_nothing_fails(there: ModuleType |
     else:
         monkeypatch.setitem(sys.modules, "logging", there)
     assert not logging_sink.is_enabled(logging.WARNING)
-    assert logging_sink.is_enabled is logging_sink._find_logger  # so that it is found once it is there
+    assert logging_sink.is_enabled is logging_sink._find_logger  # found after a later import of logging
 
 
 @pytest.mark.req("J-3")
@@ -199,7 +199,7 @@ GIVEN_UP = "Sender.send_pending: item t7 given up after 5 rejections: checksum\n
     ],
     ids=["no logging", "unconfigured", "configured", "silenced", "level"],
 )
-def test_an_item_that_is_given_up_is_seen_where_logging_is_not_configured(first: str, said: str) -> None:
+def test_a_given_up_item_is_printed_without_logging_setup(first: str, said: str) -> None:
     program = GIVES_UP.replace("{first}", first)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == said

@@ -1,4 +1,4 @@
-"""The OpenTelemetry sink, with the real SDK and its exporters in memory."""
+"""The OpenTelemetry sink, with the real SDK and in-memory exporters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK = RetryPolicy(max_attempts=3, backoff_base=0.0, jitter=0.0)
 
 
 class Traced:
-    """A tracer and a meter of a test's own."""
+    """A tracer and a meter for one test."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
@@ -69,7 +69,7 @@ def fetch() -> str:
 
 
 @pytest.mark.req("J-3", "H-5", "J-4")
-def test_each_attempt_of_a_call_is_a_span_under_the_one_around_it(traced: Traced) -> None:
+def test_each_attempt_of_a_call_is_a_child_of_the_current_span(traced: Traced) -> None:
     failing = inject(fetch, ConnectionError("token=s3cret"))
     with traced.tracer.start_as_current_span("request") as around, correlate(request_id="r-1"), instant(), failing:
         fetch()
@@ -88,7 +88,7 @@ def test_each_attempt_of_a_call_is_a_span_under_the_one_around_it(traced: Traced
 
 
 @pytest.mark.req("J-3")
-def test_a_call_that_succeeds_at_once_is_a_span_too(traced: Traced) -> None:
+def test_a_first_success_is_a_span(traced: Traced) -> None:
     fetch()
     (span,) = traced.spans("crm.fetch")
     assert span.parent is None
@@ -98,7 +98,7 @@ def test_a_call_that_succeeds_at_once_is_a_span_too(traced: Traced) -> None:
 
 
 @pytest.mark.req("J-2", "J-3")
-def test_a_job_is_linked_to_its_cause_and_what_it_does_hangs_on_it(traced: Traced) -> None:
+def test_a_job_span_links_to_its_submitter_and_has_children(traced: Traced) -> None:
     tried: list[int] = []
     ended = threading.Event()
     with App("sqlite://") as app:
@@ -140,7 +140,7 @@ def test_a_job_is_linked_to_its_cause_and_what_it_does_hangs_on_it(traced: Trace
 
 
 @pytest.mark.req("J-3")
-def test_async_work_work_in_a_transaction_and_work_that_comes_back(traced: Traced) -> None:
+def test_async_transaction_and_repeated_jobs_have_spans(traced: Traced) -> None:
     asked: list[int] = []
     with App("sqlite://") as app:
 
@@ -165,7 +165,7 @@ def test_async_work_work_in_a_transaction_and_work_that_comes_back(traced: Trace
 
 
 @pytest.mark.req("J-3")
-def test_the_metrics_have_the_names_that_prometheus_has(traced: Traced) -> None:
+def test_metrics_have_the_names_of_prometheus(traced: Traced) -> None:
     fetch()
     with App("sqlite://") as app:
 
@@ -176,7 +176,7 @@ def test_the_metrics_have_the_names_that_prometheus_has(traced: Traced) -> None:
         observe_ledger(app, meter_provider=traced.meters)
         assert journal.flush()
         found = traced.metrics()
-    names = {metric.name for metric in LEDGER_METRICS if metric is not PARTITIONS}  # there are none
+    names = {metric.name for metric in LEDGER_METRICS if metric is not PARTITIONS}  # the ledger has no partitions
     assert names <= found.keys()
     assert {"redrive_attempts_total", "redrive_attempt_seconds"} <= found.keys() & {metric.name for metric in RECORD_METRICS}
     (point,) = found["redrive_attempts_total"]
@@ -186,7 +186,7 @@ def test_the_metrics_have_the_names_that_prometheus_has(traced: Traced) -> None:
 
 
 @pytest.mark.req("J-3")
-def test_a_tracer_that_raises_costs_the_span_and_not_the_work() -> None:
+def test_a_tracer_that_raises_does_not_fail_the_job() -> None:
     class Broken(SpanProcessor):
         def on_start(self, span: Any, parent_context: Any = None) -> None:
             raise RuntimeError("a processor of somebody's")
@@ -214,7 +214,7 @@ def test_a_tracer_that_raises_costs_the_span_and_not_the_work() -> None:
 
 
 @pytest.mark.req("J-3")
-def test_an_exporter_that_stands_still_holds_up_nobody() -> None:
+def test_a_blocked_exporter_does_not_delay_calls() -> None:
     release, stuck = threading.Event(), threading.Event()
 
     class Slow(SpanProcessor):
@@ -242,11 +242,11 @@ def test_an_exporter_that_stands_still_holds_up_nobody() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "00-1-2", f"zz-{'1' * 32}-{'2' * 16}-01", f"00-{'0' * 32}-{'2' * 16}-01"])
-def test_what_is_no_traceparent_is_none(text: object) -> None:
+def test_an_invalid_traceparent_is_ignored(text: object) -> None:
     assert parse_traceparent(text) is None
 
 
-def test_a_traceparent_there_and_back() -> None:
+def test_a_traceparent_round_trips() -> None:
     text = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
     found = parse_traceparent(text)
     assert found is not None

@@ -1,4 +1,4 @@
-"""The Prometheus sink, with the real library and its own parser."""
+"""The Prometheus sink, with the real library and its parser."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def samples(registry: CollectorRegistry, *measures: Measurement) -> dict[tuple[s
 
 
 @pytest.mark.req("J-3")
-def test_calls_are_counted_by_how_they_ended(registry: CollectorRegistry, sink: PrometheusSink) -> None:
+def test_calls_are_counted_by_outcome(registry: CollectorRegistry, sink: PrometheusSink) -> None:
     @retry(operation="crm.fetch", max_attempts=2)
     def fetch() -> str:
         return "ok"
@@ -59,7 +59,7 @@ def test_calls_are_counted_by_how_they_ended(registry: CollectorRegistry, sink: 
 
 
 @pytest.mark.req("J-3")
-def test_names_that_somebody_makes_up_become_other(registry: CollectorRegistry, sink: PrometheusSink) -> None:
+def test_operations_beyond_the_limit_become_other(registry: CollectorRegistry, sink: PrometheusSink) -> None:
     for number in range(MAX_LABEL_VALUES + 50):
         retry(operation=f"made.up.{number}").call(int)
     names = {dict(labels)["operation"] for (name, labels) in samples(registry) if name == "redrive_attempts_total"}
@@ -68,7 +68,7 @@ def test_names_that_somebody_makes_up_become_other(registry: CollectorRegistry, 
 
 
 @pytest.mark.req("J-3")
-def test_what_is_read_at_the_scrape_stands_beside_it(registry: CollectorRegistry) -> None:
+def test_measurements_of_the_scrape_are_exported(registry: CollectorRegistry) -> None:
     measures = (
         Measurement(JOBS, 3, ("mail", "waiting")),
         Measurement(JOBS, 1, ('m"a\nil', "dead")),
@@ -80,7 +80,7 @@ def test_what_is_read_at_the_scrape_stands_beside_it(registry: CollectorRegistry
     assert found["redrive_jobs_submitted_total", (("kind", "mail"),)] == 9
 
 
-def test_openmetrics_where_the_scraper_asks_for_it(registry: CollectorRegistry, sink: PrometheusSink) -> None:
+def test_openmetrics_if_the_scraper_accepts_it(registry: CollectorRegistry, sink: PrometheusSink) -> None:
     retry(operation="crm").call(int)
     body, content_type = PrometheusExporter(lambda: [Measurement(SUBMITTED, 9, ("mail",))], registry).text(
         "application/openmetrics-text"
@@ -90,7 +90,7 @@ def test_openmetrics_where_the_scraper_asks_for_it(registry: CollectorRegistry, 
 
 
 @pytest.mark.req("J-3")
-def test_the_sinks_of_an_app_hear_until_it_is_closed(registry: CollectorRegistry) -> None:
+def test_sinks_of_an_app_are_subscribed_until_it_closes(registry: CollectorRegistry) -> None:
     sink = journal.prometheus(registry)
     with App("sqlite://", journal=[sink]):
         assert sink.subscribed
@@ -103,7 +103,7 @@ def test_the_sinks_of_an_app_hear_until_it_is_closed(registry: CollectorRegistry
 
 
 @pytest.mark.req("J-3")
-def test_one_sink_for_a_registry_and_once(registry: CollectorRegistry, sink: PrometheusSink) -> None:
+def test_a_registry_has_one_sink_that_is_subscribed_once(registry: CollectorRegistry, sink: PrometheusSink) -> None:
     assert journal.prometheus(registry) is sink
     with pytest.raises(ValueError, match="counted twice"):
         journal.subscribe(sink)

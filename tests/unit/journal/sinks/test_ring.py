@@ -1,4 +1,4 @@
-"""Ring: the last records, in memory, and on disk after a crash."""
+"""The ring sink: the last records in memory, and in a file after a crash."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def record(number: int) -> Record:
 
 
 @pytest.mark.req("J-3")
-def test_it_keeps_the_last_records_oldest_first() -> None:
+def test_a_ring_keeps_the_last_records_oldest_first() -> None:
     kept = ring(3)
     for number in range(5):
         kept(record(number))
     assert [each.fields["number"] for each in kept.records] == [2, 3, 4]
 
 
-def test_what_it_gives_out_is_a_copy() -> None:
+def test_records_returns_a_copy() -> None:
     kept = ring()
     kept(record(1))
     kept.records.clear()
     assert len(kept.records) == 1
 
 
-def test_without_a_size_it_keeps_ten_thousand() -> None:
+def test_the_default_size_is_ten_thousand() -> None:
     kept = ring()
     for number in range(10_001):
         kept(record(number))
@@ -44,18 +44,18 @@ def test_without_a_size_it_keeps_ten_thousand() -> None:
 
 
 @pytest.mark.parametrize("size", [True, "5", 2.0, None])
-def test_its_size_is_a_whole_number(size: Any) -> None:
+def test_the_size_must_be_a_whole_number(size: Any) -> None:
     with pytest.raises(TypeError, match=f"^size must be a whole number, not {type(size).__name__}: "):
         ring(size)
 
 
-def test_its_size_is_at_least_one() -> None:
+def test_the_size_must_be_at_least_one() -> None:
     with pytest.raises(ValueError, match="^size must be at least 1: 0$"):
         ring(0)
     assert len(ring(1).records) == 0
 
 
-def test_an_address_is_a_path() -> None:
+def test_dump_to_must_be_a_path() -> None:
     with pytest.raises(TypeError, match="str, bytes or os.PathLike"):
         ring(dump_to=5)  # type: ignore[arg-type]
 
@@ -82,7 +82,7 @@ def test_a_dump_is_json_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("J-3")
-def test_a_label_does_not_replace_what_a_record_is(tmp_path: Path) -> None:
+def test_fields_do_not_replace_kind_and_time(tmp_path: Path) -> None:
     kept = Ring(1)
     kept(Record("retry", AT, {"kind": "invoice", "at": "noon", "x": 1}))
     kept.dump(tmp_path / "dump")
@@ -91,7 +91,7 @@ def test_a_label_does_not_replace_what_a_record_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("J-3")
-def test_half_a_character_does_not_break_a_dump(tmp_path: Path) -> None:
+def test_a_lone_surrogate_can_be_dumped(tmp_path: Path) -> None:
     kept = Ring(2)
     kept(Record("retry", AT, {"path": "a\udcffb"}))
     kept(record(2))
@@ -101,7 +101,7 @@ def test_half_a_character_does_not_break_a_dump(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("J-3")
-def test_threads_read_while_others_write() -> None:
+def test_threads_may_read_and_write() -> None:
     kept, stop, problems = ring(50), threading.Event(), []
 
     def write() -> None:
@@ -124,7 +124,7 @@ def test_threads_read_while_others_write() -> None:
 
 
 def run(tmp_path: Path, ending: str, *, inline: bool = True) -> tuple[str, list[dict[str, Any]] | None]:
-    """What a program with a ring writes to its error stream and to its dump, None where there is no dump."""
+    """Return the error output of a program with a ring, and its dump (None: no dump)."""
     path = tmp_path / "last words.jsonl"
     program = f"""
 import sys, threading
@@ -143,9 +143,9 @@ def fetch():
 
 @pytest.mark.req("J-3")
 @pytest.mark.parametrize("inline", [True, False])
-def test_a_program_that_dies_of_an_exception_leaves_its_records(tmp_path: Path, inline: bool) -> None:
+def test_an_uncaught_exception_dumps_the_records(tmp_path: Path, inline: bool) -> None:
     said, rows = run(tmp_path, "fetch()", inline=inline)
-    assert "ConnectionError: reset" in said  # the traceback is printed all the same
+    assert "ConnectionError: reset" in said  # the traceback is still printed
     assert rows is not None
     assert [(row["kind"], row["attempt"]) for row in rows] == [("retry", 1), ("giveup", 2)]
     assert rows[1]["reason"] == "attempts"
@@ -153,12 +153,12 @@ def test_a_program_that_dies_of_an_exception_leaves_its_records(tmp_path: Path, 
 
 @pytest.mark.req("J-3")
 @pytest.mark.parametrize("ending", ["try:\n    fetch()\nexcept ConnectionError:\n    pass", "sys.exit(3)"])
-def test_a_program_that_ends_well_leaves_none(tmp_path: Path, ending: str) -> None:
+def test_a_normal_exit_dumps_nothing(tmp_path: Path, ending: str) -> None:
     assert run(tmp_path, ending) == ("", None)
 
 
 @pytest.mark.req("J-3")
-def test_an_excepthook_that_was_there_before_is_still_called(tmp_path: Path) -> None:
+def test_the_previous_excepthook_is_called(tmp_path: Path) -> None:
     ending = "\n".join(
         [
             "sys.excepthook = lambda kind, error, trace: print('hooked', kind.__name__, file=sys.stderr)",

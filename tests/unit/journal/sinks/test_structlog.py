@@ -30,14 +30,17 @@ def test_a_record_is_an_event_with_its_fields() -> None:
     finally:
         unsubscribe()
     assert [(line["event"], line["log_level"]) for line in lines] == [
-        ("retry", "info"), ("recovered", "info"), ("retry", "info"), ("giveup", "warning"),
-    ]  # fmt: skip
+        ("retry", "info"),
+        ("recovered", "info"),
+        ("retry", "info"),
+        ("giveup", "warning"),
+    ]
     assert (lines[0]["operation"], lines[0]["request_id"], lines[0]["attempt"]) == ("billing.fetch", "r-1", 1)
     assert "s3cret" not in str(lines)
 
 
 @pytest.mark.req("J-3")
-def test_fields_that_structlog_has_names_for_keep_theirs_apart() -> None:
+def test_reserved_field_names_get_a_suffix() -> None:
     heard: list[dict[str, object]] = []
 
     class Logger:
@@ -50,12 +53,17 @@ def test_fields_that_structlog_has_names_for_keep_theirs_apart() -> None:
     finally:
         unsubscribe()
     assert heard[0] | {"at": None} == {
-        "level": logging.INFO, "said": "note", "at": None, "event_": "e", "level_": "l", "number": 1,
-    }  # fmt: skip
+        "level": logging.INFO,
+        "said": "note",
+        "at": None,
+        "event_": "e",
+        "level_": "l",
+        "number": 1,
+    }
 
 
 @pytest.mark.req("J-3")
-def test_a_logger_that_raises_costs_the_record_and_nothing_else() -> None:
+def test_a_logger_that_raises_loses_only_the_record() -> None:
     def broken(*_: object) -> structlog.typing.EventDict:
         raise RuntimeError("a processor of somebody's")
 
