@@ -84,76 +84,70 @@ def _timeout_error(source: object, name: str) -> Exception:
     return error
 
 
-class DeadlineStream:
-    """A connection of a sync client. Used by the pool that opened it."""
+class _Wrapper:
+    """Passes all other attributes of a stream or network on."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_inner",)
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self._inner, name)
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return details of a connection. Defined here because `__getattr__` is slower."""
+        return self._inner.get_extra_info(info)
+
+
+class DeadlineStream(_Wrapper):
+    """A connection of a sync client. Used by the pool that opened it."""
+
+    __slots__ = ()
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read within the time left."""
-        timeout = limit_timeout(timeout, self._stream, "ReadTimeout")
-        data: bytes = self._stream.read(max_bytes, timeout=timeout)
+        timeout = limit_timeout(timeout, self._inner, "ReadTimeout")
+        data: bytes = self._inner.read(max_bytes, timeout=timeout)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Write within the time left."""
         if buffer:  # httpcore ends every request with an empty write.
-            timeout = limit_timeout(timeout, self._stream, "WriteTimeout")
-            self._stream.write(buffer, timeout=timeout)
-
-    def get_extra_info(self, info: str) -> Any:
-        """Return details of the connection, such as whether it is readable."""
-        return self._stream.get_extra_info(info)
+            timeout = limit_timeout(timeout, self._inner, "WriteTimeout")
+            self._inner.write(buffer, timeout=timeout)
 
     def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> DeadlineStream:
         """Start TLS within the time left."""
-        timeout = limit_timeout(timeout, self._stream, "ConnectTimeout")
-        return DeadlineStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
+        timeout = limit_timeout(timeout, self._inner, "ConnectTimeout")
+        return DeadlineStream(self._inner.start_tls(ssl_context, server_hostname, timeout))
 
 
-class DeadlineNetwork:
+class DeadlineNetwork(_Wrapper):
     """The network backend of a sync client. Threads may share it."""
 
-    __slots__ = ("_network",)
-
-    def __init__(self, network: Any) -> None:
-        self._network = network
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)
+    __slots__ = ()
 
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> DeadlineStream:
         """Connect within the time left."""
-        timeout = limit_timeout(timeout, self._network, "ConnectTimeout")
-        return DeadlineStream(self._network.connect_tcp(host, port, timeout=timeout, **options))
+        timeout = limit_timeout(timeout, self._inner, "ConnectTimeout")
+        return DeadlineStream(self._inner.connect_tcp(host, port, timeout=timeout, **options))
 
     def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> DeadlineStream:
         """Connect to a Unix socket within the time left."""
-        timeout = limit_timeout(timeout, self._network, "ConnectTimeout")
-        return DeadlineStream(self._network.connect_unix_socket(path, timeout=timeout, **options))
+        timeout = limit_timeout(timeout, self._inner, "ConnectTimeout")
+        return DeadlineStream(self._inner.connect_unix_socket(path, timeout=timeout, **options))
 
 
-class AsyncDeadlineStream:
+class AsyncDeadlineStream(_Wrapper):
     """A connection of an async client. Used by the pool that opened it."""
 
-    __slots__ = ("_stream",)
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    __slots__ = ()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read within the time left."""
-        timeout = limit_async_timeout(timeout, self._stream, "ReadTimeout")
-        data: bytes = await self._stream.read(max_bytes, timeout=timeout)
+        timeout = limit_async_timeout(timeout, self._inner, "ReadTimeout")
+        data: bytes = await self._inner.read(max_bytes, timeout=timeout)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -162,42 +156,32 @@ class AsyncDeadlineStream:
             call = CURRENT_CALL.get()
             if call is not None:
                 call.sent = True
-            timeout = limit_async_timeout(timeout, self._stream, "WriteTimeout")
-            await self._stream.write(buffer, timeout=timeout)
-
-    def get_extra_info(self, info: str) -> Any:
-        """Return details of the connection, such as whether it is readable."""
-        return self._stream.get_extra_info(info)
+            timeout = limit_async_timeout(timeout, self._inner, "WriteTimeout")
+            await self._inner.write(buffer, timeout=timeout)
 
     async def start_tls(
         self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
     ) -> AsyncDeadlineStream:
         """Start TLS within the time left."""
-        timeout = limit_async_timeout(timeout, self._stream, "ConnectTimeout")
-        return AsyncDeadlineStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        timeout = limit_async_timeout(timeout, self._inner, "ConnectTimeout")
+        return AsyncDeadlineStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 
 
-class AsyncDeadlineNetwork:
+class AsyncDeadlineNetwork(_Wrapper):
     """The network backend of an async client. Used by one event loop."""
 
-    __slots__ = ("_network",)
-
-    def __init__(self, network: Any) -> None:
-        self._network = network
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)
+    __slots__ = ()
 
     async def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> AsyncDeadlineStream:
         """Connect within the time left."""
-        timeout = limit_async_timeout(timeout, self._network, "ConnectTimeout")
-        stream = await self._network.connect_tcp(host, port, timeout=timeout, **options)
+        timeout = limit_async_timeout(timeout, self._inner, "ConnectTimeout")
+        stream = await self._inner.connect_tcp(host, port, timeout=timeout, **options)
         return AsyncDeadlineStream(stream)
 
     async def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> AsyncDeadlineStream:
         """Connect to a Unix socket within the time left."""
-        timeout = limit_async_timeout(timeout, self._network, "ConnectTimeout")
-        stream = await self._network.connect_unix_socket(path, timeout=timeout, **options)
+        timeout = limit_async_timeout(timeout, self._inner, "ConnectTimeout")
+        stream = await self._inner.connect_unix_socket(path, timeout=timeout, **options)
         return AsyncDeadlineStream(stream)
 
 

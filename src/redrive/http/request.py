@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import httpx2
@@ -189,28 +190,17 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, port
 
 
+@dataclass(frozen=True, slots=True)
 class RequestDefaults:
     """Where the requests of a client go, and what they carry. Immutable, so threads may share it."""
 
-    __slots__ = ("auth", "base_url", "generates_keys", "headers", "idempotent", "max_body", "user")
-
-    def __init__(
-        self,
-        base_url: BaseUrl,
-        auth: httpx2.Auth | None,
-        headers: Mapping[str, str],
-        user: str | None,
-        idempotent: bool | None,
-        generates_keys: bool,
-        max_body: int | None,
-    ) -> None:
-        self.base_url = base_url
-        self.auth = auth
-        self.headers = headers
-        self.user = user
-        self.idempotent = idempotent
-        self.generates_keys = generates_keys
-        self.max_body = max_body
+    base_url: BaseUrl
+    auth: httpx2.Auth | None
+    headers: Mapping[str, str]
+    user: str | None
+    idempotent: bool | None
+    generates_keys: bool
+    max_body: int | None
 
     @classmethod
     def from_options(
@@ -245,14 +235,11 @@ class RequestDefaults:
 
     def using(self, user: str | None, headers: Mapping[str, str] | None, idempotent: bool | None, /) -> RequestDefaults:
         """Return a copy with another user, more headers, or another `idempotent` setting."""
-        return RequestDefaults(
-            base_url=self.base_url,
-            auth=self.auth,
+        return replace(
+            self,
             headers={**self.headers, **header.check_headers(headers)},
             user=self.user if user is None else header.check_value("user", user),
             idempotent=self.idempotent if idempotent is None else check_idempotent(idempotent),
-            generates_keys=self.generates_keys,
-            max_body=self.max_body,
         )
 
     def build_call(

@@ -71,21 +71,11 @@ MAX_SPANS_PER_ATTEMPT = 16
 class JobAttempt(Protocol):
     """The lease of a job, as far as spans need it."""
 
-    @property
-    def job_id(self) -> int:
-        """Id of the job."""
-
-    @property
-    def attempt(self) -> int:
-        """Number of the attempt, from 1."""
-
-    @property
-    def key(self) -> str:
-        """Idempotency key of the job."""
-
-    @property
-    def ids(self) -> Mapping[str, str]:
-        """Correlation ids from where the job was submitted."""
+    job_id: int
+    attempt: int
+    key: str
+    ids: Mapping[str, str]
+    """Correlation ids from where the job was submitted."""
 
 
 class PendingSpan(NamedTuple):
