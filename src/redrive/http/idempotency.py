@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 
 from ..core.context import key_around, scope_around
 from ..core.key import MAX_HEADER, Key, KeyLike, header_safe, header_text
@@ -70,6 +70,19 @@ def derive_key(method: str, target: str, body: bytes | None, operation: str | No
     identity = b"\0".join((method.encode(), target.encode(), (operation or "").encode(), body))
     step = f"{operation or method.lower()}.{sha256(identity).hexdigest()[:16]}"
     return header_text(_key_of_step(surrounding_key, step))
+
+
+def implicit_key(request: Any, body: bytes | None, operation: str | None, generates_keys: bool, /) -> str | None:
+    """Return the key of a request whose caller set none: derived, or a new one.
+
+    Args:
+        request: A request of either library.
+        body: The body, or None if it is a stream.
+        operation: The caller's name of the call.
+        generates_keys: Whether to create a key if none can be derived.
+    """
+    key = derive_key(request.method, request.url.raw_path.decode("ascii"), body, operation)
+    return key_header(True) if key is None and generates_keys else key
 
 
 def _key_of_step(key: KeyLike, step: str) -> KeyLike:

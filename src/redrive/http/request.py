@@ -24,7 +24,7 @@ from .idempotency import (
     IDEMPOTENT_METHODS,
     check_generates_keys,
     check_idempotent,
-    derive_key,
+    implicit_key,
     key_header,
     may_repeat,
 )
@@ -275,8 +275,9 @@ class RequestDefaults:
             method, url, client, headers, json=options.json, content=options.content, params=options.params
         )
         key = headers.get(header.IDEMPOTENCY_KEY)
-        if key is None:
-            key = self._implicit_key(request, options.json, operation)
+        if key is None and request.method not in IDEMPOTENT_METHODS:
+            body = _body_of_key(request, options.json)
+            key = implicit_key(request, body, operation, self.generates_keys)
             if key is not None:
                 request.headers[header.IDEMPOTENCY_KEY] = key
         operation = operation or f"{request.method} {self.base_url.netloc}"
@@ -296,20 +297,12 @@ class RequestDefaults:
             headers[header.IDEMPOTENCY_KEY] = key_header(options.idempotency_key)
         return headers
 
-    def _implicit_key(self, request: httpx2.Request, json_body: object, operation: str | None) -> str | None:
-        """Return the key of a request whose caller set none: derived, or a new one."""
-        if request.method in IDEMPOTENT_METHODS:
-            return None
-        key = None
-        if isinstance(request.stream, httpx2.ByteStream):
-            body = request.content
-            if json_body is not None:
-                body = json.dumps(json_body, sort_keys=True).encode()
-            target = request.url.raw_path.decode("ascii")
-            key = derive_key(request.method, target, body, operation)
-        if key is None and self.generates_keys:
-            return key_header(True)
-        return key
+
+def _body_of_key(request: httpx2.Request, json_body: object) -> bytes | None:
+    """Return the bytes that identify the request. JSON with sorted names, None for a stream."""
+    if not isinstance(request.stream, httpx2.ByteStream):
+        return None
+    return request.content if json_body is None else json.dumps(json_body, sort_keys=True).encode()
 
 
 def _check_statuses(statuses: Collection[int]) -> Collection[int]:

@@ -21,7 +21,7 @@ from .idempotency import (
     IDEMPOTENT_METHODS,
     check_generates_keys,
     check_idempotent,
-    derive_key,
+    implicit_key,
     key_header,
     may_repeat,
 )
@@ -128,12 +128,8 @@ class Exchange:
             return key_header(requested)
         if request.method in IDEMPOTENT_METHODS:
             return None
-        if isinstance(request.stream, self.library.ByteStream):
-            target = request.url.raw_path.decode("ascii")
-            key = derive_key(request.method, target, request.content, None)
-            if key is not None:
-                return key
-        return key_header(True) if generates_keys and requested is not False else None
+        body = request.content if isinstance(request.stream, self.library.ByteStream) else None
+        return implicit_key(request, body, None, generates_keys and requested is not False)
 
     def begin_attempt(self, seconds: float) -> Any:
         """Return the request for the next attempt, which may take this many seconds."""

@@ -147,6 +147,8 @@ def test_matching_json_becomes_the_type(into: Any, data: Any, value: Any) -> Non
         (Tree, {"name": "a", "children": [{"name": "b", "children": [{}]}]}, "$.children[0].children[0].name: missing"),
         (Page[Point], {"items": [{"x": None}], "total": 1}, "$.items[0].x: expected int, not null"),
         (int | None, "a", "$: expected int, not a string"),
+        (list[Point | None], [{"x": "1"}], "$[0].x: expected int, not a string"),
+        (list[int | Point], [{"x": "1"}], "$[0]: $[0]: expected int, not an object; or $[0].x: expected int, not a string"),
         (int | Point, "a", "$: $: expected int, not a string; or $: expected an object for Point, not a string"),
         (Literal["a"], "b", "$: expected typing.Literal['a'], not a string"),
         (Colour, "blue", "$: expected Colour, not a string"),
