@@ -15,7 +15,7 @@ from .network import bind_to_deadline
 if TYPE_CHECKING:
     import ssl
 
-HttpxClient = TypeVar("HttpxClient", httpx2.Client, httpx2.AsyncClient)
+HttpxClient = TypeVar("HttpxClient", bound=httpx2.Client | httpx2.AsyncClient)
 
 
 class HttpxConnections(Generic[HttpxClient]):

@@ -58,7 +58,7 @@ def test_the_limit_applies_after_decompression(mode: Mode, server: FaultServer) 
 
 @pytest.mark.req("H-4")
 def test_the_default_limit_stops_an_endless_body(mode: Mode, server: FaultServer) -> None:
-    assert http.Client(server.url)._outgoing.max_body == 100 * MIB
+    assert http.Client(server.url)._defaults.max_body == 100 * MIB
     server.script(Answer(200, PACKED, gzip.compress(bytes(101 * MIB))))
     with client(mode, server.url) as api, pytest.raises(httpx2.DecodingError, match="max_body=104857600"):
         api.get("/")

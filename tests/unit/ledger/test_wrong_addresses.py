@@ -98,7 +98,7 @@ def test_no_taker_of_an_address_prints_its_password() -> None:
         "RedisStream": lambda url: RedisStream(url, "s", group="g"),
         "Client": Client,
         "AsyncClient": AsyncClient,
-        "path": BaseUrl("https://h.example").url,
+        "path": BaseUrl("https://h.example").join,
     }
     found = [(name, url) for name, take in takers.items() for url in ADDRESSES if leaks(printed(lambda: take(url)))]  # noqa: B023
     assert found == []

@@ -34,11 +34,11 @@ def keep_secret(*values: object) -> None:
             new |= dict.fromkeys(_spellings(text))
     if new.keys() <= _values.keys():
         return
-    values = {**_values, **new}
-    for oldest in list(values)[: max(0, len(values) - MAX_SECRETS)]:
-        del values[oldest]
-    _values = values
-    ordered = sorted(values, key=len, reverse=True)  # A longer value may contain a shorter one.
+    remembered = {**_values, **new}
+    for oldest in list(remembered)[: max(0, len(remembered) - MAX_SECRETS)]:
+        del remembered[oldest]
+    _values = remembered
+    ordered = sorted(remembered, key=len, reverse=True)  # A longer value may contain a shorter one.
     _secret_names = tuple(value for value in ordered if is_secret(value))
     _longest_first = tuple(value for value in ordered if value not in _secret_names)
 
