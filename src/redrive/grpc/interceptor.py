@@ -20,8 +20,7 @@ KEY_HEADER = "idempotency-key"
 
 
 class _CallDetails(
-    namedtuple("_CallDetails", "method timeout metadata credentials wait_for_ready compression"),
-    grpc.ClientCallDetails,
+    namedtuple("_CallDetails", "method timeout metadata credentials wait_for_ready compression"), grpc.ClientCallDetails
 ):
     """Method, timeout and metadata of one attempt, with the fields of grpcio's own class."""
 

@@ -18,28 +18,11 @@ class CallState:
     when an attempt ends. Building the fields is skipped when no record will be written.
     """
 
-    __slots__ = (
-        "_method",
-        "_previous_ids",
-        "_request_id",
-        "_started",
-        "_url",
-        "attempt",
-        "reports_sending",
-        "sent",
-        "status",
-    )
+    __slots__ = ("_method", "_previous_ids", "_request_id", "_started", "_url", "attempt", "reports_sending", "sent", "status")
 
     def __init__(self, method: str, url: Any, request_id: str, reports_sending: bool) -> None:
-        """Create the state before the first attempt.
-
-        Args:
-            method: HTTP method.
-            url: The library's URL object.
-            request_id: Value of the `x-request-id` header.
-            reports_sending: Whether the connections set `sent` when they write the first bytes.
-        """
         self.reports_sending = reports_sending
+        """Whether the connections set `sent` when they write the first bytes."""
         self.sent = False
         self.attempt = 0
         self.status: int | None = None

@@ -222,13 +222,7 @@ class Client(BaseClient[httpx2.Client]):
             self._connections.reopen()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
         self.close()
 
     @staticmethod

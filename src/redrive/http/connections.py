@@ -24,15 +24,7 @@ class HttpxConnections(Generic[HttpxClient]):
     A client that the user passed is used everywhere, and never closed here.
     """
 
-    __slots__ = (
-        "_client",
-        "_closed",
-        "_create",
-        "_opened_in",
-        "_user_client",
-        "default_headers",
-        "has_deadline",
-    )
+    __slots__ = ("_client", "_closed", "_create", "_opened_in", "_user_client", "default_headers", "has_deadline")
 
     def __init__(self, user_client: HttpxClient | None, create: Callable[[], HttpxClient]) -> None:
         self._user_client = user_client
@@ -70,12 +62,7 @@ class HttpxConnections(Generic[HttpxClient]):
     def build_request(self, method: str, url: str, client: Any, headers: dict[str, str], **body: Any) -> httpx2.Request:
         """Build a request with these headers and the cookies of earlier responses.
 
-        Args:
-            method: HTTP method.
-            url: Absolute URL.
-            client: Result of `client()`.
-            headers: All headers.
-            body: `json`, `content` and `params`.
+        body: `json`, `content` and `params`.
         """
         if self._user_client is not None:
             request: httpx2.Request = client.build_request(method, url, headers=headers, **body)

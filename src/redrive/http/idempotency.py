@@ -16,10 +16,7 @@ IDEMPOTENT_METHODS = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELET
 def may_repeat(method: str, has_key: bool, /, *declared: bool | None) -> bool:
     """Return whether a request may be sent twice.
 
-    Args:
-        method: HTTP method.
-        has_key: Whether the request has an idempotency key.
-        declared: Explicit settings, the most specific first. The first that is not None decides.
+    The first declared setting that is not None decides, then the key and the method.
     """
     for setting in declared:
         if setting is not None:
@@ -60,7 +57,7 @@ def derive_key(method: str, target: str, body: bytes | None, operation: str | No
     two intentionally equal requests need different operations, or explicit keys.
 
     Returns:
-        None if there is no surrounding key, the method needs none, or the body is a stream.
+        None without a surrounding key, for idempotent methods, and for streams.
     """
     if method in IDEMPOTENT_METHODS or body is None:
         return None
@@ -73,14 +70,7 @@ def derive_key(method: str, target: str, body: bytes | None, operation: str | No
 
 
 def implicit_key(request: Any, body: bytes | None, operation: str | None, generates_keys: bool, /) -> str | None:
-    """Return the key of a request whose caller set none: derived, or a new one.
-
-    Args:
-        request: A request of either library.
-        body: The body, or None if it is a stream.
-        operation: The caller's name of the call.
-        generates_keys: Whether to create a key if none can be derived.
-    """
+    """Return the key of a request whose caller set none: derived, or a new one. body: None for a stream."""
     key = derive_key(request.method, request.url.raw_path.decode("ascii"), body, operation)
     return key_header(True) if key is None and generates_keys else key
 

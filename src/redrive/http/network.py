@@ -52,12 +52,9 @@ def _shorter(timeout: float | None, seconds: float) -> float:
 
 
 def limit_timeout(timeout: float | None, source: object, error_name: str) -> float | None:
-    """Limit the timeout of one sync operation to the time left.
+    """Limit the timeout of one operation to the time left.
 
-    Args:
-        timeout: Timeout that httpcore asks for.
-        source: Object of httpcore or httpcore2.
-        error_name: Name of the library's timeout error, which is raised if no time is left.
+    If no time is left, raise the timeout error of this name from the library of `source`.
     """
     seconds = seconds_left()
     if seconds == math.inf:
@@ -69,13 +66,8 @@ def limit_timeout(timeout: float | None, source: object, error_name: str) -> flo
 
 def limit_async_timeout(timeout: float | None, source: object, error_name: str) -> float | None:
     """Limit the timeout of one async operation, which ends a little before the attempt."""
-    seconds = seconds_left()
-    if seconds == math.inf:
-        return timeout
-    if seconds <= 0:
-        raise _timeout_error(source, error_name)
-    seconds = subtract_margin(seconds)
-    return seconds if timeout is None or seconds < timeout else timeout
+    limited = limit_timeout(None, source, error_name)
+    return timeout if limited is None else _shorter(timeout, subtract_margin(limited))
 
 
 def _timeout_error(source: object, name: str) -> Exception:

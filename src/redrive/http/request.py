@@ -20,14 +20,7 @@ from . import headers as header
 from .bounded_body import check_max_body
 from .call_state import CallState
 from .connections import HttpxConnections
-from .idempotency import (
-    IDEMPOTENT_METHODS,
-    check_generates_keys,
-    check_idempotent,
-    implicit_key,
-    key_header,
-    may_repeat,
-)
+from .idempotency import IDEMPOTENT_METHODS, check_generates_keys, check_idempotent, implicit_key, key_header, may_repeat
 from .network import phase_timeouts
 from .typed_json import JsonMismatch, json_reader
 
@@ -54,16 +47,7 @@ class HttpCall:
     Used by that call only.
     """
 
-    __slots__ = (
-        "_client_timeouts",
-        "_ok_statuses",
-        "_read",
-        "key",
-        "operation",
-        "repeatable",
-        "request",
-        "state",
-    )
+    __slots__ = ("_client_timeouts", "_ok_statuses", "_read", "key", "operation", "repeatable", "request", "state")
 
     def __init__(
         self,
@@ -74,16 +58,7 @@ class HttpCall:
         options: CallOptions,
         declared: tuple[bool | None, ...],
     ) -> None:
-        """Prepare the call.
-
-        Args:
-            request: The request.
-            operation: Name in journal records.
-            key: Idempotency key that the request carries.
-            state: Progress of the call.
-            options: The caller's options.
-            declared: `idempotent` settings of client and retry, the most specific first.
-        """
+        """Prepare the call. declared: `idempotent` of client and retry, the most specific first."""
         self.request = request
         self.operation = operation
         self.key = key
@@ -254,13 +229,7 @@ class RequestDefaults:
     ) -> HttpCall:
         """Check the options of a call and build its request.
 
-        Args:
-            connections: Connections over which it will be sent.
-            client: Their client.
-            method: HTTP method.
-            path: Path under the base URL.
-            options: The caller's options.
-            declared: `idempotent` settings of client and retry, the most specific first.
+        declared: `idempotent` of client and retry, the most specific first.
         """
         operation = options.operation
         if options.json is not None and options.content is not None:

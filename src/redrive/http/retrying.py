@@ -21,18 +21,9 @@ class RetryLoops:
     __slots__ = ("_attempt", "_build_loop", "_loops", "retry")
 
     def __init__(
-        self,
-        retry: Retry,
-        build_loop: Callable[[Settings, Callable[..., Any]], Callable[..., Any]],
-        attempt: Callable[..., Any],
+        self, retry: Retry, build_loop: Callable[[Settings, Callable[..., Any]], Callable[..., Any]], attempt: Callable[..., Any]
     ) -> None:
-        """Create an empty cache of loops.
-
-        Args:
-            retry: Policy and options.
-            build_loop: The engine's constructor of sync or async loops.
-            attempt: Makes one attempt of a call. The call has an attribute `key`.
-        """
+        """build_loop: the engine's constructor of sync or async loops. attempt: takes a call with a `key`."""
         self.retry = retry
         self._build_loop = build_loop
         self._attempt = attempt
@@ -49,12 +40,8 @@ class RetryLoops:
     ) -> Callable[..., Any]:
         """Return the function that makes all attempts of a call.
 
-        Args:
-            operation: Name in journal records.
-            repeatable: Whether the request may be sent twice. If not, only requests that were
-                never sent are retried.
-            has_key: Whether the call has an idempotency key, which `current()` then shows.
-            timeout_error: Creates the library's own timeout error.
+        A request that is not repeatable is retried only if it was never sent. With `has_key`,
+        `current()` shows the idempotency key of the call.
         """
         loop = self._loops.get((operation, repeatable, has_key, timeout_error))
         if loop is None:
@@ -73,10 +60,7 @@ def _key_of(call: Any) -> Any:
 def resolve_retry(retry: RetryLike | None, name: str, /, **defaults: Any) -> Retry:
     """Return the `Retry` of a client: the one passed, or three attempts with a new budget.
 
-    Args:
-        retry: Value of the `retry=` option.
-        name: Operation, if `retry` has none.
-        defaults: Options for a policy, or for the default.
+    `name` is the operation if `retry` has none. `defaults` apply unless `retry` is a `Retry`.
     """
     if isinstance(retry, Retry):
         _check_supported(retry.settings)

@@ -17,32 +17,17 @@ from ..engine.retry import Retry, RetryLike
 from ..errors import Rejected
 from . import headers as header
 from .call_state import CURRENT_CALL, CallState, reset, timeout_error
-from .idempotency import (
-    IDEMPOTENT_METHODS,
-    check_generates_keys,
-    check_idempotent,
-    implicit_key,
-    key_header,
-    may_repeat,
-)
+from .idempotency import IDEMPOTENT_METHODS, check_generates_keys, check_idempotent, implicit_key, key_header, may_repeat
 from .network import bind_to_deadline, phase_timeouts, seconds_left, subtract_margin
 from .retrying import RetryLoops, resolve_retry
-from .streams import (
-    buffer_failed_response,
-    buffer_failed_response_async,
-    can_replay,
-    deadline_streams,
-)
+from .streams import buffer_failed_response, buffer_failed_response_async, can_replay, deadline_streams
 
 if TYPE_CHECKING:
     import httpx
     import httpx2
 
     class AnyTransport(  # type: ignore[misc]  # The four bases differ in their signatures.
-        httpx2.BaseTransport,
-        httpx2.AsyncBaseTransport,
-        httpx.BaseTransport,
-        httpx.AsyncBaseTransport,
+        httpx2.BaseTransport, httpx2.AsyncBaseTransport, httpx.BaseTransport, httpx.AsyncBaseTransport
     ):
         """A transport of both libraries. At run time, only one of them needs to be installed."""
 
@@ -76,15 +61,7 @@ class Exchange:
     )
 
     def __init__(self, transport: Transport, request: Any, inner: Any, library: Any, loops: RetryLoops) -> None:
-        """Add Redrive's headers to the request, and choose its retry loop.
-
-        Args:
-            transport: The transport with its options.
-            request: A request of either library.
-            inner: The transport that sends it.
-            library: `httpx` or `httpx2`.
-            loops: Sync or async retry loops.
-        """
+        """Add Redrive's headers to the request, and choose its retry loop."""
         self._transport = transport
         self.request = request
         self.inner = inner
@@ -110,11 +87,7 @@ class Exchange:
             if self.key is not None:
                 headers[header.IDEMPOTENCY_KEY] = self.key
         has_key = self.key is not None
-        declared = (
-            check_idempotent(options.get("idempotent")),
-            transport.idempotent,
-            loops.declared_idempotent,
-        )
+        declared = (check_idempotent(options.get("idempotent")), transport.idempotent, loops.declared_idempotent)
         repeatable = can_replay(request.stream, library) and may_repeat(method, has_key, *declared)
         self._max_attempts = loops.retry.settings.max_attempts if repeatable else 1
         operation = f"{method} {url.netloc.decode('ascii')}"
@@ -316,10 +289,7 @@ class Transport(AnyTransport):
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
+        self, kind: type[BaseException] | None = None, error: BaseException | None = None, trace: TracebackType | None = None
     ) -> None:
         if self._is_inner_given:
             self._inner.__exit__(kind, error, trace)
@@ -333,10 +303,7 @@ class Transport(AnyTransport):
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
+        self, kind: type[BaseException] | None = None, error: BaseException | None = None, trace: TracebackType | None = None
     ) -> None:
         if self._is_inner_given:
             await self._inner.__aexit__(kind, error, trace)

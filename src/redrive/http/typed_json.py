@@ -14,6 +14,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from ..core.codec import codec
@@ -25,13 +26,7 @@ _LIST_TYPES: dict[Any, Callable[[Iterable[Any]], Any]] = {
     **dict.fromkeys((list, Sequence, Iterable, Collection), list),
     **{list_type: list_type for list_type in (tuple, set, frozenset)},
 }
-_JSON_TYPES = {
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    bool: "a boolean",
-    type(None): "null",
-}
+_JSON_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
 
 
 class JsonMismatch(ValueError):
@@ -218,17 +213,21 @@ def _scalar_reader(annotation: Any) -> Reader:
     return read_decimal if annotation is Decimal else read
 
 
+def _read_items(readers: Iterable[Reader], data: list[Any]) -> list[Any]:
+    items: list[Any] = []
+    try:
+        for read_item, item in zip(readers, data, strict=False):
+            items.append(read_item(item))  # Its length tells where an item failed.
+    except JsonMismatch as mismatch:
+        raise mismatch.inside(f"[{len(items)}]") from None
+    return items
+
+
 def _list_reader(make: Callable[[Iterable[Any]], Any], read_item: Reader) -> Reader:
     def read(data: Any) -> Any:
         if not isinstance(data, list):
             raise JsonMismatch(f"expected a list, not {_json_type(data)}")
-        items: list[Any] = []
-        try:
-            for item in data:
-                items.append(read_item(item))  # noqa: PERF401  # its length tells where it failed
-        except JsonMismatch as mismatch:
-            raise mismatch.inside(f"[{len(items)}]") from None
-        return items if make is list else make(items)
+        return make(_read_items(repeat(read_item), data))
 
     return read
 
@@ -237,13 +236,7 @@ def _tuple_reader(readers: list[Reader]) -> Reader:
     def read(data: Any) -> Any:
         if not isinstance(data, list) or len(data) != len(readers):
             raise JsonMismatch(f"expected a list of {len(readers)}, not {_json_type(data)}")
-        items: list[Any] = []
-        try:
-            for read_item, item in zip(readers, data, strict=True):
-                items.append(read_item(item))
-        except JsonMismatch as mismatch:
-            raise mismatch.inside(f"[{len(items)}]") from None
-        return tuple(items)
+        return tuple(_read_items(readers, data))
 
     return read
 
@@ -268,21 +261,9 @@ def _mapping_reader(key_codec: Any, read_value: Reader) -> Reader:
 
 
 def _record_reader(
-    name: str,
-    make: Any,
-    readers: dict[str, Reader],
-    required: Collection[str],
-    aliases: Mapping[str, str] | None = None,
+    name: str, make: Any, readers: dict[str, Reader], required: Collection[str], aliases: Mapping[str, str] | None = None
 ) -> Reader:
-    """Return the reader of a class with named fields.
-
-    Args:
-        name: Name of the class.
-        make: Function of the fields.
-        readers: By the name that a field has in JSON.
-        required: Fields that must be present.
-        aliases: Parameters of `make` with other names than their fields.
-    """
+    """Return the reader of a class with named fields. aliases: parameters of `make` by field, where they differ."""
     parameters = aliases or {}
 
     def read(data: Any) -> Any:

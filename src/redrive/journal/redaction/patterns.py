@@ -173,21 +173,7 @@ def _pair_spans(pattern: re.Pattern[str]) -> Callable[[str], Iterator[Span]]:
 
 
 _FLAGS = (" -", "'-", '"-')
-_VALUE_MARKS = (
-    'alue"',
-    "alue'",
-    "alue=",
-    "alue:",
-    "alue\\",
-    "alue ",
-    'alues"',
-    "alues'",
-    'val"',
-    "val'",
-    "val=",
-    "ALUE",
-    "val\\",
-)
+_VALUE_MARKS = tuple("""alue"|alue'|alue=|alue:|alue\\|alue |alues"|alues'|val"|val'|val=|ALUE|val\\""".split("|"))
 _PATTERNS: tuple[tuple[tuple[str, ...], Callable[[str], Iterator[Span]]], ...] = (
     (_FLAGS, _flag_spans),
     (("</", "lt;/"), _xml_spans),

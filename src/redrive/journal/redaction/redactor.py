@@ -8,14 +8,7 @@ from datetime import date, time, timedelta
 from typing import Any
 
 from .names import is_secret, may_name_a_secret, normalize_name
-from .patterns import (
-    HIDDEN,
-    NAME_KEYS,
-    VALUE_KEYS,
-    redact_known_tokens,
-    redact_patterns,
-    redact_unnamed_values,
-)
+from .patterns import HIDDEN, NAME_KEYS, VALUE_KEYS, redact_known_tokens, redact_patterns, redact_unnamed_values
 from .values import redact_values
 
 MAX_TEXT_CHARS = 2_000
@@ -58,11 +51,6 @@ def redact(value: Any, /, name: str = "", *, depth: int = 0) -> Any:
 
     The result contains only numbers, times, texts, lists, and mappings with text keys. It shares no
     mutable object with the value.
-
-    Args:
-        value: Any value.
-        name: Name of its field.
-        depth: Level of nesting.
     """
     if name and is_secret(name):
         return HIDDEN

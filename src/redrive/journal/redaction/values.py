@@ -68,11 +68,8 @@ def keep_options_secret(options: Mapping[str, Any], /) -> None:
 def redact_values(text: str, hidden: str, /, *, names: bool = False) -> str:
     """Return the text with each remembered value replaced.
 
-    Args:
-        text: Any text.
-        hidden: The replacement.
-        names: Replace the values that are also names of secrets. Do this last: a name that is
-            replaced no longer marks the value beside it.
+    names: replace the values that are also names of secrets. Do this last, because a name that is
+    replaced no longer marks the value beside it.
     """
     for value in _secret_names if names else _longest_first:
         if value in text:
@@ -93,12 +90,5 @@ def _spellings(value: str) -> list[str]:
     from json import dumps  # noqa: PLC0415
     from urllib.parse import quote, quote_plus, unquote  # noqa: PLC0415
 
-    spellings = (
-        value,
-        quote(value, safe=""),
-        quote_plus(value),
-        unquote(value),
-        dumps(value)[1:-1],
-        repr(value)[1:-1],
-    )
+    spellings = (value, quote(value, safe=""), quote_plus(value), unquote(value), dumps(value)[1:-1], repr(value)[1:-1])
     return [spelling for spelling in spellings if len(spelling) >= MIN_SECRET_CHARS]

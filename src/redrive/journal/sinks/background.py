@@ -24,13 +24,7 @@ class BackgroundSink:
     """
 
     def __init__(self, sink: Sink, on_drop: Callable[[], None], max_records: int = MAX_QUEUED_RECORDS) -> None:
-        """Create the queue.
-
-        Args:
-            sink: The sink that receives the records.
-            on_drop: Called for each lost record: the queue was full, or the sink raised.
-            max_records: Size of the queue.
-        """
+        """on_drop: called for each lost record, because the queue was full or the sink raised."""
         self._sink = sink
         self._on_drop = on_drop
         self._max_records = max_records

@@ -15,15 +15,7 @@ if TYPE_CHECKING:
     from ..record import Record
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
-WARNING_KINDS = (
-    "breaker_opened",
-    "spill_failed",
-    "batch_outage",
-    "undelivered",
-    "parked",
-    "ledger_trouble",
-    "chore_failed",
-)
+WARNING_KINDS = ("breaker_opened", "spill_failed", "batch_outage", "undelivered", "parked", "ledger_trouble", "chore_failed")
 """Kinds of records that are warnings for every reason."""
 MAX_ERROR_CHARS = 200
 """Characters of an error in a message."""

@@ -20,16 +20,7 @@ try:
     from opentelemetry import trace
     from opentelemetry.context import Context
     from opentelemetry.metrics import CallbackOptions, Observation
-    from opentelemetry.trace import (
-        Link,
-        NonRecordingSpan,
-        Span,
-        SpanContext,
-        SpanKind,
-        Status,
-        StatusCode,
-        TraceFlags,
-    )
+    from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 except ModuleNotFoundError as missing:
     raise ImportError('journal.otel() needs OpenTelemetry: pip install "redrive[otel]"') from missing
 
@@ -152,13 +143,7 @@ class OtelSink:
         _end(pending)
 
     def wrap_attempts(self, operation: str, colour: str, run: Callable[..., Any], /) -> Callable[..., Any]:
-        """Return a job's function that runs inside a span.
-
-        Args:
-            operation: Job type.
-            colour: `plain`, `async` or `transaction`.
-            run: The function. It takes the lease; in a transaction, a connection first.
-        """
+        """Return a job's function that runs inside a span. colour: `plain`, `async` or `transaction`."""
         if colour == "async":
 
             async def run_async(lease: JobAttempt) -> Any:
@@ -202,12 +187,7 @@ class OtelSink:
 
     def _start_job_span(self, operation: str, lease: JobAttempt) -> Span:
         submitter = parse_traceparent(lease.ids.get(TRACEPARENT))
-        fields = {
-            **lease.ids,
-            "job_id": str(lease.job_id),
-            "attempt": lease.attempt,
-            "idempotency_key": lease.key,
-        }
+        fields = {**lease.ids, "job_id": str(lease.job_id), "attempt": lease.attempt, "idempotency_key": lease.key}
         return self._tracer.start_span(
             operation,
             context=Context(),
@@ -349,10 +329,7 @@ def observe_measurements(
 def _create_instrument(meter: otel_metrics.Meter, metric: Metric) -> Any:
     if metric.kind == "histogram":
         return meter.create_histogram(
-            metric.name,
-            unit=_unit(metric),
-            description=metric.help,
-            explicit_bucket_boundaries_advisory=list(BUCKET_SECONDS),
+            metric.name, unit=_unit(metric), description=metric.help, explicit_bucket_boundaries_advisory=list(BUCKET_SECONDS)
         )
     return meter.create_counter(metric.name, description=metric.help)
 

@@ -16,15 +16,7 @@ except ModuleNotFoundError as missing:
     raise ImportError('metrics for Prometheus need prometheus-client: pip install "redrive[prometheus]"') from missing
 
 from ..bus import DROPS
-from ..metrics import (
-    BUCKET_SECONDS,
-    DROPPED,
-    RECORD_METRICS,
-    LabelLimiter,
-    Measurement,
-    Metric,
-    measure,
-)
+from ..metrics import BUCKET_SECONDS, DROPPED, RECORD_METRICS, LabelLimiter, Measurement, Metric, measure
 from ..record import Record
 
 
@@ -83,11 +75,7 @@ class Exposition(NamedTuple):
 class PrometheusExporter:
     """A registry together with metrics that are read at each scrape. Threads may share it."""
 
-    def __init__(
-        self,
-        read: Callable[[], Iterable[Measurement]],
-        registry: CollectorRegistry | None = None,
-    ) -> None:
+    def __init__(self, read: Callable[[], Iterable[Measurement]], registry: CollectorRegistry | None = None) -> None:
         self._read = read
         self._registry = REGISTRY if registry is None else registry
 
