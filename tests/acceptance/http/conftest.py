@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import anyio._backends._asyncio  # noqa: F401  # httpcore imports it inside the first async attempt, which has 0.3 s
 import pytest
 
 from redrive.testing import FaultServer
