@@ -16,10 +16,10 @@ class Ours:
     def __init__(self, backend: str, address: str) -> None:
         from redrive import RetryPolicy
         from redrive.storage import Store
-        from redrive.storage.kinds import kind
+        from redrive.storage.backend import backend_class
 
         policy = {} if backend == "local" else {"retry": RetryPolicy()}
-        self.store = Store(kind(backend)(backend, **_told(backend, address), **policy))
+        self.store = Store(backend_class(backend)(backend, **_told(backend, address), **policy))
 
     def write(self, path: str, size: int) -> None:
         self.store.write(path, Source(size))

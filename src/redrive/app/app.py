@@ -11,7 +11,7 @@ from ..core.key import Key, KeyOf
 from ..core.seconds import Seconds
 from ..journal.bus import subscribe
 from ..storage.registry import Registry as Stores
-from ..storage.registry import registry
+from ..storage.registry import to_registry
 from .extracting import Extracting
 from .idempotent import Idempotent
 from .listening import Listening
@@ -88,7 +88,7 @@ class App(Listening, Idempotent, Extracting):
             self._sources = check_sources(sources)
         self._include = tuple(include)
         self._parking, self._keep = parking, keep
-        self.stores = registry(stores)
+        self.stores = to_registry(stores)
 
     def close(self) -> None:
         """Close the connections that this app opened.

@@ -27,18 +27,7 @@ class EventLoopThread:
         self._tasks: dict[Hashable, asyncio.Task[None]] = {}
 
     def run(self, work: Callable[[], Awaitable[T]], /, timeout: float | None) -> T:
-        """Run a coroutine and wait for its result. An interrupt (Ctrl+C) cancels it.
-
-        Args:
-            work: Creates the coroutine. Called in the event loop.
-            timeout: Seconds until it is cancelled. None: no limit.
-
-        Returns:
-            The result of the coroutine.
-
-        Raises:
-            TimeoutError: The time is over.
-        """
+        """Run a coroutine and return its result. A timeout or an interrupt cancels it."""
 
         async def run_until_timeout() -> T:
             async with asyncio.timeout(timeout):
@@ -66,12 +55,7 @@ class EventLoopThread:
     def start_task(self, key: Hashable, work: Coroutine[Any, Any, None], context: Context) -> None:
         """Start a task that reports its own result. Only functions passed to `call` may call this.
 
-        Many tasks in one `call` wake up the loop once.
-
-        Args:
-            key: Identifies the task for `cancel`. Unique among the running tasks.
-            work: The coroutine.
-            context: The context in which it runs.
+        The key identifies it for `cancel`. Many tasks in one `call` wake up the loop once.
         """
         task = asyncio.get_running_loop().create_task(work, context=context)
         self._tasks[key] = task
@@ -86,10 +70,8 @@ class EventLoopThread:
     def close(self, *, grace_seconds: float = 0.0, cancel_seconds: float | None = None) -> None:
         """Stop the loop and its thread. The object starts again if it is used again.
 
-        Args:
-            grace_seconds: Time for running tasks to end before they are cancelled.
-            cancel_seconds: Time for cancelled tasks to end, and then for the thread. None: no
-                limit. A task that ignores its cancellation is abandoned after that time.
+        Running tasks have `grace_seconds` to end before they are cancelled. A task that ignores
+        its cancellation is abandoned after `cancel_seconds`.
         """
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None

@@ -1,18 +1,32 @@
-"""A RetryPolicy as the retry object of another client, with the fields that it cannot carry.
+"""Retry objects of other clients, made from a RetryPolicy, with the fields that they ignore.
 
-No file here has the name of a function: `native.botocore` is always the function.
+No module here has the name of a function, so that `native.botocore` is always the function.
 """
 
 from __future__ import annotations
 
-from .arrow import pyarrow_s3
-from .aws import botocore
-from .azure_storage import azure
-from .google_api import google
-from .grpc import grpc_options
-from .mapped import Mapped
-from .pool import urllib3
-from .retrying import tenacity
-from .transport import httpx
+from .aws import BOTOCORE, PYARROW, botocore, pyarrow_s3
+from .azure_storage import AZURE, azure
+from .google_api import GOOGLE, google
+from .grpc import GRPC, grpc_options
+from .http_clients import HTTPX, URLLIB3, httpx, urllib3
+from .mapping import ClientMapping, Mapped
+from .tenacity_retry import TENACITY, tenacity
 
-__all__ = ["Mapped", "azure", "botocore", "google", "grpc_options", "httpx", "pyarrow_s3", "tenacity", "urllib3"]
+__all__ = [
+    "Mapped",
+    "azure",
+    "botocore",
+    "google",
+    "grpc_options",
+    "httpx",
+    "pyarrow_s3",
+    "tenacity",
+    "urllib3",
+]
+
+CLIENTS: dict[str, ClientMapping] = {
+    client.name: client
+    for client in (TENACITY, BOTOCORE, AZURE, PYARROW, GRPC, URLLIB3, HTTPX, GOOGLE)
+}
+"""All clients by name."""

@@ -1,4 +1,4 @@
-"""azure-storage: blobs, queues, files and the data lake share one kind of retry policy."""
+"""azure-storage: blobs, queues, files and the data lake share one type of retry policy."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ from typing import Any
 
 from ..core.policy import RetryPolicy
 from ..core.retry_after import retry_after
-from .mapped import Client, Mapped, as_asked
+from .mapping import ClientMapping, Mapped, policy_wait_range
 
-AZURE = Client(
+AZURE = ClientMapping(
     "azure",
-    words={
+    templates={
         "max_attempts": "retry_total = retry_connect = retry_read = retry_status = {retries}",
         "backoff_base": "get_backoff_time()",
         "backoff_max": "get_backoff_time()",
         "jitter": "get_backoff_time()",
     },
-    waits=as_asked,
+    wait_range=policy_wait_range,
     notes=(
-        "Retry-After is a floor where the answer is one that it retries: 408 and 5xx but 501 and 505.",
+        (
+            "Retry-After is a floor where the answer is one that it retries: 408 and 5xx "
+            "but 501 and 505."
+        ),
         "429 is not retried.",
         "For the plain clients: those of azure.storage.blob.aio take another kind of object.",
-        "A download that breaks in the middle is fetched 3 times, 1 s apart, by a loop of its own; the backend azure has it off.",
+        (
+            "A download that breaks in the middle is fetched 3 times, 1 s apart, by a loop "
+            "of its own; the backend azure has it off."
+        ),
     ),
 )
 
 
 def azure(policy: RetryPolicy, /) -> Mapped[dict[str, Any]]:
-    """Return arguments for `BlobServiceClient(url, **value)` and other clients of azure-storage-blob.
+    """Return arguments for `BlobServiceClient(url, **value)` and other clients.
 
     Args:
         policy: The policy.
@@ -36,40 +42,42 @@ def azure(policy: RetryPolicy, /) -> Mapped[dict[str, Any]]:
     Returns:
         The arguments, and the fields that they do not carry.
     """
-    from azure.storage.blob import ExponentialRetry  # noqa: PLC0415  # whoever maps to azure has it
+    from azure.storage.blob import ExponentialRetry  # noqa: PLC0415  # optional dependency
 
     class PolicyRetry(ExponentialRetry):
-        """Its loop with the policy's waits. Its own formula adds: 15 + 3**n, beyond any backoff_max."""
+        """Azure's loop with the waits of the policy. Its own are 15 + 3**n s, without a limit."""
 
         def get_backoff_time(self, settings: dict[str, Any]) -> float:
-            """Seconds after failed attempt `settings["count"]`, which counts from 1."""
+            """Return the seconds to wait after failed attempt `settings["count"]`, from 1."""
             wait = policy.wait(settings["count"], random.random())
-            return max(wait, _asked(settings["history"]))
+            response = _last_response(settings["history"])
+            return max(wait, retry_after(getattr(response, "headers", None)) or 0.0)
 
         def sleep(self, settings: dict[str, Any], transport: Any) -> None:
-            """The wait; not with the last answer's connection in hand, which azure forgets where a download was answered."""
-            _let_go(settings["history"])
-            super().sleep(settings, transport)  # type: ignore[no-untyped-call]  # azure has no types there
+            """Wait, after releasing the connection of the last response.
+
+            Azure keeps it during the wait if the request was a download.
+            """
+            _close_last_response(settings["history"])
+            super().sleep(settings, transport)  # type: ignore[no-untyped-call]  # no types
 
     AZURE.check(policy)
     retries = policy.max_attempts - 1
-    # Each of the three is 3 unless it is said, and the smallest one decides.
-    retry = PolicyRetry(retry_total=retries, retry_connect=retries, retry_read=retries, retry_status=retries)
-    return AZURE.mapped(policy, {"retry_policy": retry})
+    # Each of the three limits is 3 by default, and the smallest one applies.
+    retry = PolicyRetry(
+        retry_total=retries, retry_connect=retries, retry_read=retries, retry_status=retries
+    )
+    return AZURE.to_mapped(policy, {"retry_policy": retry})
 
 
-def _asked(history: list[Any]) -> float:
-    """What the last answer asked for."""
-    return retry_after(getattr(_answer(history), "headers", None)) or 0.0
-
-
-def _let_go(history: list[Any]) -> None:
-    given = getattr(_answer(history), "internal_response", None)  # of requests, which has the connection
-    close = getattr(given, "close", None)
+def _close_last_response(history: list[Any]) -> None:
+    # The response of requests, which owns the connection.
+    response = getattr(_last_response(history), "internal_response", None)
+    close = getattr(response, "close", None)
     if callable(close):
         close()
 
 
-def _answer(history: list[Any]) -> Any:
-    """The last one; None where there was an error instead."""
+def _last_response(history: list[Any]) -> Any:
+    """Return the last response. None after an error without a response."""
     return getattr(history[-1], "http_response", None) if history else None

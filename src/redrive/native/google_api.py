@@ -1,7 +1,8 @@
-"""google-api-core: its `Retry` and `AsyncRetry`, which count seconds; a policy's attempts are counted beside them."""
+"""google-api-core: its `Retry` and `AsyncRetry` limit the time. Redrive counts the attempts."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
@@ -10,35 +11,44 @@ from ..core.fault import Rules
 from ..core.policy import RetryPolicy, doubled
 from ..engine.nesting import GIVEUPS, Outcome, mark
 from ..engine.rules import Judge, judgement
-from .mapped import Client, Mapped
+from .mapping import ClientMapping, Mapped
 
-LAYER = "google-api-core"
-LEAST = 0.001
-"""Seconds: its first wait must be above 0."""
-
-
-def _waits(policy: RetryPolicy, attempt: int) -> tuple[float, float]:
-    return 0.0, min(doubled(max(policy.backoff_base, LEAST), attempt), max(policy.backoff_max, LEAST))
+LAYER_NAME = "google-api-core"
+MIN_WAIT_SECONDS = 0.001
+"""The library rejects a first wait of 0."""
 
 
-GOOGLE = Client(
+def _wait_range(policy: RetryPolicy, attempt: int) -> tuple[float, float]:
+    longest = doubled(max(policy.backoff_base, MIN_WAIT_SECONDS), attempt)
+    return 0.0, min(longest, max(policy.backoff_max, MIN_WAIT_SECONDS))
+
+
+GOOGLE = ClientMapping(
     "google",
-    words={
+    templates={
         "max_attempts": "a predicate that says no after {max_attempts} attempts",
         "backoff_base": "initial={backoff_base:g}, multiplier=2",
         "backoff_max": "maximum={backoff_max:g}",
         "timeout": "timeout={timeout}",
     },
-    waits=_waits,
+    wait_range=_wait_range,
     notes=(
-        "Each wait is drawn from 0 up to the policy's (full jitter). The policy's jitter is ignored.",
+        (
+            "Each wait is drawn from 0 up to the policy's (full jitter). The policy's "
+            "jitter is ignored."
+        ),
         "Retries by the standard rule, or by on=. Retry-After is ignored.",
-        "A spent timeout raises its RetryError. After the last attempt the error itself is raised. Redrive sees both as spent.",
+        (
+            "A spent timeout raises its RetryError. After the last attempt the error "
+            "itself is raised. Redrive sees both as spent."
+        ),
     ),
 )
 
 
-def google(policy: RetryPolicy, /, *, on: Rules | None = None, is_async: bool = False) -> Mapped[Any]:
+def google(
+    policy: RetryPolicy, /, *, on: Rules | None = None, is_async: bool = False
+) -> Mapped[Any]:
     """Return a `google.api_core.retry.Retry` for the `retry=` of a Google client's call.
 
     A copy made by `with_timeout(...)` and similar methods does not count attempts.
@@ -53,33 +63,33 @@ def google(policy: RetryPolicy, /, *, on: Rules | None = None, is_async: bool = 
     """
     GOOGLE.check(policy)
     if policy.max_attempts == 1:
-        return GOOGLE.mapped(policy, None)
+        return GOOGLE.to_mapped(policy, None)
     options = {
-        "initial": max(policy.backoff_base, LEAST),
-        "maximum": max(policy.backoff_max, LEAST),
+        "initial": max(policy.backoff_base, MIN_WAIT_SECONDS),
+        "maximum": max(policy.backoff_max, MIN_WAIT_SECONDS),
         "multiplier": 2.0,
         "timeout": policy.timeout,
     }
-    made = _kind(is_async)(**options)
-    made.options, made.judge, made.max_attempts = options, judgement(on).judge, policy.max_attempts
-    return GOOGLE.mapped(policy, made)
+    retry = _counting_retry_class(is_async)(**options)
+    retry.options = options
+    retry.classify = judgement(on).judge
+    retry.max_attempts = policy.max_attempts
+    return GOOGLE.to_mapped(policy, retry)
 
 
 @cache
-def _kind(is_async: bool) -> Any:
-    import warnings  # noqa: PLC0415
-
+def _counting_retry_class(is_async: bool) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ImportWarning)  # of google-api-core, where grpcio-status is missing
-        from google.api_core import retry  # noqa: PLC0415  # who maps to it has it
+        warnings.simplefilter("ignore", ImportWarning)  # From the library, without grpcio-status.
+        from google.api_core import retry  # noqa: PLC0415  # optional dependency
 
     base: Any = retry.AsyncRetry if is_async else retry.Retry
 
-    class Counted(base):  # type: ignore[misc]  # which of the two is known only here
-        """The library's own, with a count of attempts for each call. Immutable once made: anything may share one."""
+    class CountingRetry(base):  # type: ignore[misc]  # the base is known at run time only
+        """A retry object of the library that also counts the attempts of each call."""
 
         options: dict[str, Any]
-        judge: Judge
+        classify: Judge
         max_attempts: int | None = None
 
         def __call__(self, func: Callable[..., Any], on_error: Any = None) -> Callable[..., Any]:
@@ -88,28 +98,29 @@ def _kind(is_async: bool) -> Any:
             inner = base(**self.options, on_error=on_error)
 
             @wraps(func)
-            def counted(*args: Any, **kwargs: Any) -> Any:
-                once = inner.with_predicate(_worth(self.judge, self.max_attempts or 1))
-                return once(func)(*args, **kwargs)
+            def call_counting(*args: Any, **kwargs: Any) -> Any:
+                predicate = _attempt_predicate(self.classify, self.max_attempts or 1)
+                return inner.with_predicate(predicate)(func)(*args, **kwargs)
 
-            return counted
+            return call_counting
 
-    return Counted
+    return CountingRetry
 
 
-def _worth(judge: Judge, max_attempts: int) -> Callable[[BaseException], bool]:
-    """The predicate of one call: asked once after each failed attempt."""
+def _attempt_predicate(classify: Judge, max_attempts: int) -> Callable[[BaseException], bool]:
+    """Return the predicate of one call. The library calls it after each failed attempt."""
     attempt = 0
 
-    def worth(error: BaseException) -> bool:
+    def should_retry(error: BaseException) -> bool:
         nonlocal attempt
         attempt += 1
-        if not isinstance(error, Exception) or not judge(error).retryable:
+        if not isinstance(error, Exception) or not classify(error).retryable:
             return False
         if attempt < max_attempts:
             return True
-        note = f"redrive: {LAYER} gave up after {attempt} attempts (attempts)"
-        mark(error, Outcome(attempt, 0.0, "attempts", layer=LAYER, serial=GIVEUPS.next()), note)
+        note = f"redrive: {LAYER_NAME} gave up after {attempt} attempts (attempts)"
+        outcome = Outcome(attempt, 0.0, "attempts", layer=LAYER_NAME, serial=GIVEUPS.next())
+        mark(error, outcome, note)
         return False
 
-    return worth
+    return should_retry

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.policy import RetryPolicy
-from ..native.clients import CLIENTS
-from ..native.mapped import FIELDS, Client
+from ..native import CLIENTS
+from ..native.mapping import POLICY_FIELDS, ClientMapping
 from .imported import Unreadable, imported, meant
 
 __all__ = ["NativeReport", "Unreadable", "native"]
@@ -62,15 +62,15 @@ def native(name: str, source: str | None = None, /) -> NativeReport:
     return _report(client, policy)
 
 
-def _report(client: Client, policy: RetryPolicy) -> NativeReport:
+def _report(client: ClientMapping, policy: RetryPolicy) -> NativeReport:
     failed = range(1, min(policy.max_attempts, SHOWN + 1))
     return NativeReport(
         client.name,
         policy,
-        tuple((field, client.says(field, policy)) for field in FIELDS),
-        client.dropped(policy),
+        tuple((field, client.describe_field(field, policy)) for field in POLICY_FIELDS),
+        client.dropped_fields(policy),
         tuple((policy.wait(attempt, 0.0), policy.wait(attempt, 1.0)) for attempt in failed),
-        tuple(client.waits(policy, attempt) for attempt in failed),
+        tuple(client.wait_range(policy, attempt) for attempt in failed),
         client.notes,
     )
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, Self
 
 from ..errors import Damaged, NotFound
-from ..storage.body import CHUNK
+from ..storage.body import CHUNK_BYTES
 from ..storage.store import Store
 from .partition import Partition
 from .place import folder_of, manifest_of
@@ -124,7 +124,7 @@ def _read(store: Store, path: str) -> bytes:
     """All of it, a piece at a time: a file makes room beforehand for all that it is asked for."""
     stored = b""
     with store.read(path) as file:
-        while len(stored) <= MOST and (piece := file.read(CHUNK)):
+        while len(stored) <= MOST and (piece := file.read(CHUNK_BYTES)):
             stored += piece
     return stored
 

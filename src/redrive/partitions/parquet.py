@@ -7,7 +7,7 @@ from tempfile import SpooledTemporaryFile
 from types import ModuleType
 from typing import Any, BinaryIO, cast
 
-from ..storage.store import SPOOL
+from ..storage.store import SPOOL_BYTES
 
 ENDINGS = (".parquet",)
 BATCH = 4096
@@ -31,7 +31,7 @@ def rows_of(file: BinaryIO, name: str, /) -> int | None:
 def read(file: BinaryIO, name: str, /) -> Iterator[dict[str, Any]]:
     """The rows of a file, a batch at a time. The footer is at the end, so that it goes through a temporary file first."""
     library = _library()
-    with SpooledTemporaryFile(SPOOL) as whole:
+    with SpooledTemporaryFile(SPOOL_BYTES) as whole:
         while piece := file.read(CHUNK):
             whole.write(piece)
         whole.seek(0)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from ..core.amount import amount
 from ..errors import Damaged, NotFound
-from ..storage.body import CHUNK
+from ..storage.body import CHUNK_BYTES
 from ..storage.store import Store
 from . import jsonl, parquet
 from .manifest import Manifest, Written, loaded
@@ -52,7 +52,7 @@ class File:
             inner = self._store.read(self._path)
         except NotFound as missing:
             raise self.damaged("is missing in the store; it was deleted") from missing
-        return cast(BinaryIO, io.BufferedReader(Verified(inner, self), CHUNK))
+        return cast(BinaryIO, io.BufferedReader(Verified(inner, self), CHUNK_BYTES))
 
     def looked(self) -> None:
         """Check that the file exists with its size. Its bytes are not read.
@@ -214,7 +214,7 @@ class Raw:
         """
         for file in self.files:
             with file.open() as opened:
-                while opened.read(CHUNK):
+                while opened.read(CHUNK_BYTES):
                     pass
 
     def __repr__(self) -> str:

@@ -15,9 +15,9 @@ from ..core.amount import amount
 from ..core.seconds import whole
 from ..errors import AlreadyExists
 from ..ledger.crashpoint import crash_point
-from ..storage.body import CHUNK
-from ..storage.path import problem
-from ..storage.store import SPOOL, Store
+from ..storage.body import CHUNK_BYTES
+from ..storage.path import path_problem
+from ..storage.store import SPOOL_BYTES, Store
 from . import jsonl, parquet
 from .manifest import Manifest, Written
 from .partition import Partition
@@ -151,7 +151,7 @@ class Sink:
         run, lines = self._run, jsonl.Lines(name)
         if not isinstance(rows, AsyncIterable):
             return await to_thread(self.rows, rows, name=name)
-        with run.taking(name), SpooledTemporaryFile(SPOOL) as spool:
+        with run.taking(name), SpooledTemporaryFile(SPOOL_BYTES) as spool:
             async for row in rows:
                 spool.write(lines.line(row))
             spool.seek(0)
@@ -176,7 +176,7 @@ class Sink:
     @contextmanager
     def _opened(self, name: str, rows: int | None) -> Iterator[BinaryIO]:
         run = self._run
-        with run.taking(name), Handed(SPOOL) as spool:
+        with run.taking(name), Handed(SPOOL_BYTES) as spool:
             file = cast(BinaryIO, spool)
             yield file
             known = _agreed(name, rows, _counted(name, file))
@@ -205,7 +205,7 @@ def put(store: Store, manifest: Manifest, /) -> None:
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    while piece := file.read(CHUNK):
+    while piece := file.read(CHUNK_BYTES):
         yield piece
 
 
@@ -228,7 +228,7 @@ def _agreed(name: str, told: int | None, found: int | None) -> int | None:
 def _checked(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of a file is text, not {type(name).__name__}: {name!r}")
-    wrong = problem(name)
+    wrong = path_problem(name)
     if wrong is not None:
         raise ValueError(f"{name!r} cannot be the name of a file: {wrong}")
     plain = unicodedata.normalize("NFC", name).casefold()

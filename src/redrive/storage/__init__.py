@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from ..core.lazy import lazily
 
-TYPE_CHECKING = False  # as in the root: typing's own would cost 10 ms
+TYPE_CHECKING = False  # As in the root: importing typing would cost 10 ms.
 if TYPE_CHECKING:
     from .backend import Backend as Backend
+    from .backend import Capabilities as Capabilities
+    from .backend import FileInfo as FileInfo
     from .backend import How as How
     from .body import Body as Body
     from .config import BackendConfig as BackendConfig
     from .config import RegistryConfig as RegistryConfig
     from .config import StoreProfile as StoreProfile
-    from .info import Capabilities as Capabilities
-    from .info import FileInfo as FileInfo
     from .registry import Registry as Registry
     from .store import Store as Store
-    from .transferred import transfer as transfer
+    from .store import transfer as transfer
 
-_HOMES = {
+_MODULES = {
     "Backend": "backend",
     "BackendConfig": "config",
     "Body": "body",
-    "Capabilities": "info",
-    "FileInfo": "info",
+    "Capabilities": "backend",
+    "FileInfo": "backend",
     "How": "backend",
     "Registry": "registry",
     "RegistryConfig": "config",
     "Store": "store",
     "StoreProfile": "config",
-    "transfer": "transferred",
+    "transfer": "store",
 }
-__all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
+__all__ = [*_MODULES]  # noqa: PLE0604  # the names are listed once, above
 
 
-if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
-    # Loaded when first asked for: every App knows this package, and few have stores.
-    __getattr__ = lazily(__name__, _HOMES)
+if not TYPE_CHECKING:  # A type checker that saw this would accept every misspelt name.
+    # Loaded at the first use: every App imports this package, and few apps have stores.
+    __getattr__ = lazily(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

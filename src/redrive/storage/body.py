@@ -1,4 +1,4 @@
-"""Body: what is to be written, read once from front to back, in pieces."""
+"""Body: the bytes of a write, read once from front to back, in pieces."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, TypeAlias
 
 Data: TypeAlias = bytes | bytearray | memoryview | BinaryIO | Iterable[bytes]
-"""What `write` takes: bytes, an open binary file, or any iterable of bytes (a generator, say)."""
+"""Data that `write` takes: bytes, an open binary file, or an iterable of bytes."""
 Progress: TypeAlias = Callable[[int], object]
 """Called with the number of bytes that have just been moved."""
-CHUNK = 1024 * 1024
-"""Bytes held at a time, unless a backend needs larger pieces."""
+CHUNK_BYTES = 1024 * 1024
+"""Bytes in memory at a time, unless a backend needs larger pieces."""
 
 
 class Body:
@@ -26,15 +26,15 @@ class Body:
         if isinstance(data, str):
             raise TypeError("a file holds bytes, not text: say .encode()")
         self.failure: BaseException | None = None
-        """What the source itself raised, or `progress`. It is the caller's own, and no error of the backend."""
+        """Error of the source or of `progress`. It is the caller's, not the backend's."""
         self.moved = 0
-        """Bytes read so far."""
-        self.size = _size(data)
-        """Bytes in all; None where only the end will tell."""
+        """Number of bytes read until now."""
+        self.size = _size_of(data)
+        """Total number of bytes. None if it is known only at the end."""
         self._progress = progress
-        self._read = _reader(data)
+        self._read_source = _read_function(data)
         self._rest: bytes | memoryview = b""
-        self._done = False
+        self._is_exhausted = False
 
     def read(self, size: int = -1, /) -> bytes:
         """Read exactly this number of bytes, or fewer at the end.
@@ -46,18 +46,18 @@ class Body:
             The bytes.
         """
         pieces: list[bytes] = []
-        have = 0
+        count = 0
         try:
-            while not self._done and (size < 0 or have < size):
-                piece = self._next(self._step(size - have))
+            while not self._is_exhausted and (size < 0 or count < size):
+                piece = self._next_piece(self._step_size(size - count))
                 pieces.append(piece)
-                have += len(piece)
-        except BaseException as failure:  # kept, and raised on: the store tells the caller's errors from the backend's
-            self.failure = failure
+                count += len(piece)
+        except BaseException as failure:
+            self.failure = failure  # The store tells the caller's errors from the backend's.
             raise
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def pieces(self, size: int = CHUNK, /) -> Iterator[bytes]:
+    def pieces(self, size: int = CHUNK_BYTES, /) -> Iterator[bytes]:
         """Yield the bytes in pieces of one size. The last may be shorter.
 
         Args:
@@ -69,73 +69,75 @@ class Body:
         while piece := self.read(size):
             yield piece
 
-    def _step(self, wanted: int) -> int:
-        """Bytes to ask for at once: all, unless somebody watches how it goes on, or only the end will tell."""
-        if wanted < 0 or self._progress is not None:
-            return CHUNK if wanted < 0 else min(CHUNK, wanted)
-        return wanted
+    def _step_size(self, wanted: int) -> int:
+        """Return the bytes to request at once. Progress needs small steps, unknown sizes too."""
+        if wanted < 0:
+            return CHUNK_BYTES
+        return wanted if self._progress is None else min(CHUNK_BYTES, wanted)
 
-    def _next(self, most: int) -> bytes:
-        given, self._rest = self._rest or self._pull(most), b""
-        if len(given) > most:  # a view: what is left is not copied over and over
-            given, self._rest = memoryview(given)[:most], memoryview(given)[most:]
-        piece = bytes(given)
+    def _next_piece(self, max_bytes: int) -> bytes:
+        data, self._rest = self._rest or self._pull(max_bytes), b""
+        if len(data) > max_bytes:
+            # Slices of a view: the rest of a large piece is not copied each time.
+            data, self._rest = memoryview(data)[:max_bytes], memoryview(data)[max_bytes:]
+        piece = bytes(data)
         self.moved += len(piece)
         if piece and self._progress is not None:
             self._progress(len(piece))
         return piece
 
-    def _pull(self, most: int) -> bytes:
-        found = self._read(most)
-        if isinstance(found, str):
+    def _pull(self, max_bytes: int) -> bytes:
+        data = self._read_source(max_bytes)
+        if isinstance(data, str):
             raise TypeError("the file to write from gives text, not bytes: open it in binary mode")
-        if not isinstance(found, bytes):
-            found = bytes(found)
-        self._done = not found
-        return found
+        if not isinstance(data, bytes):
+            data = bytes(data)
+        self._is_exhausted = not data
+        return data
 
 
-def _size(data: Any) -> int | None:
+def _size_of(data: Any) -> int | None:
     if isinstance(data, (bytes, bytearray)):
         return len(data)
     if isinstance(data, memoryview):
         return data.nbytes
     try:
-        here: int = data.tell()
+        position: int = data.tell()
         end: int = data.seek(0, os.SEEK_END)
-        data.seek(here)
-    except (AttributeError, OSError, ValueError):  # an iterable, a pipe, a socket
+        data.seek(position)
+    except (AttributeError, OSError, ValueError):  # An iterable, a pipe or a socket.
         return None
-    return max(0, end - here)
+    return max(0, end - position)
 
 
-def _reader(data: Any) -> Callable[[int], Any]:
+def _read_function(data: Any) -> Callable[[int], Any]:
     if isinstance(data, (bytes, bytearray, memoryview)):
-        return _Slices(data).read
+        return _InMemoryReader(data).read
     read: Callable[[int], Any] | None = getattr(data, "read", None)
     if callable(read):
         return read
     if not hasattr(data, "__iter__"):
-        raise TypeError(f"a file is written from bytes, an open binary file, or an iterable of bytes, not {type(data).__name__}")
-    given = iter(data)
+        expected = "bytes, an open binary file, or an iterable of bytes"
+        raise TypeError(f"a file is written from {expected}, not {type(data).__name__}")
+    pieces = iter(data)
 
-    def next_piece(_most: int) -> Any:
-        for piece in given:
-            if len(piece):  # an empty piece in the middle is not the end
+    def next_piece(_max_bytes: int) -> Any:
+        for piece in pieces:
+            if len(piece):  # An empty piece in the middle is not the end.
                 return piece
         return b""
 
     return next_piece
 
 
-class _Slices:
-    """Bytes in memory, read in slices: a large one is not copied as a whole."""
+class _InMemoryReader:
+    """Reads bytes in slices, so that large data is not copied as a whole."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self._view = memoryview(data).cast("B")
-        self._at = 0
+        self._position = 0
 
-    def read(self, most: int) -> bytes:
-        piece = bytes(self._view[self._at : self._at + most])
-        self._at += len(piece)
+    def read(self, max_bytes: int) -> bytes:
+        piece = bytes(self._view[self._position : self._position + max_bytes])
+        self._position += len(piece)
         return piece

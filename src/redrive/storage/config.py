@@ -1,8 +1,9 @@
-"""Configuration: which backends there are, how each is retried, and which stores lie on them."""
+"""Configuration of backends with their retries, and of stores on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -11,10 +12,10 @@ from typing import Any, Self
 from ..core.policy import RetryPolicy
 from ..journal.redaction import redact
 from ..journal.redaction.values import keep_options_secret
-from .kinds import HOMES, check_options, kind, takes_retry
-from .path import problem
+from .backend import BACKEND_TYPES, backend_class, check_options, takes_retry
+from .path import path_problem
 
-NONE: Mapping[str, Any] = MappingProxyType({})
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,19 @@ class BackendConfig:
     """
 
     type: str
-    options: Mapping[str, Any] = field(default_factory=lambda: NONE)
+    options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     retry: RetryPolicy | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, str):
-            raise TypeError(f"the type of a backend is text, one of {', '.join(HOMES)}: {self.type!r}")
+            known = ", ".join(BACKEND_TYPES)
+            raise TypeError(f"the type of a backend is text, one of {known}: {self.type!r}")
         if not isinstance(self.options, Mapping):
-            raise TypeError(f"the options of a backend are a table, not {type(self.options).__name__}")
+            kind = type(self.options).__name__
+            raise TypeError(f"the options of a backend are a table, not {kind}")
         if self.retry is not None and not isinstance(self.retry, RetryPolicy):
-            raise TypeError(f"the retry of a backend is a RetryPolicy, not {type(self.retry).__name__}: {self.retry!r}")
+            kind = type(self.retry).__name__
+            raise TypeError(f"the retry of a backend is a RetryPolicy, not {kind}: {self.retry!r}")
         keep_options_secret(self.options)
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
 
@@ -56,8 +60,9 @@ class BackendConfig:
             TypeError: An option is missing, or the type takes no policy.
         """
         check_options(self.type, self.options)
-        if self.retry is not None and not takes_retry(kind(self.type)):
-            raise TypeError(f"{self.type} takes no retry, because it never retries; remove the option")
+        if self.retry is not None and not takes_retry(backend_class(self.type)):
+            reason = "because it never retries; remove the option"
+            raise TypeError(f"{self.type} takes no retry, {reason}")
 
     @classmethod
     def from_dict(cls, section: Mapping[str, Any], /) -> Self:
@@ -69,15 +74,19 @@ class BackendConfig:
         Returns:
             The configuration.
         """
-        _known("a backend", section, "type", "options", "retry")
+        _check_keys("a backend", section, "type", "options", "retry")
         if "type" not in section:
-            raise TypeError(f"a backend needs a type: one of {', '.join(HOMES)}")
-        return cls(section["type"], section.get("options", NONE), RetryPolicy.from_mapping(section.get("retry")))
+            raise TypeError(f"a backend needs a type: one of {', '.join(BACKEND_TYPES)}")
+        retry = RetryPolicy.from_mapping(section.get("retry"))
+        return cls(section["type"], section.get("options", EMPTY), retry)
 
     def __repr__(self) -> str:
-        # Passwords should be references to the environment; where one is not, it is not printed all the same.
-        shown = {name: value if _is_reference(value) else redact(value, name) for name, value in self.options.items()}
-        return f"BackendConfig(type={self.type!r}, options={shown!r}, retry={self.retry!r})"
+        # Passwords should refer to environment variables. Redact those that do not.
+        options = {
+            name: value if is_environment_reference(value) else redact(value, name)
+            for name, value in self.options.items()
+        }
+        return f"BackendConfig(type={self.type!r}, options={options!r}, retry={self.retry!r})"
 
 
 @dataclass(frozen=True)
@@ -101,9 +110,9 @@ class StoreProfile:
         for name in ("backend", "root_path"):
             if not isinstance(getattr(self, name), str):
                 raise TypeError(f"the {name} of a store is text: {getattr(self, name)!r}")
-        wrong = problem(self.root_path) if self.root_path else None
-        if wrong is not None:
-            raise ValueError(f"invalid root_path {self.root_path!r}: {wrong}")
+        problem = path_problem(self.root_path) if self.root_path else None
+        if problem is not None:
+            raise ValueError(f"invalid root_path {self.root_path!r}: {problem}")
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ class RegistryConfig:
     """
 
     backends: Mapping[str, BackendConfig]
-    stores: Mapping[str, StoreProfile] = field(default_factory=lambda: NONE)
+    stores: Mapping[str, StoreProfile] = field(default_factory=lambda: EMPTY)
 
     def __post_init__(self) -> None:
         for name in ("backends", "stores"):
@@ -141,15 +150,15 @@ class RegistryConfig:
         Raises:
             TypeError: A key is unknown or missing. The message names the place.
         """
-        _known("the configuration of storage", config, "backends", "stores")
+        _check_keys("the configuration of storage", config, "backends", "stores")
         backends: dict[str, BackendConfig] = {}
         stores: dict[str, StoreProfile] = {}
-        for name, section in _tables(config, "backends"):
-            with _Place(f"backend {name!r}"):
+        for name, section in _sections(config, "backends"):
+            with _error_prefix(f"backend {name!r}"):
                 backends[name] = BackendConfig.from_dict(section)
-        for name, section in _tables(config, "stores"):
-            with _Place(f"store {name!r}"):
-                stores[name] = _store(name, section, backends)
+        for name, section in _sections(config, "stores"):
+            with _error_prefix(f"store {name!r}"):
+                stores[name] = _read_store(name, section, backends)
         return cls(backends, stores)
 
     @classmethod
@@ -162,9 +171,9 @@ class RegistryConfig:
         Returns:
             The configuration.
         """
-        import tomllib  # noqa: PLC0415  # for those who have such a file
+        import tomllib  # noqa: PLC0415  # only for users of TOML files
 
-        with _Place(str(path)):
+        with _error_prefix(str(path)):
             return cls.from_dict(tomllib.loads(Path(path).read_text(encoding="utf-8-sig")))
 
     def check(self) -> None:
@@ -175,29 +184,38 @@ class RegistryConfig:
             TypeError: The same, for a value of the wrong type.
         """
         for name, backend in self.backends.items():
-            with _Place(f"backend {name!r}"):
+            with _error_prefix(f"backend {name!r}"):
                 backend.check()
         for name, store in self.stores.items():
             if store.backend not in self.backends:
                 known = ", ".join(self.backends) or "none"
-                raise ValueError(f"store {name!r}: unknown backend {store.backend!r}; known: {known}")
+                problem = f"unknown backend {store.backend!r}"
+                raise ValueError(f"store {name!r}: {problem}; known: {known}")
 
 
-def _store(name: str, section: Mapping[str, Any], backends: dict[str, BackendConfig]) -> StoreProfile:
+def _read_store(
+    name: str, section: Mapping[str, Any], backends: dict[str, BackendConfig]
+) -> StoreProfile:
+    """Return a store. If the table contains its own backend, add that to `backends`."""
     if "type" not in section:
-        _known("a store", section, "backend", "root_path")
+        _check_keys("a store", section, "backend", "root_path")
         if "backend" not in section:
-            raise TypeError("a store needs a backend or a type; add backend = ..., or type = ... for a backend of its own")
+            fix = "add backend = ..., or type = ... for a backend of its own"
+            raise TypeError(f"a store needs a backend or a type; {fix}")
         return StoreProfile(section["backend"], section.get("root_path", ""))
-    _known("a store with a backend of its own", section, "type", "options", "retry", "root_path")
+    keys = ("type", "options", "retry", "root_path")
+    _check_keys("a store with a backend of its own", section, *keys)
     if name in backends:
-        raise ValueError(f"it has a type, but a backend has the same name; write backend = {name!r}, or rename one")
-    backends[name] = BackendConfig.from_dict({key: value for key, value in section.items() if key != "root_path"})
+        fix = f"write backend = {name!r}, or rename one"
+        raise ValueError(f"it has a type, but a backend has the same name; {fix}")
+    backends[name] = BackendConfig.from_dict(
+        {key: value for key, value in section.items() if key != "root_path"}
+    )
     return StoreProfile(name, section.get("root_path", ""))
 
 
-def _tables(config: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str, Any]]]:
-    section = config.get(name, NONE)
+def _sections(config: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str, Any]]]:
+    section = config.get(name, EMPTY)
     if not isinstance(section, Mapping):
         raise TypeError(f"{name} is a table of names, not {type(section).__name__}")
     for key, value in section.items():
@@ -206,29 +224,29 @@ def _tables(config: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str
     return list(section.items())
 
 
-def _known(what: str, section: Mapping[str, Any], *keys: str) -> None:
+def _check_keys(subject: str, section: Mapping[str, Any], *keys: str) -> None:
     if not isinstance(section, Mapping):
-        raise TypeError(f"{what} is a table with {', '.join(keys)}, not {type(section).__name__}")
+        raise TypeError(
+            f"{subject} is a table with {', '.join(keys)}, not {type(section).__name__}"
+        )
     for key in section:
         if key not in keys:
-            raise TypeError(f"unknown key {key!r} in {what}; known: {', '.join(keys)}")
+            raise TypeError(f"unknown key {key!r} in {subject}; known: {', '.join(keys)}")
 
 
-def _is_reference(value: object) -> bool:
+def is_environment_reference(value: object) -> bool:
+    """Return whether an option is `{"env": "NAME"}`."""
     return isinstance(value, Mapping) and set(value) == {"env"}
 
 
-class _Place:
-    """Puts in front of an error where it was made."""
-
-    def __init__(self, place: str) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if type(error) in (TypeError, ValueError):
-            raise type(error)(f"{self._place}: {error}") from None  # type: ignore[misc]
+@contextmanager
+def _error_prefix(prefix: str) -> Iterator[None]:
+    """Put the place of a mistake before the message of a configuration error."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
         if type(error).__name__ == "TOMLDecodeError":
-            raise ValueError(f"{self._place} is not valid TOML: {error}") from None
+            raise ValueError(f"{prefix} is not valid TOML: {error}") from None
+        if type(error) in (TypeError, ValueError):
+            raise type(error)(f"{prefix}: {error}") from None
+        raise

@@ -1,7 +1,7 @@
-"""Deadline: calls of clients that know of no deadline end near it all the same.
+"""Deadlines for clients that have none: their calls end near the deadline around them.
 
-`with deadline(1):` reaches every store. A client that can be cancelled is; a client whose calls block
-(Azure's, Arrow's) runs in a thread that is left behind, and its caller goes on.
+`with deadline(1):` applies to every store. Async calls are cancelled. A blocking call (Azure,
+Arrow) runs in a thread, which is abandoned when the time is over.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ T = TypeVar("T")
 
 
 class DeadlinePassed(TimeoutError):
-    """The deadline around a call has passed before the store responded."""
+    """The deadline around a call passed before the store responded."""
 
     def __init__(self) -> None:
         super().__init__("the deadline has passed before the store responded")
 
 
 def time_left() -> float | None:
-    """Seconds until the deadline around this call; None: there is none. DeadlinePassed: it has passed."""
-    left = current().remaining
-    if left is not None and left <= LEAST:  # it is never 0
+    """Return the seconds until the deadline around this call, or raise DeadlinePassed."""
+    remaining = current().remaining
+    if remaining is not None and remaining <= LEAST:  # The remaining time is never 0.
         raise DeadlinePassed
-    return left
+    return remaining
 
 
-def bounded(call: Callable[[], T], /) -> T:
-    """Make a blocking call, and raise DeadlinePassed if it does not end before the deadline.
+def call_until_deadline(call: Callable[[], T], /) -> T:
+    """Make a blocking call, and raise DeadlinePassed at the deadline around it.
 
-    Without a deadline it is a plain call. With one it has a thread of its own, which is left behind when
-    the time is over: whether the request took effect is not known then, as after any timeout.
+    With a deadline the call runs in a new thread, which is abandoned when the time is over. The
+    request may still take effect then, as after any timeout.
     """
-    left = time_left()
-    if left is None:
+    remaining = time_left()
+    if remaining is None:
         return call()
-    work = _Work(call)
-    threading.Thread(target=copy_context().run, args=(work.run,), name="redrive-storage", daemon=True).start()
-    if not work.ended.wait(left):
+    threaded = _ThreadedCall(call)
+    run = copy_context().run
+    threading.Thread(target=run, args=(threaded.run,), name="redrive-storage", daemon=True).start()
+    if not threaded.ended.wait(remaining):
         raise DeadlinePassed
-    return work.result()
+    return threaded.result()
 
 
-class _Work(Generic[T]):
-    """A call in a thread of its own."""
+class _ThreadedCall(Generic[T]):
+    """A call in a thread, and its result or error."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
@@ -59,7 +60,7 @@ class _Work(Generic[T]):
     def run(self) -> None:
         try:
             self._value = self._call()
-        except BaseException as error:  # for the caller, whatever it is
+        except BaseException as error:  # Raised again in the calling thread.
             self._error = error
         finally:
             self.ended.set()
@@ -67,4 +68,4 @@ class _Work(Generic[T]):
     def result(self) -> T:
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[return-value]  # the call has ended
+        return self._value  # type: ignore[return-value]  # The call has ended.

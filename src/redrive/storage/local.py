@@ -16,123 +16,172 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..errors import AlreadyExists, NotFound, PathInvalid
-from .backend import How
-from .body import CHUNK, Body
-from .info import Capabilities, FileInfo
-from .mapped import from_os
-from .path import RESERVED, all_listable
-from .skipped import Skipped
+from ..errors import NotFound, PathInvalid
+from .backend import Capabilities, FileInfo, How
+from .body import CHUNK_BYTES, Body
+from .errors import file_exists, from_os
+from .path import TEMPORARY_PREFIX, ListingFilter, are_plain_names
 
 UTC, fromtimestamp = timezone.utc, datetime.fromtimestamp
-NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK))
+NO_HARD_LINKS = frozenset(
+    (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+)
 
 
 class Local:
-    """Files in a folder. Links are followed only where they stay inside. Threads, processes and forked children may share it.
+    """Files in a folder. Threads, processes and forked children may share it.
 
-    A file is written beside its place and moved there whole: nobody sees a half, in any way of writing. `write_atomic` and
-    `create` also wait until the disk has it.
+    Symbolic links are followed only if they stay inside the folder. A file is written to a
+    temporary file next to its path and then renamed, in every way of writing: readers never see a
+    part. `write_atomic` and `create` also sync the file to the disk.
+
+    Args:
+        name: Name in messages.
+        root: The folder.
+        create: Create the folder at the first write. Its parent folder must exist.
     """
 
-    capabilities = Capabilities(atomic_write=True, exclusive_create=True, atomic_move=True, native_copy=True, empty_folders=True)
+    capabilities = Capabilities(
+        atomic_write=True,
+        exclusive_create=True,
+        atomic_move=True,
+        native_copy=True,
+        empty_folders=True,
+    )
 
     def __init__(self, name: str = "local", /, *, root: str, create: bool = True) -> None:
-        """root: the folder. create: make it when it is first written to; the folder in which it is must be there in any case."""
         self.name = name
         self.root = Path(root).absolute()
         self._create = create
 
     def read(self, path: str, /) -> BinaryIO:
-        with self._mapped(path):
-            opened = _File(self._followed(path), partial(from_os, path=path, backend=self.name))
-        return cast(BinaryIO, io.BufferedReader(opened, CHUNK))
+        with self._storage_errors(path):
+            to_storage_error = partial(from_os, path=path, backend=self.name)
+            raw = _RawFile(self._resolve(path), to_storage_error)
+        return cast(BinaryIO, io.BufferedReader(raw, CHUNK_BYTES))
 
     def read_bytes(self, path: str, /) -> bytes:
         with self.read(path) as file:
             return file.read()
 
     def write(self, path: str, body: Body, how: How, /) -> None:
-        with self._mapped(path, writing=True):
-            target = self._place(path)
-            if how == "create" and _is_there(target):
-                raise self._there(path)  # before the source is read: a generator is not run for nothing
-            self._put(target, path, how, lambda file: _fill(file, body))
+        with self._storage_errors(path, writing=True):
+            target = self._prepare_target(path)
+            if how == "create" and _exists(target):
+                raise file_exists(path, self.name)  # Before the source is read for nothing.
+            self._replace(target, path, how, lambda file: _write_all(file, body))
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
-        for start, entries in self._walked(folder, recursive):
+        for prefix, entries in self._walk(folder, recursive):
             for entry in entries:
                 try:
-                    found = entry.stat()
+                    status = entry.stat()
                 except FileNotFoundError:
-                    continue  # gone since the folder was read
-                yield FileInfo(start + entry.name, found.st_size, fromtimestamp(found.st_mtime, UTC))
+                    continue  # Deleted since the folder was read.
+                modified_at = fromtimestamp(status.st_mtime, UTC)
+                yield FileInfo(prefix + entry.name, status.st_size, modified_at)
 
     def paths(self, folder: str, /, *, recursive: bool) -> Iterator[str]:
-        """The same without a look at each file, which is most of the work."""
+        """List the paths of files. Much faster than `files`, which needs a `stat` for each."""
         return chain.from_iterable(
-            [start + entry.name for entry in entries] for start, entries in self._walked(folder, recursive)
+            [prefix + entry.name for entry in entries]
+            for prefix, entries in self._walk(folder, recursive)
         )
 
-    def _walked(self, folder: str, recursive: bool) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-        """Folder by folder: what stands before its files' names, and the files."""
-        waiting: list[tuple[str, str | None]] = [(folder, None)]
-        while waiting:
-            here, place = waiting.pop()
-            start = f"{here}/" if here else ""
-            found = self._scanned(here, place)
-            files = [entry for entry in found if entry.is_file(follow_symlinks=False) or self._leads_to_file(entry)]
-            if recursive and len(files) < len(found):
-                waiting += [(start + entry.name, entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
-            yield start, files
-
     def folders(self, folder: str, /) -> Iterator[str]:
-        for entry in self._scanned(folder):
+        for entry in self._scan(folder):
             if entry.is_dir(follow_symlinks=False):
                 yield f"{folder}/{entry.name}" if folder else entry.name
 
     def info(self, path: str, /) -> FileInfo:
-        with self._mapped(path):
-            found = self._followed(path).stat()
-            if not stat.S_ISREG(found.st_mode):
+        with self._storage_errors(path):
+            status = self._resolve(path).stat()
+            if not stat.S_ISREG(status.st_mode):
                 raise FileNotFoundError(errno.ENOENT, "not a file")
-            return _info(path, found)
+            etag = f"{status.st_mtime_ns:x}-{status.st_ino:x}-{status.st_size:x}"
+            return FileInfo(path, status.st_size, fromtimestamp(status.st_mtime, UTC), etag)
 
     def delete(self, path: str, /) -> None:
-        with self._mapped(path):
+        with self._storage_errors(path):
             try:
-                self._inside(path).unlink()
+                self._resolve_parent(path).unlink()
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                self._root()  # nothing to delete; but is the folder of all folders there?
+                self._real_root()  # The file is missing. Raise if the root is missing too.
 
     def move(self, source: str, target: str, /) -> None:
-        self.info(source)  # a folder is not moved
-        with self._mapped(target, writing=True):
-            place = self._place(target)
+        self.info(source)  # Raises for a folder.
+        with self._storage_errors(target, writing=True):
+            target_file = self._prepare_target(target)
             try:
-                self._inside(source).replace(place)
+                self._resolve_parent(source).replace(target_file)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                self.copy(source, target)  # another disk is mounted in between: first there, then gone here
-                self._inside(source).unlink()
+                self.copy(source, target)  # The target is on another disk.
+                self._resolve_parent(source).unlink()
 
     def copy(self, source: str, target: str, /) -> None:
-        with self.read(source) as file, self._mapped(target, writing=True):
-            self._put(self._place(target), target, "atomic", lambda out: shutil.copyfileobj(file, out, CHUNK))
+        with self.read(source) as file, self._storage_errors(target, writing=True):
+            target_file = self._prepare_target(target)
+            copy_to = partial(shutil.copyfileobj, file, length=CHUNK_BYTES)
+            self._replace(target_file, target, "atomic", copy_to)
 
     def check(self) -> None:
-        with self._mapped(""):
-            root = self._root()
+        with self._storage_errors(""):
+            root = self._real_root()
             if root.exists():
                 next(root.iterdir(), None)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connections are open."""
 
-    # ---- where a path is on the disk ----
+    # ---- listing ----
 
-    def _root(self) -> Path:
+    def _walk(self, folder: str, recursive: bool) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+        """Yield each folder as a prefix of its files' paths, with the entries of its files."""
+        pending: list[tuple[str, str | None]] = [(folder, None)]
+        while pending:
+            path, location = pending.pop()
+            prefix = f"{path}/" if path else ""
+            entries = self._scan(path, location)
+            files = [
+                entry
+                for entry in entries
+                if entry.is_file(follow_symlinks=False) or self._is_link_to_file(entry)
+            ]
+            if recursive and len(files) < len(entries):
+                pending += [
+                    (prefix + entry.name, entry.path)
+                    for entry in entries
+                    if entry.is_dir(follow_symlinks=False)
+                ]
+            yield prefix, files
+
+    def _scan(self, folder: str, location: str | None = None) -> list[os.DirEntry[str]]:
+        """Return the entries of a folder. Pass its location if that was checked before."""
+        with self._storage_errors(folder):
+            try:
+                with os.scandir(self._resolve(folder) if location is None else location) as scan:
+                    entries = list(scan)
+                if are_plain_names([entry.name for entry in entries]):
+                    return entries
+                listing = ListingFilter(self.name)
+                return [entry for entry in entries if listing.accepts_name(entry.name)]
+            except (FileNotFoundError, NotADirectoryError):
+                self._real_root()
+                return []
+
+    def _is_link_to_file(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            if not entry.is_symlink() or not entry.is_file():
+                return False
+            return _real(Path(entry.path)).is_relative_to(self._real_root())
+        except OSError:  # For example a cycle of links.
+            return False
+
+    # ---- locations on the disk ----
+
+    def _real_root(self) -> Path:
         root = _real(self.root)
         # One stat call: between two of them another writer may create the folder.
         try:
@@ -140,62 +189,46 @@ class Local:
         except FileNotFoundError:
             is_usable = self._create and root.parent.is_dir()
         if not is_usable:
-            raise NotFound(f"{self.name}: the folder {self.root} is missing", path="", backend=self.name)
+            message = f"{self.name}: the folder {self.root} is missing"
+            raise NotFound(message, path="", backend=self.name)
         return root
 
-    def _inside(self, path: str) -> Path:
-        """Where the file is; its folder is followed through links, and must be inside the root."""
-        root = self._root()
-        place = root / path
-        return self._checked(path, _real(place.parent), root) / place.name
+    def _resolve(self, path: str) -> Path:
+        """Return the location of a file, with all links followed."""
+        root = self._real_root()
+        return self._check_inside(path, _real(root / path), root)
 
-    def _followed(self, path: str) -> Path:
-        """The same, followed to the end."""
-        root = self._root()
-        return self._checked(path, _real(root / path), root)
+    def _resolve_parent(self, path: str) -> Path:
+        """Return the location of a file, with links in its folder followed, but not its own."""
+        root = self._real_root()
+        location = root / path
+        return self._check_inside(path, _real(location.parent), root) / location.name
 
-    def _place(self, path: str) -> Path:
-        """The same, for a file to be written: its folder is made."""
-        place = self._inside(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return place
+    def _prepare_target(self, path: str) -> Path:
+        """Return the location of a file to write, and create its folder."""
+        location = self._resolve_parent(path)
+        location.parent.mkdir(parents=True, exist_ok=True)
+        return location
 
-    def _checked(self, path: str, place: Path, root: Path) -> Path:
-        if not place.is_relative_to(root):
-            raise PathInvalid(f"{self.name}: {path!r} leads out of {self.root} through a link", path=path, backend=self.name)
-        return place
-
-    def _leads_to_file(self, entry: os.DirEntry[str]) -> bool:
-        try:
-            return entry.is_symlink() and entry.is_file() and _real(Path(entry.path)).is_relative_to(self._root())
-        except OSError:  # in a circle, say
-            return False
-
-    def _scanned(self, folder: str, place: str | None = None) -> list[os.DirEntry[str]]:
-        """What is in a folder. place: where it is, if that is known to be inside."""
-        with self._mapped(folder):
-            try:
-                with os.scandir(self._followed(folder) if place is None else place) as found:
-                    entries = list(found)
-                if all_listable([entry.name for entry in entries]):
-                    return entries
-                skipped = Skipped(self.name)
-                return [entry for entry in entries if skipped.is_name(entry.name)]
-            except (FileNotFoundError, NotADirectoryError):
-                self._root()
-                return []
+    def _check_inside(self, path: str, location: Path, root: Path) -> Path:
+        if not location.is_relative_to(root):
+            message = f"{self.name}: {path!r} leads out of {self.root} through a link"
+            raise PathInvalid(message, path=path, backend=self.name)
+        return location
 
     # ---- writing ----
 
-    def _put(self, target: Path, path: str, how: How, fill: Callable[[BinaryIO], object]) -> None:
-        temporary = target.with_name(f"{RESERVED}{secrets.token_hex(8)}")
+    def _replace(
+        self, target: Path, path: str, how: How, write_to: Callable[[BinaryIO], object]
+    ) -> None:
+        temporary = target.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
         try:
             with temporary.open("xb", buffering=0) as file:
-                fill(cast(BinaryIO, file))
+                write_to(cast(BinaryIO, file))
                 if how != "replace":
                     os.fsync(file.fileno())
             if how == "create":
-                self._put_absent(temporary, target, path)
+                self._rename_if_absent(temporary, target, path)
             else:
                 temporary.replace(target)
         except BaseException:
@@ -204,82 +237,76 @@ class Local:
         if how != "replace":
             _sync_folder(target.parent)
 
-    def _put_absent(self, temporary: Path, target: Path, path: str) -> None:
-        """A second name for the file, which fails where there is one; where the disk has no links, the name is taken first."""
+    def _rename_if_absent(self, temporary: Path, target: Path, path: str) -> None:
+        """Rename with a hard link, which fails if the target exists, or create the target first."""
         try:
             try:
                 target.hardlink_to(temporary)
             except OSError as error:
-                if error.errno not in NO_LINKS:
+                if error.errno not in NO_HARD_LINKS:
                     raise
                 target.touch(exist_ok=False)
                 temporary.replace(target)
         except FileExistsError as error:
-            raise self._there(path) from error
+            raise file_exists(path, self.name) from error
         temporary.unlink(missing_ok=True)
 
-    def _there(self, path: str) -> AlreadyExists:
-        return AlreadyExists(f"{self.name}: file {path!r} already exists", path=path, backend=self.name)
-
     @contextmanager
-    def _mapped(self, path: str, *, writing: bool = False) -> Iterator[None]:
+    def _storage_errors(self, path: str, *, writing: bool = False) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise from_os(error, path=path, backend=self.name, writing=writing) from error
 
 
-class _File(io.FileIO):
-    """A file whose errors are ours. Not shared between threads, as files are not."""
+class _RawFile(io.FileIO):
+    """A file that raises storage errors. Do not share it between threads."""
 
-    def __init__(self, place: Path, mapped: Callable[[OSError], Exception]) -> None:
-        super().__init__(place, "r")
-        self._ours = mapped
+    def __init__(self, location: Path, to_storage_error: Callable[[OSError], Exception]) -> None:
+        super().__init__(location, "r")
+        self._to_storage_error = to_storage_error
 
-    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # the stubs want any buffer; BufferedReader gives this
+    # The stubs want any buffer. BufferedReader passes a memoryview.
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
         try:
             return super().readinto(buffer)
         except OSError as error:
-            raise self._ours(error) from error
+            raise self._to_storage_error(error) from error
 
     def readall(self) -> bytes:
         try:
             return super().readall()
         except OSError as error:
-            raise self._ours(error) from error
+            raise self._to_storage_error(error) from error
 
 
-def _fill(file: BinaryIO, body: Body) -> None:
+def _write_all(file: BinaryIO, body: Body) -> None:
     for piece in body.pieces():
         rest = memoryview(piece)
         while rest:
-            rest = rest[file.write(rest) :]  # a disk that fills up takes a part first
+            rest = rest[file.write(rest) :]  # A disk that fills up writes a part first.
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the disk remember the name too, not only the bytes."""
+    """Sync the folder, so that the new name survives a crash too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError:
-        pass  # some file systems have no such thing
+        pass  # Some file systems cannot sync folders.
     finally:
         os.close(descriptor)
 
 
-def _real(place: Path) -> Path:
-    """Where it is when all links are followed. Not `resolve`: that raises where they lead in a circle."""
-    return Path(os.path.realpath(place))
-
-
-def _is_there(place: Path) -> bool:
+def _exists(location: Path) -> bool:
+    """Return whether a file or link exists. Unlike `os.path.lexists`, raise other errors."""
     try:
-        place.lstat()
+        location.lstat()
     except FileNotFoundError:
         return False
     return True
 
 
-def _info(path: str, found: os.stat_result) -> FileInfo:
-    at = fromtimestamp(found.st_mtime, UTC)
-    return FileInfo(path, found.st_size, at, f"{found.st_mtime_ns:x}-{found.st_ino:x}-{found.st_size:x}")
+def _real(location: Path) -> Path:
+    """Follow all links. `Path.resolve` would raise for a cycle of links."""
+    return Path(os.path.realpath(location))

@@ -1,4 +1,4 @@
-"""Memory: files in a dict, for tests and for trying things out."""
+"""Memory: files in a dict, for tests and examples."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from datetime import datetime
 from typing import BinaryIO
 
 from ..core.clock import SYSTEM, Clock
-from ..errors import AlreadyExists, NotFound
-from .backend import How
+from .backend import Capabilities, FileInfo, How
 from .body import Body
-from .info import Capabilities, FileInfo
+from .errors import file_exists, file_not_found
 
 
 class Memory:
-    """Files that are gone with the process. Threads may share it; a forked child has a copy of its own."""
+    """Files in the memory of a process. Threads may share it. A forked child has its own copy."""
 
-    capabilities = Capabilities(atomic_write=True, exclusive_create=True, atomic_move=True, native_copy=True, empty_folders=False)
+    capabilities = Capabilities(
+        atomic_write=True,
+        exclusive_create=True,
+        atomic_move=True,
+        native_copy=True,
+        empty_folders=False,
+    )
 
     def __init__(self, name: str = "memory", /, *, clock: Clock = SYSTEM) -> None:
         self.name = name
@@ -31,30 +36,31 @@ class Memory:
         return io.BytesIO(self.read_bytes(path))
 
     def read_bytes(self, path: str, /) -> bytes:
-        return self._found(path)[0]
+        return self._load(path)[0]
 
     def write(self, path: str, body: Body, how: How, /) -> None:
         if how == "create" and path in self._files:
-            raise self._there(path)  # before the source is read: a generator is not run for nothing
+            raise file_exists(path, self.name)  # Before the source is read for nothing.
         data = body.read()
         with self._lock:
             if how == "create" and path in self._files:
-                raise self._there(path)
+                raise file_exists(path, self.name)
             self._files[path] = data, self._clock.now()
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
-        start = f"{folder}/" if folder else ""
-        for path, (data, at) in list(self._files.items()):
-            if path.startswith(start) and (recursive or "/" not in path[len(start) :]):
-                yield _info(path, data, at)
+        prefix = f"{folder}/" if folder else ""
+        for path, (data, modified_at) in list(self._files.items()):
+            if path.startswith(prefix) and (recursive or "/" not in path[len(prefix) :]):
+                yield _file_info(path, data, modified_at)
 
     def folders(self, folder: str, /) -> Iterator[str]:
-        start = f"{folder}/" if folder else ""
-        rests = [path[len(start) :] for path in list(self._files) if path.startswith(start)]
-        yield from dict.fromkeys(start + rest.partition("/")[0] for rest in rests if "/" in rest)
+        prefix = f"{folder}/" if folder else ""
+        below = [path[len(prefix) :] for path in list(self._files) if path.startswith(prefix)]
+        names = (path.partition("/")[0] for path in below if "/" in path)
+        yield from dict.fromkeys(prefix + name for name in names)
 
     def info(self, path: str, /) -> FileInfo:
-        return _info(path, *self._found(path))
+        return _file_info(path, *self._load(path))
 
     def delete(self, path: str, /) -> None:
         with self._lock:
@@ -62,28 +68,25 @@ class Memory:
 
     def move(self, source: str, target: str, /) -> None:
         with self._lock:
-            self._files[target] = self._found(source)
+            self._files[target] = self._load(source)
             del self._files[source]
 
     def copy(self, source: str, target: str, /) -> None:
         with self._lock:
-            self._files[target] = self._found(source)[0], self._clock.now()
+            self._files[target] = self._load(source)[0], self._clock.now()
 
     def check(self) -> None:
-        """It is always there."""
+        """Do nothing: memory is always available."""
 
     def close(self) -> None:
-        """Nothing is open, and the files stay."""
+        """Do nothing: no connections are open, and the files stay."""
 
-    def _found(self, path: str) -> tuple[bytes, datetime]:
+    def _load(self, path: str) -> tuple[bytes, datetime]:
         try:
             return self._files[path]
         except KeyError:
-            raise NotFound(f"{self.name}: file {path!r} not found", path=path, backend=self.name) from None
-
-    def _there(self, path: str) -> AlreadyExists:
-        return AlreadyExists(f"{self.name}: file {path!r} already exists", path=path, backend=self.name)
+            raise file_not_found(path, self.name) from None
 
 
-def _info(path: str, data: bytes, at: datetime) -> FileInfo:
-    return FileInfo(path, len(data), at, hashlib.sha256(data).hexdigest()[:32])
+def _file_info(path: str, data: bytes, modified_at: datetime) -> FileInfo:
+    return FileInfo(path, len(data), modified_at, hashlib.sha256(data).hexdigest()[:32])

@@ -1,4 +1,4 @@
-"""Registry: stores by name, each backend made when first asked for."""
+"""Registry: stores by name. Each backend is created at its first use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..journal.redaction.values import keep_options_secret
-from .backend import Backend
-from .config import BackendConfig, RegistryConfig
-from .kinds import kind
+from .backend import Backend, backend_class
+from .config import BackendConfig, RegistryConfig, is_environment_reference
 from .store import Store
 
 
@@ -29,8 +28,9 @@ class Registry:
         TypeError: The same, for a value of the wrong type.
     """
 
-    def __init__(self, config: RegistryConfig, /, *, environ: Mapping[str, str] | None = None) -> None:
-        """environ: where `{"env": "NAME"}` is looked up (default: the environment of the process)."""
+    def __init__(
+        self, config: RegistryConfig, /, *, environ: Mapping[str, str] | None = None
+    ) -> None:
         config.check()
         self.config = config
         self._environ = os.environ if environ is None else environ
@@ -47,7 +47,8 @@ class Registry:
         """
         profile = self.config.stores.get(name)
         if profile is None:
-            raise KeyError(f"unknown store {name!r}; known: {', '.join(self.config.stores) or 'none'}")
+            known = ", ".join(self.config.stores) or "none"
+            raise KeyError(f"unknown store {name!r}; known: {known}")
         return Store(self._backend(profile.backend), root_path=profile.root_path, name=name)
 
     def close(self) -> None:
@@ -58,41 +59,58 @@ class Registry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, raised: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+    def __exit__(
+        self,
+        raised: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
         self.close()
 
     def _backend(self, name: str) -> Backend:
-        found = self._backends.get(name)
-        if found is None:  # of two threads that come here at once one takes the other's: nothing was opened
-            found = self._backends.setdefault(name, made(name, self.config.backends[name], self._environ))
-        return found
+        backend = self._backends.get(name)
+        if backend is None:
+            # Two threads may both create it. The first one stays, and the other opened nothing.
+            created = create_backend(name, self.config.backends[name], self._environ)
+            backend = self._backends.setdefault(name, created)
+        return backend
 
 
-def registry(given: Registry | Mapping[str, Any] | None, /) -> Registry:
-    """What `App(stores=...)` takes: a registry; its configuration, with backends and stores; or the stores alone, by name."""
-    if isinstance(given, Registry):
-        return given
-    if given is not None and not isinstance(given, Mapping):
-        raise TypeError(f"stores is a Registry, or a table of stores by name, not {type(given).__name__}")
-    whole = given is not None and set(given) <= {"backends", "stores"}
-    return Registry(RegistryConfig.from_dict(given if given is not None and whole else {"stores": given or {}}))
+def to_registry(stores: Registry | Mapping[str, Any] | None, /) -> Registry:
+    """Return a registry from a registry, its configuration, or a table of stores by name."""
+    if isinstance(stores, Registry):
+        return stores
+    if stores is not None and not isinstance(stores, Mapping):
+        expected = "a Registry, or a table of stores by name"
+        raise TypeError(f"stores is {expected}, not {type(stores).__name__}")
+    if stores is not None and set(stores) <= {"backends", "stores"}:
+        return Registry(RegistryConfig.from_dict(stores))
+    return Registry(RegistryConfig.from_dict({"stores": stores or {}}))
 
 
-def made(name: str, config: BackendConfig, environ: Mapping[str, str], /) -> Backend:
-    """The backend; `retry` is handed over only where there is one, so that None means the backend's own default."""
-    given: dict[str, Any] = {option: _resolved(value, name, option, environ) for option, value in config.options.items()}
-    keep_options_secret(given)
-    if config.retry is not None:
-        given["retry"] = config.retry
-    return kind(config.type)(name, **given)
+def create_backend(name: str, config: BackendConfig, environ: Mapping[str, str], /) -> Backend:
+    """Create a backend, with options from the environment where the configuration refers to it."""
+    options: dict[str, Any] = {
+        option: _resolve_option(value, name, option, environ)
+        for option, value in config.options.items()
+    }
+    keep_options_secret(options)
+    if config.retry is not None:  # Without a policy the backend uses its own default.
+        options["retry"] = config.retry
+    return backend_class(config.type)(name, **options)
 
 
-def _resolved(value: Any, backend: str, option: str, environ: Mapping[str, str]) -> Any:
+def _resolve_option(value: Any, backend: str, option: str, environ: Mapping[str, str]) -> Any:
     if not isinstance(value, Mapping):
         return value
-    if set(value) == {"env"}:
+    if is_environment_reference(value):
         variable = value["env"]
         if variable not in environ:
-            raise ValueError(f"backend {backend!r}: option {option!r} needs the environment variable {variable}; set it")
+            problem = f"option {option!r} needs the environment variable {variable}; set it"
+            raise ValueError(f"backend {backend!r}: {problem}")
         return environ[variable]
-    return {key: _resolved(inner, backend, f"{option}.{key}", environ) for key, inner in value.items()}
+    return {
+        key: _resolve_option(inner, backend, f"{option}.{key}", environ)
+        for key, inner in value.items()
+    }

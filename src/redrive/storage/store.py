@@ -1,4 +1,4 @@
-"""Store: files under one root of one backend. What programs hold."""
+"""Store: files under one root of a backend. Programs read and write through it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
 
 from ..errors import NotFound, PathInvalid
-from .backend import Backend, How
+from .backend import Backend, Capabilities, FileInfo, How
 from .body import Body, Data, Progress
-from .info import Capabilities, FileInfo
-from .path import LONGEST, checked, folder, joined
+from .path import MAX_PATH_BYTES, check_folder, check_path, join_path
 
-SPOOL = 8 * 1024 * 1024
-"""Bytes that `writer` keeps in memory; what is beyond goes to a temporary file."""
+SPOOL_BYTES = 8 * 1024 * 1024
+"""Bytes that `writer` keeps in memory. More go to a temporary file."""
 
 
 class Store:
@@ -30,10 +29,11 @@ class Store:
         name: Name in messages. Default: name of the backend.
     """
 
-    def __init__(self, backend: Backend, /, *, root_path: str = "", name: str | None = None) -> None:
-        """root_path: a folder of the backend, in which all paths are. name: what it is called (default: as the backend)."""
+    def __init__(
+        self, backend: Backend, /, *, root_path: str = "", name: str | None = None
+    ) -> None:
         self.backend = backend
-        self.root_path = folder(root_path, backend=backend.name)
+        self.root_path = check_folder(root_path, backend=backend.name)
         self.name = backend.name if name is None else name
 
     @property
@@ -53,7 +53,7 @@ class Store:
             The open file.
 
         Raises:
-            NotFound: There is no such file.
+            NotFound: The file does not exist.
         """
         return self.backend.read(self.whole(path))
 
@@ -103,7 +103,7 @@ class Store:
 
     @contextmanager
     def writer(self, path: str, how: How = "atomic", /) -> Iterator[BinaryIO]:
-        """Open a file for writing. It exists when the block ends, and not at all if the block raises.
+        """Open a file for writing. It exists when the block ends, unless the block raises.
 
         Up to 8 MiB are kept in memory, more in a temporary file.
 
@@ -115,7 +115,7 @@ class Store:
             The open file.
         """
         whole = self.whole(path)
-        with SpooledTemporaryFile(SPOOL) as spool:
+        with SpooledTemporaryFile(SPOOL_BYTES) as spool:
             yield cast(BinaryIO, spool)
             spool.seek(0)
             self.backend.write(whole, Body(cast(BinaryIO, spool)), how)
@@ -130,18 +130,18 @@ class Store:
             The description.
 
         Raises:
-            NotFound: There is no such file.
+            NotFound: The file does not exist.
         """
-        return self._seen(self.backend.info(self.whole(path)))
+        return self._relative(self.backend.info(self.whole(path)))
 
     def exists(self, path: str, /) -> bool:
-        """Return whether there is a file. A folder is not a file.
+        """Return whether a file exists. A folder is not a file.
 
         Args:
             path: The path.
 
         Returns:
-            True if there is.
+            True if it exists.
         """
         try:
             self.backend.info(self.whole(path))
@@ -164,7 +164,7 @@ class Store:
             source: Path of the file.
             target: The new path.
         """
-        self._pair(source, target, self.backend.move)
+        self._apply_to_pair(source, target, self.backend.move)
 
     def copy(self, source: str, target: str, /) -> None:
         """Copy a file within the store, and replace the target. Use `transfer` between stores.
@@ -173,7 +173,7 @@ class Store:
             source: Path of the file.
             target: Path of the copy.
         """
-        self._pair(source, target, self.backend.copy)
+        self._apply_to_pair(source, target, self.backend.copy)
 
     # ---- many files ----
 
@@ -187,13 +187,13 @@ class Store:
         Returns:
             The paths.
         """
-        whole = self._folder(path)
-        cut = len(self.root_path) + 1 if self.root_path else 0
-        quick = getattr(self.backend, "paths", None)  # where sizes and times cost extra
-        if quick is not None:
-            found: Iterator[str] = quick(whole, recursive=recursive)
-            return (path[cut:] for path in found) if cut else found
-        return (info.path[cut:] for info in self.backend.files(whole, recursive=recursive))
+        folder = self._whole_folder(path)
+        cut = self._prefix_length
+        list_paths = getattr(self.backend, "paths", None)  # Faster, without sizes and times.
+        if list_paths is not None:
+            paths: Iterator[str] = list_paths(folder, recursive=recursive)
+            return (path[cut:] for path in paths) if cut else paths
+        return (info.path[cut:] for info in self.backend.files(folder, recursive=recursive))
 
     def list(self, path: str = "", /, *, recursive: bool = True) -> Iterator[FileInfo]:
         """List files with sizes and times, in no order.
@@ -205,8 +205,8 @@ class Store:
         Returns:
             The files.
         """
-        found = self.backend.files(self._folder(path), recursive=recursive)
-        return (self._seen(info) for info in found) if self.root_path else found
+        infos = self.backend.files(self._whole_folder(path), recursive=recursive)
+        return (self._relative(info) for info in infos) if self.root_path else infos
 
     def folders(self, path: str = "", /) -> Iterator[str]:
         """List the folders in a folder, one level, in no order.
@@ -217,8 +217,8 @@ class Store:
         Returns:
             The paths.
         """
-        cut = len(self.root_path) + 1 if self.root_path else 0
-        return (found[cut:] for found in self.backend.folders(self._folder(path)))
+        cut = self._prefix_length
+        return (folder[cut:] for folder in self.backend.folders(self._whole_folder(path)))
 
     # ---- the store ----
 
@@ -226,7 +226,7 @@ class Store:
         """Check that the storage can be reached and its container exists.
 
         Raises:
-            StorageError: It says what is wrong.
+            StorageError: The message names the problem.
         """
         self.backend.check()
 
@@ -246,20 +246,28 @@ class Store:
         Raises:
             PathInvalid: It is not a valid path.
         """
-        checked(path, backend=self.backend.name)
-        whole = joined(self.root_path, path)
-        if len(whole.encode()) > LONGEST:
-            long = f"{path!r} under the root {self.root_path!r} is longer than {LONGEST:,} bytes"
-            raise PathInvalid(long, path=path, backend=self.backend.name)
+        check_path(path, backend=self.backend.name)
+        whole = join_path(self.root_path, path)
+        if len(whole.encode()) > MAX_PATH_BYTES:
+            problem = f"is longer than {MAX_PATH_BYTES:,} bytes"
+            message = f"{path!r} under the root {self.root_path!r} {problem}"
+            raise PathInvalid(message, path=path, backend=self.backend.name)
         return whole
 
-    def _folder(self, path: str) -> str:
+    @property
+    def _prefix_length(self) -> int:
+        """Characters before a path of this store in a path of the backend."""
+        return len(self.root_path) + 1 if self.root_path else 0
+
+    def _whole_folder(self, path: str) -> str:
         return self.whole(path) if path else self.root_path
 
-    def _seen(self, info: FileInfo) -> FileInfo:
+    def _relative(self, info: FileInfo) -> FileInfo:
+        """Return the same file with its path in this store."""
         if not self.root_path:
             return info
-        return FileInfo(info.path[len(self.root_path) + 1 :], info.size, info.modified_at, info.etag)
+        path = info.path[len(self.root_path) + 1 :]
+        return FileInfo(path, info.size, info.modified_at, info.etag)
 
     def _write(self, path: str, data: Data, how: How, progress: Progress | None) -> None:
         whole = self.whole(path)
@@ -268,12 +276,48 @@ class Store:
             self.backend.write(whole, body, how)
         except Exception as error:
             if body.failure is not None and body.failure is not error:
-                raise body.failure from None  # the source's own word, not what the backend made of it
+                # The source's own error, not the error that the backend made of it.
+                raise body.failure from None
             raise
 
-    def _pair(self, source: str, target: str, act: Callable[[str, str], None]) -> None:
-        from_, to = self.whole(source), self.whole(target)
-        if from_ == to:
-            self.backend.info(from_)  # nothing to do, but it must be there
+    def _apply_to_pair(
+        self, source: str, target: str, operation: Callable[[str, str], None]
+    ) -> None:
+        whole_source, whole_target = self.whole(source), self.whole(target)
+        if whole_source == whole_target:
+            self.backend.info(whole_source)  # Nothing to do, but a missing file is an error.
         else:
-            act(from_, to)
+            operation(whole_source, whole_target)
+
+
+def transfer(
+    source: Store,
+    path: str,
+    target: Store,
+    to: str | None = None,
+    /,
+    *,
+    how: How = "atomic",
+    progress: Progress | None = None,
+) -> None:
+    """Copy a file between two stores. Within one backend, its own copy is used.
+
+    Args:
+        source: Store of the file.
+        path: Its path.
+        target: Store of the copy.
+        to: Path of the copy. Default: the same.
+        how: `"replace"`, `"atomic"` or `"create"`.
+        progress: Function that gets the number of bytes just copied.
+    """
+    to = path if to is None else to
+    is_same_backend = source.backend is target.backend
+    if is_same_backend and how != "create" and source.capabilities.native_copy:
+        size = source.info(path).size
+        Store(source.backend).copy(source.whole(path), target.whole(to))
+        if progress is not None:
+            progress(size)
+        return
+    write = {"replace": target.write, "atomic": target.write_atomic, "create": target.create}[how]
+    with source.read(path) as file:
+        write(to, file, progress=progress)

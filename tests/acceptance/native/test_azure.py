@@ -1,4 +1,4 @@
-"""azure-storage: N requests whatever goes wrong, and the policy's own waits."""
+"""azure-storage: attempts and waits follow the policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redrive import RetryPolicy, native
 from redrive.native.azure_storage import AZURE
 from redrive.testing import Answer, FaultServer
 from redrive.testing.server import Step
-from tests.acceptance.native.wire import QUICK, waited_as_said
+from tests.acceptance.native.wire import QUICK, assert_waits
 
 pytestmark = pytest.mark.req("R-10")
 
@@ -23,14 +23,14 @@ def properties(server: FaultServer, policy: RetryPolicy) -> None:
 
 @pytest.mark.parametrize("attempts", [1, 2, 6])
 @pytest.mark.parametrize("trouble", [503, "reset", "hang"])
-def test_so_many_requests_and_the_policys_waits(trouble: Step, attempts: int) -> None:
+def test_attempts_and_waits_follow_the_policy(trouble: Step, attempts: int) -> None:
     policy = RetryPolicy(max_attempts=attempts, backoff_base=0.02, backoff_max=0.05, jitter=0.01)
     with FaultServer(trouble) as server:
         with pytest.raises(AzureError):
             properties(server, policy)
         assert server.count == attempts
         if attempts > 1 and trouble == 503:
-            waited_as_said(server, AZURE, policy)
+            assert_waits(server, AZURE, policy)
 
 
 def test_only_the_timeout_is_dropped() -> None:
@@ -38,7 +38,7 @@ def test_only_the_timeout_is_dropped() -> None:
     assert native.azure(RetryPolicy(timeout=5)).dropped == ("timeout",)
 
 
-def test_retry_after_is_a_floor_where_it_retries() -> None:
+def test_retry_after_is_a_minimum() -> None:
     with FaultServer(Answer(503, {"Retry-After": "0.3"}), 200) as server:
         properties(server, QUICK)
         assert server.waits[0] >= 0.299

@@ -1,4 +1,4 @@
-"""botocore: N requests, by a mode that is always said."""
+"""botocore: attempts follow the policy, in any environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from redrive import RetryPolicy, native
 from redrive.native.aws import BOTOCORE
 from redrive.testing import Answer, FaultServer
-from tests.acceptance.native.wire import waited_as_said
+from tests.acceptance.native.wire import assert_waits
 
 pytestmark = pytest.mark.req("R-10")
 OWN = Config(signature_version="s3v4", s3={"addressing_style": "path"}, read_timeout=2)
@@ -30,7 +30,7 @@ def client(server: FaultServer, config: Config | None) -> Any:
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 4])
-def test_so_many_requests(attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempts_follow_the_policy(attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     with FaultServer(503) as server:
         with pytest.raises(ClientError):
@@ -38,7 +38,7 @@ def test_so_many_requests(attempts: int, monkeypatch: pytest.MonkeyPatch) -> Non
         assert server.count == attempts
 
 
-def test_not_as_the_obvious_setting_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_attempts_of_botocore_counts_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """`max_attempts` counts the ones after the first: why the mapping does not use it."""
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     with FaultServer(503) as server:
@@ -48,7 +48,7 @@ def test_not_as_the_obvious_setting_has_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("variable", ["AWS_RETRY_MODE=legacy", "AWS_MAX_ATTEMPTS=7", "AWS_NEW_RETRIES_2026=true"])
-def test_the_environment_changes_nothing(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_does_not_change_the_attempts(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(*variable.split("="))
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     with FaultServer("reset") as server:
@@ -57,10 +57,10 @@ def test_the_environment_changes_nothing(variable: str, monkeypatch: pytest.Monk
         assert server.count == 3
 
 
-def test_its_own_waits_and_no_retry_after() -> None:
+def test_botocore_uses_its_own_waits_and_ignores_retry_after() -> None:
     policy = RetryPolicy(max_attempts=2, backoff_base=9, backoff_max=9, jitter=0, timeout=60)
     with FaultServer(Answer(503, {"Retry-After": "5"}), 200) as server:
         config, dropped = native.botocore(policy)
         client(server, config).head_object(Bucket="b", Key="k")
-        waited_as_said(server, BOTOCORE, policy)
+        assert_waits(server, BOTOCORE, policy)
     assert dropped == ("backoff_base", "backoff_max", "jitter", "timeout")

@@ -1,4 +1,4 @@
-"""google-api-core: N requests, waits up to the policy's, sync and async."""
+"""google-api-core: attempts and longest waits follow the policy, sync and async."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redrive import RetryPolicy, native, outcome, retry
 from redrive.native.google_api import GOOGLE
 from redrive.testing import FaultServer
 from tests.acceptance.classify.clients import google_api
-from tests.acceptance.native.wire import QUICK, waited_as_said
+from tests.acceptance.native.wire import QUICK, assert_waits
 
 pytestmark = pytest.mark.req("R-10")
 
@@ -30,16 +30,16 @@ def call(policy: RetryPolicy, url: str, is_async: bool) -> Any:
     async def fetch_async(where: str) -> Any:
         return fetch(where)
 
-    made = native.google(policy, is_async=is_async).value
-    if made is None:
+    retrying = native.google(policy, is_async=is_async).value
+    if retrying is None:
         return fetch(url)
-    return asyncio.run(made(fetch_async)(url)) if is_async else made(fetch)(url)
+    return asyncio.run(retrying(fetch_async)(url)) if is_async else retrying(fetch)(url)
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 @pytest.mark.parametrize("status", [503, 429])
-def test_so_many_requests_and_waits_up_to_the_policys(status: int, attempts: int, is_async: bool) -> None:
+def test_attempts_follow_the_policy_and_limit_the_waits(status: int, attempts: int, is_async: bool) -> None:
     policy = RetryPolicy(max_attempts=attempts, backoff_base=0.02, backoff_max=0.05, jitter=0)
     exceptions, _ = google_api()
     with FaultServer(status) as server:
@@ -47,7 +47,7 @@ def test_so_many_requests_and_waits_up_to_the_policys(status: int, attempts: int
             call(policy, server.url, is_async)
         assert server.count == attempts
         if attempts > 1:
-            waited_as_said(server, GOOGLE, policy)
+            assert_waits(server, GOOGLE, policy)
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -58,14 +58,14 @@ def test_each_call_has_its_own_count(is_async: bool) -> None:
             assert server.count == count
 
 
-def test_what_is_not_worth_it_is_sent_once() -> None:
+def test_a_permanent_error_is_not_retried() -> None:
     exceptions, _ = google_api()
     with FaultServer(404) as server, pytest.raises(exceptions.NotFound):
         call(QUICK, server.url, is_async=False)
     assert server.count == 1
 
 
-def test_the_policys_timeout_ends_it() -> None:
+def test_the_timeout_of_the_policy_ends_the_retries() -> None:
     exceptions, _ = google_api()
     policy = RetryPolicy(max_attempts=1000, backoff_base=0.05, backoff_max=0.05, jitter=0, timeout=0.3)
     with FaultServer(503) as server, pytest.raises(exceptions.RetryError):
@@ -74,7 +74,7 @@ def test_the_policys_timeout_ends_it() -> None:
 
 
 @pytest.mark.req("C-7")
-def test_a_layer_around_it_does_not_begin_anew() -> None:
+def test_an_outer_layer_does_not_retry_again() -> None:
     exceptions, _ = google_api()
     layer = retry(RetryPolicy(3, 0, 0, 0))
     with FaultServer(503) as server:
@@ -86,6 +86,6 @@ def test_a_layer_around_it_does_not_begin_anew() -> None:
     assert (ended.layer, ended.attempts) == ("google-api-core", 3)
 
 
-def test_what_has_no_place_is_told() -> None:
+def test_ignored_fields_are_reported() -> None:
     assert native.google(QUICK).dropped == ("jitter",)
     assert native.google(RetryPolicy.disabled()) == (None, ())

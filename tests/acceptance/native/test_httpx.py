@@ -1,4 +1,4 @@
-"""httpx and httpx2: connecting is tried again, and nothing else; the notes say so."""
+"""httpx and httpx2: only connecting is retried."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from redrive import RetryPolicy, native
-from redrive.native.transport import HTTPX
+from redrive.native.http_clients import HTTPX
 from redrive.testing import FaultServer
 from redrive.testing.server import refused
 from tests.acceptance.native.wire import SLACK
@@ -27,38 +27,38 @@ LIBRARIES: list[ModuleType] = [httpx, httpx2]
 
 @contextmanager
 def connects() -> Iterator[Callable[[], list[float]]]:
-    """The moments at which connections are asked for."""
-    moments: list[float] = []
+    """The times at which connections are asked for."""
+    times: list[float] = []
     real = socket.socket.connect
     guard = threading.Lock()
 
     def connect(self: socket.socket, address: Any, /) -> None:
         with guard:
-            moments.append(time.monotonic())
+            times.append(time.monotonic())
         real(self, address)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", connect)
-        yield lambda: moments
+        yield lambda: times
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.__name__)
-def test_connecting_is_tried_again(library: ModuleType) -> None:
+def test_connecting_is_retried(library: ModuleType) -> None:
     policy = RetryPolicy(max_attempts=3, timeout=9)
     value, dropped = native.httpx(policy)
-    with refused() as url, connects() as moments, library.Client(transport=library.HTTPTransport(**value)) as client:
+    with refused() as url, connects() as times, library.Client(transport=library.HTTPTransport(**value)) as client:
         with pytest.raises(library.ConnectError):
             client.get(url)
-        seen = moments()
+        seen = times()
     assert len(seen) == 3
     for attempt, (before, after) in enumerate(pairwise(seen), 1):
-        least, most = HTTPX.waits(policy, attempt)
+        least, most = HTTPX.wait_range(policy, attempt)
         assert least <= after - before <= most + SLACK
     assert dropped == ("backoff_base", "backoff_max", "jitter", "timeout")
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.__name__)
-def test_and_nothing_else(library: ModuleType) -> None:
+def test_responses_and_resets_are_not_retried(library: ModuleType) -> None:
     value = native.httpx(RetryPolicy(max_attempts=3)).value
     with FaultServer(503, "reset") as server, library.Client(transport=library.HTTPTransport(**value)) as client:
         assert client.get(server.url).status_code == 503

@@ -1,4 +1,4 @@
-"""PyArrow's S3: N requests."""
+"""PyArrow: attempts follow the policy."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import pytest
 from pyarrow import fs
 
 from redrive import RetryPolicy, native
-from redrive.native.arrow import PYARROW
+from redrive.native.aws import PYARROW
 from redrive.testing import FaultServer
 from redrive.testing.server import Step
-from tests.acceptance.native.wire import waited_as_said
+from tests.acceptance.native.wire import assert_waits
 
 pytestmark = pytest.mark.req("R-10")
 
 
 @pytest.mark.parametrize(("trouble", "attempts"), [(503, 1), (503, 2), ("reset", 2)])
-def test_so_many_requests_and_its_own_waits(trouble: Step, attempts: int) -> None:
+def test_attempts_follow_the_policy_with_the_waits_of_pyarrow(trouble: Step, attempts: int) -> None:
     policy = RetryPolicy(max_attempts=attempts, timeout=9)
     strategy, dropped = native.pyarrow_s3(policy)
     with FaultServer(trouble) as server:
@@ -31,5 +31,5 @@ def test_so_many_requests_and_its_own_waits(trouble: Step, attempts: int) -> Non
             files.get_file_info("bucket/key")
         assert server.count == attempts
         if attempts > 1:
-            waited_as_said(server, PYARROW, policy)
+            assert_waits(server, PYARROW, policy)
     assert dropped == (() if attempts == 1 else ("backoff_base", "backoff_max", "jitter", "timeout"))

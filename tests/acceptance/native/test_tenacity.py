@@ -1,4 +1,4 @@
-"""tenacity carries all five fields, and Retry-After as well."""
+"""tenacity: all fields of the policy apply, and Retry-After."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 import tenacity
 
 from redrive import RetryPolicy, native, outcome, retry
-from redrive.native.retrying import TENACITY
+from redrive.native.tenacity_retry import TENACITY
 from redrive.testing import Answer, FaultServer
-from tests.acceptance.native.wire import QUICK, waited_as_said
+from tests.acceptance.native.wire import QUICK, assert_waits
 
 pytestmark = pytest.mark.req("R-10")
 
@@ -24,7 +24,7 @@ def fetch(url: str) -> int:
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 5])
-def test_so_many_requests_and_the_policys_waits(attempts: int) -> None:
+def test_attempts_and_waits_follow_the_policy(attempts: int) -> None:
     policy = RetryPolicy(max_attempts=attempts, backoff_base=0.02, backoff_max=0.05, jitter=0.01)
     value, dropped = native.tenacity(policy)
     with FaultServer(503) as server:
@@ -32,17 +32,17 @@ def test_so_many_requests_and_the_policys_waits(attempts: int) -> None:
             tenacity.Retrying(**value)(fetch, server.url)
         assert server.count == attempts
         if attempts > 1:
-            waited_as_said(server, TENACITY, policy)
+            assert_waits(server, TENACITY, policy)
     assert dropped == ()
 
 
-def test_a_fault_that_passes() -> None:
+def test_a_transient_fault_is_retried() -> None:
     with FaultServer(503, "reset", 200) as server:
         assert tenacity.retry(**native.tenacity(QUICK).value)(fetch)(server.url) == 200
         assert server.count == 3
 
 
-def test_what_is_not_worth_it_is_not_tried_again() -> None:
+def test_a_permanent_error_is_not_retried() -> None:
     with FaultServer(404) as server:
         with pytest.raises(httpx.HTTPStatusError):
             tenacity.Retrying(**native.tenacity(QUICK).value)(fetch, server.url)
@@ -53,7 +53,7 @@ def test_what_is_not_worth_it_is_not_tried_again() -> None:
         assert server.count == 1
 
 
-def test_no_wait_passes_the_timeout() -> None:
+def test_no_wait_exceeds_the_timeout() -> None:
     policy = RetryPolicy(max_attempts=5000, backoff_base=0.05, backoff_max=0.05, jitter=0, timeout=0.3)
     with FaultServer(503) as server:
         began = time.monotonic()
@@ -66,13 +66,13 @@ def test_no_wait_passes_the_timeout() -> None:
     assert ended.reason == "timeout"
 
 
-def test_retry_after_is_a_floor() -> None:
+def test_retry_after_is_a_minimum() -> None:
     with FaultServer(Answer(503, {"Retry-After": "0.3"}), 200) as server:
         assert tenacity.Retrying(**native.tenacity(QUICK).value)(fetch, server.url) == 200
         assert server.waits[0] >= 0.299
 
 
-def test_async_too() -> None:
+def test_async_functions_are_retried() -> None:
     async def afetch(url: str) -> int:
         async with httpx.AsyncClient() as client:
             return (await client.get(url)).raise_for_status().status_code
@@ -83,7 +83,7 @@ def test_async_too() -> None:
         assert server.count == 3
 
 
-def test_layers_around_do_not_multiply() -> None:
+def test_an_outer_layer_does_not_multiply_the_attempts() -> None:
     inner = tenacity.retry(**native.tenacity(QUICK).value)(fetch)
     with FaultServer(503) as server:
         with pytest.raises(httpx.HTTPStatusError):

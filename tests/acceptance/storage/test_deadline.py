@@ -1,4 +1,4 @@
-"""A deadline reaches every store: calls to a server that accepts and says nothing end near it."""
+"""Calls to a server that never responds end near the deadline, on every backend."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from redrive.errors import Unavailable
 from redrive.storage import Store
 from redrive.storage.azure import Azure
 from redrive.storage.graph import Graph
-from redrive.storage.s3 import S3
-from redrive.storage.s3_arrow import S3Arrow
+from redrive.storage.s3 import S3, S3Arrow
 from redrive.storage.sftp import Sftp
 
 SECONDS = 1.0
@@ -90,13 +89,13 @@ def test_every_call_ends_near_the_deadline(kind: str, silent: int) -> None:
     with pytest.raises(Unavailable), deadline(0.2):
         store.info("file")  # loads the client, which no deadline interrupts
     with ThreadPoolExecutor(len(ACTS)) as threads:
-        ends = list(threads.map(lambda act: _ended(store, act), ACTS.values()))
+        ends = list(threads.map(lambda act: _error_and_seconds(store, act), ACTS.values()))
     backend.close()
     assert {name: error for name, (error, _) in zip(ACTS, ends, strict=True) if error is not Unavailable} == {}
     assert max(took for _, took in ends) < 8 * SECONDS
 
 
-def _ended(store: Store, act: Callable[[Store], object]) -> tuple[type[Exception] | None, float]:
+def _error_and_seconds(store: Store, act: Callable[[Store], object]) -> tuple[type[Exception] | None, float]:
     """How it ended, and after how many seconds."""
     began = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""The registry example of the docs: a folder, S3, SFTP; the same program, another configuration."""
+"""The example of the docs runs on a folder, S3 and SFTP, with another configuration only."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ total 9990000
 """
 
 
-def run(folder: Path, kind: str, given: dict[str, Any]) -> str:
-    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
+def run(folder: Path, kind: str, options: dict[str, Any]) -> str:
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in options.items())
     (folder / "storage.toml").write_text(f'[stores.raw]\ntype = "{kind}"\nroot_path = "example"\n[stores.raw.options]\n{lines}')
     done = subprocess.run(
         [sys.executable, "-W", "error", PROGRAM, "storage.toml"], cwd=folder, capture_output=True, text=True, timeout=120
@@ -33,16 +33,16 @@ def run(folder: Path, kind: str, given: dict[str, Any]) -> str:
 
 
 @pytest.mark.req("S-12")
-def test_on_a_folder(tmp_path: Path) -> None:
+def test_the_example_runs_on_a_folder(tmp_path: Path) -> None:
     assert run(tmp_path, "local", {"root": "data"}) == PRINTED
     assert (tmp_path / "data" / "example" / "orders" / "2026-01-31" / "manifest").exists()
 
 
 @pytest.mark.req("S-12")
-def test_on_s3(tmp_path: Path, s3_url: str, s3_bucket: str) -> None:
+def test_the_example_runs_on_s3(tmp_path: Path, s3_url: str, s3_bucket: str) -> None:
     assert run(tmp_path, "s3", {"bucket": s3_bucket, **options(s3_url)}) == PRINTED
 
 
 @pytest.mark.req("S-12")
-def test_on_sftp(tmp_path: Path, sftp_options: dict[str, Any]) -> None:
+def test_the_example_runs_on_sftp(tmp_path: Path, sftp_options: dict[str, Any]) -> None:
     assert run(tmp_path, "sftp", sftp_options) == PRINTED

@@ -1,4 +1,4 @@
-"""Names that a wrong or hostile server lists are not passed on: none leads out of the folder."""
+"""Names of a wrong or hostile server are dropped from listings."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from redrive.storage import Store
 from redrive.storage.graph import Graph
 from redrive.storage.local import Local
+from redrive.storage.path import ListingFilter
 from redrive.storage.sftp import Sftp
-from redrive.storage.skipped import Skipped
 from tests.servers.graph import graph_server
 
 HOSTILE = ["../../evil", "/etc/passwd", "a/b", "..", ".", "", "back\\slash", "new\nline", "\x1b[2J"]
@@ -57,8 +57,8 @@ def sftp() -> Iterator[Store]:
     async def stop(server: asyncssh.SSHAcceptor) -> None:
         server.close()
         await server.wait_closed()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        await asyncio.wait(others, timeout=5) if others else None
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        await asyncio.wait(tasks, timeout=5) if tasks else None
 
     server = asyncio.run_coroutine_threadsafe(serve(), loop).result(30)
     backend = Sftp("lake", host="127.0.0.1", port=server.get_port(), username="x", password="y", any_host_key=True)
@@ -71,7 +71,7 @@ def sftp() -> Iterator[Store]:
 
 
 @pytest.mark.req("S-12")
-def test_an_sftp_listing_passes_on_no_hostile_names(sftp: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_sftp_listing_drops_hostile_names(sftp: Store, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "redrive.storage"):
         assert list(sftp.files()) == ["file"]
         assert [info.path for info in sftp.list()] == ["file"]
@@ -81,7 +81,7 @@ def test_an_sftp_listing_passes_on_no_hostile_names(sftp: Store, caplog: pytest.
 
 
 @pytest.mark.req("S-12")
-def test_a_graph_listing_passes_on_no_hostile_names(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_graph_listing_drops_hostile_names(caplog: pytest.LogCaptureFixture) -> None:
     with graph_server() as server:
         root = server.drive.root
         server.drive.add(root, "file", b"x")
@@ -99,7 +99,7 @@ def test_a_graph_listing_passes_on_no_hostile_names(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.req("S-12")
-def test_a_local_listing_warns_of_names_that_are_not_paths(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_local_listing_warns_about_invalid_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("file", "back\\slash", ".redrive-1"):
         (tmp_path / name).write_bytes(b"x")
     with caplog.at_level(logging.WARNING, "redrive.storage"):
@@ -108,13 +108,13 @@ def test_a_local_listing_warns_of_names_that_are_not_paths(tmp_path: Path, caplo
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_is_neither_a_name_nor_a_path_that_leaves(name: str) -> None:
-    assert not Skipped("x").is_name(name)
-    assert name == "a/b" or not Skipped("x").is_path(name)
+def test_a_hostile_name_is_not_accepted(name: str) -> None:
+    assert not ListingFilter("x").accepts_name(name)
+    assert name == "a/b" or not ListingFilter("x").accepts_path(name)
 
 
-def test_a_listing_warns_of_few_names(caplog: pytest.LogCaptureFixture) -> None:
-    skipped = Skipped("x")
+def test_a_listing_limits_its_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    listing = ListingFilter("x")
     with caplog.at_level(logging.WARNING, "redrive.storage"):
-        assert skipped.paths([f"../{number}" for number in range(1000)]) == []
+        assert listing.accepted_paths([f"../{number}" for number in range(1000)]) == []
     assert len(caplog.records) == 10

@@ -1,4 +1,4 @@
-"""A folder when it goes wrong: killed writers, full disks, links that lead out, folders that are missing or closed."""
+"""Faults of a folder: killed writers, full disks, links, missing folders and permissions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from redrive.errors import AlreadyExists, NotFound, PathInvalid, StorageError
 from redrive.storage import Store
 from redrive.storage.local import Local
-from redrive.testing.storage.sample import body
+from redrive.testing.storage.samples import sample_bytes
 
 START = "import resource, sys, time\nfrom redrive.storage import Store\nfrom redrive.storage.local import Local\n"
 
@@ -59,13 +59,13 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file(store: Store, tmp_pat
     writer.stdout.close()
     assert list(store.files()) == ([] if how == "create" else ["file"])
     assert how == "create" or store.read_bytes("file") == b"old"
-    assert len(list(tmp_path.iterdir())) == (1 if how == "create" else 2)  # what it had written is there, and is not listed
+    assert len(list(tmp_path.iterdir())) == (1 if how == "create" else 2)  # Its temporary file exists, but is not listed.
     store.write("file", b"new")
     assert store.read_bytes("file") == b"new"
 
 
 @pytest.mark.req("S-12")
-def test_of_many_processes_one_creates(store: Store, tmp_path: Path) -> None:
+def test_one_of_many_processes_creates_the_file(store: Store, tmp_path: Path) -> None:
     start = time.time() + 3
     program = f"""
         time.sleep(max(0, {start} - time.time()))
@@ -86,7 +86,7 @@ def test_of_many_processes_one_creates(store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.req("S-12")
 @pytest.mark.parametrize("how", ["write", "write_atomic", "create"])
-def test_a_full_disk(store: Store, tmp_path: Path, how: str) -> None:
+def test_a_full_disk_keeps_the_old_file(store: Store, tmp_path: Path, how: str) -> None:
     store.write("old", b"old")
     path = "new" if how == "create" else "old"
     writer = child(
@@ -99,14 +99,14 @@ def test_a_full_disk(store: Store, tmp_path: Path, how: str) -> None:
         """,
         tmp_path,
     )
-    said = writer.communicate(timeout=60)[0]
-    assert said == f"StorageError: disk: no space for {path!r}: File too large\n"
+    output = writer.communicate(timeout=60)[0]
+    assert output == f"StorageError: disk: no space for {path!r}: File too large\n"
     assert store.read_bytes("old") == b"old"
     assert [each.name for each in tmp_path.iterdir()] == ["old"]
 
 
 @pytest.mark.req("S-12")
-def test_permission_denied(tmp_path: Path) -> None:
+def test_missing_permissions_raise_denied(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o755)
     (closed / "secret").write_bytes(b"x")
@@ -126,16 +126,16 @@ def test_permission_denied(tmp_path: Path) -> None:
         """
     code = f"{START}store = Store(Local('disk', root={str(closed)!r}))\n{textwrap.dedent(program)}"
     if nobody is None:
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
     else:
         # Imported as root, run as nobody: the other account may not be able to read this interpreter.
-        code = code.replace("store = ", f"import os\nimport redrive.storage.mapped\nos.setuid({nobody.pw_uid})\nstore = ", 1)
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/").stdout
+        code = code.replace("store = ", f"import os\nimport redrive.storage.errors\nos.setuid({nobody.pw_uid})\nstore = ", 1)
+        output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/").stdout
     closed.chmod(0o755)
-    assert found == "Denied new disk\nDenied secret disk\nDenied secret disk\n"
+    assert output == "Denied new disk\nDenied secret disk\nDenied secret disk\n"
 
 
-def test_a_missing_root(tmp_path: Path) -> None:
+def test_a_missing_root_raises_not_found(tmp_path: Path) -> None:
     store = Store(Local("disk", root=str(tmp_path / "missing"), create=False))
     acts = (
         store.check,
@@ -149,26 +149,26 @@ def test_a_missing_root(tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="the folder .*missing is missing"):
             act()
     assert not (tmp_path / "missing").exists()
-    made = Store(Local("disk", root=str(tmp_path / "missing")))
-    made.check()
-    made.delete("file")
-    assert list(made.files()) == []
-    assert not made.exists("file")
+    created = Store(Local("disk", root=str(tmp_path / "missing")))
+    created.check()
+    created.delete("file")
+    assert list(created.files()) == []
+    assert not created.exists("file")
     assert not (tmp_path / "missing").exists()
-    made.write("file", b"x")
+    created.write("file", b"x")
     assert store.read_bytes("file") == b"x"
     with pytest.raises(NotFound, match="the folder .* is missing"):
         Store(Local("disk", root=str(tmp_path / "not" / "there"))).write("file", b"x")
 
 
-def test_a_root_that_is_a_file(tmp_path: Path) -> None:
+def test_a_file_as_root_raises_not_found(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(NotFound):
         Store(Local(root=str(tmp_path / "file"))).write("a", b"x")
 
 
 @pytest.mark.req("S-12")
-def test_links_do_not_lead_out(tmp_path: Path) -> None:
+def test_links_cannot_leave_the_root(tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     outside.mkdir()
     (inside / "real").mkdir(parents=True)
@@ -199,7 +199,7 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
     assert sorted(each.name for each in outside.iterdir()) == ["secret"]
 
 
-def test_links_in_a_circle(store: Store, tmp_path: Path) -> None:
+def test_a_cycle_of_links_is_an_error(store: Store, tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to("two")
     (tmp_path / "two").symlink_to("one")
     store.write("file", b"x")
@@ -211,7 +211,7 @@ def test_links_in_a_circle(store: Store, tmp_path: Path) -> None:
     assert store.read_bytes("one") == b"mine"
 
 
-def test_what_others_have_made_is_passed_over(store: Store, tmp_path: Path) -> None:
+def test_listings_skip_entries_that_are_not_files(store: Store, tmp_path: Path) -> None:
     (tmp_path / ".redrive-0123456789abcdef").write_bytes(b"half")
     (tmp_path / "back\\slash").write_bytes(b"x")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")).write_bytes(b"x")
@@ -220,7 +220,7 @@ def test_what_others_have_made_is_passed_over(store: Store, tmp_path: Path) -> N
     assert list(store.files()) == ["file"]
 
 
-def test_a_folder_in_the_way(store: Store) -> None:
+def test_a_write_to_a_folder_raises_path_invalid(store: Store) -> None:
     store.write("folder/file", b"x")
     for how in ("write", "write_atomic"):
         with pytest.raises(PathInvalid, match="is a folder"):
@@ -234,7 +234,7 @@ def test_a_folder_in_the_way(store: Store) -> None:
     assert list(store.files()) == ["folder/file"]
 
 
-def test_disks_without_links_take_the_name_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_create_works_on_a_disk_without_hard_links(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -246,8 +246,8 @@ def test_disks_without_links_take_the_name_first(store: Store, monkeypatch: pyte
     assert list(store.files()) == ["file"]
 
 
-def test_another_disk_in_between(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.write("file", body(100_000))
+def test_move_to_another_disk_copies_the_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write("file", sample_bytes(100_000))
     rename = Path.replace
 
     def across(self: Path, target: Path) -> Path:
@@ -257,11 +257,11 @@ def test_another_disk_in_between(store: Store, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Path, "replace", across)
     store.move("file", "other/disk")
-    assert store.read_bytes("other/disk") == body(100_000)
+    assert store.read_bytes("other/disk") == sample_bytes(100_000)
     assert list(store.files()) == ["other/disk"]
 
 
-def test_a_reading_error_is_ours(store: Store, tmp_path: Path) -> None:
+def test_an_error_while_reading_is_a_storage_error(store: Store, tmp_path: Path) -> None:
     store.write("file", b"x")
     with store.read("file") as file:
         os.close(file.fileno())

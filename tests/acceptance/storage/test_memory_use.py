@@ -1,4 +1,4 @@
-"""Memory is bounded by a piece, not by the file: 64 MiB through each backend, in a process that is measured."""
+"""Memory is bounded by a piece: 64 MiB through each backend, measured in a process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ print((after - before) * 1024)
 """
 
 
-def grown(kind: str, options: dict[str, Any]) -> int:
+def memory_growth(kind: str, options: dict[str, Any]) -> int:
     """Bytes by which a process grew that wrote and read the file."""
     program = PROGRAM.replace("SIZE", str(SIZE))
     done = subprocess.run([sys.executable, "-c", program, kind, json.dumps(options)], capture_output=True, text=True, timeout=250)
@@ -54,30 +54,30 @@ def grown(kind: str, options: dict[str, Any]) -> int:
 
 
 @pytest.mark.req("S-12")
-def test_local(tmp_path: Path) -> None:
-    assert grown("local", {"root": str(tmp_path)}) < 12 * 1024 * 1024
+def test_memory_of_local(tmp_path: Path) -> None:
+    assert memory_growth("local", {"root": str(tmp_path)}) < 12 * 1024 * 1024
 
 
 @pytest.mark.req("S-12")
-def test_sftp(sftp_options: dict[str, Any]) -> None:
-    assert grown("sftp", sftp_options) < 48 * 1024 * 1024
+def test_memory_of_sftp(sftp_options: dict[str, Any]) -> None:
+    assert memory_growth("sftp", sftp_options) < 48 * 1024 * 1024
 
 
 @pytest.mark.req("S-12")
-def test_graph() -> None:
+def test_memory_of_graph() -> None:
     with graph_server() as server:
-        told = {"drive": "drives/d1", "token": "good", "base_url": f"{server.service}/v1.0"}
-        assert grown("graph", told) < 40 * 1024 * 1024
+        options = {"drive": "drives/d1", "token": "good", "base_url": f"{server.service}/v1.0"}
+        assert memory_growth("graph", options) < 40 * 1024 * 1024
 
 
 @pytest.mark.req("S-12")
 @pytest.mark.skipif("REDRIVE_FULL" not in os.environ, reason="make bench-storage measures it: REDRIVE_FULL=1 runs it here")
 @pytest.mark.parametrize("kind", ["s3", "s3-pyarrow"])
-def test_s3(s3_url: str, s3_bucket: str, kind: str) -> None:
-    assert grown(kind, {"bucket": s3_bucket, **options(s3_url)}) < 56 * 1024 * 1024
+def test_memory_of_s3(s3_url: str, s3_bucket: str, kind: str) -> None:
+    assert memory_growth(kind, {"bucket": s3_bucket, **options(s3_url)}) < 56 * 1024 * 1024
 
 
 @pytest.mark.req("S-12")
 @pytest.mark.skipif("REDRIVE_FULL" not in os.environ, reason="make bench-storage measures it: REDRIVE_FULL=1 runs it here")
-def test_azure(azure_connection: str, azure_container: str) -> None:
-    assert grown("azure", {"container": azure_container, "connection_string": azure_connection}) < 48 * 1024 * 1024
+def test_memory_of_azure(azure_connection: str, azure_container: str) -> None:
+    assert memory_growth("azure", {"container": azure_container, "connection_string": azure_connection}) < 48 * 1024 * 1024

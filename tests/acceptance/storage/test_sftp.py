@@ -1,4 +1,4 @@
-"""SFTP when it goes wrong: connecting is tried again, and nothing else is; nothing half-written stays."""
+"""Faults of SFTP: only connecting is retried, and no partial file remains."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ import pytest
 from redrive import RetryPolicy, classify, deadline, outcome, retry
 from redrive.errors import Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
-from redrive.storage.sftp import Sftp, act
+from redrive.storage.sftp import Sftp, operations
 from redrive.testing import instant
-from redrive.testing.storage.sample import body
+from redrive.testing.storage.samples import sample_bytes
 from tests.servers.relay import Relay, Step
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.05, backoff_max=0.1, jitter=0.0)
 
 
 @pytest.fixture
-def made(sftp_options: dict[str, Any]) -> Iterator[Callable[..., Store]]:
-    """Makes stores on the server, or on a relay before it, each in a folder of its own."""
+def make_store(sftp_options: dict[str, Any]) -> Iterator[Callable[..., Store]]:
+    """Yield a function that creates stores on the server or a relay, each in its own folder."""
     backends: list[Sftp] = []
 
     def make(relay: Relay | None = None, policy: RetryPolicy | None = QUICK, **options: Any) -> Store:
-        given = {**sftp_options, "timeout": 30.0, "retry": policy} | options
+        arguments = {**sftp_options, "timeout": 30.0, "retry": policy} | options
         if relay is not None:
-            given |= {"port": relay.port, "known_hosts": None, "any_host_key": True}
-        backends.append(Sftp("box", **given))
+            arguments |= {"port": relay.port, "known_hosts": None, "any_host_key": True}
+        backends.append(Sftp("box", **arguments))
         return Store(backends[-1], root_path=f"test-{uuid.uuid4().hex[:8]}")
 
     yield make
@@ -52,60 +52,62 @@ def server_port(sftp_options: dict[str, Any]) -> int:
 
 @pytest.mark.req("S-3", "S-11")
 @pytest.mark.parametrize("step", ["reset", "silent", 500], ids=["reset", "silent", "cut in the handshake"])
-def test_connecting_is_tried_as_often_as_the_policy_says(made: Callable[..., Store], server_port: int, step: Step) -> None:
+def test_connecting_is_retried_as_the_policy_says(make_store: Callable[..., Store], server_port: int, step: Step) -> None:
     with Relay(server_port, step) as relay:
-        store = made(relay, timeout=0.5 if step == "silent" else 30.0)
+        store = make_store(relay, timeout=0.5 if step == "silent" else 30.0)
         with pytest.raises(Unavailable) as caught:
             store.read_bytes("file")
         assert relay.counted(3) == 3
-        if step != "silent":  # there a busy machine may see connections long after they came
+        if step != "silent":  # A busy machine may count those connections late.
             first, second = relay.waits
             assert first >= 0.05
             assert second >= 0.1
-        found = outcome(caught.value)
-        assert found is not None
-        assert found.attempts == 3
+        retried = outcome(caught.value)
+        assert retried is not None
+        assert retried.attempts == 3
         assert classify(caught.value).retryable
 
 
 @pytest.mark.req("S-3")
 @pytest.mark.parametrize("step", ["reset", 500])
-def test_a_connection_that_comes_at_last(made: Callable[..., Store], server_port: int, step: Step) -> None:
+def test_connecting_succeeds_at_the_last_attempt(make_store: Callable[..., Store], server_port: int, step: Step) -> None:
     with Relay(server_port, step, step, "pass") as relay:
-        store = made(relay)
+        store = make_store(relay)
         store.write("file", b"x")
         assert store.read_bytes("file") == b"x"
         assert relay.count == 3
 
 
 @pytest.mark.req("S-3")
-def test_nobody_is_there(made: Callable[..., Store]) -> None:
+def test_an_unreachable_server_raises_unavailable_after_the_waits(make_store: Callable[..., Store]) -> None:
     with Relay(1) as relay:
         port = relay.port
     with instant(jitter=0.0) as clock:
-        store = made(policy=None, port=port)
+        store = make_store(policy=None, port=port)
         with pytest.raises(Unavailable):
             store.check()
-        assert clock.slept == [2.0, 4.0]  # without a policy: 3 attempts, 2 to 10 s
+        assert clock.slept == [2.0, 4.0]  # The default: 3 attempts, 2 to 10 s.
         clock.slept.clear()
-        store = made(policy=RetryPolicy(max_attempts=9, backoff_base=5.0, backoff_max=10.0, jitter=0.0, timeout=20.0), port=port)
+        store = make_store(
+            policy=RetryPolicy(max_attempts=9, backoff_base=5.0, backoff_max=10.0, jitter=0.0, timeout=20.0), port=port
+        )
         with pytest.raises(Unavailable):
             store.check()
         assert clock.slept == [5.0, 10.0]  # a third wait would end at 25 s
 
 
 @pytest.mark.req("S-3")
-def test_authentication_is_not_tried_again(made: Callable[..., Store], server_port: int) -> None:
+def test_a_rejected_login_is_not_retried(make_store: Callable[..., Store], server_port: int) -> None:
     with Relay(server_port) as relay:
         with pytest.raises(Denied, match="rejected the login") as caught:
-            made(relay, password="wrong hunter2").check()
+            make_store(relay, password="wrong hunter2").check()
         assert relay.count == 1
         assert "hunter2" not in f"{caught.value!r} {caught.value.__cause__!r}"
         assert not classify(caught.value).retryable
 
 
 @pytest.mark.req("S-3")
-def test_a_server_that_nobody_knows_is_not_trusted(server_port: int, tmp_path: Path) -> None:
+def test_an_unknown_host_key_is_rejected(server_port: int, tmp_path: Path) -> None:
     empty = tmp_path / "known_hosts"
     empty.write_text("")
     with Relay(server_port) as relay:
@@ -117,72 +119,72 @@ def test_a_server_that_nobody_knows_is_not_trusted(server_port: int, tmp_path: P
 
 
 @pytest.mark.req("S-3")
-def test_waits_are_those_of_tenacity() -> None:
+def test_waits_equal_those_of_tenacity() -> None:
     from tenacity import RetryCallState, Retrying, wait_exponential
 
     state = RetryCallState(Retrying(), None, (), {})
     for base, most in ((0.05, 0.1), (2.0, 10.0), (5.0, 60.0)):
         policy = RetryPolicy(max_attempts=9, backoff_base=base, backoff_max=most, jitter=0.0)
-        theirs = wait_exponential(multiplier=base, max=most)
+        tenacity_wait = wait_exponential(multiplier=base, max=most)
         for number in range(1, 9):
             state.attempt_number = number
-            assert policy.wait(number, 0.0) == pytest.approx(theirs(state))
+            assert policy.wait(number, 0.0) == pytest.approx(tenacity_wait(state))
 
 
 @pytest.mark.req("S-3", "S-11")
-def test_a_request_is_not_tried_again(made: Callable[..., Store], server_port: int) -> None:
+def test_a_request_is_not_retried(make_store: Callable[..., Store], server_port: int) -> None:
     with Relay(server_port) as relay:
-        store = made(relay)
+        store = make_store(relay)
         store.write("file", b"old")
         done = threading.Event()
         with pytest.raises(Unavailable):
             store.write("file", _dropping(relay, done))
         assert done.is_set()
-        assert relay.count <= 2  # the second to take away what was half-written
+        assert relay.count <= 2  # The second removes the temporary file.
         assert store.read_bytes("file") == b"old"
         assert list(store.files()) == ["file"]
 
 
 def _dropping(relay: Relay, done: threading.Event) -> Iterator[bytes]:
-    yield body(5_000_000)
+    yield sample_bytes(5_000_000)
     relay.drop()
     done.set()
-    yield body(5_000_000)
+    yield sample_bytes(5_000_000)
 
 
 @pytest.mark.req("S-11")
-def test_a_read_that_breaks(made: Callable[..., Store], server_port: int) -> None:
+def test_a_broken_read_raises_unavailable(make_store: Callable[..., Store], server_port: int) -> None:
     with Relay(server_port) as relay:
-        store = made(relay)
-        store.write("file", body(20_000_000))
+        store = make_store(relay)
+        store.write("file", sample_bytes(20_000_000))
         with store.read("file") as file:
-            assert file.read(10) == body(20_000_000)[:10]
+            assert file.read(10) == sample_bytes(20_000_000)[:10]
             relay.drop()
             with pytest.raises(Unavailable):
                 file.read()
-        assert store.read_bytes("file") == body(20_000_000)
+        assert store.read_bytes("file") == sample_bytes(20_000_000)
 
 
 @pytest.mark.req("S-11")
-def test_retries_around_it_do_not_multiply(made: Callable[..., Store], server_port: int) -> None:
+def test_an_outer_layer_does_not_multiply_the_attempts(make_store: Callable[..., Store], server_port: int) -> None:
     with Relay(server_port, "reset") as relay:
         outer = retry(RetryPolicy(max_attempts=3, backoff_base=0.01, jitter=0.0))
         with pytest.raises(Unavailable):
-            outer.call(made(relay).check)
+            outer.call(make_store(relay).check)
         assert relay.count == 3
 
 
-def test_a_deadline_reaches_the_connection(made: Callable[..., Store], server_port: int) -> None:
+def test_a_deadline_ends_connecting(make_store: Callable[..., Store], server_port: int) -> None:
     with Relay(server_port, "reset") as relay:
-        store = made(relay, RetryPolicy(max_attempts=100, backoff_base=0.1, backoff_max=0.1, jitter=0.0))
+        store = make_store(relay, RetryPolicy(max_attempts=100, backoff_base=0.1, backoff_max=0.1, jitter=0.0))
         with pytest.raises(Unavailable), deadline(0.5):
             store.check()
         assert relay.count <= 6
 
 
-def test_a_deadline_reaches_a_request(made: Callable[..., Store], server_port: int) -> None:
+def test_a_deadline_ends_a_request_and_keeps_the_connection(make_store: Callable[..., Store], server_port: int) -> None:
     with Relay(server_port) as relay:
-        store = made(relay)
+        store = make_store(relay)
         store.write("file", b"x")
         relay.hold()
         begun = time.monotonic()
@@ -191,13 +193,13 @@ def test_a_deadline_reaches_a_request(made: Callable[..., Store], server_port: i
         assert time.monotonic() - begun < 15
         relay.go_on()
         assert store.read_bytes("file") == b"x"
-        assert relay.count == 1  # the connection is no worse for it
+        assert relay.count == 1  # The connection is still open.
 
 
 @pytest.mark.req("S-11")
-def test_a_server_that_falls_silent(made: Callable[..., Store], server_port: int) -> None:
+def test_a_request_timeout_drops_the_connection(make_store: Callable[..., Store], server_port: int) -> None:
     with Relay(server_port) as relay:
-        store = made(relay)
+        store = make_store(relay)
         store.write("file", b"x")
         relay.hold()
         connection = cast(Sftp, store.backend)._connection
@@ -208,7 +210,7 @@ def test_a_server_that_falls_silent(made: Callable[..., Store], server_port: int
         relay.go_on()
         connection._timeout = 30.0
         assert store.read_bytes("file") == b"x"
-        assert relay.count == 2  # not behind the one that got no answer
+        assert relay.count == 2  # Not behind the request without a response.
 
 
 @pytest.mark.req("S-12")
@@ -219,7 +221,7 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file(sftp_options: dict[st
     program = f"""
 import json, sys, time
 from redrive.storage import Store
-from redrive.storage.sftp import Sftp, act
+from redrive.storage.sftp import Sftp
 def pieces():
     yield bytes(9_000_000)
     print("half way", flush=True)
@@ -235,20 +237,20 @@ Store(Sftp("box", **json.loads(sys.argv[1])), root_path={folder!r}).write_atomic
     store.backend.close()
 
 
-def test_a_full_disk(openssh_options: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    """No disk is: a file that the server may not write to the end of stands for one."""
+def test_a_failed_write_keeps_the_old_file(openssh_options: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Simulates a full disk: the server closes the file before the last write."""
     backend = Sftp("box", **openssh_options)
     store = Store(backend)
     store.write("full", b"old")
-    opened = act.open_beside
+    open_temporary = operations.open_temporary
 
     async def closed_too_early(session: Any, root: str, target: str) -> tuple[str, Any]:
-        temporary, file = await opened(session, root, target)
-        await session._handler.close(file.handle)  # each write fails from now on, as those beyond the last block do
+        temporary, file = await open_temporary(session, root, target)
+        await session._handler.close(file.handle)  # Every later write fails.
         return temporary, file
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(act, "open_beside", closed_too_early)
+        patch.setattr(operations, "open_temporary", closed_too_early)
         with pytest.raises(StorageError, match="the server says: Failure"):
             store.write("full", bytes(9_000_000))
     assert store.read_bytes("full") == b"old"
@@ -256,27 +258,29 @@ def test_a_full_disk(openssh_options: dict[str, Any], caplog: pytest.LogCaptureF
     store.delete("full")
     backend.close()
     gc.collect()
-    assert not [record for record in caplog.records if record.name == "asyncio"]  # nobody is told twice
+    assert not [record for record in caplog.records if record.name == "asyncio"]  # No error is reported twice.
 
 
-def test_a_reader_that_stops_in_the_middle(made: Callable[..., Store], caplog: pytest.LogCaptureFixture) -> None:
-    store = made()
-    store.write("file", body(20_000_000))
+def test_a_reader_may_stop_early_without_asyncio_errors(
+    make_store: Callable[..., Store], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = make_store()
+    store.write("file", sample_bytes(20_000_000))
     for _ in range(3):
         with store.read("file") as file:
-            assert file.read(5_000_000) == body(20_000_000)[:5_000_000]  # and more is on its way
-    assert store.read_bytes("file") == body(20_000_000)
+            assert file.read(5_000_000) == sample_bytes(20_000_000)[:5_000_000]  # More bytes were requested ahead.
+    assert store.read_bytes("file") == sample_bytes(20_000_000)
     store.backend.close()
     gc.collect()
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
-def test_a_reader_who_got_no_answer_hears_of_it_once(
-    made: Callable[..., Store], server_port: int, caplog: pytest.LogCaptureFixture
+def test_a_read_timeout_is_reported_once(
+    make_store: Callable[..., Store], server_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Relay(server_port) as relay:
-        store = made(relay)
-        store.write("file", body(20_000_000))
+        store = make_store(relay)
+        store.write("file", sample_bytes(20_000_000))
         with store.read("file") as file:
             file.read(5_000_000)
             relay.hold()
@@ -288,15 +292,15 @@ def test_a_reader_who_got_no_answer_hears_of_it_once(
         assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
-def test_a_missing_root(made: Callable[..., Store]) -> None:
-    store = made(root="/nowhere/at/all")
+def test_a_missing_root_raises_not_found(make_store: Callable[..., Store]) -> None:
+    store = make_store(root="/nowhere/at/all")
     for step in (store.check, lambda: next(store.files()), lambda: store.write("file", b"x")):
         with pytest.raises(NotFound, match="the folder /nowhere/at/all is missing on the server"):
             step()
 
 
-def test_a_folder_in_the_way(made: Callable[..., Store]) -> None:
-    store = made()
+def test_a_write_to_a_folder_raises_path_invalid(make_store: Callable[..., Store]) -> None:
+    store = make_store()
     store.write("folder/file", b"x")
     with pytest.raises(StorageError, match="is a folder"):
         store.write("folder", b"x")
@@ -306,9 +310,9 @@ def test_a_folder_in_the_way(made: Callable[..., Store]) -> None:
     assert list(store.files()) == ["folder/file"]
 
 
-def test_permission_denied(openssh_options: dict[str, Any]) -> None:
+def test_missing_permissions_raise_denied(openssh_options: dict[str, Any]) -> None:
     if os.geteuid() == 0:
-        backend = Sftp("box", **{**openssh_options, "root": "/proc/1/task"})  # nobody, not even root, writes there
+        backend = Sftp("box", **{**openssh_options, "root": "/proc/1/task"})  # Not even root may write there.
         with pytest.raises(StorageError):
             Store(backend).write("file", b"x")
     else:
@@ -318,9 +322,9 @@ def test_permission_denied(openssh_options: dict[str, Any]) -> None:
     backend.close()
 
 
-def test_a_forked_child_connects_anew(made: Callable[..., Store], server_port: int) -> None:
+def test_a_forked_child_connects_again(make_store: Callable[..., Store], server_port: int) -> None:
     with Relay(server_port) as relay:
-        store = made(relay)
+        store = make_store(relay)
         store.write("file", b"x")
         gc.collect()
         child = os.fork()
@@ -334,11 +338,11 @@ def test_a_forked_child_connects_anew(made: Callable[..., Store], server_port: i
         assert relay.count == 2
 
 
-def test_no_thread_is_left(made: Callable[..., Store]) -> None:
+def test_close_ends_the_thread(make_store: Callable[..., Store]) -> None:
     def ours() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "redrive-box"]
 
-    store = made()
+    store = make_store()
     store.write("file", b"x")
     assert ours() == ["redrive-box"]
     store.backend.close()

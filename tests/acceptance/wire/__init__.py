@@ -1,1 +1,1 @@
-"""What reaches the wire: each backend through a FaultServer in front of its real server, and its client alone beside it."""
+"""Requests on the wire: each backend and its client alone, through a FaultServer."""

@@ -1,4 +1,4 @@
-"""Fault: what a server does to a request, and what then has to be seen on the wire."""
+"""Fault: the behaviour of a server, and the requests that a client must send then."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from redrive.testing.server import Step
 Act: TypeAlias = Literal["read", "write"]
 BUSY = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 READ_SECONDS = 0.4
-"""The clients' read time-out where the server is slow; elsewhere a busy machine is given time."""
-PATIENT = 30.0
-ASKED = 1.5
+"""Read timeout of the clients for a slow server. For other faults a busy machine gets more time."""
+PATIENT_SECONDS = 30.0
+RETRY_AFTER_SECONDS = 1.5
 """Seconds of the Retry-After."""
 
 
 def busy(**headers: str) -> Answer:
-    """S3's 503: with this body s3fs has a loop of its own."""
+    """Return the 503 of S3. With this body s3fs retries too."""
     return Answer(503, {"Content-Type": "application/xml", **headers}, BUSY)
 
 
@@ -30,12 +30,12 @@ class Fault:
     act: Act
     script: tuple[Step, ...]
     passes: bool
-    """Whether it is over before three attempts are."""
+    """True if the fault ends before three attempts."""
 
     @property
     def patience(self) -> float:
-        """The read time-out that clients have."""
-        return READ_SECONDS if self.name == "slow" else PATIENT
+        """Return the read timeout of the clients."""
+        return READ_SECONDS if self.name == "slow" else PATIENT_SECONDS
 
 
 CUT = Answer(passed=True, trouble="cut")
@@ -51,5 +51,10 @@ FAULTS = (
     Fault("cut in the body", "read", (CUT,), passes=False),
     Fault("cut once", "read", (CUT, "pass"), passes=True),
     Fault("slow", "read", (SLOW,), passes=False),
-    Fault(f"Retry-After of {ASKED:g} s", "read", (busy(**{"Retry-After": str(ASKED)}), "pass"), passes=True),
+    Fault(
+        f"Retry-After of {RETRY_AFTER_SECONDS:g} s",
+        "read",
+        (busy(**{"Retry-After": str(RETRY_AFTER_SECONDS)}), "pass"),
+        passes=True,
+    ),
 )

@@ -1,4 +1,4 @@
-"""Measured: one fault on one client, counted at the server."""
+"""Measured: the requests of one client for one fault, counted at the server."""
 
 from __future__ import annotations
 
@@ -23,44 +23,47 @@ PATH = "folder/file.bin"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was seen."""
+    """The requests of one client for one fault."""
 
     requests: int
-    """How often the request that met the fault was sent."""
+    """How often the faulty request was sent."""
     waits: tuple[float, ...]
-    """Seconds between these."""
+    """Seconds between these requests."""
     error: BaseException | None
     right: bool
     """Whether the data is right afterwards."""
 
     @property
     def seconds(self) -> float:
-        """All waits together."""
+        """Return the sum of the waits."""
         return sum(self.waits)
 
 
-def measured(made: AbstractContextManager[Client], proxy: FaultServer, fault: Fault, asks_first: int = 0) -> Measured:
-    """Let the client do it once with the fault; before and after, all is well. asks_first: requests that have no body to cut."""
-    with made as client:
+def measure(client_context: AbstractContextManager[Client], proxy: FaultServer, fault: Fault, asks_first: int = 0) -> Measured:
+    """Read or write once with the fault.
+
+    asks_first: Number of requests without a body that could be cut.
+    """
+    with client_context as client:
         client.write(PATH, DATA)
-        client.read(PATH)  # connected, credentials found, regions asked
-        begun = proxy.count
+        client.read(PATH)  # Connect, and find credentials and regions.
+        count_before = proxy.count
         new = DATA[::-1]
         before: list[Step] = ["pass"] * asks_first if fault.name.startswith("cut") else []
         proxy.script(*before, *fault.script)
-        error, right = _tried(client, fault, new)
-        requests = proxy.requests[begun:]
+        error, right = _attempt(client, fault, new)
+        requests = proxy.requests[count_before:]
         proxy.script()
         if fault.act == "write" and fault.passes:
             right = client.read(PATH) == new
-    # The one that was sent most often: some clients ask something else first.
+    # The most frequent request: some clients send another one first.
     sends = Counter((request.method, request.path) for request in requests)
     most, count = sends.most_common(1)[0]
-    moments = [request.at for request in requests if (request.method, request.path) == most]
-    return Measured(count, tuple(later - earlier for earlier, later in pairwise(moments)), error, right)
+    times = [request.at for request in requests if (request.method, request.path) == most]
+    return Measured(count, tuple(later - earlier for earlier, later in pairwise(times)), error, right)
 
 
-def _tried(client: Client, fault: Fault, new: bytes) -> tuple[BaseException | None, bool]:
+def _attempt(client: Client, fault: Fault, new: bytes) -> tuple[BaseException | None, bool]:
     try:
         if fault.act == "read":
             return None, client.read(PATH) == DATA
@@ -71,18 +74,18 @@ def _tried(client: Client, fault: Fault, new: bytes) -> tuple[BaseException | No
 
 
 @contextmanager
-def proxied(server: str, address: str = "") -> Iterator[FaultServer]:
-    """A FaultServer in front of the real one, where the bucket or the container is; of Graph there is only ours."""
+def open_proxy(server: str, address: str = "") -> Iterator[FaultServer]:
+    """Start a FaultServer in front of the real server. For Graph it is our own server."""
     if server == "Graph":
         with graph_server() as graph, FaultServer(upstream=graph.service) as proxy:
             graph.other = proxy.url
             yield proxy
         return
-    with FaultServer(upstream=_prepared(server, address)) as proxy:
+    with FaultServer(upstream=_prepare(server, address)) as proxy:
         yield proxy
 
 
-def _prepared(server: str, address: str) -> str:
+def _prepare(server: str, address: str) -> str:
     if server == "S3":
         from tests.servers.buckets import client
 

@@ -1,4 +1,4 @@
-"""SFTP on the wire: what a connection meets, and how often one is made. Requests are not counted: they have no retries."""
+"""Connections of SFTP for each fault. Requests are not retried, so they are not counted."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from redrive.storage import Store
 from redrive.storage.sftp import Sftp
-from tests.acceptance.wire.fault import PATIENT, READ_SECONDS, Act
+from tests.acceptance.wire.fault import PATIENT_SECONDS, READ_SECONDS, Act
 from tests.acceptance.wire.subject import POLICY
 from tests.servers.relay import Relay, Step
 
 HALF = 5_000_000
-"""Bytes before and after the middle of a file: more than are on their way at a time."""
+"""Bytes before and after the middle of a file: more than are in flight at a time."""
 OLD, NEW = bytes(2 * HALF), b"\x01" * (2 * HALF)
 FOREVER = 5.0
-"""Seconds after which a client that waits is taken to wait for ever."""
+"""Seconds after which a client counts as waiting forever."""
 Midway: TypeAlias = Callable[[], None]
 
 
@@ -28,15 +28,15 @@ class Fault(NamedTuple):
     name: str
     act: Act
     connections: tuple[Step, ...] = ("pass",)
-    """What becomes of each new one; the last for ever."""
+    """The fate of each new connection. The last applies to all later ones."""
     midway: Literal["drop", "hold"] | None = None
-    """What becomes of the open one in the middle of the file."""
+    """The fate of the open connection in the middle of the file."""
     passes: bool = False
 
     @property
     def patience(self) -> float:
         """Seconds for connecting."""
-        return READ_SECONDS if "silent" in self.connections else PATIENT
+        return READ_SECONDS if "silent" in self.connections else PATIENT_SECONDS
 
 
 FAULTS = (
@@ -53,27 +53,27 @@ FAULTS = (
 
 
 class Measured(NamedTuple):
-    """What was seen."""
+    """The connections of one client for one fault."""
 
     connections: int
     waits: tuple[float, ...]
     error: BaseException | None
     left: str
-    """What is there afterwards: old, new, half, nothing."""
+    """The file afterwards: old, new, half, nothing."""
 
 
 class Client(NamedTuple):
-    """Reads or writes one file; half way something is done to it."""
+    """Reads or writes one file, with a callback in the middle."""
 
     read: Callable[[str, Midway], bytes]
     write: Callable[[str, Midway], object]
     hurry: Midway
-    """Wait no longer than READ_SECONDS from now on: a busy machine has had its time to shake hands."""
+    """Set the timeout to READ_SECONDS, after a handshake without a tight limit."""
 
 
 @contextmanager
-def ours(told: dict[str, Any], patience: float) -> Iterator[Client]:
-    backend = Sftp("sftp", **told, timeout=patience, retry=POLICY)
+def ours(address: dict[str, Any], patience: float) -> Iterator[Client]:
+    backend = Sftp("sftp", **address, timeout=patience, retry=POLICY)
     store = Store(backend)
 
     def read(path: str, midway: Midway) -> bytes:
@@ -97,10 +97,10 @@ def ours(told: dict[str, Any], patience: float) -> Iterator[Client]:
 
 
 @contextmanager
-def asyncssh_alone(told: dict[str, Any], patience: float) -> Iterator[Client]:
+def asyncssh_alone(address: dict[str, Any], patience: float) -> Iterator[Client]:
     import asyncssh
 
-    where = {name: told[name] for name in ("host", "port", "username", "password")}
+    where = {name: address[name] for name in ("host", "port", "username", "password")}
     limits = {"known_hosts": None, "config": None, "connect_timeout": patience, "login_timeout": patience}
 
     opened: list[asyncssh.SSHClientConnection] = []
@@ -131,58 +131,58 @@ def asyncssh_alone(told: dict[str, Any], patience: float) -> Iterator[Client]:
             await file.write(NEW[HALF:])
 
     def run(work: Any) -> Any:
-        async def bounded() -> Any:
+        async def run_until_timeout() -> Any:
             task = asyncio.ensure_future(work)
             done, _ = await asyncio.wait((task,), timeout=FOREVER)
             if not done:
                 for connection in opened:
-                    connection.abort()  # nothing else ends its waiting
+                    connection.abort()  # Nothing else ends the wait.
                 await asyncio.wait((task,))
                 task.exception()
-                raise WaitsForEver
+                raise WaitsForever
             return task.result()
 
-        return asyncio.run(bounded())
+        return asyncio.run(run_until_timeout())
 
     yield Client(lambda path, midway: run(read(path, midway)), lambda path, midway: run(write(path, midway)), lambda: None)
 
 
-class WaitsForEver(Exception):
-    """The client has not come back."""
+class WaitsForever(Exception):
+    """The client did not return."""
 
 
-def measured(
-    made: Callable[[dict[str, Any], float], AbstractContextManager[Client]], options: dict[str, Any], fault: Fault
+def measure(
+    open_client: Callable[[dict[str, Any], float], AbstractContextManager[Client]], options: dict[str, Any], fault: Fault
 ) -> Measured:
-    """Let a client do it once, over a connection that goes wrong; what is left is then looked at over a good one."""
+    """Read or write once over a faulty connection, and check the file over a good one."""
     path = f"wire-{uuid.uuid4().hex[:8]}"
     good = Store(Sftp("good", **options))
     good.write(path, OLD)
     error: BaseException | None = None
     with Relay(options["port"], *fault.connections) as relay:
-        told = {name: value for name, value in options.items() if name != "known_hosts"}
-        with made({**told, "port": relay.port, "any_host_key": True}, fault.patience) as client:
+        address = {name: value for name, value in options.items() if name != "known_hosts"}
+        with open_client({**address, "port": relay.port, "any_host_key": True}, fault.patience) as client:
 
-            def held(hurry: Midway = client.hurry) -> None:
+            def hold(hurry: Midway = client.hurry) -> None:
                 relay.hold()
                 hurry()
 
-            midway: Midway = {"drop": relay.drop, "hold": held, None: lambda: None}[fault.midway]
+            midway: Midway = {"drop": relay.drop, "hold": hold, None: lambda: None}[fault.midway]
             try:
-                found = client.read(path, midway) if fault.act == "read" else client.write(path, midway)
-                assert fault.act == "write" or found == OLD
+                data = client.read(path, midway) if fault.act == "read" else client.write(path, midway)
+                assert fault.act == "write" or data == OLD
             except Exception as raised:
                 error = raised
-            count = relay.counted(POLICY.max_attempts if "silent" in fault.connections and made is ours else 1)
+            count = relay.counted(POLICY.max_attempts if "silent" in fault.connections and open_client is ours else 1)
             seen = count, tuple(relay.waits)
             relay.go_on()
-    left = _left(good, path)
+    left = _describe_file(good, path)
     good.delete(path)
     good.backend.close()
     return Measured(*seen, error, left)
 
 
-def _left(store: Store, path: str) -> str:
+def _describe_file(store: Store, path: str) -> str:
     if not store.exists(path):
         return "nothing"
     data = store.read_bytes(path)

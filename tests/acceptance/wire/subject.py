@@ -1,4 +1,4 @@
-"""Subject: one backend with our policy, and the same client as it comes."""
+"""Subject: one backend with our policy, and its client with its defaults."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from redrive import RetryPolicy
 from redrive.storage import Store
 from redrive.storage.azure import Azure
 from redrive.storage.graph import Graph
-from redrive.storage.s3 import S3
-from redrive.storage.s3_arrow import S3Arrow
+from redrive.storage.s3 import S3, S3Arrow
 from tests.servers.azurite import ACCOUNT, KEY, connection_string
 from tests.servers.buckets import options
 
 POLICY = RetryPolicy(max_attempts=3, backoff_base=0.1, backoff_max=0.15, jitter=0.05)
-HOME = f"wire-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"  # tests side by side share the servers
+HOME = f"wire-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"  # Parallel tests share the servers.
 """The bucket, and the container."""
 
 
 class Client(NamedTuple):
-    """Reads and writes one file, in whatever way."""
+    """Reads and writes one file."""
 
     read: Callable[[str], bytes]
     write: Callable[[str, bytes], object]
 
 
 class Subject(NamedTuple):
-    """A backend, and the client beneath it alone; both are told where the server is, and how long to wait for it."""
+    """A backend, and its client alone. Both take the address, the port and the timeout."""
 
     name: str
     server: str
-    """Of `tests.servers.fixtures`; Graph: ours, which is made on the spot."""
+    """Server of `tests.servers.fixtures`. Graph is our own server."""
     client: str
-    """What is beneath, as people call it."""
+    """Name of the client library."""
     ours: Callable[[str, int, float], Any]
     alone: Callable[[str, int, float], Any]
     asks_first: tuple[int, int] = (0, 0)
-    """Requests without a body before the one that reads: of ours, and of the client alone."""
+    """Requests without a body before the read, of the backend and of the client alone."""
     hidden: frozenset[str] = frozenset()
-    """Faults on which a layer that cannot be switched off sends once more."""
+    """Faults for which a hidden layer sends one more request."""
 
 
 @contextmanager
@@ -62,21 +61,23 @@ def _s3(url: str, port: int, patience: float) -> Any:
 def _s3fs(url: str, port: int, patience: float) -> Iterator[Client]:
     import s3fs
 
-    told = options(url, port)
-    region = {"region_name": told.pop("region")}
-    files = s3fs.S3FileSystem(**told, client_kwargs=region, config_kwargs={"read_timeout": patience}, skip_instance_cache=True)
+    arguments = options(url, port)
+    region = {"region_name": arguments.pop("region")}
+    files = s3fs.S3FileSystem(
+        **arguments, client_kwargs=region, config_kwargs={"read_timeout": patience}, skip_instance_cache=True
+    )
     yield Client(lambda path: files.cat_file(f"{HOME}/{path}"), lambda path, data: files.pipe_file(f"{HOME}/{path}", data))
 
 
 def _arrow(url: str, port: int, patience: float) -> Any:
-    told = {"request_timeout": patience}
+    arguments = {"request_timeout": patience}
     return _store(
         S3Arrow(
             "s3-pyarrow",
             bucket=HOME,
             **options(url, port),
             config_kwargs={"read_timeout": patience},
-            arrow_kwargs=told,
+            arrow_kwargs=arguments,
             retry=POLICY,
         )
     )
@@ -108,8 +109,10 @@ def _pyarrow(url: str, port: int, patience: float) -> Iterator[Client]:
 
 
 def _azure(_address: str, port: int, patience: float) -> Any:
-    told = {"read_timeout": patience}
-    return _store(Azure("azure", container=HOME, connection_string=connection_string(port), client_kwargs=told, retry=POLICY))
+    arguments = {"read_timeout": patience}
+    return _store(
+        Azure("azure", container=HOME, connection_string=connection_string(port), client_kwargs=arguments, retry=POLICY)
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a backend does when things go wrong half way: nothing is mixed, lost, doubled or left behind."""
+"""Faults in the middle of an operation: no data is mixed, lost, duplicated or left behind."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from azure.storage.blob import ContainerClient
 
 from redrive import RetryPolicy
 from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
-from redrive.storage import Store, s3, s3_upload
+from redrive.storage import Store
 from redrive.storage.azure import Azure
-from redrive.storage.s3 import S3
-from redrive.storage.s3_arrow import S3Arrow
+from redrive.storage.s3 import S3, S3Arrow, upload
+from redrive.storage.s3 import backend as s3_backend
 from redrive.testing import Answer, FaultServer
 from tests.acceptance.wire.fault import CUT, busy
-from tests.acceptance.wire.measured import proxied
+from tests.acceptance.wire.measured import open_proxy
 from tests.acceptance.wire.subject import HOME
 from tests.servers.azurite import connection_string
 from tests.servers.buckets import client, options
@@ -26,33 +26,33 @@ from tests.servers.fixtures import SERVERS
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.01, backoff_max=0.02, jitter=0)
 MIB = 1024 * 1024
-BIG = (bytes(range(251)) * (14 * MIB // 251 + 1))[: 14 * MIB]  # pieces and parts that are all different
+BIG = (bytes(range(251)) * (14 * MIB // 251 + 1))[: 14 * MIB]  # All pieces and parts differ.
 
 
 class World(NamedTuple):
-    """A store behind a proxy, and how else to make one."""
+    """A store behind a proxy, and a function that creates another backend."""
 
     store: Store
     proxy: FaultServer
-    made: Callable[..., Any]
+    make_backend: Callable[..., Any]
 
 
 @pytest.fixture(params=["s3", "s3-pyarrow", "azure"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     server = "Azure" if request.param == "azure" else "S3"
     address = request.config.stash[SERVERS].address(server)
-    with proxied(server, address) as proxy:
+    with open_proxy(server, address) as proxy:
 
-        def made(**changes: Any) -> Any:
+        def make_backend(**changes: Any) -> Any:
             if request.param == "azure":
                 string = connection_string(proxy.port)
-                told: dict[str, Any] = {"container": HOME, "connection_string": string, "retry": QUICK}
-                return Azure("it", **told | changes)
+                arguments: dict[str, Any] = {"container": HOME, "connection_string": string, "retry": QUICK}
+                return Azure("it", **arguments | changes)
             kind = S3 if request.param == "s3" else S3Arrow
             return kind("it", **{"bucket": HOME, **options(address, proxy.port), "retry": QUICK} | changes)
 
-        backend = made()
-        yield World(Store(backend), proxy, made)
+        backend = make_backend()
+        yield World(Store(backend), proxy, make_backend)
         proxy.script()
         for path in list(backend.files("", recursive=True)):
             backend.delete(path.path)
@@ -60,7 +60,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.mark.req("S-13")
-def test_a_long_read_goes_on_where_it_broke(world: World) -> None:
+def test_a_broken_read_continues_at_the_same_byte(world: World) -> None:
     world.store.write("big", BIG)
     with world.store.read("big") as file:
         head = file.read(10 * MIB)
@@ -68,7 +68,7 @@ def test_a_long_read_goes_on_where_it_broke(world: World) -> None:
         assert head + file.read() == BIG
 
 
-def test_a_file_that_changed_in_the_middle_is_not_mixed(world: World) -> None:
+def test_two_versions_of_a_file_are_not_mixed(world: World) -> None:
     if isinstance(world.store.backend, S3Arrow):
         pytest.skip("PyArrow reads by ranges without a condition, and its documentation here says so")
     world.store.write("big", BIG)
@@ -79,11 +79,11 @@ def test_a_file_that_changed_in_the_middle_is_not_mixed(world: World) -> None:
         try:
             rest = file.read()
         except StorageError:
-            return  # told that it is another version
-        assert rest == BIG[10 * MIB :], "a body that was under way may end as it began"
+            return  # Rejected, because the version differs.
+        assert rest == BIG[10 * MIB :], "a running download may end with its own version"
 
 
-def test_a_create_whose_answer_was_lost_is_no_conflict(world: World) -> None:
+def test_create_survives_a_lost_response(world: World) -> None:
     world.store.exists("warm")
     world.proxy.script("lost", "pass")
     world.store.create("new", b"mine")
@@ -94,7 +94,7 @@ def test_a_create_whose_answer_was_lost_is_no_conflict(world: World) -> None:
     assert world.store.read_bytes("new") == b"mine"
 
 
-def test_a_large_write_survives_what_passes(world: World) -> None:
+def test_a_large_write_survives_transient_faults(world: World) -> None:
     world.store.write("warm", b"")
     world.proxy.script("pass", busy(), "reset", "pass")
     world.store.write("big", BIG)
@@ -125,9 +125,9 @@ def test_a_source_that_fails_leaves_the_old_file(world: World, how: str) -> None
     assert world.store.read_bytes("file") == b"old"
 
 
-def test_what_is_missing_or_not_allowed_is_said(world: World) -> None:
+def test_missing_containers_and_wrong_credentials_are_named(world: World) -> None:
     kind = "container" if isinstance(world.store.backend, Azure) else "bucket"
-    missing = world.made(**{kind: "no-such-thing"})
+    missing = world.make_backend(**{kind: "no-such-thing"})
     for act in (missing.check, lambda: missing.read("a"), lambda: list(missing.files("", recursive=True))):
         with pytest.raises(NotFound) as caught:
             act()
@@ -138,14 +138,14 @@ def test_what_is_missing_or_not_allowed_is_said(world: World) -> None:
     wrong: dict[str, Any] = {"secret": "wrong"}
     if kind == "container":
         wrong = {"connection_string": connection_string(world.proxy.port).replace("AccountKey=E", "AccountKey=F")}
-    stranger = world.made(**wrong)
+    stranger = world.make_backend(**wrong)
     for act in (stranger.check, lambda: stranger.read("a"), lambda: stranger.delete("a")):
         with pytest.raises(Denied):
             act()
     stranger.close()
 
 
-def test_denied_is_not_tried_again(world: World) -> None:
+def test_denied_is_not_retried(world: World) -> None:
     world.store.exists("warm")
     before = world.proxy.count
     world.proxy.script(Answer(403))
@@ -155,7 +155,7 @@ def test_denied_is_not_tried_again(world: World) -> None:
 
 
 @pytest.mark.req("S-11")
-def test_layers_around_see_that_attempts_are_spent(world: World) -> None:
+def test_an_outer_layer_does_not_multiply_the_attempts(world: World) -> None:
     from redrive import retry
 
     world.store.exists("warm")
@@ -166,7 +166,7 @@ def test_layers_around_see_that_attempts_are_spent(world: World) -> None:
     assert world.proxy.count == before + 3
 
 
-def test_a_forked_child_connects_anew(world: World) -> None:
+def test_a_forked_child_connects_again(world: World) -> None:
     if isinstance(world.store.backend, S3Arrow):
         pytest.skip("Arrow and forks don't go together, and its documentation says so")
     world.store.write("file", b"x")
@@ -182,9 +182,9 @@ def test_a_forked_child_connects_anew(world: World) -> None:
     assert world.store.read_bytes("file") == b"x"
 
 
-def test_a_copy_too_large_for_one_request(s3_url: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "COPIED_AT_ONCE", 6 * MIB)
-    monkeypatch.setattr(s3_upload, "COPY_PART", 8 * MIB)
+def test_a_large_object_is_copied_in_parts(s3_url: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_backend, "MAX_COPY_BYTES", 6 * MIB)
+    monkeypatch.setattr(upload, "COPY_PART_BYTES", 8 * MIB)
     backend = S3("it", bucket=s3_bucket, **options(s3_url), retry=QUICK)
     Store(backend).write("big", BIG)
     Store(backend).copy("big", "other")
@@ -192,7 +192,7 @@ def test_a_copy_too_large_for_one_request(s3_url: str, s3_bucket: str, monkeypat
     backend.close()
 
 
-def test_no_upload_is_left_unfinished(s3_url: str, s3_bucket: str) -> None:
+def test_a_failed_upload_is_aborted(s3_url: str, s3_bucket: str) -> None:
     def source() -> Iterator[bytes]:
         yield BIG
         raise ZeroDivisionError
@@ -207,15 +207,15 @@ def test_no_upload_is_left_unfinished(s3_url: str, s3_bucket: str) -> None:
 
 
 def test_an_interrupt_does_not_wait_for_a_server_that_hangs(s3_url: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted() -> Iterator[bytes]:
+    def interrupt() -> Iterator[bytes]:
         yield BIG
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(s3_upload, "CLEARING", 0.1)
+    monkeypatch.setattr(upload, "ABORT_SECONDS", 0.1)
     with FaultServer("pass", "hang", upstream=f"http://127.0.0.1:{urlsplit(s3_url).port}") as proxy:
         backend = S3("it", bucket=s3_bucket, **options(s3_url, proxy.port), retry=QUICK)
-        with pytest.raises(KeyboardInterrupt):  # and not after botocore's minute
-            Store(backend).write("big", interrupted())
+        with pytest.raises(KeyboardInterrupt):  # Not after the minute of botocore.
+            Store(backend).write("big", interrupt())
         backend.close()
 
 
@@ -224,12 +224,12 @@ def test_an_interrupt_does_not_wait_for_a_server_that_hangs(s3_url: str, s3_buck
     ("status", "code", "error"),
     [(404, "NoSuchBucket", NotFound), (403, "RequestTimeTooSkewed", Denied), (403, "ExpiredToken", Denied)],
 )
-def test_what_amazon_says_and_seaweedfs_does_not(
+def test_error_codes_of_amazon_are_recognised(
     kind: type[S3 | S3Arrow], status: int, code: str, error: type[StorageError]
 ) -> None:
-    """It makes a bucket that is written to, and its keys never run out."""
-    said = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>In Amazon's words.</Message></Error>"
-    with FaultServer(Answer(status, {"Content-Type": "application/xml"}, said.encode())) as server:
+    """SeaweedFS creates missing buckets, and its keys do not expire."""
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>In Amazon's words.</Message></Error>"
+    with FaultServer(Answer(status, {"Content-Type": "application/xml"}, body.encode())) as server:
         access: dict[str, Any] = {
             "endpoint_url": f"http://127.0.0.1:{server.port}",
             "region": "us-east-1",
@@ -242,14 +242,14 @@ def test_what_amazon_says_and_seaweedfs_does_not(
         for act in acts:
             with pytest.raises(error, match="the bucket 'b-1' is missing" if status == 404 else "In Amazon's words"):
                 act()
-        assert server.count == len(acts)  # it would not pass
+        assert server.count == len(acts)  # None was retried.
         with pytest.raises(error):
             list(store.files())
         backend.close()
 
 
-def test_a_body_is_sent_without_asking_first() -> None:
-    """aiohttp waits for the answer to that without end: a server that fell silent then would hold an upload for ever."""
+def test_a_body_is_sent_without_expect_continue() -> None:
+    """aiohttp waits for that response without a limit."""
     with FaultServer(Answer(200, {"ETag": '"e"'})) as server:
         access: dict[str, Any] = {"endpoint_url": f"http://127.0.0.1:{server.port}", "key": "k", "secret": "s"}
         backend = S3("it", bucket="b-1", **access, retry=QUICK)
@@ -260,7 +260,7 @@ def test_a_body_is_sent_without_asking_first() -> None:
 
 
 @pytest.mark.req("S-4")
-def test_s3fs_is_switched_off_for_us_alone(s3_url: str, s3_bucket: str) -> None:
+def test_retries_of_s3fs_are_disabled_on_our_object_only(s3_url: str, s3_bucket: str) -> None:
     from s3fs import S3FileSystem
 
     before = S3FileSystem.retries
@@ -271,9 +271,11 @@ def test_s3fs_is_switched_off_for_us_alone(s3_url: str, s3_bucket: str) -> None:
 
 
 @pytest.mark.req("S-5")
-def test_azure_takes_a_credential_beside_its_address(azure_connection: str, azure_container: str) -> None:
-    told = dict(part.split("=", 1) for part in azure_connection.strip(";").split(";"))
-    backend = Azure("it", container=azure_container, account_url=told["BlobEndpoint"], credential=told["AccountKey"], retry=QUICK)
+def test_azure_takes_a_credential_with_its_url(azure_connection: str, azure_container: str) -> None:
+    parts = dict(part.split("=", 1) for part in azure_connection.strip(";").split(";"))
+    backend = Azure(
+        "it", container=azure_container, account_url=parts["BlobEndpoint"], credential=parts["AccountKey"], retry=QUICK
+    )
     Store(backend).write("a", b"1")
     with ContainerClient.from_connection_string(azure_connection, azure_container) as bare:
         assert bare.download_blob("a").readall() == b"1"

@@ -1,4 +1,4 @@
-"""Exactly one layer retries: three attempts are three requests, whatever goes wrong, and the data is right afterwards."""
+"""Exactly one layer retries: three attempts are three requests, for every fault."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Any
 import pytest
 
 from redrive.errors import Unavailable
-from redrive.native.clients import CLIENTS
+from redrive.native import CLIENTS
 from redrive.testing import FaultServer
 from tests.acceptance.wire import ssh
-from tests.acceptance.wire.fault import ASKED, FAULTS, Fault
-from tests.acceptance.wire.measured import measured, proxied
+from tests.acceptance.wire.fault import FAULTS, RETRY_AFTER_SECONDS, Fault
+from tests.acceptance.wire.measured import measure, open_proxy
 from tests.acceptance.wire.subject import POLICY, SUBJECTS, Subject
 from tests.servers.fixtures import SERVERS
 
-MAPPED = {"s3": "botocore", "s3-pyarrow": "pyarrow", "azure": "azure"}
-"""The clients that have a loop of their own, and so waits of their own."""
-OBEYS = {"azure", "graph"}
-"""Those that obey Retry-After."""
+MAPPING_BY_BACKEND = {"s3": "botocore", "s3-pyarrow": "pyarrow", "azure": "azure"}
+"""Mappings of the clients that retry, with their own waits."""
+RESPECT_RETRY_AFTER = {"azure", "graph"}
+"""Backends that respect Retry-After."""
 
 
 @pytest.fixture(scope="module")
 def proxies(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[str, FaultServer]]]:
-    made: dict[str, tuple[str, FaultServer]] = {}
+    started: dict[str, tuple[str, FaultServer]] = {}
 
     def proxy(server: str) -> tuple[str, FaultServer]:
-        if server not in made:
+        if server not in started:
             address = "" if server == "Graph" else request.config.stash[SERVERS].address(server)
-            made[server] = address, stack.enter_context(proxied(server, address))
-        return made[server]
+            started[server] = address, stack.enter_context(open_proxy(server, address))
+        return started[server]
 
     with ExitStack() as stack:
         yield proxy
 
 
 def waits(backend: str, attempt: int) -> tuple[float, float]:
-    """The least and the most that is waited after this attempt."""
-    if backend in MAPPED:
-        return CLIENTS[MAPPED[backend]].waits(POLICY, attempt)
+    """Return the shortest and the longest wait after an attempt."""
+    if backend in MAPPING_BY_BACKEND:
+        return CLIENTS[MAPPING_BY_BACKEND[backend]].wait_range(POLICY, attempt)
     return POLICY.wait(attempt, 0.0), POLICY.wait(attempt, 1.0)
 
 
@@ -51,7 +51,7 @@ def test_three_attempts_are_three_requests(
     subject: Subject, fault: Fault, proxies: Callable[[str], tuple[str, FaultServer]]
 ) -> None:
     address, proxy = proxies(subject.server)
-    seen = measured(subject.ours(address, proxy.port, fault.patience), proxy, fault, subject.asks_first[0])
+    seen = measure(subject.ours(address, proxy.port, fault.patience), proxy, fault, subject.asks_first[0])
     if fault.passes:
         assert seen.error is None
         assert seen.right
@@ -63,21 +63,21 @@ def test_three_attempts_are_three_requests(
     if fault.name.startswith("503"):
         for attempt, wait in enumerate(seen.waits, 1):
             least, most = waits(subject.name, attempt)
-            assert least - 0.005 <= wait <= most + 10  # a busy machine comes late, but never early
-    if fault.name.startswith("Retry-After") and subject.name in OBEYS:
-        assert seen.waits[0] >= ASKED
+            assert least - 0.005 <= wait <= most + 10  # Late on a busy machine, but never early.
+    if fault.name.startswith("Retry-After") and subject.name in RESPECT_RETRY_AFTER:
+        assert seen.waits[0] >= RETRY_AFTER_SECONDS
 
 
 @pytest.mark.req("S-3", "S-11")
 @pytest.mark.parametrize("fault", ssh.FAULTS, ids=lambda fault: f"{fault.name}, {fault.act}".replace(" ", "_"))
 def test_three_attempts_are_three_connections(fault: ssh.Fault, sftp_options: dict[str, Any]) -> None:
-    seen = ssh.measured(ssh.ours, sftp_options, fault)
+    seen = ssh.measure(ssh.ours, sftp_options, fault)
     if fault.passes:
         assert seen.error is None
         assert seen.connections == len(fault.connections)
     else:
         assert isinstance(seen.error, Unavailable)
-        tried = 1 if fault.midway else POLICY.max_attempts
-        cleared_up = fault.midway is not None and fault.act == "write"  # one more, to take away what was half-written
-        assert tried <= seen.connections <= tried + cleared_up
+        attempts = 1 if fault.midway else POLICY.max_attempts
+        cleanups = fault.midway is not None and fault.act == "write"  # One more connection removes the temporary file.
+        assert attempts <= seen.connections <= attempts + cleanups
     assert seen.left == ("new" if fault.passes and fault.act == "write" else "old")

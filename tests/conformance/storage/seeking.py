@@ -1,4 +1,4 @@
-"""Reads that seek: what readers of columns do, on every backend."""
+"""Tests of seeking, as readers of Parquet files do, for every backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SeekableReads:
     """With the suite of a backend, whose `store` these use."""
 
     @pytest.mark.req("S-12")
-    def test_a_read_seeks_to_any_byte(self, store: Store) -> None:
+    def test_a_reader_seeks_to_any_byte(self, store: Store) -> None:
         store.write("big", DATA)
         draw = random.Random(3)
         with store.read("big") as file:
@@ -40,7 +40,7 @@ class SeekableReads:
             assert file.read(1) == b""
 
     @pytest.mark.req("S-12")
-    def test_a_table_is_read_from_a_store(self, store: Store) -> None:
+    def test_a_parquet_file_is_read_from_a_store(self, store: Store) -> None:
         table = pa.table({"id": list(range(50_000)), "text": [f"row {number}" for number in range(50_000)]})
         with store.writer("table.parquet") as out:
             parquet.write_table(table, out, row_group_size=10_000)

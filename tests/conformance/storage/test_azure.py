@@ -1,4 +1,4 @@
-"""The suite on Azure's blobs: Azurite, through azure-storage-blob."""
+"""The conformance suite on Azure: Azurite, through azure-storage-blob."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Azure]:
     with ContainerClient.from_connection_string(connection, f"conformance-{uuid.uuid4().hex[:8]}") as container:
         container.create_container()
         quick = RetryPolicy(max_attempts=3, backoff_base=0.05, jitter=0.05)
-        made = Azure("blobs", container=container.container_name, connection_string=connection, retry=quick)
-        yield made
-        made.close()
+        backend = Azure("blobs", container=container.container_name, connection_string=connection, retry=quick)
+        yield backend
+        backend.close()
         container.delete_container()
 
 

@@ -1,4 +1,4 @@
-"""The suite over Graph, on a server of ours that follows the documented protocol."""
+"""The conformance suite on Graph, with our server that follows the documented protocol."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.servers.graph import graph_server
 def backend() -> Iterator[Graph]:
     """Made once, on a drive that all tests of this file share."""
     with graph_server() as server:
-        made = Graph("sharepoint", drive="drives/d1", token="good", base_url=f"{server.service}/v1.0")
-        yield made
-        made.close()
+        backend = Graph("sharepoint", drive="drives/d1", token="good", base_url=f"{server.service}/v1.0")
+        yield backend
+        backend.close()
 
 
 @pytest.mark.req("S-12")
@@ -34,5 +34,5 @@ class TestGraph(StorageConformance, SeekableReads):
 
     @pytest.fixture
     def store(self, backend: Graph, monkeypatch: pytest.MonkeyPatch) -> Store:
-        monkeypatch.setattr(monitor, "FIRST", 0.01)
+        monkeypatch.setattr(monitor, "FIRST_POLL_SECONDS", 0.01)
         return Store(backend, root_path=uuid.uuid4().hex[:8])

@@ -1,4 +1,4 @@
-"""The suite on a folder."""
+"""The conformance suite on a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite on files in memory."""
+"""The conformance suite on memory."""
 
 from __future__ import annotations
 

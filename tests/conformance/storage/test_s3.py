@@ -1,4 +1,4 @@
-"""The suite on S3: SeaweedFS, through s3fs."""
+"""The conformance suite on S3: SeaweedFS, through s3fs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.servers.buckets import options
 @pytest.fixture(scope="module")
 def backends() -> Iterator[dict[str, S3]]:
     """Made once: a client of botocore takes half a second."""
-    made: dict[str, S3] = {}
-    yield made
-    for backend in made.values():
+    created: dict[str, S3] = {}
+    yield created
+    for backend in created.values():
         backend.close()
 
 
@@ -31,13 +31,13 @@ class TestS3(StorageConformance, SeekableReads):
     @pytest.fixture
     def store(self, s3_url: str, s3_bucket: str, backends: dict[str, S3]) -> Store:
         if not backends:
-            backends["one"] = S3("objects", bucket=s3_bucket, **options(s3_url), retry=RetryPolicy(max_attempts=3))
+            backends["shared"] = S3("objects", bucket=s3_bucket, **options(s3_url), retry=RetryPolicy(max_attempts=3))
         # Under a root of its own: SeaweedFS remembers folders that are empty, as Amazon does not.
-        return Store(backends["one"], root_path=uuid.uuid4().hex[:8])
+        return Store(backends["shared"], root_path=uuid.uuid4().hex[:8])
 
 
 @pytest.mark.req("S-12")
-def test_a_key_of_1024_bytes(s3_url: str, s3_bucket: str) -> None:
+def test_a_key_of_1024_bytes_is_written(s3_url: str, s3_bucket: str) -> None:
     backend = S3("objects", bucket=s3_bucket, **options(s3_url))
     path = "/".join(["x" * 127] * 8)
     Store(backend).write(path + "y", b"long")
@@ -45,17 +45,17 @@ def test_a_key_of_1024_bytes(s3_url: str, s3_bucket: str) -> None:
     backend.close()
 
 
-def test_one_that_is_forgotten_in_async_code_leaves_no_task_there(s3_url: str, s3_bucket: str) -> None:
-    def used() -> list[S3]:
+def test_a_backend_dropped_in_async_code_leaves_no_task(s3_url: str, s3_bucket: str) -> None:
+    def use_backend() -> list[S3]:
         backend = S3("objects", bucket=s3_bucket, **options(s3_url))
         assert list(backend.files("nothing", recursive=True)) == []
         return [backend]
 
     async def main() -> None:
-        made = await asyncio.to_thread(used)
+        backends = await asyncio.to_thread(use_backend)
         gc.collect()
         before = asyncio.all_tasks()
-        made.clear()
+        backends.clear()
         gc.collect()
         assert asyncio.all_tasks() == before
 

@@ -1,4 +1,4 @@
-"""The suite on S3: SeaweedFS, through PyArrow."""
+"""The conformance suite on S3: SeaweedFS, through PyArrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from redrive import RetryPolicy
 from redrive.storage import Store
-from redrive.storage.s3_arrow import S3Arrow
+from redrive.storage.s3 import S3Arrow
 from redrive.testing.storage import StorageConformance
 from tests.conformance.storage.seeking import SeekableReads
 from tests.servers.buckets import options
@@ -18,9 +18,9 @@ from tests.servers.buckets import options
 @pytest.fixture(scope="module")
 def backends() -> Iterator[dict[str, S3Arrow]]:
     """Made once: a client of botocore takes half a second."""
-    made: dict[str, S3Arrow] = {}
-    yield made
-    for backend in made.values():
+    created: dict[str, S3Arrow] = {}
+    yield created
+    for backend in created.values():
         backend.close()
 
 
@@ -29,6 +29,6 @@ class TestS3Arrow(StorageConformance, SeekableReads):
     @pytest.fixture
     def store(self, s3_url: str, s3_bucket: str, backends: dict[str, S3Arrow]) -> Store:
         if not backends:
-            backends["one"] = S3Arrow("objects", bucket=s3_bucket, **options(s3_url), retry=RetryPolicy(max_attempts=3))
+            backends["shared"] = S3Arrow("objects", bucket=s3_bucket, **options(s3_url), retry=RetryPolicy(max_attempts=3))
         # Under a root of its own: SeaweedFS remembers folders that are empty, as Amazon does not.
-        return Store(backends["one"], root_path=uuid.uuid4().hex[:8])
+        return Store(backends["shared"], root_path=uuid.uuid4().hex[:8])

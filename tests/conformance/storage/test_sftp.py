@@ -1,4 +1,4 @@
-"""The suite over SFTP: on asyncssh's server, and on OpenSSH's where there is one."""
+"""The conformance suite on SFTP: the server of asyncssh, and OpenSSH if it is installed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.conformance.storage.seeking import SeekableReads
 @pytest.fixture(scope="module")
 def backends() -> Iterator[dict[str, Sftp]]:
     """Made once for a server: to shake hands takes longer than most tests."""
-    made: dict[str, Sftp] = {}
-    yield made
-    for backend in made.values():
+    created: dict[str, Sftp] = {}
+    yield created
+    for backend in created.values():
         backend.close()
 
 

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from redrive.cli.root import app
-from redrive.native.clients import CLIENTS
+from redrive.native import CLIENTS
 from tests.unit.cli.command import run
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from redrive.testing.storage.sample import body
+from redrive.testing.storage.samples import sample_bytes
 from tests.unit.cli.command import PROGRAM, on_terminal, run
 
 TOML = """
@@ -81,10 +81,10 @@ def test_cat() -> None:
 
 
 def test_put(config: Path, tmp_path: Path) -> None:
-    (tmp_path / "here.bin").write_bytes(body(3_000_000))
+    (tmp_path / "here.bin").write_bytes(sample_bytes(3_000_000))
     done = run("storage", "put", str(tmp_path / "here.bin"), "other:x/y.bin")
     assert (done.returncode, done.stdout) == (0, "other:x/y.bin: 3,000,000 bytes written\n")
-    assert (tmp_path / "other" / "x" / "y.bin").read_bytes() == body(3_000_000)
+    assert (tmp_path / "other" / "x" / "y.bin").read_bytes() == sample_bytes(3_000_000)
     again = run("storage", "put", str(tmp_path / "here.bin"), "other:x/y.bin", "--if-absent")
     assert (again.returncode, again.stderr) == (1, "redrive: other: file 'x/y.bin' already exists\n")
     assert json.loads(run("storage", "put", str(tmp_path / "here.bin"), "other:", "--json").stdout)[0]["path"] == "other:here.bin"

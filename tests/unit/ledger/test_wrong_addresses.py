@@ -16,7 +16,7 @@ from redrive.journal.redaction import redact_text
 from redrive.journal.redaction.addresses import redact_address
 from redrive.ledger import open_ledger
 from redrive.messages import RedisStream
-from redrive.storage.registry import registry
+from redrive.storage.registry import to_registry
 from tests.unit.cli.command import call
 
 PASSWORDS = ["S3cretPw", *(f"S3cret{sign}Pw9" for sign in "@/#?: %["), "[S3cretPw"]
@@ -130,5 +130,5 @@ def test_storage_options_print_no_password() -> None:
         options = {"bucket": "b", "endpoint_url": url, "key": "k", "secret": "S3cretPw", "region_name": "r"}
         for kind in ("s3", "sftp", "azure", "graph", "unknown"):
             given = {"raw": {"type": kind, "options": options}}
-            text = printed(lambda: registry(given).get_store("raw"))  # noqa: B023
+            text = printed(lambda: to_registry(given).get_store("raw"))  # noqa: B023
             assert not leaks(redact_text(text)), (kind, url)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redrive.partitions import Partition
 from redrive.partitions.place import LONGEST, decoded, encoded, folder_of, manifest_of, runs_of
-from redrive.storage.path import problem
+from redrive.storage.path import path_problem
 
 TEXT = st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable() and bool(text.strip()))
 
@@ -57,7 +57,7 @@ def test_two_parts_never_share_a_name_whatever_the_case(one: str, other: str) ->
 
 @given(TEXT, TEXT, TEXT)
 def test_every_key_has_a_path_on_every_backend(source: str, customer: str, query: str) -> None:
-    assert problem(manifest_of(key(customer, source, query), "r-1")) is None
+    assert path_problem(manifest_of(key(customer, source, query), "r-1")) is None
 
 
 def test_a_long_part_is_cut_and_told_apart() -> None:
@@ -65,7 +65,7 @@ def test_a_long_part_is_cut_and_told_apart() -> None:
     assert encoded(one) != encoded(other)
     assert len(encoded(one)) <= LONGEST
     assert decoded(encoded(one)) is None
-    assert problem(f"{runs_of(key(one, one, other))}/run_id=x/y") is None
+    assert path_problem(f"{runs_of(key(one, one, other))}/run_id=x/y") is None
 
 
 def test_a_run_that_is_not_ours_is_encoded_too() -> None:

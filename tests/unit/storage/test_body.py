@@ -1,4 +1,4 @@
-"""Bodies: read once, in pieces of the size that was asked for, whatever the source gives."""
+"""Body: read once, in pieces of the requested size, from every type of source."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from redrive.storage.body import Body
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 50))
-def test_pieces_have_the_size_that_was_asked_for(parts: list[bytes], size: int) -> None:
+def test_pieces_have_the_requested_size(parts: list[bytes], size: int) -> None:
     moved: list[int] = []
     body = Body(iter(parts), moved.append)
-    found = list(body.pieces(size))
-    assert b"".join(found) == b"".join(parts)
-    assert all(len(piece) == size for piece in found[:-1])
+    pieces = list(body.pieces(size))
+    assert b"".join(pieces) == b"".join(parts)
+    assert all(len(piece) == size for piece in pieces[:-1])
     assert sum(moved) == body.moved == len(b"".join(parts))
     assert body.read(10) == b""
 
 
-def test_a_large_piece_is_not_copied_over_and_over() -> None:
-    """A gigabyte, given at once, would otherwise be moved five hundred times."""
+def test_a_large_piece_is_not_copied_repeatedly() -> None:
+    """A gigabyte in one piece would otherwise be copied five hundred times."""
     large = bytes(range(256)) * 40_000
     body = Body([large, b"end"])
     tracemalloc.start()
@@ -39,7 +39,7 @@ def test_a_large_piece_is_not_copied_over_and_over() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))
-def test_the_size_is_what_is_left(data: bytes, start: int) -> None:
+def test_the_size_counts_from_the_current_position(data: bytes, start: int) -> None:
     file = io.BytesIO(data)
     file.seek(start)
     body = Body(file)
@@ -47,7 +47,7 @@ def test_the_size_is_what_is_left(data: bytes, start: int) -> None:
     assert body.read() == data[start:]
 
 
-def test_sizes() -> None:
+def test_the_size_of_every_type_of_data() -> None:
     assert Body(b"abc").size == 3
     assert Body(bytearray(4)).size == 4
     assert Body(memoryview(b"abcdefgh").cast("I")).size == 8
@@ -55,7 +55,7 @@ def test_sizes() -> None:
     assert Body(iter([b"a"])).size is None
 
 
-def test_the_sources_own_error_is_kept() -> None:
+def test_the_error_of_the_source_is_kept() -> None:
     def source() -> Iterator[bytes]:
         yield b"x"
         raise KeyError("mine")
@@ -67,7 +67,7 @@ def test_the_sources_own_error_is_kept() -> None:
     assert body.failure is caught.value
 
 
-def test_progress_that_raises_is_the_callers_own() -> None:
+def test_the_error_of_progress_is_kept() -> None:
     def stop(_count: int) -> None:
         raise InterruptedError("enough")
 
@@ -78,6 +78,6 @@ def test_progress_that_raises_is_the_callers_own() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["text", 5, None, object()])
-def test_what_is_no_data(wrong: object) -> None:
+def test_other_types_are_rejected(wrong: object) -> None:
     with pytest.raises(TypeError, match="bytes"):
         Body(wrong)  # type: ignore[arg-type]

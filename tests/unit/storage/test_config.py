@@ -1,4 +1,4 @@
-"""Configuration: what it may say, and that a mistake is named with its place."""
+"""Configuration: its forms, and errors that name their place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ type = "memory"
 
 
 @pytest.mark.req("S-1", "S-2")
-def test_from_toml(tmp_path: Path) -> None:
+def test_a_toml_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "storage.toml"
     file.write_text(TOML)
     config = RegistryConfig.from_toml(file)
@@ -43,20 +43,20 @@ def test_from_toml(tmp_path: Path) -> None:
     assert "LAKE_PASSWORD" in shown
 
 
-def of(**backend: Any) -> RegistryConfig:
+def config_of(**backend: Any) -> RegistryConfig:
     return RegistryConfig.from_dict({"backends": {"b": backend}, "stores": {"s": {"backend": "b"}}})
 
 
 class Spy(Memory):
-    """A backend of a user's, that remembers what it was given."""
+    """A user's backend that records its options."""
 
-    given: dict[str, Any]
+    options: dict[str, Any]
 
     def __init__(
         self, name: str, /, *, colour: str = "red", nested: Any = None, retry: RetryPolicy | None = None, **_: Any
     ) -> None:
         super().__init__(name)
-        self.given = {"colour": colour, "nested": nested, "retry": retry}
+        self.options = {"colour": colour, "nested": nested, "retry": retry}
 
 
 class Strict(Memory):
@@ -66,19 +66,19 @@ class Strict(Memory):
 
 
 @pytest.mark.req("S-1")
-def test_retry_is_handed_over_only_where_there_is_one() -> None:
+def test_retry_is_passed_only_if_it_is_set() -> None:
     kind = f"{__name__}:Strict"
-    assert Registry(of(type=kind)).get_store("s").backend.retry.max_attempts == 9  # type: ignore[attr-defined]
-    made = Registry(of(type=kind, retry={"max_attempts": 2})).get_store("s").backend
-    assert made.retry == RetryPolicy(max_attempts=2)  # type: ignore[attr-defined]
-    assert Registry(of(type=kind, retry=None)).get_store("s").backend.retry.max_attempts == 9  # type: ignore[attr-defined]
+    assert Registry(config_of(type=kind)).get_store("s").backend.retry.max_attempts == 9  # type: ignore[attr-defined]
+    backend = Registry(config_of(type=kind, retry={"max_attempts": 2})).get_store("s").backend
+    assert backend.retry == RetryPolicy(max_attempts=2)  # type: ignore[attr-defined]
+    assert Registry(config_of(type=kind, retry=None)).get_store("s").backend.retry.max_attempts == 9  # type: ignore[attr-defined]
 
 
 @pytest.mark.req("S-7")
 @pytest.mark.parametrize("options", [{"type": "memory"}, {"type": "local", "options": {"root": "."}}])
 def test_local_and_memory_take_no_retry(options: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="backend 'b': (memory|local) takes no retry"):
-        Registry(of(**options, retry={"max_attempts": 2}))
+        Registry(config_of(**options, retry={"max_attempts": 2}))
     with pytest.raises(TypeError, match="unexpected keyword argument 'retry'"):
         Local("x", root=".", retry=RetryPolicy())  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'retry'"):
@@ -87,7 +87,7 @@ def test_local_and_memory_take_no_retry(options: dict[str, Any]) -> None:
 
 @pytest.mark.req("S-2")
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ({"backends": {"b": {"type": "sftp", "retry": {"max_atempts": 5}}}}, "backend 'b': unknown key 'max_atempts'"),
         ({"backends": {"b": {"type": "sftp", "retry": {"max_attempts": 0}}}}, "backend 'b': max_attempts"),
@@ -112,12 +112,12 @@ def test_local_and_memory_take_no_retry(options: dict[str, Any]) -> None:
         ({"backends": {"b": {"type": "json:Thing"}}}, "backend 'b': the backend json:Thing cannot be imported"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_with_its_place(config: dict[str, Any], said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_an_error_names_its_place(config: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         Registry(RegistryConfig.from_dict(config))
 
 
-def test_what_is_no_toml(tmp_path: Path) -> None:
+def test_invalid_toml_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "storage.toml"
     file.write_text("[backends")
     with pytest.raises(ValueError, match=r"storage\.toml.* is not valid TOML"):
@@ -129,16 +129,16 @@ def test_what_is_no_toml(tmp_path: Path) -> None:
 
 def test_secrets_come_from_the_environment() -> None:
     kind = f"{__name__}:Spy"
-    config = of(type=kind, options={"colour": {"env": "COLOUR"}, "nested": {"deep": {"env": "DEEP"}, "plain": 1}})
+    config = config_of(type=kind, options={"colour": {"env": "COLOUR"}, "nested": {"deep": {"env": "DEEP"}, "plain": 1}})
     store = Registry(config, environ={"COLOUR": "blue", "DEEP": "sea"}).get_store("s")
-    assert store.backend.given == {"colour": "blue", "nested": {"deep": "sea", "plain": 1}, "retry": None}  # type: ignore[attr-defined]
+    assert store.backend.options == {"colour": "blue", "nested": {"deep": "sea", "plain": 1}, "retry": None}  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="backend 'b': option 'colour' needs the environment variable COLOUR; set it"):
         Registry(config, environ={}).get_store("s")
     with pytest.raises(ValueError, match=r"option 'nested\.deep' needs the environment variable DEEP"):
         Registry(config, environ={"COLOUR": "x"}).get_store("s")
 
 
-def test_a_password_in_the_open_is_not_printed() -> None:
+def test_repr_redacts_a_password() -> None:
     config = BackendConfig("sftp", {"host": "h", "password": "hunter2", "url": "sftp://me:hunter2@host/"})
     assert "hunter2" not in repr(config)
     assert "hunter2" not in repr(RegistryConfig({"b": config}))
@@ -156,18 +156,18 @@ def test_stores_share_their_backend() -> None:
             registry.get_store("three")
 
 
-def test_values() -> None:
-    one, same = BackendConfig("memory", {"a": 1}), BackendConfig("memory", {"a": 1})
-    assert one == same
+def test_configurations_are_immutable_values() -> None:
+    first, same = BackendConfig("memory", {"a": 1}), BackendConfig("memory", {"a": 1})
+    assert first == same
     with pytest.raises(TypeError):
-        one.options["a"] = 2  # type: ignore[index]
+        first.options["a"] = 2  # type: ignore[index]
     with pytest.raises(TypeError, match="is a RetryPolicy, not dict"):
         BackendConfig("memory", retry={"max_attempts": 3})  # type: ignore[arg-type]
 
 
-def test_making_a_registry_opens_nothing(tmp_path: Path) -> None:
-    registry = Registry(of(type="local", options={"root": str(tmp_path / "missing")}))
+def test_creating_a_registry_opens_nothing(tmp_path: Path) -> None:
+    registry = Registry(config_of(type="local", options={"root": str(tmp_path / "missing")}))
     assert isinstance(registry.get_store("s"), Store)
-    registry = Registry(of(type="sftp", options={"host": "does.not.exist.example"}))
+    registry = Registry(config_of(type="sftp", options={"host": "does.not.exist.example"}))
     assert isinstance(registry.get_store("s"), Store)
     registry.close()

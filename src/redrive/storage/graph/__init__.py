@@ -1,4 +1,7 @@
-"""Graph: files of OneDrive and SharePoint. Experimental: tried against a server of ours that follows the documented protocol."""
+"""Graph: files of OneDrive and SharePoint.
+
+Experimental: tested against our own server, which follows the documented protocol.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Monitor: an operation that goes on at the service, looked at until it ends or its time is up."""
+"""Monitor: waits for a long-running operation of the service, such as a copy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ...core.context import clock_around
 from ...core.retry_after import retry_after
 from ...engine.attempt import current
 from ...errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
-from .failure import failed, fields
-from .sender import Sender
+from .client import GraphClient
+from .errors import from_response, json_object
 
-FIRST, LONGEST = 1.0, 30.0
-"""Seconds between two looks: doubled from the first to the longest."""
-KINDS: dict[str, type[StorageError]] = {
+FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 30.0
+"""Waits between two polls, doubled from the first to the largest."""
+ERROR_BY_CODE: dict[str, type[StorageError]] = {
     "accessDenied": Denied,
     "itemNotFound": NotFound,
     "nameAlreadyExists": AlreadyExists,
@@ -19,44 +19,45 @@ KINDS: dict[str, type[StorageError]] = {
 }
 
 
-def watch(sender: Sender, url: str, path: str, timeout: float) -> None:
-    """Wait until the operation has ended. Bounded by its own timeout and by the deadline around: it may take minutes where a
-    request takes seconds. Each look is one request, with the attempts of the policy.
+def wait_for_operation(client: GraphClient, url: str, path: str, timeout: float) -> None:
+    """Poll an operation until it ends. Each poll is a request with the retries of the policy.
 
-    Its address is a key of its own: no token goes there.
+    The URL gives access by itself, so no token is sent. It raises Unavailable at the timeout, or at
+    the deadline around the call.
     """
     clock = clock_around()
-    left = current().remaining
-    end = clock.monotonic() + (timeout if left is None else min(timeout, left))
-    wait = FIRST
+    remaining = current().remaining
+    end = clock.monotonic() + (timeout if remaining is None else min(timeout, remaining))
+    wait = FIRST_POLL_SECONDS
     while True:
-        done, asked = _look(sender, url, path)
-        if done:
+        has_ended, server_wait = _poll(client, url, path)
+        if has_ended:
             return
-        pause = max(wait, asked)
+        pause = max(wait, server_wait)
         if clock.monotonic() + pause > end:
-            over = f"after {timeout:g} s, and was not waited for (copy_timeout)"
-            if left is not None and left < timeout:
-                over = "after the deadline around the call, and was not waited for"
-            message = f"{sender.name}: {path!r}: it goes on {over}"
-            raise Unavailable(message, path=path, backend=sender.name)
+            limit = f"after {timeout:g} s, and was not waited for (copy_timeout)"
+            if remaining is not None and remaining < timeout:
+                limit = "after the deadline around the call, and was not waited for"
+            message = f"{client.name}: {path!r}: it goes on {limit}"
+            raise Unavailable(message, path=path, backend=client.name)
         clock.sleep(pause)
-        wait = min(LONGEST, wait * 2)
+        wait = min(MAX_POLL_SECONDS, wait * 2)
 
 
-def _look(sender: Sender, url: str, path: str) -> tuple[bool, float]:
-    """Has it ended, and how long does the service want to be left alone?"""
-    response = sender.send("GET", url, path, authorized=False)
-    asked = retry_after(response.headers) or 0.0
+def _poll(client: GraphClient, url: str, path: str) -> tuple[bool, float]:
+    """Return whether the operation has ended, and the seconds that the service asks to wait."""
+    response = client.send("GET", url, path, authorized=False)
+    server_wait = retry_after(response.headers) or 0.0
     if 300 <= response.status_code < 400:
-        return True, 0.0  # to the item that was made
+        return True, 0.0  # A redirect to the new item.
     if response.status_code >= 400:
-        raise failed(response, path=path, backend=sender.name)
-    content = fields(response)
+        raise from_response(response, path=path, backend=client.name)
+    content = json_object(response)
     status = str(content.get("status", ""))
     if status in ("failed", "deleteFailed", "cancelled"):
-        said = content.get("error")
-        code = str(said.get("code", status)) if isinstance(said, dict) else status
-        kind = KINDS.get(code, StorageError)
-        raise kind(f"{sender.name}: {path!r} was not done: {code}", path=path, backend=sender.name)
-    return status == "completed", asked
+        error = content.get("error")
+        code = str(error.get("code", status)) if isinstance(error, dict) else status
+        error_class = ERROR_BY_CODE.get(code, StorageError)
+        message = f"{client.name}: {path!r} was not done: {code}"
+        raise error_class(message, path=path, backend=client.name)
+    return status == "completed", server_wait

@@ -1,4 +1,4 @@
-"""SFTP: files on a server that is reached by SSH."""
+"""SFTP: files on a server, over SSH."""
 
 from __future__ import annotations
 

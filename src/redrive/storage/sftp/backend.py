@@ -1,4 +1,4 @@
-"""Sftp: files on a server that is reached by SSH."""
+"""Sftp: files on a server, over SSH."""
 
 from __future__ import annotations
 
@@ -8,232 +8,269 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ...core.policy import RetryPolicy
 from ...errors import NotFound, PathInvalid
-from ..backend import How
+from ..backend import Capabilities, FileInfo, How
 from ..body import Body
-from ..carried import carried
-from ..info import Capabilities, FileInfo
-from ..reading import reading
-from . import act
-from .connection import Address, Begun, Connect, Connection
-from .failure import from_ssh
-from .walk import Walk
+from ..errors import copy_outcome
+from ..reader import open_reader
+from . import operations
+from .connection import ConnectMode, PendingRequest, SftpConnection, SshLogin
+from .errors import from_ssh
 
 if TYPE_CHECKING:
     import asyncssh
 
 T = TypeVar("T")
 
-PIECE = 2 * 1024 * 1024
-"""Bytes that are handed over at a time, in many requests side by side."""
-AHEAD = 2
-"""Pieces on their way at a time, so that neither side waits for the other: 4 MiB, with 50 ms there and back 80 MB a second."""
-PAGE = 1000
-"""Entries of a folder taken over at a time."""
-LONGEST_NAME = 255
+PIECE_BYTES = 2 * 1024 * 1024
+"""Bytes of one operation, which asyncssh splits into many parallel requests."""
+PIECES_IN_FLIGHT = 2
+"""Pieces sent at a time. 4 MiB with a round trip of 50 ms allow 80 MB/s."""
+PAGE_ENTRIES = 1000
+"""Entries of a listing fetched at a time."""
+MAX_NAME_BYTES = 255
 
 
 class Sftp:
-    """Files on a server that is reached by SSH. Threads may share it; a forked child connects anew.
+    """Files on a server, over SSH. Threads may share it. A forked child connects again.
 
-    Connecting is tried again, as `retry` says; nothing else is. A file is written beside its place and moved there whole.
+    Only connecting is retried. A file is written to a temporary file next to its path and then
+    renamed.
+
+    Args:
+        name: Name in messages.
+        username: Default: the current user.
+        private_key: File with the private key. Without key and password, the SSH agent and your
+            own keys are used.
+        known_hosts: File with the keys of known servers. Default: your own.
+        any_host_key: Accept any server. For tests.
+        root: Folder on the server, which must exist. Default: the folder after the login.
+        timeout: Seconds for connecting, and for each request.
+        retry: Retries of connecting. Default: 3 attempts, 2 to 10 s apart.
     """
 
-    capabilities = Capabilities(atomic_write=True, exclusive_create=True, atomic_move=True, native_copy=False, empty_folders=True)
-    # As OpenSSH and its like have it; a server without those extensions says so when a file is to be written atomically.
+    # As OpenSSH has them. A server without its extensions fails when it writes atomically.
+    capabilities = Capabilities(
+        atomic_write=True,
+        exclusive_create=True,
+        atomic_move=True,
+        native_copy=False,
+        empty_folders=True,
+    )
 
     def __init__(
-        self, name: str = "sftp", /, *, host: str, port: int = 22, username: str | None = None, password: str | None = None,
-        private_key: str | None = None, passphrase: str | None = None, known_hosts: str | None = None, any_host_key: bool = False,
-        root: str = ".", timeout: float = 30.0, retry: RetryPolicy | None = None,
-    ) -> None:  # fmt: skip
-        """root: the folder on the server, which must be there (default: where one is after logging in).
-
-        private_key: a file; without it and a password, the agent's and your own keys are tried. known_hosts: a file (default:
-        your own). any_host_key: don't ask who the server is; for tests. timeout: seconds for connecting, and for each request.
-        retry: how connecting is tried again (default: 3 attempts, 2 to 10 s apart).
-        """
+        self,
+        name: str = "sftp",
+        /,
+        *,
+        host: str,
+        port: int = 22,
+        username: str | None = None,
+        password: str | None = None,
+        private_key: str | None = None,
+        passphrase: str | None = None,
+        known_hosts: str | None = None,
+        any_host_key: bool = False,
+        root: str = ".",
+        timeout: float = 30.0,
+        retry: RetryPolicy | None = None,
+    ) -> None:
         self.name = name
         self.root = root.rstrip("/") or "/"
-        address = Address(host, port, username, password, private_key, passphrase, known_hosts, any_host_key)
-        self._connection = Connection(address, retry, timeout, name)
+        login = SshLogin(
+            host, port, username, password, private_key, passphrase, known_hosts, any_host_key
+        )
+        self._connection = SftpConnection(login, retry, timeout, name)
 
     def read(self, path: str, /) -> BinaryIO:
-        file, size = self._run(path, lambda session: act.open_to_read(session, self._whole(path)))
-        return reading(
-            _Remote(file, size, self._connection), lambda error: from_ssh(error, path=path, backend=self.name), window=PIECE
-        )
+        file, size = self._run(path, operations.open_for_reading, self._locate(path))
+        to_storage_error = partial(from_ssh, path=path, backend=self.name)
+        stream = _SftpStream(file, size, self._connection)
+        return open_reader(stream, to_storage_error, window=PIECE_BYTES)
 
     def read_bytes(self, path: str, /) -> bytes:
         with self.read(path) as file:
             return file.read()
 
     def write(self, path: str, body: Body, how: How, /) -> None:
-        target = self._whole(path)
+        target = self._locate(path)
         if how == "create":
-            self._run(path, lambda session: act.check_absent(session, target))
-        temporary, file = self._run(path, lambda session: act.open_beside(session, self.root, target), writing=True)
+            self._run(path, operations.check_absent, target)
+        temporary, file = self._run(
+            path, operations.open_temporary, self.root, target, writing=True
+        )
         try:
             self._send(path, file, body)
-            finish = partial(act.finish, file, temporary, target, how)
-            self._run(path, finish, writing=True, connect="never")
+            finish = operations.finish_write
+            self._run(path, finish, file, temporary, target, how, writing=True, connect="never")
         except BaseException:
-            self._remove(temporary, file)
+            self._remove_temporary(temporary, file)
             raise
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
-        for path, attrs in self._entries(folder, recursive=recursive):
-            if stat.S_ISREG(attrs.permissions or 0):
-                yield _info(path, attrs)
+        for path, attributes in self._list_entries(folder, recursive=recursive):
+            if stat.S_ISREG(attributes.permissions or 0):
+                yield _file_info(path, attributes)
 
     def folders(self, folder: str, /) -> Iterator[str]:
-        for path, attrs in self._entries(folder, recursive=False):
-            if stat.S_ISDIR(attrs.permissions or 0):
+        for path, attributes in self._list_entries(folder, recursive=False):
+            if stat.S_ISDIR(attributes.permissions or 0):
                 yield path
 
     def info(self, path: str, /) -> FileInfo:
-        return _info(path, self._run(path, lambda session: act.regular(session, self._whole(path))))
+        return _file_info(path, self._run(path, operations.stat_file, self._locate(path)))
 
     def delete(self, path: str, /) -> None:
-        self._run(path, lambda session: act.delete(session, self._whole(path)))
+        self._run(path, operations.delete, self._locate(path))
 
     def move(self, source: str, target: str, /) -> None:
-        from_, to = self._whole(source), self._whole(target)
-        self._run(source, lambda session: act.regular(session, from_))
-        self._run(target, lambda session: act.move(session, self.root, from_, to), writing=True)
+        from_, to = self._locate(source), self._locate(target)
+        self._run(source, operations.stat_file, from_)
+        self._run(target, operations.move, self.root, from_, to, writing=True)
 
     def copy(self, source: str, target: str, /) -> None:
-        from_, to = self._whole(source), self._whole(target)
-        self._run(source, lambda session: act.regular(session, from_))
-        if not self._run(target, lambda session: act.copy_there(session, self.root, from_, to), writing=True):
+        from_, to = self._locate(source), self._locate(target)
+        self._run(source, operations.stat_file, from_)
+        if not self._run(target, operations.copy_on_server, self.root, from_, to, writing=True):
             with self.read(source) as file:
                 self.write(target, Body(file), "replace")
 
     def check(self) -> None:
-        self._run("", lambda session: act.check_root(session, self.root))
+        self._run("", operations.check_root, self.root)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _whole(self, path: str) -> str:
-        if any(len(part.encode()) > LONGEST_NAME for part in path.split("/")):
-            message = f"{self.name}: invalid path {path!r}: a name in it is longer than {LONGEST_NAME} bytes"
+    def _locate(self, path: str) -> str:
+        """Return the path on the server."""
+        if any(len(name.encode()) > MAX_NAME_BYTES for name in path.split("/")):
+            problem = f"a name in it is longer than {MAX_NAME_BYTES} bytes"
+            message = f"{self.name}: invalid path {path!r}: {problem}"
             raise PathInvalid(message, path=path, backend=self.name)
         return f"{self.root}/{path}" if path else self.root
 
     def _run(
         self,
         path: str,
-        work: Callable[[asyncssh.SFTPClient], Awaitable[T]],
-        *,
+        operation: Callable[..., Awaitable[T]],
+        *arguments: Any,
         writing: bool = False,
-        connect: Connect = "tried",
+        connect: ConnectMode = "retry",
     ) -> T:
-        """connect: "never" for what is open at the server: it is gone with its connection."""
-        with self._mapped(path, writing=writing):
-            return self._connection.run(work, connect=connect)
+        """Run an operation with the session and these arguments. The path is for errors."""
+        with self._storage_errors(path, writing=writing):
+            return self._connection.run(
+                lambda session: operation(session, *arguments), connect=connect
+            )
 
     @contextmanager
-    def _mapped(self, path: str, *, writing: bool) -> Iterator[None]:
+    def _storage_errors(self, path: str, *, writing: bool) -> Iterator[None]:
         try:
             yield
-        except act.RootMissing as missing:
-            raise NotFound(
-                f"{self.name}: the folder {self.root} is missing on the server", path="", backend=self.name
-            ) from missing
+        except operations.RootMissing as missing:
+            message = f"{self.name}: the folder {self.root} is missing on the server"
+            raise NotFound(message, path="", backend=self.name) from missing
         except Exception as error:
-            ours = from_ssh(error, path=path, backend=self.name, writing=writing)
-            if ours is error:
+            storage_error = from_ssh(error, path=path, backend=self.name, writing=writing)
+            if storage_error is error:
                 raise
-            raise carried(ours, error) from error
+            raise copy_outcome(storage_error, error) from error
 
     def _send(self, path: str, file: asyncssh.SFTPClientFile, body: Body) -> None:
-        """All of it; the next piece is read and sent while the one before is on its way."""
-        sent: deque[Begun[None]] = deque()
-        at = 0
+        """Send the body. The next piece is read and sent while the last one is in flight."""
+        in_flight: deque[PendingRequest[int]] = deque()
+        position = 0
         try:
-            for piece in body.pieces(PIECE):
-                with self._mapped(path, writing=True):
-                    sent.append(self._connection.begin(partial(act.write, file, piece, at)))
-                    at += len(piece)
-                    if len(sent) == AHEAD:
-                        self._connection.end(sent.popleft())
-            with self._mapped(path, writing=True):
-                while sent:
-                    self._connection.end(sent.popleft())
+            for piece in body.pieces(PIECE_BYTES):
+                with self._storage_errors(path, writing=True):
+                    write = partial(file.write, piece, position)
+                    in_flight.append(self._connection.start(write))
+                    position += len(piece)
+                    if len(in_flight) == PIECES_IN_FLIGHT:
+                        self._connection.wait(in_flight.popleft())
+            with self._storage_errors(path, writing=True):
+                while in_flight:
+                    self._connection.wait(in_flight.popleft())
         except Exception:
-            for each in sent:
-                with suppress(Exception):  # the first error is the one to tell
-                    self._connection.end(each)
+            for pending in in_flight:
+                with suppress(Exception):  # The first error is raised.
+                    self._connection.wait(pending)
             raise
         except BaseException:
-            for each in sent:
-                each.future.cancel()
+            for pending in in_flight:
+                pending.future.cancel()
             raise
 
-    def _entries(self, folder: str, *, recursive: bool) -> Iterator[tuple[str, asyncssh.SFTPAttrs]]:
-        self._whole(folder)
-        walk = self._run(folder, partial(_walk, self.root, folder, self.name, recursive))
-        while page := self._run(folder, lambda _session: walk.page(PAGE), connect="never"):
+    def _list_entries(self, folder: str, *, recursive: bool) -> Iterator[operations.Entry]:
+        self._locate(folder)  # Raises if a name is too long.
+        walk = self._run(folder, operations.start_walk, self.root, folder, self.name, recursive)
+        while page := self._run(
+            folder, lambda _session: walk.next_page(PAGE_ENTRIES), connect="never"
+        ):
             yield from page
 
-    def _remove(self, temporary: str, file: asyncssh.SFTPClientFile) -> None:
+    def _remove_temporary(self, temporary: str, file: asyncssh.SFTPClientFile) -> None:
         try:
-            # Over a new connection the file is not open any more; tried once: the caller is waiting for the error.
-            self._connection.run(lambda session: act.remove(session, temporary, file), connect="once")
-        except Exception:  # the server is gone, and what was raised already says so
-            pass
+            self._connection.run(
+                lambda session: operations.remove_temporary(session, temporary, file),
+                connect="once",
+            )
+        except Exception:
+            pass  # The server is offline, which the first error already says.
 
 
-class _Remote:
-    """A file on the server, read by plain code. Not shared between threads, as files are not."""
+class _SftpStream:
+    """A file on the server, read by sync code. Do not share it between threads."""
 
-    def __init__(self, file: asyncssh.SFTPClientFile, size: int, connection: Connection) -> None:
+    def __init__(
+        self, file: asyncssh.SFTPClientFile, size: int, connection: SftpConnection
+    ) -> None:
         self._file = file
         self.length = size
-        """Bytes in all, when it was opened."""
+        """Total number of bytes when the file was opened."""
         self._connection = connection
-        self._at = 0
-        self._next: Begun[bytes] | None = None
-        self._last: Begun[bytes] | None = None
-        """What was begun last, wanted or not."""
+        self._position = 0
+        self._read_ahead: PendingRequest[bytes] | None = None
+        self._last_started: PendingRequest[bytes] | None = None
+        """The last read, even if its bytes are no longer needed."""
         self._is_sequential = False
 
     def read(self, size: int, /) -> bytes:
-        """So many bytes; whoever asks for a second time will read on, and the next ones are sent for."""
-        begun, self._next = self._next or self._begin(size, self._at), None
-        if self._is_sequential and size >= PIECE:
-            self._next = self._begin(size, self._at + size)
-        piece = self._connection.end(begun)
-        self._at += len(piece)
+        """Return up to this number of bytes. The second read in a row starts to read ahead."""
+        pending = self._read_ahead or self._start_read(size, self._position)
+        self._read_ahead = None
+        if self._is_sequential and size >= PIECE_BYTES:
+            self._read_ahead = self._start_read(size, self._position + size)
+        piece = self._connection.wait(pending)
+        self._position += len(piece)
         self._is_sequential = True
         if len(piece) < size:
-            self._next = None  # the end; should the file grow, it goes on from there
+            self._read_ahead = None  # The end. If the file grows, reading continues from here.
         return piece
 
-    def seek(self, at: int, /) -> None:
-        """Go on from this byte; what was sent for ahead is not wanted any more."""
-        self._at, self._next, self._is_sequential = at, None, False
+    def seek(self, position: int, /) -> None:
+        """Continue at this byte. Bytes that were read ahead are dropped."""
+        self._position, self._read_ahead, self._is_sequential = position, None, False
 
     def close(self) -> None:
-        """Let go of it. Nobody waits for what was sent for and is not wanted any more."""
-        if self._last is None or self._last.future.done():
-            self._connection.run(lambda _session: act.close(self._file), connect="never")
+        """Close the file, without waiting for bytes that were read ahead."""
+        if self._last_started is None or self._last_started.future.done():
+            self._connection.run(lambda _session: self._file.close(), connect="never")
         else:
-            self._connection.begin(partial(act.close_after, self._file, self._last.future))
+            pending = self._last_started.future
+            self._connection.start(partial(operations.close_after, self._file, pending))
 
-    def _begin(self, size: int, at: int) -> Begun[bytes]:
-        self._last = self._connection.begin(partial(act.read, self._file, size, at))
-        return self._last
-
-
-async def _walk(root: str, folder: str, name: str, recursive: bool, session: asyncssh.SFTPClient) -> Walk:
-    return Walk(session, root, folder, name, recursive=recursive)
+    def _start_read(self, size: int, position: int) -> PendingRequest[bytes]:
+        started = self._connection.start(partial(operations.read, self._file, size, position))
+        self._last_started = started
+        return started
 
 
-def _info(path: str, attrs: asyncssh.SFTPAttrs) -> FileInfo:
-    at = None if attrs.mtime is None else datetime.fromtimestamp(attrs.mtime, timezone.utc)
-    return FileInfo(path, attrs.size or 0, at)
+def _file_info(path: str, attributes: asyncssh.SFTPAttrs) -> FileInfo:
+    modified_at = None
+    if attributes.mtime is not None:
+        modified_at = datetime.fromtimestamp(attributes.mtime, timezone.utc)
+    return FileInfo(path, attributes.size or 0, modified_at)

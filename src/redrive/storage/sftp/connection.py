@@ -1,4 +1,4 @@
-"""Connection: one SSH connection and its SFTP session, made when first needed and again when it is lost."""
+"""SftpConnection: one SSH connection with an SFTP session, opened again when it is lost."""
 
 from __future__ import annotations
 
@@ -9,30 +9,44 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+from ...core.event_loop_thread import EventLoopThread
 from ...core.policy import RetryPolicy
 from ...engine.attempt import current
 from ...engine.retry import retry
-from ..extra import client
-from .loop import Loop
+from ..backend import import_client
 
 if TYPE_CHECKING:
     import asyncssh
 
 T = TypeVar("T")
-Connect: TypeAlias = Literal["tried", "once", "never"]
+ConnectMode: TypeAlias = Literal["retry", "once", "never"]
+"""How to connect if no connection is open.
 
-DEFAULT = RetryPolicy(max_attempts=3, backoff_base=2.0, backoff_max=10.0)
-CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr", "aes128-ctr")
-"""GCM first: three to five times as fast as what is negotiated otherwise, since processors do it themselves."""
-CLEARING = 5.0
-"""Seconds for each step of clearing up after an error."""
-KEEPALIVE = 15.0
-"""Seconds of silence after which the server is asked whether it is there; three unanswered, and it is not."""
+retry: With the retries of the policy.
+once: With one attempt, to clean up after an error for which the caller is waiting.
+never: Raise ConnectionError. For files that are open on the server and lost with the connection.
+"""
+
+DEFAULT_POLICY = RetryPolicy(max_attempts=3, backoff_base=2.0, backoff_max=10.0)
+CIPHERS = (
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com",
+    "aes256-ctr",
+    "aes128-ctr",
+)
+"""GCM first: with hardware support it is three to five times as fast as the default choice."""
+CLEANUP_SECONDS = 5.0
+"""Time for each step of cleaning up after an error."""
+KEEPALIVE_SECONDS = 15.0
+"""Silence before a keepalive message. After three without an answer the connection is lost."""
+CLOSE_GRACE_SECONDS = 1.0
+"""Time for requests of a closed connection to end with their own errors."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where the server is, and who asks."""
+class SshLogin:
+    """Address of the server, and the credentials."""
 
     host: str
     port: int = 22
@@ -43,153 +57,177 @@ class Address:
     known_hosts: str | None = None
     any_host_key: bool = False
 
-    def arguments(self) -> dict[str, Any]:
-        """What `asyncssh.connect` takes. Of the user's own settings only known_hosts and, where nothing else is given, keys."""
-        given: dict[str, Any] = {"host": self.host, "port": self.port, "config": None, "encryption_algs": CIPHERS}
+    def connect_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `asyncssh.connect`.
+
+        The SSH configuration of the user is ignored, apart from known_hosts. Keys of the user are
+        used if there is no other credential.
+        """
+        arguments: dict[str, Any] = {
+            "host": self.host,
+            "port": self.port,
+            "config": None,
+            "encryption_algs": CIPHERS,
+            "password": self.password,
+            "passphrase": self.passphrase,
+            "keepalive_interval": KEEPALIVE_SECONDS,
+        }
         if self.username is not None:
-            given["username"] = self.username
+            arguments["username"] = self.username
         if self.any_host_key:
-            given["known_hosts"] = None
+            arguments["known_hosts"] = None
         elif self.known_hosts is not None:
-            given["known_hosts"] = self.known_hosts
+            arguments["known_hosts"] = self.known_hosts
         if self.private_key is not None:
-            given |= {"client_keys": [self.private_key], "agent_path": None}
+            arguments |= {"client_keys": [self.private_key], "agent_path": None}
         elif self.password is not None:
-            given |= {"client_keys": None, "agent_path": None}
-        return given | {"password": self.password, "passphrase": self.passphrase, "keepalive_interval": KEEPALIVE}
+            arguments |= {"client_keys": None, "agent_path": None}
+        return arguments
 
 
-class Begun(NamedTuple, Generic[T]):
-    """What is under way over a session."""
+class PendingRequest(NamedTuple, Generic[T]):
+    """A request that was started, and the session that it uses."""
 
     session: asyncssh.SFTPClient
     future: Future[T]
 
 
-class Connection:
-    """The way to the server. Only connecting is tried again: it is the one step that changes nothing there.
+class _Link(NamedTuple):
+    """An open connection."""
 
-    Threads may share it: their requests go over one session, side by side. A forked child connects anew.
+    ssh: asyncssh.SSHClientConnection
+    session: asyncssh.SFTPClient
+
+
+class SftpConnection:
+    """The connection to the server. Only connecting is retried, because it changes nothing there.
+
+    Threads may share it: their requests share one session. A forked child connects again. The
+    timeout applies to connecting and to each request.
     """
 
-    _loop: Loop | None
-    _ssh: asyncssh.SSHClientConnection | None
-    _sftp: asyncssh.SFTPClient | None
+    _link: _Link | None
 
-    def __init__(self, address: Address, policy: RetryPolicy | None, timeout: float, name: str) -> None:
-        self._address = address
+    def __init__(
+        self, login: SshLogin, policy: RetryPolicy | None, timeout: float, name: str
+    ) -> None:
+        self._login = login
         self._timeout = timeout
         self._name = name
-        self._retry = retry(policy or DEFAULT, attempt_timeout=timeout, operation=f"storage.{name}.connect")
-        self._forget()
+        self._retrying = retry(
+            policy or DEFAULT_POLICY, attempt_timeout=timeout, operation=f"storage.{name}.connect"
+        )
+        self._reset()
 
-    def run(self, work: Callable[[asyncssh.SFTPClient], Awaitable[T]], /, *, connect: Connect = "tried") -> T:
-        """Do something with the session, connecting first where there is no connection; TimeoutError where it takes too long.
-
-        connect: "tried", as the policy says; "once", to clear up after an error for which the caller waits; "never", for what is
-        open at the server and gone with its connection: ConnectionError.
-        """
-        loop, session = self._session(connect)
-        limit = self._limit() if connect != "once" else min(self._limit(), CLEARING)
+    def run(
+        self,
+        work: Callable[[asyncssh.SFTPClient], Awaitable[T]],
+        /,
+        *,
+        connect: ConnectMode = "retry",
+    ) -> T:
+        """Run an operation with the session. Return its result, or raise TimeoutError."""
+        session = self._session(connect)
+        limit = self._time_limit()
+        if connect == "once":
+            limit = min(limit, CLEANUP_SECONDS)
         try:
-            return loop.run(lambda: work(session), limit)
+            return self._loop.run(lambda: work(session), limit)
         except TimeoutError:
             if limit == self._timeout:
-                self._drop(session)  # whatever it waits for, the next one shall not wait behind it
+                self._drop(session)  # The next request must not wait behind this one.
             raise
 
-    def begin(self, work: Callable[[], Awaitable[T]], /) -> Begun[T]:
-        """Begin something with what is open at the server, and do not wait; ConnectionError where the connection is gone."""
-        loop, session = self._session("never")
-        return Begun(session, loop.start(work))
+    def start(self, work: Callable[[], Awaitable[T]], /) -> PendingRequest[T]:
+        """Start an operation on an open file. Raise ConnectionError if the connection is lost."""
+        return PendingRequest(self._session("never"), self._loop.submit(work))
 
-    def end(self, begun: Begun[T], /) -> T:
-        """What it gives; TimeoutError where that takes too long from now on.
+    def wait(self, pending: PendingRequest[T], /) -> T:
+        """Wait for the result of an operation, or raise TimeoutError.
 
-        Only Ctrl+C cancels it: asyncssh looks after the requests that it has sent side by side if it comes to its end, not else.
+        A timeout does not cancel it: asyncssh cleans up its parallel requests only if the
+        operation ends by itself. An interrupt (Ctrl+C) does.
         """
-        limit = self._limit()
+        limit = self._time_limit()
         try:
-            return begun.future.result(limit)
+            return pending.future.result(limit)
         except TimeoutError:
             if limit == self._timeout:
-                self._drop(begun.session)
+                self._drop(pending.session)
             raise
         except Exception:
             raise
         except BaseException:
-            begun.future.cancel()
+            pending.future.cancel()
             raise
 
     def close(self) -> None:
-        """Let go; used again, it connects again."""
+        """Close the connection. The next operation connects again."""
         if self._pid != os.getpid():
-            self._forget()  # the parent's, who goes on using it
+            self._reset()  # The connection belongs to the parent, which keeps using it.
             return
         with self._lock:
-            loop, ssh, self._loop, self._ssh, self._sftp = self._loop, self._ssh, None, None, None
-        if loop is not None:
-            if ssh is not None:
-                loop.run(lambda: _closed(ssh), None)
-            loop.close()
+            link, self._link = self._link, None
+        if link is not None:
+            self._loop.run(lambda: _abort_and_wait(link.ssh), None)
+        self._loop.close(grace_seconds=CLOSE_GRACE_SECONDS)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._loop, self._ssh, self._sftp = None, None, None
+        self._loop = EventLoopThread(f"redrive-{self._name}")
+        self._link = None
 
-    def _session(self, connect: Connect) -> tuple[Loop, asyncssh.SFTPClient]:
+    def _session(self, connect: ConnectMode) -> asyncssh.SFTPClient:
         if self._pid != os.getpid():
-            self._forget()
-        # Another thread may be connecting, for longer than the deadline around this call lasts.
-        left = current().remaining
-        if not self._lock.acquire(timeout=-1 if left is None else left):
+            self._reset()
+        # Another thread may be connecting for longer than the deadline around this call.
+        remaining = current().remaining
+        if not self._lock.acquire(timeout=-1 if remaining is None else remaining):
             raise TimeoutError("no connection in time")
         try:
-            if self._loop is None:
-                self._loop = Loop(f"redrive-{self._name}")
-            if self._sftp is None or self._ssh is None or self._ssh.is_closed():
+            if self._link is None or self._link.ssh.is_closed():
                 if connect == "never":
                     raise ConnectionError("the connection was lost")
                 if connect == "once":
-                    self._ssh, self._sftp = self._connect(self._loop, CLEARING)
+                    self._link = self._connect(CLEANUP_SECONDS)
                 else:
-                    self._ssh, self._sftp = self._retry.call(self._connect, self._loop, self._timeout)
-            return self._loop, self._sftp
+                    self._link = self._retrying.call(self._connect, self._timeout)
+            return self._link.session
         finally:
             self._lock.release()
 
-    def _connect(self, loop: Loop, most: float) -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
-        module = client("asyncssh", "sftp")
+    def _connect(self, max_seconds: float) -> _Link:
+        asyncssh = import_client("asyncssh", "sftp")
 
-        async def connect() -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
-            ssh = await module.connect(**self._address.arguments())
+        async def connect() -> _Link:
+            ssh = await asyncssh.connect(**self._login.connect_arguments())
             try:
-                return ssh, await ssh.start_sftp_client(path_errors="surrogateescape")
+                return _Link(ssh, await ssh.start_sftp_client(path_errors="surrogateescape"))
             except BaseException:
                 ssh.abort()
                 raise
 
-        return loop.run(connect, min(most, self._limit()))
+        return self._loop.run(connect, min(max_seconds, self._time_limit()))
 
-    def _limit(self) -> float:
-        """Seconds for a request: its own time-out, or what the deadlines around leave."""
-        left = current().remaining
-        return self._timeout if left is None else min(self._timeout, left)
+    def _time_limit(self) -> float:
+        """Return the seconds for a request: the timeout, or less if a deadline is near."""
+        remaining = current().remaining
+        return self._timeout if remaining is None else min(self._timeout, remaining)
 
     def _drop(self, session: asyncssh.SFTPClient) -> None:
         with self._lock:
-            if session is not self._sftp or self._ssh is None or self._loop is None:
-                return  # somebody else has dropped it already
-            ssh, self._ssh, self._sftp = self._ssh, None, None
-            loop = self._loop
+            link = self._link
+            if link is None or link.session is not session:
+                return  # Another thread has dropped it.
+            ssh, self._link = link.ssh, None
 
         async def abort() -> None:
             ssh.abort()
 
-        loop.run(abort, None)
+        self._loop.run(abort, None)
 
 
-async def _closed(ssh: asyncssh.SSHClientConnection) -> None:
-    ssh.abort()  # not close(): that asks the server, who may never answer
+async def _abort_and_wait(ssh: asyncssh.SSHClientConnection) -> None:
+    ssh.abort()  # Not close(), which waits for an answer of the server.
     await ssh.wait_closed()

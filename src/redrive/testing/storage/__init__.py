@@ -1,9 +1,9 @@
-"""The conformance suite of storage: what every backend must do. Run it on a backend of yours:
+"""The conformance suite of storage: the behaviour of every backend. Run it on your own backend:
 
-class TestMine(StorageConformance):
+class TestMyBackend(StorageConformance):
     @pytest.fixture
     def store(self):
-        yield Store(Mine("mine", ...))        # empty, and nobody else's
+        yield Store(MyBackend("mine", ...))        # empty, and used by this test only
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from collections.abc import Iterator
 import pytest
 
 from ...storage import Store
-from .listing import Listing
-from .naming import Naming
-from .racing import Racing
-from .writing import Writing
+from .listing import ListingTests
+from .paths import PathTests
+from .writing import ConcurrencyTests, WritingTests
 
 __all__ = ["StorageConformance"]
 
 
-class StorageConformance(Writing, Listing, Racing, Naming):
-    """One behaviour on every backend: subclass it, and give it the fixture `store`."""
+class StorageConformance(WritingTests, ListingTests, ConcurrencyTests, PathTests):
+    """One behaviour on every backend. Subclass it and define the fixture `store`."""
 
     unsupported_names: tuple[str, ...] = ()
-    """Those of `sample.NAMES` that the service behind the backend cannot hold; they must raise PathInvalid."""
+    """Names of `samples.VALID_PATHS` that the service cannot hold. They must raise PathInvalid."""
 
     @pytest.fixture
     def store(self) -> Iterator[Store]:
-        """The store to try: empty, and nobody else's."""
+        """Yield an empty store that only this test uses."""
         raise NotImplementedError("give the suite a fixture `store`")

@@ -1,4 +1,4 @@
-"""A drive of Graph's that misbehaves as told, and stores on it."""
+"""A Graph server with scripted faults, and stores on it."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import pytest
 from redrive import RetryPolicy
 from redrive.storage import Store
 from redrive.storage.graph import Graph, monitor
-from redrive.storage.graph.upload import CHUNK
+from redrive.storage.graph.transfer import UPLOAD_CHUNK_BYTES
 from tests.servers.graph import Fault, GraphServer, graph_server
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.01, backoff_max=0.02, jitter=0.0)
-LARGE = 2 * CHUNK + 12_345
+LARGE = 2 * UPLOAD_CHUNK_BYTES + 12_345
 TOKEN = "good"
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GraphServer]:
-    monkeypatch.setattr(monitor, "FIRST", 0.01)
-    with graph_server() as found:
-        yield found
+    monkeypatch.setattr(monitor, "FIRST_POLL_SECONDS", 0.01)
+    with graph_server() as graph:
+        yield graph
 
 
 @pytest.fixture
-def made(server: GraphServer) -> Iterator[Callable[..., Store]]:
-    """Makes stores of the server, with options of one's own."""
+def make_store(server: GraphServer) -> Iterator[Callable[..., Store]]:
+    """Yield a function that creates stores on the server."""
     backends: list[Graph] = []
 
     def make(policy: RetryPolicy | None = QUICK, **options: Any) -> Store:
-        given: dict[str, Any] = {"drive": "drives/d1", "token": TOKEN, "base_url": f"{server.service}/v1.0", "timeout": 5.0}
-        backends.append(Graph("one", retry=policy, **given | options))
+        defaults: dict[str, Any] = {"drive": "drives/d1", "token": TOKEN, "base_url": f"{server.service}/v1.0", "timeout": 5.0}
+        backends.append(Graph("one", retry=policy, **defaults | options))
         return Store(backends[-1])
 
     yield make
@@ -41,8 +41,8 @@ def made(server: GraphServer) -> Iterator[Callable[..., Store]]:
 
 
 @pytest.fixture
-def store(made: Callable[..., Store]) -> Store:
-    return made()
+def store(make_store: Callable[..., Store]) -> Store:
+    return make_store()
 
 
-AGAIN: list[Fault] = [500, 502, 503, 504, (429, "activityLimitReached", {}), "reset", "cut"]
+TRANSIENT_FAULTS: list[Fault] = [500, 502, 503, 504, (429, "activityLimitReached", {}), "reset", "cut"]

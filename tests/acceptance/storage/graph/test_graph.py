@@ -1,4 +1,4 @@
-"""Graph when it goes wrong: what reaches the wire, how often, and what is told."""
+"""Faults of Graph: number of requests, and errors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from redrive.errors import Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
 from redrive.storage.graph import Graph
 from redrive.testing import instant
-from tests.acceptance.storage.graph.conftest import AGAIN, QUICK
+from tests.acceptance.storage.graph.conftest import QUICK, TRANSIENT_FAULTS
 from tests.servers.graph import Fault, GraphServer
 
 
 @pytest.mark.req("S-8", "S-11")
-@pytest.mark.parametrize("fault", AGAIN, ids=str)
-def test_what_may_pass_is_tried_as_often_as_the_policy_says(server: GraphServer, store: Store, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", TRANSIENT_FAULTS, ids=str)
+def test_a_transient_fault_is_retried_as_the_policy_says(server: GraphServer, store: Store, fault: Fault) -> None:
     store.write("file", b"x")
     server.fail("GET item", fault, fault)
     assert store.info("file").size == 1
@@ -29,15 +29,15 @@ def test_what_may_pass_is_tried_as_often_as_the_policy_says(server: GraphServer,
         store.info("file")
     assert server.count("GET item") == 6
     assert (caught.value.path, caught.value.backend) == ("file", "one")
-    found = outcome(caught.value)
-    assert found is not None
-    assert found.attempts == 3
+    retried = outcome(caught.value)
+    assert retried is not None
+    assert retried.attempts == 3
 
 
 @pytest.mark.req("S-8", "S-11")
 @pytest.mark.parametrize("label", ["GET item", "GET bytes", "PUT content"])
-def test_a_server_that_is_slow_is_asked_as_often(server: GraphServer, made: Callable[..., Store], label: str) -> None:
-    store = made(timeout=0.3)
+def test_a_timeout_is_retried_as_the_policy_says(server: GraphServer, make_store: Callable[..., Store], label: str) -> None:
+    store = make_store(timeout=0.3)
     store.write("file", b"x")
     before = server.count(label)
     server.fail(label, *["slow"] * 9)
@@ -61,7 +61,7 @@ NEVER: list[tuple[Fault, type[StorageError]]] = [
 
 @pytest.mark.req("S-8")
 @pytest.mark.parametrize(("fault", "error"), NEVER, ids=str)
-def test_what_cannot_pass_is_asked_once(server: GraphServer, store: Store, fault: Fault, error: type[StorageError]) -> None:
+def test_a_permanent_status_is_not_retried(server: GraphServer, store: Store, fault: Fault, error: type[StorageError]) -> None:
     store.write("file", b"x")
     server.fail("PUT content", fault)
     with pytest.raises(error) as caught:
@@ -73,9 +73,9 @@ def test_what_cannot_pass_is_asked_once(server: GraphServer, store: Store, fault
 
 
 @pytest.mark.req("S-8")
-def test_without_a_policy_it_is_the_default_one(server: GraphServer, made: Callable[..., Store]) -> None:
+def test_the_default_policy_applies_without_a_policy(server: GraphServer, make_store: Callable[..., Store]) -> None:
     with instant(jitter=0.0) as clock:
-        store = made(None)
+        store = make_store(None)
         server.fail("GET item", *[503] * 9)
         with pytest.raises(Unavailable):
             store.info("file")
@@ -84,22 +84,22 @@ def test_without_a_policy_it_is_the_default_one(server: GraphServer, made: Calla
 
 
 @pytest.mark.req("S-8")
-def test_all_five_fields_count(server: GraphServer, made: Callable[..., Store]) -> None:
+def test_all_fields_of_the_policy_apply(server: GraphServer, make_store: Callable[..., Store]) -> None:
     with instant(jitter=0.5) as clock:
-        store = made(RetryPolicy(max_attempts=5, backoff_base=2.0, backoff_max=5.0, jitter=1.0))
+        store = make_store(RetryPolicy(max_attempts=5, backoff_base=2.0, backoff_max=5.0, jitter=1.0))
         server.fail("GET item", *[503] * 9)
         with pytest.raises(Unavailable):
             store.info("file")
         assert clock.slept == [2.5, 4.5, 5.5, 5.5]
         clock.slept.clear()
-        store = made(RetryPolicy(max_attempts=5, backoff_base=2.0, jitter=0.0, timeout=5.0))
+        store = make_store(RetryPolicy(max_attempts=5, backoff_base=2.0, jitter=0.0, timeout=5.0))
         with pytest.raises(Unavailable):
             store.info("file")
         assert clock.slept == [2.0]  # the next would end at 6 s
 
 
 @pytest.mark.req("S-8")
-def test_retry_after_is_a_floor(server: GraphServer, store: Store) -> None:
+def test_retry_after_is_a_minimum(server: GraphServer, store: Store) -> None:
     store.write("file", b"x")
     server.fail("GET item", (429, "activityLimitReached", {"Retry-After": "1"}), (503, "busy", {"Retry-After": "0"}))
     with instant() as clock:
@@ -110,7 +110,7 @@ def test_retry_after_is_a_floor(server: GraphServer, store: Store) -> None:
 
 
 @pytest.mark.req("S-11")
-def test_retries_around_it_do_not_multiply(server: GraphServer, store: Store) -> None:
+def test_an_outer_layer_does_not_multiply_the_attempts(server: GraphServer, store: Store) -> None:
     server.fail("GET item", *[503] * 99)
     outer = retry(RetryPolicy(max_attempts=3, backoff_base=0.01, jitter=0.0))
     with pytest.raises(Unavailable):
@@ -121,14 +121,14 @@ def test_retries_around_it_do_not_multiply(server: GraphServer, store: Store) ->
 # ---- the rest ----
 
 
-def test_a_missing_drive(server: GraphServer, made: Callable[..., Store]) -> None:
-    store = made(drive="drives/other")
+def test_a_missing_drive_raises_not_found(server: GraphServer, make_store: Callable[..., Store]) -> None:
+    store = make_store(drive="drives/other")
     for act in (store.check, lambda: next(store.files()), lambda: store.write("file", b"x")):
         with pytest.raises(NotFound):
             act()
 
 
-def test_nobody_is_there() -> None:
+def test_an_unreachable_service_raises_unavailable() -> None:
     from redrive.testing.server import refused
 
     with refused() as url:
@@ -137,14 +137,14 @@ def test_nobody_is_there() -> None:
             backend.check()
 
 
-def test_what_must_be_given() -> None:
+def test_missing_credentials_are_named() -> None:
     with pytest.raises(TypeError, match="graph needs a token, or tenant_id"):
         Graph(drive="d")
     with pytest.raises(TypeError, match="client_secret is missing"):
         Graph(drive="d", tenant_id="t", client_id="c")
 
 
-def test_a_forked_child_connects_anew(store: Store) -> None:
+def test_a_forked_child_connects_again(store: Store) -> None:
     store.write("file", b"x")
     gc.collect()
     child = os.fork()

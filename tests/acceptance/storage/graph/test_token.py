@@ -1,4 +1,4 @@
-"""Who gets Graph's token, and when it is renewed."""
+"""The token of Graph: which hosts get it, and when it is renewed."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import pytest
 
 from redrive.errors import Denied, StorageError, Unavailable
 from redrive.storage import Store
-from redrive.testing.storage.sample import body
+from redrive.testing.storage.samples import sample_bytes
 from tests.acceptance.storage.graph.conftest import LARGE, TOKEN
 from tests.servers.graph import GraphServer
 
 
 @pytest.mark.req("S-8")
-def test_a_token_that_ran_out_is_renewed_once(server: GraphServer, made: Callable[..., Store]) -> None:
-    given = iter(["old", "new", "never"])
-    store = made(token=lambda: next(given))
+def test_an_expired_token_is_renewed_once(server: GraphServer, make_store: Callable[..., Store]) -> None:
+    tokens = iter(["old", "new", "never"])
+    store = make_store(token=lambda: next(tokens))
     server.tokens = {"new"}
     store.write("file", b"x")
     assert server.count("PUT content") == 2
     assert store.read_bytes("file") == b"x"
-    assert next(given) == "never"
+    assert next(tokens) == "never"
 
 
 @pytest.mark.req("S-8")
-def test_a_second_refusal_is_final(server: GraphServer, made: Callable[..., Store]) -> None:
+def test_a_second_rejection_of_the_token_is_final(server: GraphServer, make_store: Callable[..., Store]) -> None:
     asked: list[str] = []
-    store = made(token=lambda: asked.append("x") or f"bad-{len(asked)}")  # type: ignore[func-returns-value]
+    store = make_store(token=lambda: asked.append("x") or f"bad-{len(asked)}")  # type: ignore[func-returns-value]
     with pytest.raises(Denied, match="token was rejected") as caught:
         store.info("file")
     assert server.count("GET item") == 2
@@ -37,20 +37,20 @@ def test_a_second_refusal_is_final(server: GraphServer, made: Callable[..., Stor
 
 
 @pytest.mark.req("S-8")
-def test_a_refresh_that_fails(server: GraphServer, made: Callable[..., Store]) -> None:
+def test_a_failed_refresh_raises_denied(server: GraphServer, make_store: Callable[..., Store]) -> None:
     def provider() -> str:
         raise RuntimeError("no network, secret=hunter2")
 
     with pytest.raises(Denied, match="no token could be had: RuntimeError") as caught:
-        made(token=provider).info("file")
+        make_store(token=provider).info("file")
     assert "hunter2" not in str(caught.value)
     assert server.count("GET item") == 0
 
 
 @pytest.mark.req("S-8", "S-11")
-def test_an_app_logs_in_by_itself(server: GraphServer, made: Callable[..., Store]) -> None:
+def test_an_app_logs_in_with_its_credentials(server: GraphServer, make_store: Callable[..., Store]) -> None:
     app = {"tenant_id": "t", "client_id": "c", "client_secret": "s3cret", "token": None, "login_url": server.service}
-    store = made(**app)
+    store = make_store(**app)
     store.write("file", b"x")
     server.tokens.clear()  # all run out
     assert store.read_bytes("file") == b"x"
@@ -62,14 +62,14 @@ def test_an_app_logs_in_by_itself(server: GraphServer, made: Callable[..., Store
     assert server.count("POST token") == 2 + 3  # not three times three
     server.faults.clear()
     with pytest.raises(Denied, match="no token could be had") as caught:
-        made(**app | {"client_secret": "wrong"}).info("file")
+        make_store(**app | {"client_secret": "wrong"}).info("file")
     assert "wrong" not in str(caught.value)
 
 
 @pytest.mark.req("S-9")
-def test_the_token_goes_to_the_service_alone(server: GraphServer, store: Store) -> None:
-    store.write("large", body(LARGE))
-    assert store.read_bytes("large") == body(LARGE)
+def test_only_the_service_gets_the_token(server: GraphServer, store: Store) -> None:
+    store.write("large", sample_bytes(LARGE))
+    assert store.read_bytes("large") == sample_bytes(LARGE)
     store.copy("large", "copied")
     for seen in server.seen:
         to_the_service = seen.label.split()[1] not in ("upload", "bytes", "monitor")
@@ -78,7 +78,7 @@ def test_the_token_goes_to_the_service_alone(server: GraphServer, store: Store) 
 
 
 @pytest.mark.req("S-8")
-def test_a_listing_that_leads_elsewhere_is_not_followed(server: GraphServer, store: Store) -> None:
+def test_a_next_page_on_another_host_is_not_followed(server: GraphServer, store: Store) -> None:
     for number in range(3):
         store.write(f"file{number}", b"x")
     server.page = 2
@@ -97,14 +97,14 @@ def test_a_redirect_is_not_followed(server: GraphServer, store: Store) -> None:
 
 
 @pytest.mark.req("S-8")
-def test_no_key_is_logged_or_shown(server: GraphServer, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_urls_that_give_access_are_not_logged(server: GraphServer, store: Store, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    store.write("large", body(LARGE))
+    store.write("large", sample_bytes(LARGE))
     store.read_bytes("large")
     server.fail("GET bytes", *[503] * 9)
     server.fail("PUT upload", *[503] * 9)
     shown = [repr(store), repr(vars(store.backend))]
-    for act in (lambda: store.read_bytes("large"), lambda: store.write("large", body(LARGE))):
+    for act in (lambda: store.read_bytes("large"), lambda: store.write("large", sample_bytes(LARGE))):
         with pytest.raises(Unavailable) as caught:
             act()
         error: BaseException | None = caught.value

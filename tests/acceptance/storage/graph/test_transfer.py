@@ -1,4 +1,4 @@
-"""Uploads, downloads and copies by Graph that break in the middle."""
+"""Uploads, downloads and copies of Graph that break."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pytest
 from redrive import RetryPolicy, classify, deadline
 from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
-from redrive.storage.graph.upload import CHUNK
+from redrive.storage.graph.transfer import UPLOAD_CHUNK_BYTES
 from redrive.testing import instant
-from redrive.testing.storage.sample import body
-from tests.acceptance.storage.graph.conftest import AGAIN, LARGE, QUICK
+from redrive.testing.storage.samples import sample_bytes
+from tests.acceptance.storage.graph.conftest import LARGE, QUICK, TRANSIENT_FAULTS
 from tests.servers.graph import Fault, GraphServer
 
 # ---- uploads ----
 
 
 @pytest.mark.req("S-9")
-@pytest.mark.parametrize("fault", [*AGAIN[:-1], "lost"], ids=str)
-def test_a_chunk_that_fails_goes_on_in_its_session(server: GraphServer, store: Store, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [*TRANSIENT_FAULTS[:-1], "lost"], ids=str)
+def test_a_failed_chunk_continues_in_its_session(server: GraphServer, store: Store, fault: Fault) -> None:
     server.fail("PUT upload", fault, fault)
-    store.write("large", body(LARGE))
-    assert store.read_bytes("large") == body(LARGE)
+    store.write("large", sample_bytes(LARGE))
+    assert store.read_bytes("large") == sample_bytes(LARGE)
     assert server.count("POST createUploadSession") == 1
     assert server.count("GET upload") == 2  # after each failure it is asked where to go on
     assert server.count("PUT upload") == (3 if fault == "lost" else 5)
@@ -33,7 +33,7 @@ def test_a_chunk_that_fails_goes_on_in_its_session(server: GraphServer, store: S
 def test_a_chunk_has_the_attempts_of_the_policy(server: GraphServer, store: Store) -> None:
     server.fail("PUT upload", *[503] * 99)
     with pytest.raises(Unavailable):
-        store.write("large", body(LARGE))
+        store.write("large", sample_bytes(LARGE))
     assert server.count("PUT upload") == 3
     assert server.count("POST createUploadSession") == 1
     assert server.count("DELETE upload") == 1
@@ -42,42 +42,44 @@ def test_a_chunk_has_the_attempts_of_the_policy(server: GraphServer, store: Stor
 
 
 @pytest.mark.req("S-9")
-def test_every_chunk_has_attempts_of_its_own(server: GraphServer, store: Store) -> None:
+def test_every_chunk_has_its_own_attempts(server: GraphServer, store: Store) -> None:
     server.fail("PUT upload", 503, 503, (202, "", {}), 503, 503)  # the third gets an answer that says nothing
     with pytest.raises(StorageError, match="does not say from where on"):
-        store.write("large", body(LARGE))
+        store.write("large", sample_bytes(LARGE))
     server.fail("PUT upload", 503, 503)
-    store.write("large", body(LARGE))
-    assert store.read_bytes("large") == body(LARGE)
+    store.write("large", sample_bytes(LARGE))
+    assert store.read_bytes("large") == sample_bytes(LARGE)
 
 
 @pytest.mark.req("S-9")
-def test_the_server_says_where_to_go_on(server: GraphServer, store: Store) -> None:
+def test_an_upload_continues_at_the_byte_that_the_server_expects(server: GraphServer, store: Store) -> None:
     begin = server.drive.begin
 
-    def begun(path: str, conflict: str) -> str:
+    def start(path: str, conflict: str) -> str:
         name = begin(path, conflict)
         server.drive.uploads[name].takes = 1_000_000  # a part of the first chunk only
         return name
 
-    server.drive.begin = begun  # type: ignore[method-assign]
-    store.write("large", body(LARGE))
-    assert store.read_bytes("large") == body(LARGE)
-    assert [seen.size for seen in server.of("PUT upload")] == [CHUNK, CHUNK, CHUNK - 1_000_000 + 12_345]
+    server.drive.begin = start  # type: ignore[method-assign]
+    store.write("large", sample_bytes(LARGE))
+    assert store.read_bytes("large") == sample_bytes(LARGE)
+    sizes = [request.size for request in server.of("PUT upload")]
+    last = UPLOAD_CHUNK_BYTES - 1_000_000 + 12_345
+    assert sizes == [UPLOAD_CHUNK_BYTES, UPLOAD_CHUNK_BYTES, last]
 
 
 @pytest.mark.req("S-9")
-def test_no_progress_is_an_error(server: GraphServer, store: Store) -> None:
+def test_an_upload_without_progress_is_an_error(server: GraphServer, store: Store) -> None:
     begin = server.drive.begin
 
-    def begun(path: str, conflict: str) -> str:
+    def start(path: str, conflict: str) -> str:
         name = begin(path, conflict)
         server.drive.uploads[name].takes = 0
         return name
 
-    server.drive.begin = begun  # type: ignore[method-assign]
+    server.drive.begin = start  # type: ignore[method-assign]
     with pytest.raises(StorageError, match="does not move: at byte 0 the server asks for byte 0"):
-        store.write("large", body(LARGE))
+        store.write("large", sample_bytes(LARGE))
     assert server.count("PUT upload") == 1
     assert server.count("DELETE upload") == 1
 
@@ -87,7 +89,7 @@ def test_no_progress_is_an_error(server: GraphServer, store: Store) -> None:
 def test_an_expired_session_is_terminal(server: GraphServer, store: Store, status: int) -> None:
     server.fail("PUT upload", (status, "itemNotFound", {}))
     with pytest.raises(StorageError, match="the upload session has expired") as caught:
-        store.write("large", body(LARGE))
+        store.write("large", sample_bytes(LARGE))
     assert type(caught.value) is StorageError
     assert not classify(caught.value).retryable
     assert server.count("PUT upload") == 1
@@ -96,14 +98,14 @@ def test_an_expired_session_is_terminal(server: GraphServer, store: Store, statu
 
 @pytest.mark.req("S-9")
 @pytest.mark.parametrize("how", ["write", "create"])
-def test_the_last_answer_lost_is_no_loss(server: GraphServer, store: Store, how: str) -> None:
+def test_a_lost_response_to_the_last_chunk_is_not_an_error(server: GraphServer, store: Store, how: str) -> None:
     server.fail("PUT upload", "ok", "ok", "lost")  # the last chunk was taken, and the session is gone
-    getattr(store, how)("large", body(LARGE))
-    assert store.read_bytes("large") == body(LARGE)
+    getattr(store, how)("large", sample_bytes(LARGE))
+    assert store.read_bytes("large") == sample_bytes(LARGE)
     assert server.count("PUT upload") == 3
 
 
-def test_a_small_file_whose_answer_was_lost_is_created_once(server: GraphServer, store: Store) -> None:
+def test_create_of_a_small_file_survives_a_lost_response(server: GraphServer, store: Store) -> None:
     server.fail("PUT content", "lost")
     store.create("small", b"mine")
     assert store.read_bytes("small") == b"mine"
@@ -113,45 +115,45 @@ def test_a_small_file_whose_answer_was_lost_is_created_once(server: GraphServer,
 
 
 @pytest.mark.req("S-9")
-def test_a_locked_file_is_not_waited_for(server: GraphServer, store: Store) -> None:
+def test_a_locked_file_is_not_retried(server: GraphServer, store: Store) -> None:
     server.fail("PUT upload", (423, "resourceLocked", {}))
     with pytest.raises(Denied, match="is locked"):
-        store.write("large", body(LARGE))
+        store.write("large", sample_bytes(LARGE))
     assert server.count("PUT upload") == 1
 
 
 @pytest.mark.req("S-9")
 def test_chunks_are_sent_as_documented(server: GraphServer, store: Store) -> None:
-    store.write("large", body(LARGE))
+    store.write("large", sample_bytes(LARGE))
     ranges = [seen.headers["content-range"] for seen in server.of("PUT upload")]
     assert ranges == [
-        f"bytes 0-{CHUNK - 1}/{LARGE}",
-        f"bytes {CHUNK}-{2 * CHUNK - 1}/{LARGE}",
-        f"bytes {2 * CHUNK}-{LARGE - 1}/{LARGE}",
+        f"bytes 0-{UPLOAD_CHUNK_BYTES - 1}/{LARGE}",
+        f"bytes {UPLOAD_CHUNK_BYTES}-{2 * UPLOAD_CHUNK_BYTES - 1}/{LARGE}",
+        f"bytes {2 * UPLOAD_CHUNK_BYTES}-{LARGE - 1}/{LARGE}",
     ]
-    assert CHUNK % (320 * 1024) == 0
+    assert UPLOAD_CHUNK_BYTES % (320 * 1024) == 0
 
 
 # ---- downloads ----
 
 
 @pytest.mark.req("S-11")
-def test_a_body_that_breaks_goes_on_by_range(server: GraphServer, store: Store) -> None:
-    store.write("large", body(LARGE))
+def test_a_broken_download_continues_with_a_range(server: GraphServer, store: Store) -> None:
+    store.write("large", sample_bytes(LARGE))
     server.fail("GET bytes", "cut", "cut")
-    assert store.read_bytes("large") == body(LARGE)
+    assert store.read_bytes("large") == sample_bytes(LARGE)
     ranges = [seen.headers.get("range") for seen in server.of("GET bytes")]
     assert ranges[0] is None
     assert len(ranges) == 3
     assert all(ranges[1:])
 
 
-def test_a_file_that_changed_in_between_is_not_mixed(server: GraphServer, store: Store) -> None:
-    store.write("large", body(LARGE))
+def test_two_versions_of_a_file_are_not_mixed(server: GraphServer, store: Store) -> None:
+    store.write("large", sample_bytes(LARGE))
     server.fail("GET bytes", "cut")
     with store.read("large") as file:
         file.read(10)
-        store.write("large", body(LARGE, 1))
+        store.write("large", sample_bytes(LARGE, 1))
         with pytest.raises(StorageError, match="was changed while it was read"):
             file.read()
 
@@ -160,7 +162,7 @@ def test_a_file_that_changed_in_between_is_not_mixed(server: GraphServer, store:
 
 
 @pytest.mark.req("S-10")
-def test_a_copy_is_watched_until_it_ends(server: GraphServer, store: Store) -> None:
+def test_a_copy_is_polled_until_it_ends(server: GraphServer, store: Store) -> None:
     store.write("file", b"x")
     server.drive.looks = 4
     server.fail("GET monitor", 503, "reset")
@@ -171,15 +173,15 @@ def test_a_copy_is_watched_until_it_ends(server: GraphServer, store: Store) -> N
 
 
 @pytest.mark.req("S-10")
-def test_a_monitor_that_never_ends_is_bounded_by_copy_timeout(server: GraphServer, made: Callable[..., Store]) -> None:
+def test_polling_ends_at_copy_timeout(server: GraphServer, make_store: Callable[..., Store]) -> None:
     server.drive.looks = 10**9
     with instant() as clock:
-        store = made(RetryPolicy(timeout=5.0), copy_timeout=100.0)
+        store = make_store(RetryPolicy(timeout=5.0), copy_timeout=100.0)
         store.write("file", b"x")
-        begun = clock.monotonic()
+        start = clock.monotonic()
         with pytest.raises(Unavailable, match=r"after 100 s.*copy_timeout"):
             store.copy("file", "copied")
-        assert 60 < clock.monotonic() - begun <= 100
+        assert 60 < clock.monotonic() - start <= 100
     assert server.count("POST copy") == 1
 
 
@@ -189,7 +191,7 @@ def test_a_monitor_that_never_ends_is_bounded_by_copy_timeout(server: GraphServe
     [((404, "itemNotFound", {}), NotFound), ((403, "accessDenied", {}), Denied), ((400, "invalidRequest", {}), StorageError)],
     ids=str,
 )
-def test_a_monitor_that_is_gone(server: GraphServer, store: Store, fault: Fault, error: type[StorageError]) -> None:
+def test_a_failed_poll_raises_a_storage_error(server: GraphServer, store: Store, fault: Fault, error: type[StorageError]) -> None:
     store.write("file", b"x")
     server.fail("GET monitor", fault)
     with pytest.raises(error):
@@ -198,7 +200,7 @@ def test_a_monitor_that_is_gone(server: GraphServer, store: Store, fault: Fault,
 
 
 @pytest.mark.req("S-10")
-def test_a_copy_that_fails_there(server: GraphServer, store: Store) -> None:
+def test_a_failed_copy_raises_a_storage_error(server: GraphServer, store: Store) -> None:
     store.write("file", b"x")
     store.write("folder/file", b"x")
     with pytest.raises(AlreadyExists, match="nameAlreadyExists"):
@@ -207,22 +209,22 @@ def test_a_copy_that_fails_there(server: GraphServer, store: Store) -> None:
 
 
 @pytest.mark.req("S-10")
-@pytest.mark.parametrize(("policy", "looks"), [(QUICK, 3), (RetryPolicy.disabled(), 1)])
-def test_a_look_at_a_monitor_has_the_attempts_of_the_policy(
-    server: GraphServer, made: Callable[..., Store], policy: RetryPolicy, looks: int
+@pytest.mark.parametrize(("policy", "polls"), [(QUICK, 3), (RetryPolicy.disabled(), 1)])
+def test_a_poll_has_the_attempts_of_the_policy(
+    server: GraphServer, make_store: Callable[..., Store], policy: RetryPolicy, polls: int
 ) -> None:
-    store = made(policy)
+    store = make_store(policy)
     store.write("file", b"x")
     server.drive.looks = 5
     server.fail("GET monitor", *[503] * 20)
     with pytest.raises(Unavailable):
         store.copy("file", "copied")
-    assert server.count("GET monitor") == looks
+    assert server.count("GET monitor") == polls
 
 
 @pytest.mark.req("S-10")
-def test_a_monitor_does_not_outlast_the_deadline(server: GraphServer, made: Callable[..., Store]) -> None:
-    store = made(QUICK, copy_timeout=600.0)
+def test_polling_ends_at_the_deadline(server: GraphServer, make_store: Callable[..., Store]) -> None:
+    store = make_store(QUICK, copy_timeout=600.0)
     store.write("file", b"x")
     server.drive.looks = 10**9
     with pytest.raises(Unavailable, match="after the deadline around the call"), deadline(2):

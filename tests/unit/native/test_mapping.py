@@ -1,0 +1,59 @@
+"""Mappings: dropped fields, descriptions and waits, without the clients."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from redrive import RetryPolicy, native
+from redrive.native import CLIENTS
+from redrive.native.mapping import POLICY_FIELDS, Mapped
+
+
+@pytest.mark.req("R-10")
+def test_dropped_fields_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "redrive.native")
+    assert native.httpx(RetryPolicy(4, timeout=9)) == Mapped({"retries": 3}, ("backoff_base", "backoff_max", "jitter", "timeout"))
+    (record,) = caplog.records
+    assert record.levelname == "DEBUG"
+    assert record.getMessage().startswith("httpx has no place for backoff_base, backoff_max, jitter, timeout of RetryPolicy(")
+
+
+def test_a_single_attempt_drops_no_field(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "redrive.native")
+    for client in CLIENTS.values():
+        assert client.dropped_fields(RetryPolicy.disabled()) == ()
+    assert native.httpx(RetryPolicy.disabled()).dropped == ()
+    assert not caplog.records
+
+
+def test_an_unset_limit_is_not_dropped() -> None:
+    assert "timeout" not in native.httpx(RetryPolicy()).dropped
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_every_client_describes_fields_and_waits(name: str) -> None:
+    client = CLIENTS[name]
+    for policy in (RetryPolicy(), RetryPolicy(2, 0, 0, 0, 5), RetryPolicy.disabled()):
+        for field in POLICY_FIELDS:
+            form = client.describe_field(field, policy)
+            assert (form is None) == (field not in client.templates)
+            assert form is None or "{backoff" not in form
+        for attempt in (1, 2, 30, 100_000):
+            least, most = client.wait_range(policy, attempt)
+            assert 0 <= least <= most
+
+
+def test_a_value_that_is_not_a_policy_is_rejected() -> None:
+    with pytest.raises(TypeError, match="a mapping takes a RetryPolicy, not int: 3"):
+        native.httpx(3)  # type: ignore[arg-type]
+
+
+def test_importing_the_package_imports_no_client() -> None:
+    clients = ("azure", "botocore", "grpc", "pyarrow", "tenacity", "urllib3")
+    program = f"import sys, redrive.native; print([name for name in {clients} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,39 @@
+"""A backend whose client is not installed names the extra at its first use."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from redrive import RetryPolicy
+from redrive.storage import Registry, RegistryConfig
+
+S3 = {"bucket": "b", "key": "k", "secret": "s"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "missing", "extra"),
+    [
+        ("s3", S3, ("botocore", "botocore.exceptions"), "s3"),
+        ("s3", S3, ("s3fs",), "s3"),
+        ("s3-pyarrow", S3, ("pyarrow", "pyarrow.fs"), "s3-pyarrow"),
+        ("azure", {"container": "c", "account_url": "http://127.0.0.1:1"}, ("azure", "azure.storage.blob"), "azure"),
+        ("sftp", {"host": "127.0.0.1", "port": 1}, ("asyncssh",), "sftp"),
+        ("graph", {"drive": "me/drive", "token": "t", "base_url": "http://127.0.0.1:1"}, ("httpx2",), "graph"),
+    ],
+)
+def test_the_error_names_the_extra_to_install(
+    kind: str, options: dict[str, Any], missing: tuple[str, ...], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in missing:
+        monkeypatch.setitem(sys.modules, name, None)
+    config = {"stores": {"raw": {"type": kind, "options": options, "retry": {"max_attempts": 1}}}}
+    with Registry(RegistryConfig.from_dict(config)) as registry:
+        store = registry.get_store("raw")
+        for act in (lambda: store.read("a"), lambda: list(store.files())):
+            with pytest.raises(ImportError) as caught:
+                act()
+            assert str(caught.value) == f'this backend needs its client: pip install "redrive[{extra}]"'
+    assert registry.config.backends["raw"].retry == RetryPolicy(max_attempts=1)
