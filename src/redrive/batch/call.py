@@ -249,7 +249,7 @@ class BatchCall:
             state.mark_given_up(split.given_up)
         if has_items_to_settle:
             self._count_rejections(report, already_counted=() if split is None else split.counted)
-        unsettled = state.unsettled()
+        unsettled = state.unsettled_ids()
         pending = items.pending(unsettled) if unsettled else set()
         self._log("batch_pass", report, state.items.values(), pending=len(pending))
         remaining = self._deadline - self._clock.monotonic()

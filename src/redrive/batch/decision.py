@@ -90,7 +90,7 @@ class BatchState:
         for item_id in ids:
             self.items[item_id] = replace(self.items[item_id], status="giveup")
 
-    def unsettled(self) -> list[str]:
+    def unsettled_ids(self) -> list[str]:
         """Return the items that are neither acknowledged nor given up."""
         return [item.id for item in self.items.values() if item.status not in SETTLED]
 

@@ -28,7 +28,7 @@ from ..ledger.statement import Runner
 from . import maintenance
 from .decision import KeyRow, decide, retry_at
 from .lease_renewer import LeaseRenewer
-from .record import BeginResult, BeginTerms, KeyId, KeyRecord, LeasedKey, Status
+from .record import BeginResult, BeginTerms, KeyId, KeyRecord, KeyResult, LeasedKey, Status
 from .store import key_store_for
 
 T = TypeVar("T")
@@ -252,11 +252,10 @@ class Keys:
         """
         if response is not None:
             payload("response", response, self.ledger.max_payload)
-
-        def settle(run: Runner) -> bool:
-            return self._store.settle(run, key, fence, "completed", response, None, keep)
-
-        self._settle("complete", key, fence, run, settle)
+        result = KeyResult("completed", response, None, keep)
+        self._settle(
+            "complete", key, fence, run, lambda run: self._store.settle(run, key, fence, result)
+        )
 
     def fail(
         self,
@@ -269,12 +268,10 @@ class Keys:
         run: Runner | None = None,
     ) -> None:
         """Store a permanent failure. Raises `LeaseLost` as `complete` does."""
-        text = json.dumps(dict(error), ensure_ascii=False)
-
-        def settle(run: Runner) -> bool:
-            return self._store.settle(run, key, fence, "failed", None, text, keep)
-
-        self._settle("fail", key, fence, run, settle)
+        result = KeyResult("failed", None, json.dumps(dict(error), ensure_ascii=False), keep)
+        self._settle(
+            "fail", key, fence, run, lambda run: self._store.settle(run, key, fence, result)
+        )
 
     def free(self, key: KeyId, fence: int, /, *, run: Runner | None = None) -> None:
         """Delete the key, so that the next caller begins. Raises `LeaseLost` as `complete` does."""

@@ -69,6 +69,15 @@ class BeginTerms(NamedTuple):
     keep: float
 
 
+class KeyResult(NamedTuple):
+    """The result of the work under a key, which is stored for `keep` seconds."""
+
+    status: Status
+    response: bytes | None
+    error: str | None
+    keep: float
+
+
 class BeginResult(NamedTuple):
     """The result of `Keys.begin`."""
 

@@ -27,7 +27,7 @@ class Items(Protocol):
             The new count.
 
         Raises:
-            KeyError: There is no such item.
+            KeyError: The item does not exist.
         """
 
     def give_up(self, item_id: str, reason: str, /) -> bool:

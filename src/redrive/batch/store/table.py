@@ -195,7 +195,7 @@ class TableItems:
             The new count.
 
         Raises:
-            KeyError: There is no such row.
+            KeyError: The row does not exist.
         """
         with self._engine.begin() as connection:
             count = connection.execute(

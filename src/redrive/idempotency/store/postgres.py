@@ -35,7 +35,7 @@ from sqlalchemy.dialects.postgresql import insert
 from ...ledger.statement import Runner, number, postgres, words
 from ...ledger.tables import key as table
 from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
-from ..record import BeginTerms, KeyId, LeasedKey
+from ..record import BeginTerms, KeyId, KeyResult, LeasedKey
 
 PROCESSING = words("processing")
 # Not now(), which is the start of the transaction: a caller's transaction may have begun long ago.
@@ -163,18 +163,9 @@ class PostgresKeyStore:
         taken = run.execute(TAKE_OVER_IN_CALLER if in_caller else TAKE_OVER, parameters).fetchone()
         return None if taken is None else int(taken[0])
 
-    def settle(
-        self,
-        run: Runner,
-        key: KeyId,
-        fence: int,
-        status: str,
-        response: bytes | None,
-        error: str | None,
-        keep: float,
-        /,
-    ) -> bool:
+    def settle(self, run: Runner, key: KeyId, fence: int, result: KeyResult, /) -> bool:
         """Write the final status. Within the extra retention, `expires_at` does not change."""
+        status, response, error, keep = result
         end = {"to_status": status, "to_response": response, "to_error": error, "keep": keep}
         return run.execute(SETTLE, {**key._asdict(), "mine": fence, **end}).rowcount == 1
 

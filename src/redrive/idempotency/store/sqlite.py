@@ -18,7 +18,7 @@ from ...ledger.now import micros_now
 from ...ledger.statement import Runner, sqlite, words
 from ...ledger.tables import key as table
 from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
-from ..record import BeginTerms, KeyId, LeasedKey
+from ..record import BeginTerms, KeyId, KeyResult, LeasedKey
 
 PROCESSING = words("processing")
 KEY_PARAMETERS = ("in_domain", "of_user", "at_key")
@@ -122,18 +122,9 @@ class SqliteKeyStore:
         is_taken = run.execute(TAKE_OVER, (*values, *key, *seen)).rowcount == 1
         return fence if is_taken else None
 
-    def settle(
-        self,
-        run: Runner,
-        key: KeyId,
-        fence: int,
-        status: str,
-        response: bytes | None,
-        error: str | None,
-        keep: float,
-        /,
-    ) -> bool:
+    def settle(self, run: Runner, key: KeyId, fence: int, result: KeyResult, /) -> bool:
         """Write the final status. False: the key belongs to another holder."""
+        status, response, error, keep = result
         now = micros_now()
         # SQLite moves a row in its index even if the new value is the old one.
         if 0 <= now - fence <= int(extra_retention(keep) * MICROSECONDS):
