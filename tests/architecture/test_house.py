@@ -21,6 +21,7 @@ from tests.architecture.house import (
     count_modules,
     count_participles,
     count_shared_class_names,
+    count_statements,
     count_vague_names,
     count_wide_signatures,
     module,
@@ -61,6 +62,11 @@ def test_modules_and_lines_are_counted_by_folder() -> None:
     assert count_largest_folder(modules).value == 2
     assert count_lines(modules).value == 3
     assert count_longest(modules).value == 2
+
+
+def test_statements_are_counted_without_docstrings() -> None:
+    source = '"""Text."""\ndef f(\n    a,\n    b,\n):\n    """Text."""\n    if a:\n        return b\n'
+    assert count_statements(single(source)).value == 3
 
 
 def test_a_crumb_has_one_importer_in_its_own_folder() -> None:
