@@ -32,7 +32,7 @@ def read_body(response: httpx2.Response, url: str, limit: int | None, is_error: 
             response.read()
             return
         byte_limit = _byte_limit(response, url, limit, is_error)
-        response.iter_bytes = _limited(response.iter_bytes, byte_limit)  # type: ignore[method-assign]
+        response.iter_bytes = _limit_chunks(response.iter_bytes, byte_limit)  # type: ignore[method-assign]
         try:
             response.read()
         finally:
@@ -48,7 +48,7 @@ async def read_body_async(response: httpx2.Response, url: str, limit: int | None
             await response.aread()
             return
         byte_limit = _byte_limit(response, url, limit, is_error)
-        chunks = _limited_async(response.aiter_bytes, byte_limit)
+        chunks = _limit_chunks_async(response.aiter_bytes, byte_limit)
         response.aiter_bytes = chunks  # type: ignore[method-assign,assignment]
         try:
             await response.aread()
@@ -91,7 +91,7 @@ def _byte_limit(response: httpx2.Response, url: str, limit: int, is_error: bool)
     return _ByteLimit(limit, httpx2.DecodingError(message, request=response.request))
 
 
-def _limited(iter_bytes: Callable[..., Iterator[bytes]], byte_limit: _ByteLimit) -> Callable[..., Iterator[bytes]]:
+def _limit_chunks(iter_bytes: Callable[..., Iterator[bytes]], byte_limit: _ByteLimit) -> Callable[..., Iterator[bytes]]:
     def iterate(*options: Any) -> Iterator[bytes]:
         for chunk in iter_bytes(*options):
             accepted, is_last = byte_limit.accept(chunk)
@@ -102,7 +102,7 @@ def _limited(iter_bytes: Callable[..., Iterator[bytes]], byte_limit: _ByteLimit)
     return iterate
 
 
-def _limited_async(
+def _limit_chunks_async(
     aiter_bytes: Callable[..., AsyncIterator[bytes]], byte_limit: _ByteLimit
 ) -> Callable[..., AsyncIterator[bytes]]:
     async def iterate(*options: Any) -> AsyncIterator[bytes]:

@@ -97,11 +97,11 @@ class _ReaderBuilder:
 
     def reader(self, annotation: Any) -> Reader:
         if annotation not in self._readers:
-            self._readers[annotation] = self._deferred(annotation)
+            self._readers[annotation] = self._defer(annotation)
             self._readers[annotation] = self._build(annotation)
         return self._readers[annotation]
 
-    def _deferred(self, annotation: Any) -> Reader:
+    def _defer(self, annotation: Any) -> Reader:
         """Stand in for a reader that is still being built."""
 
         def read(data: Any) -> Any:
@@ -111,7 +111,7 @@ class _ReaderBuilder:
 
     def _build(self, annotation: Any) -> Reader:
         if annotation in (Any, object):
-            return _unchanged
+            return _read_any
         origin, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
         if origin is typing.Annotated:
             return self.reader(arguments[0])
@@ -192,7 +192,7 @@ def _has_no_default(field: Any) -> bool:
     return field.default is missing and field.default_factory is missing
 
 
-def _unchanged(data: Any) -> Any:
+def _read_any(data: Any) -> Any:
     return data
 
 

@@ -87,7 +87,7 @@ def redact_text(text: str, /) -> str:
     if text.isidentifier():
         return redact_values(redact_known_tokens(text), HIDDEN, names=True)
     if len(text) > 4 * MAX_TEXT_CHARS:
-        # Drop the word at the cut: half a secret may no longer look like one.
+        # Drop the last word, because half a secret may no longer look like one.
         text = text[: 4 * MAX_TEXT_CHARS].rsplit(None, 1)[0] + " …"
     if "://" in text and "@" in text:
         text = _USERINFO.sub(rf"\1:{HIDDEN}@", text)

@@ -42,7 +42,7 @@ class BackgroundSink:
             self._on_drop()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until the sink has received all records so far. False if it has not in time."""
+        """Wait until the sink has received all queued records. False if it has not in time."""
         end = time.monotonic() + timeout
         while self._process_id == os.getpid() and self._queue.unfinished_tasks:
             if time.monotonic() >= end:
