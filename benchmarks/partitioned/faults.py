@@ -14,7 +14,7 @@ from datetime import date
 from typing import Protocol
 
 from redrive.backoff import fixed
-from redrive.core.context import Stage, staged
+from redrive.core.context import Simulation, simulated
 from redrive.ledger import open_ledger
 from redrive.partitions.authority import Authority
 from redrive.partitions.control import Control
@@ -257,7 +257,7 @@ def _begin(subject: Subject, under: list[Under], turns: dict[str, int], tally: T
 @contextmanager
 def _clocked() -> Iterator[FakeClock]:
     clock = FakeClock()
-    with staged(Stage(clock, lambda: 0.0, None, ledger=True)):
+    with simulated(Simulation(clock, lambda: 0.0, None, ledger=True)):
         yield clock
 
 

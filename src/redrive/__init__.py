@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing's own would cost 10 ms; type checkers know the name
+TYPE_CHECKING = False  # importing it from typing takes 10 ms; type checkers know the name
 if TYPE_CHECKING:
     from typing import Any
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from . import partitions as partitions
     from . import storage as storage
     from . import testing as testing
+    from .analysis.layer import Layer as Layer
+    from .analysis.report import LayersReport as LayersReport
+    from .analysis.report import layers as layers
     from .app import App as App
     from .commands.command import Command as Command
     from .commands.job import Job as Job
@@ -31,9 +34,6 @@ if TYPE_CHECKING:
     from .engine.attempt import correlate as correlate
     from .engine.attempt import current as current
     from .engine.attempt import deadline as deadline
-    from .engine.layer import Layer as Layer
-    from .engine.layers import LayersReport as LayersReport
-    from .engine.layers import layers as layers
     from .engine.nesting import Outcome as Outcome
     from .engine.nesting import outcome as outcome
     from .engine.retry import Retry as Retry
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .engine.retry import attempts as attempts
     from .engine.retry import call as call
     from .engine.retry import retry as retry
-    from .engine.spilled import Spilled as Spilled
+    from .engine.spill import Spilled as Spilled
     from .errors import Again as Again
     from .errors import Blocked as Blocked
     from .errors import Stop as Stop
@@ -63,13 +63,13 @@ _HOMES = {
     "Fault": "core.fault",
     "Job": "commands.job",
     "Key": "core.key",
-    "Layer": "engine.layer",
-    "LayersReport": "engine.layers",
+    "Layer": "analysis.layer",
+    "LayersReport": "analysis.report",
     "Outcome": "engine.nesting",
     "Parking": "worker.parking",
     "Retry": "engine.retry",
     "RetryPolicy": "core.policy",
-    "Spilled": "engine.spilled",
+    "Spilled": "engine.spill",
     "Stop": "errors",
     "acall": "engine.retry",
     "attempts": "engine.retry",
@@ -78,7 +78,7 @@ _HOMES = {
     "correlate": "engine.attempt",
     "current": "engine.attempt",
     "deadline": "engine.attempt",
-    "layers": "engine.layers",
+    "layers": "analysis.report",
     "open_ledger": "ledger.open",
     "outcome": "engine.nesting",
     "retry": "engine.retry",
@@ -89,19 +89,19 @@ _MODULES = frozenset(
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 
 
-if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
+if not TYPE_CHECKING:  # otherwise type checkers would accept every misspelt name
 
     def __getattr__(name: str) -> Any:
-        # Loaded when first asked for: `import redrive` alone costs nothing, and a name costs only what it needs.
+        # Names are loaded at first use, so `import redrive` alone is fast.
         from importlib import import_module  # noqa: PLC0415
 
         if name in _MODULES:
             return import_module(f".{name}", __name__)
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     CORE,
     frozenset(("journal", "settings")),
     frozenset(("engine",)),
+    frozenset(("analysis",)),
     frozenset(("native", "ledger")),
     frozenset(("worker",)),
     frozenset(("http", "grpc", "storage", "idempotency", "batch", "commands", "messages")),

@@ -15,7 +15,8 @@ from tests.architecture.layers import FOREIGN
 BASE = [
     module
     for module in modules()
-    if unit(module) in {"", "errors", "backoff", "core", "journal", "engine"} and module.removeprefix("redrive.") not in FOREIGN
+    if unit(module) in {"", "errors", "backoff", "core", "journal", "engine", "analysis"}
+    and module.removeprefix("redrive.") not in FOREIGN
 ] + ["redrive.cli"]
 
 

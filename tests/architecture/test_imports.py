@@ -52,6 +52,8 @@ def test_every_kind_of_import_is_seen(tmp_path: Path) -> None:
         ("core", "journal", False),
         ("engine", "journal", True),
         ("http", "engine", True),
+        ("http", "analysis", True),
+        ("engine", "analysis", False),
         ("http", "grpc", False),
         ("http", "http", True),
         ("ledger", "native", False),

@@ -10,8 +10,6 @@ from tests.architecture.private import reached
 MODULES = modules()
 ALLOWED = {
     ("redrive.core.lock", "_at_fork_reinit"): "of the standard library, which has no other way",
-    ("redrive.engine.loop", "_tokens"): "of a Budget: a method call would be a tenth of a call that succeeds",
-    ("redrive.engine.run", "_tokens"): "likewise",
     ("redrive.storage.s3.session", "_retry_connection"): "of aiohttp, which has no public switch; a test counts requests",
     ("redrive.storage.s3.client", "_call_s3"): "of s3fs, whose async methods all begin so; the plain ones leave threads behind",
     (

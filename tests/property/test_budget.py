@@ -27,14 +27,14 @@ def test_tokens_are_never_negative_never_above_capacity_and_never_made_up(
     paid, earned = 0.0, 0
     for act in acts:
         before = budget.left
-        assert budget.short == (before < capacity)
+        assert budget.below_capacity == (before < capacity)
         if act == "success":
-            budget.earn()
+            budget.refund()
             earned += refill
             assert budget.left == min(capacity, before + refill)
             continue
         kind: Kind = "throttled" if act == "throttled" else "transient"
-        took = budget.take(kind)
+        took = budget.spend(kind)
         price = throttled if kind == "throttled" else cost
         assert (took is None) == (before < price)
         assert budget.left == before - (took or 0)
@@ -48,7 +48,7 @@ def test_tokens_are_never_negative_never_above_capacity_and_never_made_up(
 def test_the_floor_never_lets_more_through_than_it_says(floor: float, moments: list[float]) -> None:
     budget = Budget(capacity=0, floor=floor)
     moments.sort()
-    spared = [now for now in moments if budget.spare(now)]
+    spared = [now for now in moments if budget.allow_by_floor(now)]
     assert spared[0] == moments[0]  # the first is always free
     assert all(later - earlier >= 1 / floor * (1 - 1e-9) for earlier, later in pairwise(spared))
     assert budget.denied == len(moments) - len(spared)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive import Fault
-from redrive.core.decision import LONGEST, PATIENCE, decide
+from redrive.core.decision import MAX_RETRY_AFTER_SECONDS, MAX_WAIT_SECONDS, decide
 from redrive.core.fault import KINDS
 
 FAULTS = st.builds(Fault, st.sampled_from(KINDS), st.none() | st.floats(-1e6, 1e300), st.booleans())
@@ -29,10 +29,10 @@ def test_another_attempt_is_allowed_sent_safely_in_time_and_not_before_the_serve
         assert idempotent or not fault.sent
         assert attempt < most
         assert 0 <= waited < left
-        assert waited <= LONGEST
+        assert waited <= MAX_WAIT_SECONDS
         assert fault.after is None or waited >= fault.after
-        assert waited >= min(wait, LONGEST) or math.isnan(wait)
-        assert fault.after is None or fault.after <= max(PATIENCE, wait)
+        assert waited >= min(wait, MAX_WAIT_SECONDS) or math.isnan(wait)
+        assert fault.after is None or fault.after <= max(MAX_RETRY_AFTER_SECONDS, wait)
     else:
         assert math.isnan(waited) or waited >= 0
 
@@ -43,7 +43,7 @@ def test_the_reason_is_the_first_that_holds(
     fault: Fault, attempt: int, most: int, idempotent: bool, wait: float, left: float
 ) -> None:
     reason, _ = decide(fault, attempt, most, idempotent, wait, left)
-    sane = 0.0 if math.isnan(wait) else min(max(wait, 0.0), LONGEST)
+    sane = 0.0 if math.isnan(wait) else min(max(wait, 0.0), MAX_WAIT_SECONDS)
     asked = fault.after is not None and fault.after > sane
     expected = (
         "not_retryable"
@@ -53,7 +53,7 @@ def test_the_reason_is_the_first_that_holds(
         else "attempts"
         if attempt >= most
         else "retry_after"
-        if asked and ((fault.after or 0) >= left or (fault.after or 0) > PATIENCE)
+        if asked and ((fault.after or 0) >= left or (fault.after or 0) > MAX_RETRY_AFTER_SECONDS)
         else "timeout"
         if not asked and sane >= left
         else None

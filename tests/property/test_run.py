@@ -26,7 +26,7 @@ def played(steps: list[str], options: dict[str, Any], use: str, attempts: int, t
     """What comes of a call whose attempts go so: (result or error, calls, reason, tokens left)."""
     budget = Budget(capacity=100, cost=10, refill=1, floor=0)
     budget._tokens = float(tokens)
-    budget.short = tokens < 100
+    budget.below_capacity = tokens < 100
     layer = retry(max_attempts=attempts, backoff_base=0, jitter=0, on=OSError, budget=budget, **options)
     calls = 0
 

@@ -12,12 +12,12 @@ from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any
 
+from ..analysis.grpc_codes import Behind, code_rule, code_rule_of
 from ..backoff import doubling
 from ..core.classify import classify
-from ..core.context import CELL, IDS
+from ..core.context import IDS, SLOT
 from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds
-from ..engine.owner import Behind, codes_of, owner
 from ..engine.retry import DEFAULT, Retry, RetryLike
 from ..native.grpc import deadline_exceeded
 
@@ -40,11 +40,11 @@ def default_send_retry(
     """
     retry = DEFAULT.using(
         RetryPolicy(attempts, first_wait, MAX_WAIT_SECONDS, jitter=0.0),
-        on=owner(behind, codes, claims=True),
+        on=code_rule(behind, codes, claims=True),
         backoff=doubling(first_wait, cap=MAX_WAIT_SECONDS),
         attempt_timeout=attempt_timeout,
     )
-    return Retry(replace(retry.settings, overdue=deadline_exceeded))
+    return Retry(replace(retry.settings, timeout_error=deadline_exceeded))
 
 
 def send_retry(
@@ -58,7 +58,7 @@ def send_retry(
         default = default_send_retry(behind, codes, attempt_timeout)
         return default if retry is None else default.using(retry, backoff=None)
     _check_no_rule(behind, codes)
-    rule = codes_of(retry)
+    rule = code_rule_of(retry)
     return retry if rule is None else retry.using(on=replace(rule, claims=True))
 
 
@@ -77,7 +77,7 @@ def fetch_retry(
         return retry
     default = DEFAULT.using(
         RetryPolicy(DEFAULT_ATTEMPTS, FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS, jitter=0.0),
-        on=(owner(behind, codes, claims=True), classify),
+        on=(code_rule(behind, codes, claims=True), classify),
         attempt_timeout=attempt_timeout,
     )
     if retry is not None:
@@ -95,14 +95,14 @@ def _check_no_rule(behind: Behind, codes: Sequence[str] | None) -> None:
 
 def claimed_codes(retry: Retry) -> frozenset[str]:
     """Return the gRPC codes that inner layers leave to this one."""
-    rule = codes_of(retry)
+    rule = code_rule_of(retry)
     return frozenset(rule.codes if rule else ())
 
 
 def neutral_context() -> Context:
     """Return a context without the deadline and the ids of the caller that starts a task."""
     context = copy_context()
-    context.run(CELL.set, None)
+    context.run(SLOT.set, None)
     context.run(IDS.set, {})
     return context
 

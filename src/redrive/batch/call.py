@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.context import clock_around, end_of, scope_around
-from ..engine.run import drawn
+from ..engine.run import random_draw
 from ..errors import BadReport
 from ..journal.bus import emit, is_wanted
 from ..journal.redaction import redact_text
@@ -254,7 +254,7 @@ class BatchCall:
         self._log("batch_pass", report, state.items.values(), pending=len(pending))
         remaining = self._deadline - self._clock.monotonic()
         wait = decision.wait_before_next_pass(
-            state, pending, self.spec.terms, draw=drawn(), remaining=remaining
+            state, pending, self.spec.terms, draw=random_draw(), remaining=remaining
         )
         if wait is None or not has_items_to_settle:
             return self._end(report, pending)

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 
 from ..core.fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
-from ..core.known.grpc import by_name
-from ..core.known.status import by_status
+from ..core.known.grpc import fault_of_code_name
+from ..core.known.http_status import fault_of_status
 from ..core.outage import End, Parking, find_outage, verdict_of
 from ..core.signature import signature_of
 from .report import ItemStatus, Outcome, Report, Status
@@ -119,9 +119,9 @@ def fault_of(item: ItemStatus, /) -> Fault:
         return TRANSIENT if item.transient else UNKNOWN
     status = HTTP_STATUS.match(item.reason)
     if status is not None:
-        return by_status(int(status[1]))
+        return fault_of_status(int(status[1]))
     code = GRPC_CODE.match(item.reason)
-    return UNKNOWN if code is None else by_name(code[1]) or UNKNOWN
+    return UNKNOWN if code is None else fault_of_code_name(code[1]) or UNKNOWN
 
 
 def outage_reason(items: Sequence[ItemStatus], /) -> str | None:
@@ -151,7 +151,7 @@ def _cause_of(item: ItemStatus, fault: Fault) -> str:
     if fault.status is not None:
         return f"HTTP {fault.status}"
     code = GRPC_CODE.match(item.reason)
-    if code is not None and by_name(code[1]) is not None:
+    if code is not None and fault_of_code_name(code[1]) is not None:
         return f"gRPC {code[1]}"
     return signature_of("rejected", item.reason)
 

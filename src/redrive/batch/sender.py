@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from ..core.amount import amount
-from ..core.seconds import whole
+from ..core.seconds import whole_number
+from ..core.text import pluralise
 from ..engine.retry import RetryLike
 from ..journal.bus import emit, is_wanted
 from ..journal.sinks.logging import INFO
@@ -84,7 +84,7 @@ def retrying(
             f"settings= is a batch.Settings, not {type(settings).__name__}: {settings!r}"
         )
     max_attempts = settings.max_per_item_attempts if item_attempts is None else item_attempts
-    terms = BatchTerms.combine(settings, retry, whole("item_attempts", max_attempts))
+    terms = BatchTerms.combine(settings, retry, whole_number("item_attempts", max_attempts))
     send = _sending_method(sender, method)
     _check_options(items, ids, spill)
     _check_mapping(to_report, from_report)
@@ -196,7 +196,7 @@ def _check_takes(name: str, function: Any, *arguments: str) -> None:
     try:
         signature.bind(*arguments)
     except TypeError:
-        takes = amount(len(arguments), "argument")
+        takes = pluralise(len(arguments), "argument")
         raise TypeError(
             f"{name}= must take {takes} ({', '.join(arguments)}), not {signature}: {function!r}"
         ) from None

@@ -10,7 +10,7 @@ from typing import Self
 from ..backoff import Backoff, powers
 from ..core.budget import UNLIMITED
 from ..core.policy import RetryPolicy
-from ..core.seconds import number, positive, whole
+from ..core.seconds import number, positive, whole_number
 from ..engine.retry import Retry, RetryLike
 
 OUTAGE_ITEMS = 10
@@ -60,7 +60,7 @@ class Settings:
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the class is frozen
         for name, minimum in MINIMUMS.items():
-            set_field(self, name, whole(name, getattr(self, name), least=minimum))
+            set_field(self, name, whole_number(name, getattr(self, name), least=minimum))
         set_field(self, "backoff_base", number("backoff_base", self.backoff_base))
         set_field(self, "backoff_cap", positive("backoff_cap", self.backoff_cap))
         if not isinstance(self.enabled, bool):
@@ -130,7 +130,7 @@ class Settings:
 def _translate(name: str, value: object) -> object:
     """Return the value of the field that a key sets, where an alias means something else."""
     if name == "max_attempts":
-        return whole(name, value) - 1
+        return whole_number(name, value) - 1
     if name == "disable_retry_decorator":
         if not isinstance(value, bool):
             raise TypeError(f"disable_retry_decorator is true or false, not {value!r}")

@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.document import document
 from ..ops.operator import Operator
 from ..ops.plan import Plan
@@ -113,7 +113,7 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
                 moved(sweep)
     except KeyboardInterrupt:
         complain(
-            f"interrupted; workers continue with {amount(sweep.left, 'dead letter')}",
+            f"interrupted; workers continue with {pluralise(sweep.left, 'dead letter')}",
             f'to stop: `redrive sweeps cancel {sweep.id} --because "..."`',
             f'to continue here: `redrive sweeps resume {sweep.id} --because "..."`',
         )
@@ -174,7 +174,7 @@ def _left(sweep: Sweep) -> str:
 
 def many(count: int) -> str:
     """1 dead letter, 2 dead letters."""
-    return amount(count, "dead letter")
+    return pluralise(count, "dead letter")
 
 
 def counted(counts: Mapping[str, int]) -> str:

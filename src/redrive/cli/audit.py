@@ -11,7 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.audit import Decision
 from ..ops.document import document
 from .command import Commands
@@ -140,10 +140,10 @@ def verify(
     if as_json:
         print_json(document(chain) | {"holds": chain.holds})
     elif chain.holds:
-        entries = amount(chain.entries, "entry", "entries")
+        entries = pluralise(chain.entries, "entry", "entries")
         show(console(), Text(f"Audit log unchanged: {entries}.\nAnchor: {chain.anchor}"))
     else:
-        good = amount(chain.entries, "entry", "entries")
+        good = pluralise(chain.entries, "entry", "entries")
         said = f"Audit log changed at entry {chain.broken} ({chain.problem}); {good} before it unchanged."
         show(console(), Text(said, style="bold red"))
     raise typer.Exit(0 if chain.holds else NOT_DONE)

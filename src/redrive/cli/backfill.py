@@ -12,9 +12,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ..core.amount import amount
 from ..core.context import clock_around
-from ..core.span import span
+from ..core.text import format_duration, pluralise
 from ..ops.backfill import PARTITIONED, BackfillReport
 from ..ops.document import document
 from ..ops.operator import Operator
@@ -248,7 +247,7 @@ def _report(report: BackfillReport) -> RenderableType:
     parts += [f"running {progress.active:,}", f"queued {progress.queued:,}", f"not started {sweep.left:,}"]
     made.add_row("", " · ".join(parts))
     if report.left is not None:
-        made.add_row("time left", f"about {span(report.left.total_seconds())}")
+        made.add_row("time left", f"about {format_duration(report.left.total_seconds())}")
     elif sweep.state == "running" and progress.queued and not progress.untouched and not progress.active:
         see = "; see `redrive state failures`" if report.reasons else ""  # those of an outage are not failures
         made.add_row("time left", spelled(f"unknown: {_waits(progress.queued)}{see}"))
@@ -276,7 +275,7 @@ def _report(report: BackfillReport) -> RenderableType:
 
 
 def _waits(count: int) -> str:
-    return amount(count, "partition waits", "partitions wait") + " for a retry"
+    return pluralise(count, "partition waits", "partitions wait") + " for a retry"
 
 
 def _bar(report: BackfillReport) -> Text:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops import own_items
 from ..ops.actor import user
 from ..ops.batch import Batch, GivenUp, Reopened, Reopening
@@ -339,4 +339,4 @@ def _short(reason: str, longest: int = 40) -> str:
 
 
 def _many(count: int) -> str:
-    return amount(count, "item")
+    return pluralise(count, "item")

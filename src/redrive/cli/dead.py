@@ -13,7 +13,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.dead import Drive, Letter, LetterReport
 from ..ops.defaults import MAX_REPLAYS
 from ..ops.document import document
@@ -184,7 +184,7 @@ def _report(report: LetterReport) -> Group:
         first.add_row("source", f"{letter.source} {letter.source_id or ''}".rstrip())
     shown: list[RenderableType] = [heading(f"Dead letter {letter.id}"), indented(first)]
     shown += fields("Headers", report.headers) + fields("Correlation ids", report.ids)
-    shown += payload(f"Payload, {amount(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes)
+    shown += payload(f"Payload, {pluralise(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes)
     for job in report.jobs:
         shown += ["", heading(_job(job)), indented(_tries(job, report))]
     if letter.status == "pending":
@@ -200,7 +200,7 @@ def _replays(count: int) -> str:
 def _job(job: Drive) -> str:
     replay = f" (replay of job {job.replay_of})" if job.replay_of is not None else ""
     crashes = f", {job.crashes} crashed" if job.crashes else ""
-    return f"Job {job.id}{replay}: {state_name(job.state)}, {amount(job.attempts, 'attempt')}{crashes}"
+    return f"Job {job.id}{replay}: {state_name(job.state)}, {pluralise(job.attempts, 'attempt')}{crashes}"
 
 
 def _tries(job: Drive, report: LetterReport) -> RenderableType:

@@ -6,7 +6,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import LedgerError
 from ..ops.defaults import QUIET
 from ..ops.doctor import examined
@@ -69,5 +69,5 @@ def _health(health: Health) -> Group:
     checked = Text(f"Checked: {', '.join(names)}.", style="dim")
     if not health.findings:
         return Group(*shown, Text("No problems found.", style="green"), checked)
-    found = amount(len(health.findings), "problem")
+    found = pluralise(len(health.findings), "problem")
     return Group(*shown, "", Text(f"{found} found:", style="bold"), problems(health.findings, health.now), "", checked)

@@ -8,7 +8,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.document import document
 from ..ops.erase import Erasure
 from .act import Dry, Most, Yes
@@ -61,7 +61,7 @@ def erase(
         told = {name: value for name, value in document(plan).items() if name != "found"}
         print_json({"plan": told, "erased": done, "stays": list(stays)})
     elif done:
-        show(console(), Text(f"Erased: {amount(plan.count, 'row')}"))
+        show(console(), Text(f"Erased: {pluralise(plan.count, 'row')}"))
         show(console(), Text("Not covered: " + "; ".join(stays)))
     raise typer.Exit(NOT_DONE if plan.busy or plan.held else 0)
 
@@ -74,11 +74,11 @@ def _plan(plan: Erasure) -> RenderableType:
         "idempotency record": plan.keys,
         "mention": plan.mentions,
     }
-    said = ", ".join(amount(many, name) for name, many in parts.items() if many)
+    said = ", ".join(pluralise(many, name) for name, many in parts.items() if many)
     lines: list[RenderableType] = [Text(f"To erase: {said}" if said else "Nothing to erase.")]
     if plan.busy:
         some = ", ".join(map(str, plan.busy[:5])) + (" …" if len(plan.busy) > 5 else "")
         lines.append(Text(f"Kept: queued or running jobs {some}. Repeat the command after they have ended.", style="yellow"))
     if plan.held:
-        lines.append(Text(f"Kept: {amount(plan.held, 'idempotency record')} of running operations.", style="yellow"))
+        lines.append(Text(f"Kept: {pluralise(plan.held, 'idempotency record')} of running operations.", style="yellow"))
     return Group(*lines)

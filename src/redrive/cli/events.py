@@ -8,7 +8,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.defaults import MAX_REPLAYS
 from ..ops.document import document
 from ..ops.events import EventReport
@@ -107,7 +107,7 @@ def _report(report: EventReport, width: int) -> Group:
     for name, value in {**report.headers, **report.ids}.items():
         first.add_row(name, str(value))
     shown: list[RenderableType] = [heading(f"Event {event.id}"), indented(first)]
-    shown += [*payload(f"Payload, {amount(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes), ""]
+    shown += [*payload(f"Payload, {pluralise(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes), ""]
     columns = [
         Column("handler", least=8), Column("state"), Column("attempts", number=True), Column("job", number=True),
         Column("error", least=12, cut=True),

@@ -11,7 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.document import document
 from ..ops.failures import Failure, FailureReport
 from ..ops.moments import ago, both
@@ -129,8 +129,10 @@ def _report(report: FailureReport, width: int) -> Group:
     first.add_row("job type", one.kind)
     if one.error and one.error != one.signature:
         first.add_row("example", one.error)
-    first.add_row("pending", amount(one.pending, "dead letter") + (f", {one.blocked:,} of them blocked" if one.blocked else ""))
-    first.add_row("failed", f"{amount(one.tries, 'attempt')}, {amount(one.died, 'dead letter')}")
+    first.add_row(
+        "pending", pluralise(one.pending, "dead letter") + (f", {one.blocked:,} of them blocked" if one.blocked else "")
+    )
+    first.add_row("failed", f"{pluralise(one.tries, 'attempt')}, {pluralise(one.died, 'dead letter')}")
     first.add_row("first seen", both(one.first_at, now))
     first.add_row("last seen", both(one.last_at, now))
     growing = ", rising" if one.trend.growing else ""

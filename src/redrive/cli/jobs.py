@@ -10,7 +10,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.document import document
 from ..ops.jobs import JobLine, JobReport
 from .command import Commands
@@ -165,7 +165,7 @@ def _report(report: JobReport) -> Group:
         first.add_row("last failed attempt" if job.state == "done" else "error", job.error)
     shown: list[RenderableType] = [heading(f"Job {job.id}"), indented(first)]
     shown += fields("Headers", report.headers) + fields("Correlation ids", report.ids)
-    shown += payload(f"Payload, {amount(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes)
+    shown += payload(f"Payload, {pluralise(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes)
     if report.result is not None:
         shown += payload("Result", report.result, 1)
     if report.tries:

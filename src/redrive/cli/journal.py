@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ..core.span import span
+from ..core.text import format_duration
 from ..ops.document import document
 from ..ops.journal import Happening
 from ..ops.moments import utc
@@ -98,7 +98,7 @@ def said(one: Happening) -> str:
     if one.attempt and one.event in ("failed", "lost", "returned", "done"):
         parts.append(f"attempt {one.attempt}")
     if one.seconds is not None:
-        parts.append(span(round(one.seconds, 2 if one.seconds < 10 else 0)))
+        parts.append(format_duration(round(one.seconds, 2 if one.seconds < 10 else 0)))
     if one.event == "dead" and one.reason:
         parts.append(f"{one.reason}, dead letter {one.dead_id}")
     text = ", ".join(parts)

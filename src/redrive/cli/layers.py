@@ -11,9 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..core.amount import amount
-from ..core.span import span
-from ..ops.layers import Advice, LayersReport, Stack, Unreadable, WorstError, WorstLayer, of_app
+from ..core.text import format_duration, pluralise
+from ..ops.layers import Advice, LayersReport, Stack, Unreadable, WorstCaseError, WorstCaseLayer, of_app
 from ..ops.layers import layers as read_layers
 from .native import native
 from .options import option
@@ -100,10 +99,10 @@ def _kinds(source: str, stacks: Sequence[Stack], as_json: bool) -> NoReturn:
     raise typer.Exit(MULTIPLIED if any(one.inside is not None and one.inside.multiplies for one in stacks) else 0)
 
 
-def _by_workers(layer: WorstLayer) -> Text:
-    waits = ", ".join(span(longest) for _, longest in layer.waits[:8])
+def _by_workers(layer: WorstCaseLayer) -> Text:
+    waits = ", ".join(format_duration(longest) for _, longest in layer.waits[:8])
     after = f", after {waits}{' …' if layer.max_attempts > len(layer.waits[:8]) + 1 else ''} at most" if waits else ""
-    each = "no time limit" if layer.attempt_timeout is None else f"at most {span(layer.attempt_timeout)} each"
+    each = "no time limit" if layer.attempt_timeout is None else f"at most {format_duration(layer.attempt_timeout)} each"
     return Text(f"{_times(layer.max_attempts)}{after}; {each}")
 
 
@@ -125,17 +124,18 @@ def _sentence(report: LayersReport) -> Text:
     said = Text("Worst case: ")
     said.append(_times(report.attempts), style="bold red" if report.multiplies else "bold green")
     said.append(" in total for one call, ")
-    said.append("without a time limit" if report.seconds is None else f"in at most {span(report.seconds)}", style="bold")
+    limit = "without a time limit" if report.seconds is None else f"in at most {format_duration(report.seconds)}"
+    said.append(limit, style="bold")
     return said.append(
         "." if report.attempts == report.mixed_attempts else f" ({_times(report.mixed_attempts)} if errors change)."
     )
 
 
 def _times(attempts: int) -> str:
-    return amount(attempts, "attempt")
+    return pluralise(attempts, "attempt")
 
 
-def _layers(layers: Sequence[WorstLayer], width: int) -> Table:
+def _layers(layers: Sequence[WorstCaseLayer], width: int) -> Table:
     numbers = ("attempts", "each", "limit", "total", "longest")
     columns = ["layer", "by", "attempts", "each", "limit", "total", "longest"]
     if width < NARROW:
@@ -157,10 +157,10 @@ def _layers(layers: Sequence[WorstLayer], width: int) -> Table:
 
 
 def _limit(seconds: float | None) -> str:
-    return "–" if seconds is None else span(seconds)
+    return "–" if seconds is None else format_duration(seconds)
 
 
-def _waits(layers: Sequence[WorstLayer], width: int) -> Table:
+def _waits(layers: Sequence[WorstCaseLayer], width: int) -> Table:
     made = Table.grid(padding=(0, 2, 0, 0))
     width = min(width, WIDEST)
     longest = max(len(layer.name) for layer in layers)
@@ -176,7 +176,7 @@ def _waits(layers: Sequence[WorstLayer], width: int) -> Table:
     return made
 
 
-def _errors(errors: Sequence[WorstError], width: int) -> Table:
+def _errors(errors: Sequence[WorstCaseError], width: int) -> Table:
     """Errors that fare alike share a line."""
     alike: dict[tuple[object, ...], list[str]] = {}
     for error in errors:

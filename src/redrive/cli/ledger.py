@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import LedgerError
 from ..ops.document import document
 from ..ops.imported import Unreadable
@@ -179,7 +179,7 @@ def reap(where: Where = None, as_json: AsJson = False) -> None:
     else:
         show(
             console(),
-            Text(f"Recovered {amount(len(jobs), 'lease')}." if jobs else "No expired leases."),
+            Text(f"Recovered {pluralise(len(jobs), 'lease')}." if jobs else "No expired leases."),
         )
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.calendar import WORST
 from ..ops.desk import Facts
 from ..ops.document import document
@@ -205,7 +205,7 @@ def _lost(found: Sequence[Lost], as_json: bool, *, more: bool) -> None:
     again = f'`redrive state reprocess {which} --because "..."` extracts again'
     hint = spelled(f'{again}; `redrive state rollback PARTITION --because "..."` restores an earlier run.')
     next_ = [Text(f"{showing(len(found))[:-1]}, or --after {found[-1].facts.id} for the next page.", style="dim")] if more else []
-    said = f"{amount(len(found), 'partition')} without raw data"
+    said = f"{pluralise(len(found), 'partition')} without raw data"
     show(out, Group(Text(said), "", made, "", *next_, Text(hint, style="dim")))
 
 
@@ -248,7 +248,7 @@ def _list(
         show(out, Text(none))
         return
     reasons = Counter(one.reason for one in found if one.reason)
-    said = amount(len(found), "partition")
+    said = pluralise(len(found), "partition")
     lines: list[RenderableType] = [Text(said + (f": {counted(reasons)}" if reasons else "")), ""]
     lines.append(_table(found, ops.now(), out.width))
     lines += _raw_lines(found, raw or ())
@@ -266,7 +266,7 @@ def _raw_lines(found: Sequence[Facts], raw: Sequence[RawState]) -> list[Renderab
     ]
     reasons = Counter(state.unchecked for _, state in pairs if state.unchecked is not None)
     lines += [
-        Text(spelled(f"Raw data of {amount(count, 'partition')} not checked: {why}."), style="yellow")
+        Text(spelled(f"Raw data of {pluralise(count, 'partition')} not checked: {why}."), style="yellow")
         for why, count in reasons.items()
     ]
     return ["", *lines] if lines else []

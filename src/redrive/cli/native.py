@@ -7,7 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from ..core.span import span
+from ..core.text import format_duration
 from ..ops.native import NativeReport, Unreadable
 from ..ops.native import native as read_native
 from .output import BAD_INPUT, bullets, complain, console, heading, print_json, show, table
@@ -48,9 +48,9 @@ def _show(report: NativeReport, out: Console) -> None:
 
 def _value(field: str, report: NativeReport) -> str:
     value = getattr(report.policy, field)
-    return str(value) if field == "max_attempts" else span(value)
+    return str(value) if field == "max_attempts" else format_duration(value)
 
 
 def _between(pair: tuple[float, float]) -> str:
     least, most = pair
-    return span(least) if least == most else f"{span(least)} to {span(most)}"
+    return format_duration(least) if least == most else f"{format_duration(least)} to {format_duration(most)}"

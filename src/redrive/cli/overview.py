@@ -9,8 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
-from ..core.span import span
+from ..core.text import format_duration, pluralise
 from ..ops.defaults import QUIET
 from ..ops.document import document
 from ..ops.finding import Finding
@@ -75,13 +74,13 @@ def _overview(found: Overview, width: int) -> Group:
     if found.kinds:
         shown += ["", kinds(found.kinds[:MOST], found.now, width)]
     if len(found.kinds) > MOST:
-        shown.append(Text(f"and {amount(len(found.kinds) - MOST, 'more job type')}; --json has them all", style="dim"))
+        shown.append(Text(f"and {pluralise(len(found.kinds) - MOST, 'more job type')}; --json has them all", style="dim"))
     if found.sources:
         shown += ["", _sources(found.sources, found.now, width)]
     if found.datasets:
         shown += ["", heading("Partitions"), datasets(found.datasets[:MOST], width)]
     if len(found.datasets) > MOST:
-        shown.append(Text(f"and {amount(len(found.datasets) - MOST, 'more dataset')}; --json has them all", style="dim"))
+        shown.append(Text(f"and {pluralise(len(found.datasets) - MOST, 'more dataset')}; --json has them all", style="dim"))
     return Group(*shown, "", Text(found.sentence, style="dim")) if found.kinds else Group(*shown)
 
 
@@ -158,7 +157,7 @@ def datasets(lines: Sequence[DatasetLine], width: int) -> RenderableType:
 
 def _oldest(line: KindLine, now: datetime) -> str:
     if line.due_since is not None:
-        return span(round((now - line.due_since).total_seconds()))
+        return format_duration(round((now - line.due_since).total_seconds()))
     return "–" if line.next_due is None else ago(line.next_due, now)
 
 
@@ -172,7 +171,7 @@ def _sources(lines: Sequence[SourceLine], now: datetime, width: int) -> Renderab
         {
             "source": line.name,
             "last event": ago(line.received_at, now),
-            "lag": "–" if line.lag is None else span(round(line.lag, 1)),
+            "lag": "–" if line.lag is None else format_duration(round(line.lag, 1)),
         }
         for line in lines
     ]

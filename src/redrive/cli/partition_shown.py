@@ -10,8 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..core.amount import amount
-from ..core.span import span
+from ..core.text import format_duration, pluralise
 from ..ops.lookup import Explained, Facts, History, Marker, Run
 from .act import counted
 from .followup import spelled, then
@@ -66,7 +65,7 @@ def _marked(marker: Marker, now: datetime) -> str:
     if marker.kind == "grant" and marker.cause == "unpause" and not marker.attempts:
         what = "unpaused, exempt from max_age, "
     elif marker.kind == "grant":
-        many = "the policy's number of attempts" if marker.amount is None else amount(marker.amount, "attempt")
+        many = "the policy's number of attempts" if marker.amount is None else pluralise(marker.amount, "attempt")
         what = f"{many} from {marker.attempts} on, "
     cause = "" if marker.cause == "manual" or marker.kind == "grant" else f"{marker.cause}, "
     return f"{what}{cause}by {marker.actor}, {both(marker.at, now)}: {marker.because}"
@@ -83,7 +82,7 @@ def _title(run: Run, current: str | None, now: datetime) -> Text:
 def _run(run: Run, now: datetime) -> RenderableType:
     made = pairs()
     made.add_row("run", run.run_id if run.raw_run_id == run.run_id else f"{run.run_id}, validated the data of {run.raw_run_id}")
-    took = "" if run.ended_at is None else f", took {span(round((run.ended_at - run.leased_at).total_seconds(), 1))}"
+    took = "" if run.ended_at is None else f", took {format_duration(round((run.ended_at - run.leased_at).total_seconds(), 1))}"
     swept = "" if run.sweep_id is None else f", sweep {run.sweep_id}"
     made.add_row("by", f"{run.worker or '–'}, lane {run.lane}{swept}{took}")
     verdict = run.verdict
@@ -93,7 +92,7 @@ def _run(run: Run, now: datetime) -> RenderableType:
         return made
     if run.note:
         made.add_row("note", Text(_noted(run.note), style="yellow"))
-    rows = "" if verdict.record_count is None else f", {amount(verdict.record_count, 'row')}"
+    rows = "" if verdict.record_count is None else f", {pluralise(verdict.record_count, 'row')}"
     made.add_row(
         "verdict", f"{verdict.decision} by {f'{verdict.validator} {verdict.version}'.strip()}, {utc(run.verdict_at)} UTC{rows}"
     )
@@ -132,7 +131,7 @@ def explained(found: Explained, /) -> RenderableType:
     if facts is None:
         made.add_row("status", "pending: never queued")
     elif facts.current_run_id is not None:
-        rows = "" if facts.record_count is None else f", {amount(facts.record_count, 'row')}"
+        rows = "" if facts.record_count is None else f", {pluralise(facts.record_count, 'row')}"
         at = "" if found.in_force is None else f", accepted {utc(found.in_force.verdict_at)} UTC"
         status = Text(f"accepted: run {facts.current_run_id}{at}{rows}")
         hurt = found.explanation.damaged

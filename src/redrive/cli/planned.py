@@ -10,7 +10,7 @@ import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.document import document
 from ..ops.operator import Operator
 from ..ops.plan import Plan
@@ -98,7 +98,7 @@ def _queued(ops: Operator, sweep: Sweep, *, quiet: bool) -> tuple[Sweep, bool]:
                 moved(sweep)
     except KeyboardInterrupt:
         complain(
-            f"interrupted; workers continue with {amount(sweep.left, 'partition')}",
+            f"interrupted; workers continue with {pluralise(sweep.left, 'partition')}",
             f'to stop: `redrive backfill cancel {sweep.id} --because "..."`',
         )
         return sweep, True
@@ -147,7 +147,7 @@ def planned(plan: Plan, /, *, without_raw: bool = False) -> RenderableType:
     grid = about.grid
     if grid is not None:
         order = "newest day first" if grid.newest else "oldest day first"
-        said = f"{grid.source}/{grid.query_name} × {amount(len(grid.customers), 'customer')} × {amount(grid.days, 'day')}"
+        said = f"{grid.source}/{grid.query_name} × {pluralise(len(grid.customers), 'customer')} × {pluralise(grid.days, 'day')}"
         made.add_row("backfill", f"{said} = {len(grid):,}, {order}")
         made.add_row("would extract", partitions(plan.count))
         for at, (name, meant) in enumerate(list(about.strangers.items())[:LISTED]):
@@ -192,7 +192,7 @@ def _no_raw(act: str, count: int, included: bool) -> str:
 
 def _of(plan: Plan) -> str:
     if len(plan.kinds) > 1:
-        return f" of {amount(len(plan.kinds), 'dataset')}: {counted(plan.kinds)}"
+        return f" of {pluralise(len(plan.kinds), 'dataset')}: {counted(plan.kinds)}"
     return "".join(f" of {name}" for name in plan.kinds)
 
 
@@ -216,7 +216,7 @@ def _again(act: str) -> str:
 
 def partitions(count: int) -> str:
     """1 partition, 2 partitions."""
-    return amount(count, "partition")
+    return pluralise(count, "partition")
 
 
 def _say(out: Console, plan: Plan, sweep: Sweep, skips: Mapping[str, int]) -> None:

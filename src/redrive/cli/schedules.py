@@ -6,7 +6,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from ..core.span import span
+from ..core.text import format_duration
 from ..ops.document import document
 from ..ops.moments import ago
 from ..ops.schedules import Schedule
@@ -71,7 +71,7 @@ def list_(where: Where = None, as_json: AsJson = False) -> None:
 
 def _next(one: Schedule, now: datetime, is_manned: bool) -> Text:
     if one.late_since is not None:
-        return Text(f"late, {span(round((now - one.late_since).total_seconds()))}", style="bold red")
+        return Text(f"late, {format_duration(round((now - one.late_since).total_seconds()))}", style="bold red")
     if one.next_at is None:
         return Text("no worker online", style="yellow")
     if one.of == "dataset" and not is_manned:

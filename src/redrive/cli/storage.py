@@ -16,7 +16,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import AlreadyExists, PathInvalid, StorageError, Unavailable
 from ..ops import storage as ops
 from ..ops.document import document
@@ -273,9 +273,9 @@ def _said(done: list[dict[str, Any]], as_json: bool) -> None:
         print_json(done)
         return
     new = [one for one in done if one.get("copied", True)]
-    what = done[0]["path"] if len(done) == 1 else amount(len(new), "file")
+    what = done[0]["path"] if len(done) == 1 else pluralise(len(new), "file")
     left = f"; {len(done) - len(new):,} existed already" if len(new) < len(done) else ""
-    show(console(), Text(f"{what}: {amount(sum(one['size'] for one in new), 'byte')} written{left}"))
+    show(console(), Text(f"{what}: {pluralise(sum(one['size'] for one in new), 'byte')} written{left}"))
 
 
 @app.command()

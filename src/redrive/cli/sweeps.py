@@ -13,9 +13,8 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
-from ..core.amount import amount
 from ..core.context import clock_around
-from ..core.span import span
+from ..core.text import format_duration, pluralise
 from ..ops.document import document
 from ..ops.operator import Operator
 from ..ops.sweep import Sweep, SweepReport, progress, time_left
@@ -157,7 +156,7 @@ def _report(report: SweepReport, width: int) -> Group:
     first.add_row("", progress(sweep, report.jobs))
     left = time_left(sweep, now)
     if left is not None:
-        first.add_row("time left", f"about {span(round(left.total_seconds()))}")
+        first.add_row("time left", f"about {format_duration(round(left.total_seconds()))}")
     if sweep.selection:
         first.add_row("selection", ", ".join(f"{name} {_words(value)}" for name, value in sweep.selection.items()))
     first.add_row("rate", "no limit" if sweep.rate is None else f"{sweep.rate:g}/s")
@@ -198,7 +197,7 @@ def _state(report: SweepReport) -> str:
     """The state with its reason. A replay is done when all its jobs are enqueued, not when they have ended."""
     sweep, running = report.sweep, report.jobs.get("at it", 0)
     if sweep.act == "replay" and sweep.state == "done" and running:
-        return f"done: all enqueued, {amount(running, 'job')} in progress"
+        return f"done: all enqueued, {pluralise(running, 'job')} in progress"
     return sweep.state + (f": {sweep.reason}" if sweep.reason else "")
 
 

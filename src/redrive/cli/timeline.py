@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from rich.text import Text
 
-from ..core.span import unit_of
+from ..core.text import duration_unit
 
 TICK, MISSED, WAIT = "┃", "✗", "─"
 
@@ -47,7 +47,7 @@ def _columns(times: Sequence[float], width: int) -> list[int]:
 
 
 def _scale(times: Sequence[float], columns: Sequence[int], width: int) -> Text:
-    unit, name = unit_of(times[-1])
+    unit, name = duration_unit(times[-1])
     if len(columns) < 2 or times[-1] == 0:
         return Text("0 s", style="dim")
     end = f"{times[-1] / unit:.3g} {name}"

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import LedgerError
 from ..ops.document import document
 from ..ops.imported import Unreadable
@@ -195,12 +195,12 @@ def opening(shift: Shift) -> list[str]:
     commands = tuple(kind for kind in shift.kinds if kind not in shift.handlers)
     kinds = (("command", commands), ("handler", shift.handlers), ("dataset", shift.datasets))
     parts = [_named(what, names) for what, names in kinds if names]
-    said = [f"Worker {shift.name} on {shift.url}: {'; '.join(parts)}; {amount(shift.threads, 'thread')}."]
+    said = [f"Worker {shift.name} on {shift.url}: {'; '.join(parts)}; {pluralise(shift.threads, 'thread')}."]
     if shift.metrics is not None:
         said.append(f"Metrics at {shift.metrics}.")
     said += [f"Schedule: {kind} `{line}`." for kind, line in shift.scheduled.items()]
     for kind, count in shift.unknown.items():
-        said.append(f"Not registered here: {kind}, {amount(count, 'job')} queued; kept for other workers.")
+        said.append(f"Not registered here: {kind}, {pluralise(count, 'job')} queued; kept for other workers.")
     return said
 
 
@@ -247,8 +247,8 @@ def standing(hand: Work, rate: Rate) -> str:
 def _jobs(status: Status, pace: str) -> str:
     ended = status.state == "ended"
     parts = [] if ended and not status.running else [f"{status.running:,} running"]
-    parts += [f"{status.done:,} done{pace}", amount(status.again, "retry", "retries"), amount(status.dead, "dead letter")]
-    parts += [f"{amount(status.late, 'result')} too late"] if status.late else []
+    parts += [f"{status.done:,} done{pace}", pluralise(status.again, "retry", "retries"), pluralise(status.dead, "dead letter")]
+    parts += [f"{pluralise(status.late, 'result')} too late"] if status.late else []
     parts += [f"{status.overdue:,} overdue"] if status.overdue else []
     return ", ".join(parts)
 

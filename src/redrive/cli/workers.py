@@ -8,7 +8,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from ..core.span import span
+from ..core.text import format_duration
 from ..ops.defaults import QUIET
 from ..ops.document import document
 from ..ops.moments import ago
@@ -85,7 +85,7 @@ def _lines(some: list[WorkerLine], found: Workers, width: int, ended: int) -> Gr
                 "state": Text(f"{SIGNS[one.presence]} {LABELS[one.presence]}{state}", style=STYLES[one.presence]),
                 "last heartbeat": ago(one.seen_at, found.now),
                 "running": str(one.hands) if one.hands else "–",
-                "longest": span(round((found.now - begun).total_seconds())) if begun else "–",
+                "longest": format_duration(round((found.now - begun).total_seconds())) if begun else "–",
                 "threads": str(one.threads or "–"),
                 "version": one.version or "–",
                 "job types": ", ".join(one.kinds) or "–",

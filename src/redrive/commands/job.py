@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ..core.amount import amount
 from ..core.context import clock_around
 from ..core.seconds import Seconds, seconds
+from ..core.text import pluralise
 from ..errors import Dead, LedgerError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Job(Generic[R_co]):
         why = row.error if letter is None else letter.error
         ended = f"is {'a dead letter' if row.shown == 'dlq' else row.shown}: {reason}"
         if reason == "attempts":
-            ended = f"{'is blocked' if row.shown == 'blocked' else 'failed'} after {amount(row.attempts, 'attempt')}"
+            ended = f"{'is blocked' if row.shown == 'blocked' else 'failed'} after {pluralise(row.attempts, 'attempt')}"
         raise Dead(
             f"{self.kind} job {row.id} {ended}" + (f": {_first(why)}" if why else "")
             + (f" (redrive dead show {number})" if number else ""),

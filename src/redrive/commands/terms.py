@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ..core.context import clock_around
 from ..core.key import Key, KeyOf
-from ..core.seconds import real, whole
+from ..core.seconds import real, whole_number
 from ..engine.retry import RetryLike
 from ..engine.settings import Settings
 from ..ledger.limits import MAX_KIND
@@ -83,7 +83,7 @@ def terms(
         envelope=Envelope(name, fn, key, skip=skip),
         colour=colour,
         settings=settings_of(name, retry),
-        concurrency=None if concurrency is None else whole("concurrency", concurrency),
+        concurrency=None if concurrency is None else whole_number("concurrency", concurrency),
         rate=None if rate is None else _rate(rate),
         priority=urgency(priority),
         spent=spent,

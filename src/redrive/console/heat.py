@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ops.calendar import WORST, Calendar, Row
 from .signs import word
 
@@ -62,7 +62,7 @@ class Pick:
     @property
     def said(self) -> str:
         """Describe the selection."""
-        days = amount((self.last - self.first).days + 1, "day")
+        days = pluralise((self.last - self.first).days + 1, "day")
         of = f"{self.source or 'every source'}/{self.query or '*'}" if self.source or self.query else "all datasets shown"
         return f"{days} of {of}"
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ..core.amount import amount
-from ..core.span import span
+from ..core.text import format_duration, pluralise
 from ..ops.moments import ago, utc
 from . import pieces
 from .command import command
@@ -47,7 +46,7 @@ def seconds(value: float | timedelta | None, /) -> str:
     passed = value.total_seconds() if isinstance(value, timedelta) else value
     if 0 < passed < 1:
         return f"{1000 * passed:.0f} ms"
-    return span(passed if passed < 10 else round(passed))
+    return format_duration(passed if passed < 10 else round(passed))
 
 
 def readable(value: Any, /) -> str:
@@ -99,9 +98,9 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign,
-        "tone": tone, "first_line": first_line, "hint": hint, "plainly": plainly, "short": short, "span": span, "bars": bars,
-        "amount": amount, "status": pieces.status, "when": pieces.when, "count": pieces.count, "trend": pieces.trend,
-        "inline": pieces.inline, "sentence": pieces.sentence, "word": word,
+        "tone": tone, "first_line": first_line, "hint": hint, "plainly": plainly, "short": short, "span": format_duration,
+        "bars": bars, "amount": pluralise, "status": pieces.status, "when": pieces.when, "count": pieces.count,
+        "trend": pieces.trend, "inline": pieces.inline, "sentence": pieces.sentence, "word": word,
     }  # fmt: skip
     made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST, "pieces": pieces}
     return made

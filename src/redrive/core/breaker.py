@@ -1,4 +1,4 @@
-"""Breaker: stops calling what fails most of the time."""
+"""Breaker: stops calls to a service that fails most of the time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections import deque
 from typing import Any, Literal, TypeAlias
 
 from .lock import LOCK
-from .named import Named
-from .seconds import Seconds, number, positive, whole
+from .seconds import Seconds, number, positive, whole_number
+from .shared_by_name import SharedByName
 
 State: TypeAlias = Literal["closed", "open", "probing"]
 SLOTS = 10
-FEWEST = 20
-"""Calls over which the latest failures are averaged, at least."""
+"""Parts into which the window is divided."""
+MIN_AVERAGED_CALLS = 20
+"""Calls over which the rate of the latest failures is averaged, at least."""
 
 
 class Breaker:
@@ -24,9 +25,26 @@ class Breaker:
     Threads and event loops may share one. A forked child continues with its own copy.
     """
 
-    __slots__ = ("_last", "_latest_rate", "_opened", "_probed", "_slots", "failure_rate", "min_calls", "open_for", "window")
+    __slots__ = (
+        "_averaged_at",
+        "_latest_rate",
+        "_opened_at",
+        "_probed_at",
+        "_slots",
+        "failure_rate",
+        "min_calls",
+        "open_for",
+        "window",
+    )
 
-    def __init__(self, *, failure_rate: float = 0.5, window: Seconds = 30, min_calls: int = 20, open_for: Seconds = 10) -> None:
+    def __init__(
+        self,
+        *,
+        failure_rate: float = 0.5,
+        window: Seconds = 30,
+        min_calls: int = 20,
+        open_for: Seconds = 10,
+    ) -> None:
         """Create a closed breaker.
 
         It also opens when the latest calls fail far more often than `failure_rate`, however many
@@ -46,13 +64,13 @@ class Breaker:
         if not 0 < self.failure_rate <= 1:
             raise ValueError(f"failure_rate must be above 0 and at most 1: {failure_rate!r}")
         self.window = positive("window", window)
-        self.min_calls = whole("min_calls", min_calls)
+        self.min_calls = whole_number("min_calls", min_calls)
         self.open_for = positive("open_for", open_for)
-        self._slots: deque[list[int]] = deque()  # [slot, calls, failures]: a slot is a tenth of the window
+        self._slots: deque[list[int]] = deque()  # [number of the slot, calls, failures]
         self._latest_rate = 0.0  # exponential moving average over the latest calls
-        self._last = 0.0  # when it was changed
-        self._opened: float | None = None
-        self._probed: float | None = None
+        self._averaged_at = 0.0
+        self._opened_at: float | None = None
+        self._probed_at: float | None = None
 
     @classmethod
     def named(cls, name: str, /, **numbers: Any) -> Breaker:
@@ -73,56 +91,58 @@ class Breaker:
     @property
     def state(self) -> State:
         """`"closed"` (calls pass), `"open"` (calls fail), or `"probing"` (one call tests the service)."""
-        if self._opened is None:
+        if self._opened_at is None:
             return "closed"
-        return "open" if self._probed is None else "probing"
+        return "open" if self._probed_at is None else "probing"
 
     def allow(self, now: float, /) -> float:
-        """0 lets the call through; else the seconds until a probe may be."""
-        if self._opened is None:
+        """Return 0 if the call may start, or the seconds until a probe may."""
+        if self._opened_at is None:
             return 0.0
         with LOCK:
-            if self._opened is None:
+            if self._opened_at is None:
                 return 0.0
             wait = self.closed_for(now)
             if not wait:
-                self._probed = now
+                self._probed_at = now
             return wait
 
     def closed_for(self, now: float, /) -> float:
-        """Seconds until a probe may go; 0 when a call may. Lets nobody through by itself."""
-        since = self._opened if self._probed is None else self._probed
-        # A probe that never came back must not keep it open for ever, nor may a clock that jumped backwards.
+        """Return the seconds until a call may start, 0 if it may. Does not start a probe."""
+        since = self._opened_at if self._probed_at is None else self._probed_at
+        # A probe that never ended must not keep it open, nor a clock that jumped backwards.
         if since is None or not since <= now < since + self.open_for:
             return 0.0
         return since + self.open_for - now
 
     def record(self, failed: bool, now: float, /) -> bool:
-        """Note how a call ended; True when that opened or closed it."""
+        """Record how a call ended. Return True if that opened or closed the breaker."""
         with LOCK:
-            if self._opened is not None:
+            if self._opened_at is not None:
                 return self._record_probe(failed, now)
-            latest = self._latest(int(now // (self.window / SLOTS)))
-            latest[1] += 1
-            latest[2] += failed
-            self._average(failed, now)
-            if not failed or not (self._too_many() or self._latest_rate >= self._far_more):
+            slot = self._current_slot(int(now // (self.window / SLOTS)))
+            slot[1] += 1
+            slot[2] += failed
+            self._update_average(failed, now)
+            if not failed:
                 return False
-            self._opened = now
+            if not self._is_rate_exceeded() and self._latest_rate < self._max_latest_rate:
+                return False
+            self._opened_at = now
             self._slots = deque()
             self._latest_rate = 0.0
             return True
 
     def abandon(self) -> None:
-        """The call was cancelled: it says nothing, and another probe may go at once."""
+        """Ignore a call that was cancelled. If it was a probe, another may start at once."""
         with LOCK:
-            self._probed = None  # where one was out, the time since it opened is over already
+            self._probed_at = None
 
-    def _latest(self, slot: int) -> list[int]:
-        """The slot to count in; those that the window has left are dropped, so that slots are always in order."""
+    def _current_slot(self, slot: int) -> list[int]:
+        """Return the slot of this number, and drop those that have left the window."""
         slots = self._slots
         if slots and slot < slots[-1][0]:
-            if slots[-1][0] - slot < SLOTS:  # a thread that read the clock earlier and came later
+            if slots[-1][0] - slot < SLOTS:  # another thread read the clock later, but came first
                 return slots[-1]
             self._slots = slots = deque()  # the clock has jumped backwards
         if not slots or slots[-1][0] != slot:
@@ -132,31 +152,32 @@ class Breaker:
         return slots[-1]
 
     @property
-    def _far_more(self) -> float:
-        """Halfway from the failure rate to all calls."""
+    def _max_latest_rate(self) -> float:
+        """The rate of the latest failures that opens it: halfway from the failure rate to 1."""
         return min((1 + self.failure_rate) / 2, 0.95)
 
-    def _average(self, failed: bool, now: float) -> None:
-        """Weigh the latest call in. After a pause as long as the window, earlier calls say nothing."""
-        if abs(now - self._last) > self.window:
+    def _update_average(self, failed: bool, now: float) -> None:
+        """Add a call to the average. After a pause as long as the window, it starts anew."""
+        if abs(now - self._averaged_at) > self.window:
             self._latest_rate = 0.0
-        self._last = now
-        self._latest_rate += (failed - self._latest_rate) / max(self.min_calls, FEWEST)
+        self._averaged_at = now
+        self._latest_rate += (failed - self._latest_rate) / max(self.min_calls, MIN_AVERAGED_CALLS)
 
-    def _too_many(self) -> bool:
+    def _is_rate_exceeded(self) -> bool:
         calls = sum(slot[1] for slot in self._slots)
         failures = sum(slot[2] for slot in self._slots)
-        return calls >= self.min_calls and failures / calls >= self.failure_rate  # a quotient, since 0.55 * 20 is above 11
+        # A quotient, because 0.55 * 20 is above 11 in floating point.
+        return calls >= self.min_calls and failures / calls >= self.failure_rate
 
     def _record_probe(self, failed: bool, now: float) -> bool:
-        if self._probed is None:
-            return False  # a call that was under way when it opened: no news
-        self._probed = None
-        self._opened = now if failed else None
+        if self._probed_at is None:
+            return False  # a call that was running when it opened
+        self._probed_at = None
+        self._opened_at = now if failed else None
         return not failed
 
     def __repr__(self) -> str:
         return f"Breaker({self.state}, failure_rate={self.failure_rate:g}, window={self.window:g})"
 
 
-_BREAKERS = Named(Breaker)
+_BREAKERS = SharedByName(Breaker)

@@ -1,4 +1,4 @@
-"""Budget: an allowance of retries shared by many calls."""
+"""Budget: a limit on retries that many calls share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Self
 
 from .fault import Kind
 from .lock import GIL, LOCK
-from .named import Named
 from .seconds import number
+from .shared_by_name import SharedByName
 
 
 class Budget:
@@ -20,7 +20,17 @@ class Budget:
     Threads and event loops may share one. A forked child continues with its own copy.
     """
 
-    __slots__ = ("_denied", "_granted_at", "_tokens", "capacity", "cost", "floor", "refill", "short", "throttled_cost")
+    __slots__ = (
+        "_denied",
+        "_granted_at",
+        "_tokens",
+        "below_capacity",
+        "capacity",
+        "cost",
+        "floor",
+        "refill",
+        "throttled_cost",
+    )
 
     def __init__(
         self,
@@ -49,8 +59,8 @@ class Budget:
         self.refill = number("refill", refill)
         self.floor = number("floor", floor)
         self._tokens = self.capacity
-        self.short = False
-        """Whether a success has anything to fill up: all that a call which succeeds at once looks at."""
+        self.below_capacity = False
+        """Whether a success has tokens to add. Calls that succeed at once read only this."""
         self._granted_at = -math.inf
         self._denied = 0
 
@@ -91,47 +101,52 @@ class Budget:
         """Number of retries that the budget has refused."""
         return self._denied
 
-    def take(self, kind: Kind, /) -> float | None:
-        """Pay for one retry after a fault of this kind: what was paid, or None when there is not enough."""
+    def spend(self, kind: Kind, /) -> float | None:
+        """Pay for one retry after a fault of this kind.
+
+        Returns:
+            The tokens paid, or None if there are not enough.
+        """
         cost = self.throttled_cost if kind == "throttled" else self.cost
-        if GIL:  # no call between the comparison and the write: one step
+        if GIL:  # no call between the comparison and the write, so both are one atomic step
             if self._tokens >= cost:
                 self._tokens -= cost
-                self.short = self._tokens < self.capacity
+                self.below_capacity = self._tokens < self.capacity
                 return cost
             return None
         with LOCK:
             if self._tokens >= cost:
                 self._tokens -= cost
-                self.short = self._tokens < self.capacity
+                self.below_capacity = self._tokens < self.capacity
                 return cost
         return None
 
-    def spare(self, now: float, /) -> bool:
-        """Whether an empty bucket lets this retry through all the same, as its floor says."""
+    def allow_by_floor(self, now: float, /) -> bool:
+        """Return whether the floor allows this retry although the bucket is empty."""
         with LOCK:
-            # A clock that jumped backwards must not shut the floor for as long as it jumped.
+            # If the clock jumped backwards, the floor must not stay shut until it has caught up.
             if self.floor and not self._granted_at <= now < self._granted_at + 1 / self.floor:
                 self._granted_at = now
                 return True
             self._denied += 1
         return False
 
-    def earn(self, tokens: float | None = None, /) -> None:
-        """A call succeeded: fill up by what its retry had cost; by `refill` where there was none, or it was a free one."""
+    def refund(self, tokens: float | None = None, /) -> None:
+        """Add tokens after a success: the price of its retry, or `refill` if it paid none."""
         if not tokens:
             tokens = self.refill
-        if GIL:  # no call in between: one step
-            self._tokens = self._tokens + tokens if self._tokens + tokens < self.capacity else self.capacity
-            self.short = self._tokens < self.capacity
+        if GIL:  # no call in between, so this is one atomic step
+            filled = self._tokens + tokens
+            self._tokens = filled if filled < self.capacity else self.capacity
+            self.below_capacity = self._tokens < self.capacity
         else:
             with LOCK:
                 self._tokens = min(self._tokens + tokens, self.capacity)
-                self.short = self._tokens < self.capacity
+                self.below_capacity = self._tokens < self.capacity
 
     def __repr__(self) -> str:
         return f"Budget(left={self._tokens:g}, capacity={self.capacity:g})"
 
 
-_BUDGETS = Named(Budget)
+_BUDGETS = SharedByName(Budget)
 UNLIMITED = Budget.unlimited()

@@ -1,4 +1,4 @@
-"""classify: the standard rule. Says what an error means, without importing the library that it comes from."""
+"""classify: the standard rule for errors. It imports none of the libraries that it knows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import weakref
 from datetime import datetime
 
 from .fault import UNKNOWN, Fault
-from .known.look import Entry, Look
+from .known.inspect import Entry, Inspector
 from .lock import before_fork
 
-_PLAIN: dict[int, Fault] = {}
-"""Types all of whose errors mean the same, by the type's id: a class may have a metaclass that cannot be hashed."""
-_LEARNT: dict[int, Entry] = {}
-"""Every type met so far, by its id."""
-_ALIVE: dict[int, weakref.ref[type]] = {}
-"""Forgets a type's id when the type goes: classes made on the fly neither pile up nor inherit from a dead one."""
+_FAULTS: dict[int, Fault] = {}
+"""Types all of whose errors have one fault, by id: a metaclass may make a type unhashable."""
+_ENTRIES: dict[int, Entry] = {}
+"""All types that have occurred, by id."""
+_TYPE_REFS: dict[int, weakref.ref[type]] = {}
+"""Removes a type that is deleted. Its id may be reused, and programs may create many types."""
 
 
 def classify(error: Exception, /, *, now: datetime | None = None) -> Fault:
@@ -32,58 +32,61 @@ def classify(error: Exception, /, *, now: datetime | None = None) -> Fault:
         The fault: its kind, when to retry, and whether the request was sent.
     """
     try:
-        return _PLAIN[id(type(error))]  # the path of most failures: about a tenth of a microsecond
+        return _FAULTS[id(type(error))]  # most failures: about a tenth of a microsecond
     except KeyError:
-        return Look(_entry, now).at(error)
+        return Inspector(_entry_of, now).classify(error)
 
 
 def meaning(kind: type[Exception], /) -> Fault | None:
-    """What every error of this type means; None where that depends on the single error. (The engine remembers it.)"""
-    entry = _entry(kind)
+    """Return the fault of all errors of this type. None if it depends on the single error."""
+    entry = _entry_of(kind)
     return entry if isinstance(entry, Fault) else None
 
 
 def deciding_name(kind: type[Exception], /) -> str | None:
-    """The name of the class in the table that decides for this type: its own, or of its nearest known base."""
-    from .known.table import KNOWN  # noqa: PLC0415  # likewise
+    """Return the registered name that decides for this type: its own, or that of a base."""
+    from .known.registry import KNOWN  # noqa: PLC0415  # loaded at the first failure, not at import
 
     return next((name for name in map(_name, kind.__mro__) if name in KNOWN), None)
 
 
-def _entry(kind: type) -> Entry:
-    """What is known of a type: of the nearest known class among itself and its bases."""
+def _entry_of(kind: type) -> Entry:
+    """Return the entry of the nearest registered class among a type and its bases."""
     key = id(kind)
-    if key not in _LEARNT:
-        entry = _found(kind)
-        _ALIVE[key] = weakref.ref(kind, lambda _: _forget(key))
-        _LEARNT[key] = entry
+    if key not in _ENTRIES:
+        entry = _find_entry(kind)
+        _TYPE_REFS[key] = weakref.ref(kind, lambda _: _forget(key))
+        _ENTRIES[key] = entry
         if isinstance(entry, Fault):
-            _PLAIN[key] = entry
+            _FAULTS[key] = entry
         return entry
-    return _LEARNT[key]
+    return _ENTRIES[key]
 
 
-def _found(kind: type) -> Entry:
-    from .known.table import KNOWN  # noqa: PLC0415  # paid at the first failure, not at import
+def _find_entry(kind: type) -> Entry:
+    from .known.registry import KNOWN  # noqa: PLC0415  # loaded at the first failure, not at import
 
     try:
         return next((KNOWN[name] for name in map(_name, kind.__mro__) if name in KNOWN), UNKNOWN)
-    except Exception:  # a metaclass may spoil even these attributes
+    except Exception:  # a metaclass may break even these attributes
         return UNKNOWN
 
 
-def _load() -> None:
-    from .known import table  # noqa: F401, PLC0415  # what `_found` loads when it is first needed
+def _load_registry() -> None:
+    from .known import registry  # noqa: F401, PLC0415
 
 
-before_fork(_load)
+before_fork(_load_registry)
 
 
 def _name(kind: type) -> str:
-    """`grpc.AioRpcError` for grpc.aio._call.AioRpcError: libraries move classes about, but not to other packages."""
+    """Return `grpc.AioRpcError` for grpc.aio._call.AioRpcError.
+
+    Libraries move classes between modules, but not between packages.
+    """
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
 
 
 def _forget(key: int) -> None:
-    for memory in (_PLAIN, _LEARNT, _ALIVE):
-        memory.pop(key, None)
+    for cache in (_FAULTS, _ENTRIES, _TYPE_REFS):
+        cache.pop(key, None)

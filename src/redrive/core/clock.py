@@ -1,4 +1,4 @@
-"""Clock: where time comes from. The only file of `core` that may look at a real one."""
+"""Clock: the source of time. Only this file of `core` may read the system clock."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Elapsed time, the time of day, and two ways to let time pass."""
+    """Monotonic time, the time of day, and sleeping in sync and async code."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Return seconds that never decrease."""
 
     def now(self) -> datetime:
-        """The moment, aware, in UTC."""
+        """Return the current time in UTC, with a time zone."""
 
     def sleep(self, seconds: float, /) -> None:
-        """Let time pass, in plain code."""
+        """Sleep in sync code."""
 
     def asleep(self, seconds: float, /) -> Awaitable[None]:
-        """Let time pass, in async code."""
+        """Sleep in async code."""
 
 
 class SystemClock:
-    """The machine's own clock. Anything may share it."""
+    """The clock of the machine. Threads may share it."""
 
     monotonic = staticmethod(time.monotonic)
     sleep = staticmethod(time.sleep)
 
     @staticmethod
     def now() -> datetime:
-        """The moment, aware, in UTC."""
+        """Return the current time in UTC, with a time zone."""
         return datetime.now(timezone.utc)
 
     @staticmethod
     async def asleep(seconds: float, /) -> None:
-        """Let time pass, in async code; a wait of 0 still lets other tasks run."""
-        import asyncio  # noqa: PLC0415  # 45 ms that plain programs must not pay
+        """Sleep in async code. A sleep of 0 lets other tasks run."""
+        import asyncio  # noqa: PLC0415  # 45 ms that sync programs must not pay
 
         await asyncio.sleep(seconds)
 

@@ -1,9 +1,10 @@
-"""What a call carries with it: the attempt around it, the deadline, the correlation ids.
+"""What a call carries with it: the attempt around it, the deadline, and the correlation ids.
 
-A context (a thread's, a task's) has one cell, which holds the innermost scope. Plain code changes the cell of its thread in
-place and puts it back, since nothing else can run on that thread meanwhile: three times cheaper than `ContextVar.set`.
-Async code gets a cell of its own for each attempt, since tasks interleave. A cell seen from another thread (a copied
-context) is read only as it was made.
+Each context (of a thread or of a task) has one slot, which holds the innermost scope. Sync code
+changes the slot of its thread in place and restores it, because nothing else runs on that thread
+meanwhile. That is three times cheaper than `ContextVar.set`. Async code gets a new slot for each
+attempt, because tasks interleave. A slot that is seen from another thread (a copied context) shows
+only the scope that it was created with.
 """
 
 from __future__ import annotations
@@ -14,34 +15,42 @@ from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from .clock import SYSTEM, Clock
 from .key import KeyLike
 
 
 class Layer(Protocol):
-    """Who makes the attempts of a scope."""
+    """The retry layer, job or key that makes the attempts of a scope."""
 
     @property
     def operation(self) -> str | None:
-        """What it is called in journal, budget and tests."""
+        """Name in log records, budgets and tests."""
 
     @property
     def max_attempts(self) -> int | None:
-        """How many attempts it makes at most."""
+        """Maximum number of attempts."""
 
     @property
     def job_id(self) -> str | None:
-        """The job in the ledger whose attempt this is."""
+        """Id of the job in the ledger whose attempt this is."""
 
 
 Scope: TypeAlias = "tuple[float, int, Layer | None, KeyLike | None, Scope | None]"
-"""(end on the monotonic clock, attempt number, layer, key, outer scope). A plain tuple: one is made for each attempt."""
+"""One attempt: its end on the monotonic clock, its number, layer, key, and the scope around it.
+
+A plain tuple, because each attempt creates one. The constants below are its indexes.
+"""
+END: Final = 0
+ATTEMPT: Final = 1
+LAYER: Final = 2
+KEY: Final = 3
+OUTER: Final = 4
 
 
-class Cell:
-    """The innermost scope of one context; belongs to the thread that made it."""
+class ContextSlot:
+    """Holds the innermost scope of one context. It belongs to the thread that created it."""
 
     __slots__ = ("base", "scope", "thread")
 
@@ -50,37 +59,43 @@ class Cell:
         self.thread = thread
 
 
-CELL: ContextVar[Cell | None] = ContextVar("redrive_cell", default=None)
+SLOT: ContextVar[ContextSlot | None] = ContextVar("redrive_cell", default=None)
 IDS: ContextVar[Mapping[str, str]] = ContextVar("redrive_ids", default={})  # noqa: B039  # never changed, only replaced
 Carrier: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
 CARRIERS: list[Carrier] = []
-"""Who adds to the ids around: a tracer, which knows the span that is open. From ids to ids; none of them raises or waits."""
+"""Functions from ids to ids that add to the correlation ids, such as a tracer that knows the open
+span. They must neither raise nor block."""
 
 
-Faults: TypeAlias = Callable[[Layer, Callable[..., Any]], Callable[..., Any]]
-"""From a layer and the function it calls to the function that it is to call instead."""
+FaultInjector: TypeAlias = Callable[[Layer, Callable[..., Any]], Callable[..., Any]]
+"""Takes a layer and the function that it calls. Returns the function to call instead."""
 
 
-class Stage:
-    """A test's own world: its clock, its dice, and the faults it has ordered."""
+class Simulation:
+    """The environment of a test: its clock, its random draws, and the faults that it injects."""
 
     __slots__ = ("clock", "draw", "faults", "ledger")
 
     def __init__(
-        self, clock: Clock, draw: Callable[[], float] | None = None, faults: Faults | None = None, *, ledger: bool = False
+        self,
+        clock: Clock,
+        draw: Callable[[], float] | None = None,
+        faults: FaultInjector | None = None,
+        *,
+        ledger: bool = False,
     ) -> None:
         self.clock = clock
         self.draw = draw
         self.faults = faults
         self.ledger = ledger
-        """Ledgers on SQLite go by this clock too."""
+        """Whether ledgers on SQLite use this clock too."""
 
 
-STAGE: ContextVar[Stage | None] = ContextVar("redrive_stage", default=None)
+SIMULATION: ContextVar[Simulation | None] = ContextVar("redrive_stage", default=None)
 
 
-class Listeners(list[object]):
-    """A list that a process has one of. Pickled by name: a function that was pickled by value finds the one of its process."""
+class Registered(list[object]):
+    """A list that exists once in a process. It is pickled by its name."""
 
     __slots__ = ("name",)
 
@@ -92,14 +107,15 @@ class Listeners(list[object]):
         return self.name
 
 
-WATCH = Listeners("WATCH")
-"""Not empty while anybody anywhere in the process needs calls to take the long way: a stage, or a sink for successes."""
-TIMED = Listeners("TIMED")
-"""Not empty while calls without a time limit have to read the clock: all that is in WATCH, and every sink, for `latency_ms`."""
+SLOW_PATH_USERS = Registered("SLOW_PATH_USERS")
+"""Simulations and sinks for successes. While there is one, every call takes the reference loop."""
+CLOCK_USERS = Registered("CLOCK_USERS")
+"""All of the above, and every other sink: they need `latency_ms`. While there is one, calls without
+a time limit take the reference loop too, which reads the clock."""
 
 
 def ids_around() -> Mapping[str, str]:
-    """The correlation ids of this context, with what others know of it."""
+    """Return the correlation ids of this context, with those that carriers add."""
     ids = IDS.get()
     for carrier in CARRIERS:
         ids = carrier(ids)
@@ -107,111 +123,118 @@ def ids_around() -> Mapping[str, str]:
 
 
 def scope_around() -> Scope | None:
-    """The innermost scope of this context."""
-    return _innermost(CELL.get())
+    """Return the innermost scope of this context."""
+    return _innermost(SLOT.get())
 
 
-def _innermost(cell: Cell | None) -> Scope | None:
-    if cell is None:
+def _innermost(slot: ContextSlot | None) -> Scope | None:
+    if slot is None:
         return None
-    return cell.scope if cell.thread == get_ident() else cell.base
+    return slot.scope if slot.thread == get_ident() else slot.base
 
 
-def own_cell() -> Cell:
-    """This thread's cell, made if this context has none or another thread's."""
-    cell = CELL.get()
+def own_slot() -> ContextSlot:
+    """Return the slot of this thread. Create it if this context has none, or another thread's."""
+    slot = SLOT.get()
     thread = get_ident()
-    if cell is None or cell.thread != thread:
-        cell = Cell(None if cell is None else cell.base, thread)
-        CELL.set(cell)
-    return cell
+    if slot is None or slot.thread != thread:
+        slot = ContextSlot(None if slot is None else slot.base, thread)
+        SLOT.set(slot)
+    return slot
 
 
-class Entered(Cell):
-    """A scope that async code or a block is in, until it is left. Several may be left out of turn, as generators are."""
+class ActiveScope(ContextSlot):
+    """A scope of async code or of a block, until `leave`.
 
-    __slots__ = ("_before", "_left")
+    Scopes may be left in another order than they were entered, as generators do.
+    """
+
+    __slots__ = ("_has_left", "_previous")
 
     def __init__(self, scope: Scope | None) -> None:
         super().__init__(scope, get_ident())
-        self._before = CELL.get()
-        self._left = False
-        CELL.set(self)
+        self._previous = SLOT.get()
+        self._has_left = False
+        SLOT.set(self)
 
     def leave(self) -> None:
-        """Back to what was around. A context that is not this one, and still has the cell, finds that in it."""
-        self._left = True
-        self.scope = self.base = _innermost(self._before)
-        cell = CELL.get()
-        around = cell
-        while isinstance(around, Entered) and around._left:
-            around = around._before
-        if around is not cell:
-            CELL.set(around)
+        """Restore the scope around. Other contexts that still hold this slot see that scope in it."""
+        self._has_left = True
+        self.scope = self.base = _innermost(self._previous)
+        current = SLOT.get()
+        slot = current
+        while isinstance(slot, ActiveScope) and slot._has_left:
+            slot = slot._previous
+        if slot is not current:
+            SLOT.set(slot)
 
 
 def clock_around() -> Clock:
-    """The clock of this context: a test's own, or the system's."""
-    stage = STAGE.get() if WATCH else None
-    return SYSTEM if stage is None else stage.clock
+    """Return the clock of the simulation around this code, or the system clock."""
+    simulation = SIMULATION.get() if SLOW_PATH_USERS else None
+    return SYSTEM if simulation is None else simulation.clock
 
 
 def key_around(scope: Scope | None) -> KeyLike | None:
-    """The nearest key, from the inside out."""
+    """Return the innermost key of these scopes."""
     while scope is not None:
-        if scope[3] is not None:
-            return scope[3]
-        scope = scope[4]
+        if scope[KEY] is not None:
+            return scope[KEY]
+        scope = scope[OUTER]
     return None
 
 
 def job_around(scope: Scope | None) -> str | None:
-    """The id of the job around, if this is part of one."""
+    """Return the id of the job that these scopes are part of."""
     while scope is not None:
-        if scope[2] is not None and scope[2].job_id is not None:
-            return scope[2].job_id
-        scope = scope[4]
+        layer = scope[LAYER]
+        if layer is not None and layer.job_id is not None:
+            return layer.job_id
+        scope = scope[OUTER]
     return None
 
 
 def within(end: float, outer: Scope | None) -> Scope:
-    """The same attempt, with a nearer end."""
+    """Return the same attempt with an earlier end."""
     if outer is None:
         return (end, 1, None, None, None)
-    return (min(end, outer[0]), *outer[1:])
+    return (min(end, outer[END]), *outer[1:])
 
 
 def end_of(scope: Scope | None) -> float:
-    """When the time of this scope is over, on the monotonic clock; infinite where there is no limit."""
-    return math.inf if scope is None else scope[0]
+    """Return the end of a scope on the monotonic clock. It is infinite if there is no limit."""
+    return math.inf if scope is None else scope[END]
 
 
 @contextmanager
-def staged(stage: Stage) -> Iterator[None]:
-    """Let a test's world hold inside."""
-    WATCH.append(stage)
-    TIMED.append(stage)
-    token = STAGE.set(stage)
+def simulated(simulation: Simulation) -> Iterator[None]:
+    """Use a simulation inside the block."""
+    SLOW_PATH_USERS.append(simulation)
+    CLOCK_USERS.append(simulation)
+    token = SIMULATION.set(simulation)
     try:
         yield
     finally:
-        STAGE.reset(token)
-        WATCH.remove(stage)
-        TIMED.remove(stage)
+        SIMULATION.reset(token)
+        SLOW_PATH_USERS.remove(simulation)
+        CLOCK_USERS.remove(simulation)
 
 
 def _variable(name: str) -> ContextVar[Any]:
-    """The variable of this name in this process."""
+    """Return the context variable of this name in this process."""
     return _VARIABLES[name]
 
 
-def _reduced(variable: ContextVar[Any]) -> tuple[Any, ...]:
-    """How a variable of ours is pickled: by its name. cloudpickle takes a decorated function of `__main__` by value, with all
-    that its code refers to."""
+def _reduce_variable(variable: ContextVar[Any]) -> tuple[Any, ...]:
+    """Pickle our context variables by name.
+
+    cloudpickle pickles a decorated function of `__main__` by value, with everything that its code
+    refers to.
+    """
     if _VARIABLES.get(variable.name) is not variable:
-        raise TypeError(f"cannot pickle {type(variable).__name__!r} object")  # as ever, of anybody else's
+        raise TypeError(f"cannot pickle {type(variable).__name__!r} object")  # as without us
     return _variable, (variable.name,)
 
 
-_VARIABLES: dict[str, ContextVar[Any]] = {variable.name: variable for variable in (CELL, IDS, STAGE)}
-copyreg.pickle(ContextVar, _reduced)
+_VARIABLES: dict[str, ContextVar[Any]] = {variable.name: variable for variable in (SLOT, IDS, SIMULATION)}
+copyreg.pickle(ContextVar, _reduce_variable)

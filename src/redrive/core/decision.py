@@ -1,4 +1,4 @@
-"""The decision after a failed attempt: again after so long, or stop because. Pure."""
+"""The decision after a failed attempt: retry after a wait, or give up for a reason. Pure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Reason: TypeAlias = Literal[
     "breaker_open",
     "stopped",
 ]
-"""Why it stopped. A spent budget, a server's wish that does not fit and an inner layer that gave up are reasons of their own."""
+"""Why a call gave up. `Outcome.reason` documents them for users."""
 
 SPENT: frozenset[Reason] = frozenset(("attempts", "timeout", "retry_after", "budget", "breaker_open"))
-"""Reasons after which trying again in this process is not for an outer layer to begin anew."""
+"""Reasons after which outer layers must not retry: the retries of this call are used up."""
 
-LONGEST = 1e8
-"""Seconds, about three years: no clock can be asked to sleep for ever."""
-PATIENCE = 600.0
-"""Seconds of a Retry-After that are waited for where there is no time limit; beyond, the error leaves with `retry_at`. With a
-limit, the limit decides."""
-HANDOVER = 60.0
-"""The same where a job takes the work over: inside of a job, which returns to the queue, and in a call that spills."""
+MAX_WAIT_SECONDS = 1e8
+"""About three years. No clock can sleep forever."""
+MAX_RETRY_AFTER_SECONDS = 600.0
+"""Longest Retry-After to wait for without a time limit. Beyond, the error has `retry_at`. With a
+time limit, that limit decides."""
+MAX_RETRY_AFTER_IN_JOB_SECONDS = 60.0
+"""The same if a job can continue the work: inside of a job, and in a call with `spill=`."""
 
 
 def decide(
@@ -38,13 +38,23 @@ def decide(
     max_attempts: int,
     idempotent: bool,
     wait: float,
-    left: float,
-    patience: float = PATIENCE,
+    remaining: float,
+    max_retry_after: float = MAX_RETRY_AFTER_SECONDS,
 ) -> tuple[Reason | None, float]:
-    """What failed attempt n (from 1) leads to: (None, seconds to wait), or (reason, seconds that would have been waited).
+    """Decide what follows a failed attempt.
 
-    wait: what the backoff says. left: seconds until the nearest deadline; infinite where there is none. patience: the longest
-    Retry-After that is waited for without a deadline.
+    Args:
+        fault: The meaning of its error.
+        attempt: Its number, from 1.
+        max_attempts: Maximum number of attempts.
+        idempotent: Whether the call may be repeated after it was sent.
+        wait: Seconds that the backoff wants to wait.
+        remaining: Seconds until the nearest deadline. Infinite: there is none.
+        max_retry_after: Longest Retry-After to wait for without a deadline.
+
+    Returns:
+        None and the seconds to wait, or the reason to give up and the wait that did not fit (NaN:
+        none).
     """
     if not fault.retryable:
         return "not_retryable", math.nan
@@ -53,8 +63,9 @@ def decide(
     after = fault.after
     if attempt >= max_attempts:
         return "attempts", math.nan if after is None else after
-    if not 0 <= wait <= LONGEST:  # NaN too, which a backoff of the user's own may give
-        wait = LONGEST if wait > LONGEST else 0.0
+    if not 0 <= wait <= MAX_WAIT_SECONDS:  # also NaN, which a backoff of the user may return
+        wait = MAX_WAIT_SECONDS if wait > MAX_WAIT_SECONDS else 0.0
     if after is not None and after > wait:
-        return ("retry_after" if after >= left or (left == math.inf and after > patience) else None), after
-    return ("timeout" if wait >= left else None), wait
+        is_too_long = after >= remaining or (remaining == math.inf and after > max_retry_after)
+        return ("retry_after" if is_too_long else None), after
+    return ("timeout" if wait >= remaining else None), wait

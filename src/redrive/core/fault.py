@@ -1,4 +1,4 @@
-"""Fault: what an error means. Rules turn an error into one."""
+"""Fault: the meaning of an error, as rules return it."""
 
 from __future__ import annotations
 
@@ -54,5 +54,6 @@ PERMANENT = Fault("permanent")
 UNKNOWN = Fault("unknown")
 
 Rule: TypeAlias = type[Exception] | Callable[[Exception], "Fault | bool | None"]
-"""An exception type (retry it), or a function: Fault or True/False decides, None leaves it to the next rule."""
+"""An exception type to retry, or a function of the error. The function returns a Fault, True or
+False, or None to leave the decision to the next rule."""
 Rules: TypeAlias = Rule | tuple[Rule, ...]

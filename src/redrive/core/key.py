@@ -1,4 +1,4 @@
-"""Key: the identity of a piece of work. Equal keys are the same work."""
+"""Key: the idempotency key of a piece of work."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 SHAPE = "<domain>:<user>:<entity>:<operation>:<version>"
-MAX_HEADER = 255
-"""Characters of a key that servers take in a header, Redrive's own middleware among them."""
-_PLAIN = frozenset(chr(code) for code in range(0x21, 0x7F)) - set('",;\\')
+MAX_HEADER_CHARS = 255
+"""Length of a key in a header that servers accept, among them Redrive's middleware."""
+_HEADER_CHARS = frozenset(chr(code) for code in range(0x21, 0x7F)) - set('",;\\')
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Key:
 
     def __post_init__(self) -> None:
         for name in ("domain", "user", "entity", "operation", "version"):
-            _check(name, getattr(self, name))
+            _check_part(name, getattr(self, name))
         if not all(self.operation.split(":")):
             raise ValueError(f"key part 'operation' has an empty piece: {self.operation!r}")
 
@@ -64,7 +64,8 @@ class Key:
         if len(parts) < 5:
             raise ValueError(f"a key has at least 5 parts, {SHAPE}; {text!r} has {len(parts)}")
         domain, user, entity, *operation, version = parts
-        return cls(_bare(domain), _bare(user), _bare(entity), ":".join(operation), _bare(version))
+        domain, user, entity, version = map(_unescape, (domain, user, entity, version))
+        return cls(domain, user, entity, ":".join(operation), version)
 
     def step(self, operation: str, /) -> Self:
         """Return the key of a part of this work.
@@ -75,56 +76,60 @@ class Key:
         Returns:
             A key with the same domain, user, entity and version.
         """
-        _check("operation", operation)
+        _check_part("operation", operation)
         return replace(self, operation=f"{self.operation}.{operation}")
 
     def __str__(self) -> str:
-        return ":".join((_safe(self.domain), _safe(self.user), _safe(self.entity), self.operation, _safe(self.version)))
+        domain, user, entity = map(_escape, (self.domain, self.user, self.entity))
+        return ":".join((domain, user, entity, self.operation, _escape(self.version)))
 
 
 KeyLike: TypeAlias = Key | str
 KeyOf: TypeAlias = str | Callable[..., KeyLike]
-"""A template over the function's parameters ("billing:{order.user}:{order.id}:charge:v1"), or a function of them."""
+"""A template such as "billing:{order.user}:{order.id}:charge:v1", or a function of the parameters."""
 
 
 class Template:
-    """How a function's arguments become its key. Checked when the function is decorated, not at three in the morning."""
+    """Makes keys from the arguments of a function. It is checked when the function is decorated."""
 
     __slots__ = ("_fields", "_signature", "text")
 
     def __init__(self, text: str, signature: inspect.Signature) -> None:
         self.text = text
         self._signature = signature
-        # Taken apart once: keys are made at every call.
-        self._fields = [(literal, tuple(field.split(".")) if field else ()) for literal, field, _, _ in _pieces(text)]
+        # Parsed once, because each call makes a key.
+        self._fields = [(literal, tuple(field.split(".")) if field else ()) for literal, field, _, _ in _parse_template(text)]
 
     @classmethod
     def over(cls, text: str, fn: Callable[..., Any], /, *, skip: int = 0) -> Self:
-        """The template `text` over the parameters of `fn`, the first `skip` of them left out."""
+        """Return the template for the parameters of `fn`, without the first `skip` of them."""
         if not isinstance(text, str):
             raise TypeError(f"a key template must be text of the form {SHAPE}, not {type(text).__name__}")
-        names = _names(text)
-        example = "".join(literal + ("" if field is None else "x") for literal, field, _, _ in _pieces(text))
+        names = _field_names(text)
+        example = "".join(literal + ("" if field is None else "x") for literal, field, _, _ in _parse_template(text))
         try:
             Key.parse(example)
-        except ValueError as wrong:
-            raise ValueError(f"key template {text!r}: {str(wrong).replace(repr(example), 'it')}") from None
+        except ValueError as problem:
+            message = str(problem).replace(repr(example), "it")
+            raise ValueError(f"key template {text!r}: {message}") from None
         signature = inspect.signature(fn)
-        known = list(signature.parameters.values())[skip:]
+        parameters = list(signature.parameters.values())[skip:]
+        known_names = [parameter.name for parameter in parameters]
         for name in names:
-            if name not in {parameter.name for parameter in known}:
-                there = ", ".join(parameter.name for parameter in known) or "no parameters"
-                raise ValueError(f"key template {text!r} names {name!r}, but {getattr(fn, '__qualname__', fn)} has {there}")
-        return cls(text, signature.replace(parameters=known))
+            if name not in known_names:
+                function = getattr(fn, "__qualname__", fn)
+                listed = ", ".join(known_names) or "no parameters"
+                raise ValueError(f"key template {text!r} names {name!r}, but {function} has {listed}")
+        return cls(text, signature.replace(parameters=parameters))
 
     def key(self, args: tuple[object, ...], kwargs: Mapping[str, object], /) -> Key:
-        """The key of a call with these arguments."""
+        """Return the key of a call with these arguments."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return Key.parse(self.filled(bound.arguments))
+        return Key.parse(self.key_text(bound.arguments))
 
-    def filled(self, arguments: Mapping[str, Any], /) -> str:
-        """The text of the key, from all arguments by name, defaults included."""
+    def key_text(self, arguments: Mapping[str, Any], /) -> str:
+        """Return the text of the key, from all arguments by name, including defaults."""
         pieces = []
         for literal, names in self._fields:
             pieces.append(literal)
@@ -135,14 +140,15 @@ class Template:
                 for attribute in names[1:]:
                     value = getattr(value, attribute)
             except AttributeError:
-                raise TypeError(f"key template {self.text!r}: {{{'.'.join(names)}}} cannot be read from {value!r:.100}") from None
+                field = ".".join(names)
+                raise TypeError(f"key template {self.text!r}: {{{field}}} cannot be read from {value!r:.100}") from None
             if type(value) is not str:
-                self._check(".".join(names), value)
+                self._check_value(".".join(names), value)
                 value = str(value)
-            pieces.append(_safe(value))
+            pieces.append(_escape(value))
         return "".join(pieces)
 
-    def _check(self, field: str, value: Any) -> None:
+    def _check_value(self, field: str, value: Any) -> None:
         if value is None:
             raise ValueError(
                 f"key template {self.text!r}: {{{field}}} is None, so different work would share one key; pass a value"
@@ -156,44 +162,50 @@ class Template:
 
 
 def header_text(key: object, /) -> str:
-    """A key as a header can carry it: percent-encoded where it must be, a digest where it is longer than servers take."""
+    """Return a key for a header: percent-encoded, or a digest if it is too long."""
     text = header_safe(str(key))
-    if len(text) <= MAX_HEADER:
+    if len(text) <= MAX_HEADER_CHARS:
         return text
-    from hashlib import sha256  # noqa: PLC0415  # 2 ms that a program without long keys need not pay
+    from hashlib import sha256  # noqa: PLC0415  # 2 ms, rarely used
 
     return sha256(text.encode()).hexdigest()
 
 
 def header_safe(text: str, /) -> str:
-    """What a header can hold; all else as in a URL."""
-    if _PLAIN.issuperset(text):
+    """Return a text for a header. Characters that are not allowed in it are percent-encoded."""
+    if _HEADER_CHARS.issuperset(text):
         return text
-    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "surrogatepass")) for c in text)
+    return "".join(char if char in _HEADER_CHARS else _percent_encode(char) for char in text)
 
 
-def _pieces(text: str) -> Iterable[tuple[str, str | None, str | None, str | None]]:
-    from string import Formatter  # noqa: PLC0415  # only for those who have templates
+def _percent_encode(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+def _parse_template(text: str) -> Iterable[tuple[str, str | None, str | None, str | None]]:
+    from string import Formatter  # noqa: PLC0415  # only templates need it
 
     try:
         return list(Formatter().parse(text))
-    except ValueError as wrong:
-        raise ValueError(f"key template {text!r}: {wrong}") from None
+    except ValueError as problem:
+        raise ValueError(f"key template {text!r}: {problem}") from None
 
 
-def _names(text: str) -> list[str]:
+def _field_names(text: str) -> list[str]:
     names = []
-    for _, field, spec, conversion in _pieces(text):
+    for _, field, spec, conversion in _parse_template(text):
         if field is None:
             continue
         if spec or conversion or not all(name.isidentifier() for name in field.split(".")):
-            written = field + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
+            written = field
+            written += f"!{conversion}" if conversion else ""
+            written += f":{spec}" if spec else ""
             raise ValueError(f"key template {text!r}: write {{name}} or {{name.attribute}}, not {{{written}}}")
         names.append(field.partition(".")[0])
     return names
 
 
-def _check(name: str, part: object) -> None:
+def _check_part(name: str, part: object) -> None:
     if not isinstance(part, str):
         raise TypeError(f"key part {name!r} must be text, not {type(part).__name__}: {part!r}")
     if not part and name != "user":
@@ -202,9 +214,9 @@ def _check(name: str, part: object) -> None:
         raise ValueError(f"key part {name!r} has a character that cannot be printed: {part!r}")
 
 
-def _safe(part: str) -> str:
+def _escape(part: str) -> str:
     return part.replace("%", "%25").replace(":", "%3A")
 
 
-def _bare(part: str) -> str:
+def _unescape(part: str) -> str:
     return part.replace("%3A", ":").replace("%25", "%")

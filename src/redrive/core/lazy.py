@@ -1,29 +1,41 @@
-"""Lazy: public names of a package that are loaded when first asked for."""
+"""Lazy imports: public names of a package that are loaded at first use."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing's own would cost 10 ms; type checkers know the name
+TYPE_CHECKING = False  # importing it from typing takes 10 ms; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
 
 EXTRAS = {
-    "sqlalchemy": "ledger", "alembic": "ledger", "psycopg": "postgres", "httpx2": "http", "grpc": "grpc", "redis": "redis",
-    "rich": "cli", "pyarrow": "s3-pyarrow", "s3fs": "s3", "asyncssh": "sftp",
-}  # fmt: skip
-"""What brings a library that a name of ours needs."""
+    "sqlalchemy": "ledger",
+    "alembic": "ledger",
+    "psycopg": "postgres",
+    "httpx2": "http",
+    "grpc": "grpc",
+    "redis": "redis",
+    "rich": "cli",
+    "pyarrow": "s3-pyarrow",
+    "s3fs": "s3",
+    "asyncssh": "sftp",
+}
+"""The extra that installs each library."""
 
 
 def lazily(package: str, homes: Mapping[str, str], /) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names live in these modules of it. Each is kept once it was found.
+    """Return the `__getattr__` of a package.
 
-    ImportError names the extra where a library is missing.
+    If a library is missing, the ImportError names the extra that installs it.
+
+    Args:
+        package: Name of the package.
+        homes: The module of the package in which each name is defined.
     """
 
-    def found(name: str) -> Any:
+    def load(name: str) -> Any:
         import sys  # noqa: PLC0415
-        from importlib import import_module  # noqa: PLC0415  # 1 ms that `import redrive` alone need not pay
+        from importlib import import_module  # noqa: PLC0415  # 1 ms of `import redrive`
 
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -32,16 +44,17 @@ def lazily(package: str, homes: Mapping[str, str], /) -> Callable[[str], Any]:
         except ModuleNotFoundError as missing:
             if missing.name not in EXTRAS:
                 raise
-            wanted = f'{package}.{name} needs {missing.name}: pip install "redrive[{EXTRAS[missing.name]}]"'
-            raise ImportError(wanted, name=missing.name) from missing
+            install = f'pip install "redrive[{EXTRAS[missing.name]}]"'
+            message = f"{package}.{name} needs {missing.name}: {install}"
+            raise ImportError(message, name=missing.name) from missing
         setattr(sys.modules[package], name, value)
         return value
 
-    return found
+    return load
 
 
 class Deferred:
-    """A module that is imported at the first use of one of its names. Threads may share it."""
+    """A module that is imported when one of its names is first used. Threads may share it."""
 
     __slots__ = ("_module",)
 
@@ -55,5 +68,5 @@ class Deferred:
 
 
 def deferred(package: str, /, *names: str) -> list[Any]:
-    """Modules of a package that are imported at their first use, for programs that need few of them."""
+    """Return modules of a package that are imported at first use."""
     return [Deferred(f"{package}.{name}") for name in names]

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self, TypeAlias
 
 from .fault import Fault
-from .seconds import Seconds, positive, real, whole
+from .seconds import Seconds, positive, real, whole_number
 
 WINDOW = 600.0
 """Seconds for which an end is recent."""
@@ -75,12 +75,12 @@ class Parking:
     uncharged: int = UNCHARGED
 
     def __post_init__(self) -> None:
-        whole("least", self.least)
+        whole_number("least", self.least)
         if not 0 < real("share", self.share) <= 1:
             raise ValueError(f"share must be above 0 and at most 1: {self.share!r}")
         object.__setattr__(self, "first", positive("first", self.first))
         object.__setattr__(self, "longest", positive("longest", self.longest))
-        whole("uncharged", self.uncharged, least=0)
+        whole_number("uncharged", self.uncharged, least=0)
 
     @classmethod
     def disabled(cls) -> Self:

@@ -1,4 +1,4 @@
-"""RetryPolicy: how often, how far apart and for how long."""
+"""RetryPolicy: number of attempts, backoff and total time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
-from .seconds import number, whole
+from .seconds import number, whole_number
 
-ALIASES = {"max_in_call_retries": "max_attempts", "backoff_base_s": "backoff_base", "backoff_cap_s": "backoff_max"}
-"""Names of the batch document, understood by `from_mapping`: its retries come after the first attempt."""
+ALIASES = {
+    "max_in_call_retries": "max_attempts",
+    "backoff_base_s": "backoff_base",
+    "backoff_cap_s": "backoff_max",
+}
+"""Other names that `from_mapping` accepts. `max_in_call_retries` does not count the first attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,12 @@ class RetryPolicy:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        keep = object.__setattr__
-        keep(self, "max_attempts", whole("max_attempts", self.max_attempts))
+        set_field = object.__setattr__
+        set_field(self, "max_attempts", whole_number("max_attempts", self.max_attempts))
         for name in ("backoff_base", "backoff_max", "jitter"):
-            keep(self, name, number(name, getattr(self, name)))
+            set_field(self, name, number(name, getattr(self, name)))
         if self.timeout is not None:
-            keep(self, "timeout", _limit("timeout", self.timeout))
+            set_field(self, "timeout", _timeout("timeout", self.timeout))
 
     @classmethod
     def disabled(cls) -> Self:
@@ -82,16 +86,19 @@ class RetryPolicy:
         if section is None:
             return None
         if not isinstance(section, Mapping):
-            raise TypeError(f"a retry policy must be a table of {_known()}, not {type(section).__name__}: {section!r}")
-        given: dict[str, object] = {}
+            kind = type(section).__name__
+            raise TypeError(f"a retry policy must be a table of {_field_names()}, not {kind}: {section!r}")
+        values: dict[str, object] = {}
         for name, value in section.items():
             field = ALIASES.get(name, name)
             if field not in _NAMES:
-                raise TypeError(f"unknown key {name!r} in a retry policy; use one of: {_known()}")
-            if field in given:
+                raise TypeError(f"unknown key {name!r} in a retry policy; use one of: {_field_names()}")
+            if field in values:
                 raise TypeError(f"{name!r} and another key both set {field!r} in a retry policy; remove one")
-            given[field] = whole(name, value, least=0) + 1 if name == "max_in_call_retries" else value
-        return cls(**given)  # type: ignore[arg-type]  # __post_init__ checks what a mapping cannot promise
+            if name == "max_in_call_retries":
+                value = whole_number(name, value, least=0) + 1
+            values[field] = value
+        return cls(**values)  # type: ignore[arg-type]  # __post_init__ checks the types
 
     @classmethod
     def from_env(cls, prefix: str, /, environ: Mapping[str, str] | None = None) -> Self | None:
@@ -113,15 +120,15 @@ class RetryPolicy:
         if not isinstance(prefix, str) or not prefix.strip("_"):
             raise TypeError(f"the prefix of the variables must be text, such as 'CRM_RETRY': {prefix!r}")
         if environ is None:
-            from os import environ as environment  # noqa: PLC0415  # the only outside thing here, read only when asked
+            from os import environ as environment  # noqa: PLC0415  # `core` is pure otherwise
 
             environ = environment
-        given: dict[str, object] = {}
+        values: dict[str, object] = {}
         for name in (*_NAMES, *ALIASES):
             variable = f"{prefix.rstrip('_')}_{name}".upper()
             if variable in environ:
-                given[name] = _parsed(variable, environ[variable], name)
-        return cls.from_mapping(given) if given else None
+                values[name] = _parse(variable, environ[variable], name)
+        return cls.from_mapping(values) if values else None
 
     def wait(self, attempt: int, draw: float, /) -> float:
         """Return the wait after a failed attempt.
@@ -138,39 +145,39 @@ class RetryPolicy:
 
 
 def doubled(base: float, attempt: int, /) -> float:
-    """`base * 2**(attempt - 1)`, infinite where a float cannot hold it."""
+    """Return `base * 2**(attempt - 1)`. Infinite if it is too large for a float."""
     try:
         return math.ldexp(base, attempt - 1)
     except OverflowError:
         return math.inf
 
 
-def _limit(name: str, value: object) -> float:
+def _timeout(name: str, value: object) -> float:
     limit = number(name, value)
     if limit == 0:
         raise ValueError(f"{name} must be above 0, or None for no limit: {value!r}")
     return limit
 
 
-def _parsed(variable: str, text: str, name: str) -> float | None:
+def _parse(variable: str, text: str, name: str) -> float | None:
     if name == "timeout" and text.strip().lower() in ("", "none"):
         return None
-    counts = name.startswith("max_")
+    is_count = name.startswith("max_")
     try:
-        value = int(text) if counts else float(text)
+        value = int(text) if is_count else float(text)
     except ValueError:
-        kind = "a whole number" if counts else "a number of seconds"
+        kind = "a whole number" if is_count else "a number of seconds"
         raise ValueError(f"{variable} must be {kind}, not {text!r}") from None
-    if counts:
-        return whole(variable, value, least=0 if name in ALIASES else 1)
-    return _limit(variable, value) if name == "timeout" else number(variable, value)
+    if is_count:
+        return whole_number(variable, value, least=0 if name in ALIASES else 1)
+    return _timeout(variable, value) if name == "timeout" else number(variable, value)
 
 
-def _known() -> str:
+def _field_names() -> str:
     return ", ".join(_NAMES)
 
 
 _NAMES = tuple(field.name for field in fields(RetryPolicy))
 
 SERVICE = RetryPolicy.service_call()
-"""The default of `retry()`: service calls, where a second is long."""
+"""The default of `retry()`."""

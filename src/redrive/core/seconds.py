@@ -1,4 +1,4 @@
-"""Durations: given as seconds or `timedelta`, read back as float seconds."""
+"""Durations: passed as seconds or `timedelta`, stored as float seconds. And checks of numbers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from operator import index
 from typing import TypeAlias
 
 Seconds: TypeAlias = float | timedelta
-"""A duration wherever one is *given*. What is read back is a float of seconds; a moment is an aware datetime."""
+"""The type of options that are durations."""
 
 
-CENTURY = 36_525 * 86_400.0
-"""Seconds. Whatever ends later than that has no date that a calendar could show."""
+CENTURY_SECONDS = 36_525 * 86_400.0
+"""Seconds. `datetime` cannot represent ends that are much later."""
 
 
 def real(name: str, value: object, /) -> float:
-    """A finite number, or an error that names what was wrong."""
+    """Return a finite number. Errors name the option and the value."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}: {value!r}")
     try:
@@ -29,25 +29,25 @@ def real(name: str, value: object, /) -> float:
 
 
 def number(name: str, value: object, /) -> float:
-    """A finite number from 0 on."""
-    given = real(name, value)
-    if given < 0:
+    """Return a finite number that is not negative."""
+    result = real(name, value)
+    if result < 0:
         raise ValueError(f"{name} must not be negative: {value!r}")
-    return given
+    return result
 
 
-def whole(name: str, value: object, /, *, least: int = 1) -> int:
-    """A whole number from `least` on; those of other libraries, such as numpy's, are taken too."""
+def whole_number(name: str, value: object, /, *, least: int = 1) -> int:
+    """Return a whole number of at least `least`. Types of other libraries (numpy) are accepted."""
     if isinstance(value, (bool, type)) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, not {type(value).__name__}: {value!r}")
-    given = index(value)
-    if given < least:
+    result = index(value)
+    if result < least:
         raise ValueError(f"{name} must be at least {least}: {value!r}")
-    return given
+    return result
 
 
 def seconds(name: str, value: object, /) -> float:
-    """A non-negative duration in seconds, given as a number or a timedelta."""
+    """Return a duration in seconds that is not negative, from a number or a timedelta."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -56,20 +56,20 @@ def seconds(name: str, value: object, /) -> float:
 
 
 def positive(name: str, value: object, /) -> float:
-    """A duration above zero."""
-    given = seconds(name, value)
-    if given == 0:
+    """Return a duration above zero."""
+    duration = seconds(name, value)
+    if duration == 0:
         raise ValueError(f"{name} must be above 0: {value!r}")
-    return given
+    return duration
 
 
-def lasting(name: str, value: object, /) -> float:
-    """A duration above zero whose end is written down as a moment: a century at most."""
-    return dated(name, positive(name, value))
+def dated_duration(name: str, value: object, /) -> float:
+    """Return a duration above zero whose end is stored as a timestamp: less than a century."""
+    return check_dated(name, positive(name, value))
 
 
-def dated(name: str, given: float, /) -> float:
-    """The same for one that may be zero."""
-    if given > CENTURY:
-        raise ValueError(f"{name} must be less than a century: {given:.6g} s")
-    return given
+def check_dated(name: str, duration: float, /) -> float:
+    """Return a duration in seconds if its end can be stored as a timestamp."""
+    if duration > CENTURY_SECONDS:
+        raise ValueError(f"{name} must be less than a century: {duration:.6g} s")
+    return duration

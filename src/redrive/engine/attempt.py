@@ -1,4 +1,4 @@
-"""Attempt: one try, as the code inside it sees it."""
+"""The attempt as the code inside it sees it: `current()`, `deadline()` and `correlate()`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ import math
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from ..core.context import IDS, Entered, Scope, clock_around, job_around, key_around, scope_around, within
-from ..core.ids import merged
+from ..core.context import (
+    ATTEMPT,
+    END,
+    IDS,
+    LAYER,
+    ActiveScope,
+    Scope,
+    clock_around,
+    job_around,
+    key_around,
+    scope_around,
+    within,
+)
+from ..core.correlation_ids import merge_ids
 from ..core.key import Key, KeyLike
 from ..core.seconds import Seconds
 from ..core.seconds import seconds as duration
 from ..errors import Rejected
 
-LEAST = 0.001
-"""Seconds, the shortest time-out that is ever handed to a client."""
+MIN_TIMEOUT_SECONDS = 0.001
+"""The shortest timeout that is passed to a client."""
 
 
 class Attempt:
@@ -32,18 +44,18 @@ class Attempt:
     @property
     def number(self) -> int:
         """Number of the attempt, from 1."""
-        return 1 if self._scope is None else self._scope[1]
+        return 1 if self._scope is None else self._scope[ATTEMPT]
 
     @property
     def max_attempts(self) -> int | None:
         """Maximum number of attempts. None outside of a retry."""
-        layer = None if self._scope is None else self._scope[2]
+        layer = None if self._scope is None else self._scope[LAYER]
         return None if layer is None else layer.max_attempts
 
     @property
     def operation(self) -> str | None:
         """Name of the call. None outside of a retry."""
-        layer = None if self._scope is None else self._scope[2]
+        layer = None if self._scope is None else self._scope[LAYER]
         return None if layer is None else layer.operation
 
     @property
@@ -54,8 +66,8 @@ class Attempt:
     @property
     def key(self) -> Key | None:
         """Idempotency key of the work. It is the same for all attempts."""
-        found: KeyLike | None = key_around(self._scope)
-        return Key.parse(found) if isinstance(found, str) else found
+        key: KeyLike | None = key_around(self._scope)
+        return Key.parse(key) if isinstance(key, str) else key
 
     @property
     def remaining(self) -> float | None:
@@ -64,9 +76,9 @@ class Attempt:
         It is the smaller of the attempt's timeout and all deadlines. It is never 0, not even after
         the limit: clients treat 0 as "do not wait", or reject it.
         """
-        if self._scope is None or self._scope[0] == math.inf:
+        if self._scope is None or self._scope[END] == math.inf:
             return None
-        return max(LEAST, self._scope[0] - clock_around().monotonic())
+        return max(MIN_TIMEOUT_SECONDS, self._scope[END] - clock_around().monotonic())
 
     def reject(self, because: str = "the result was rejected", /, *, result: Any = None) -> NoReturn:
         """Fail this attempt because its result is not usable. It is then retried.
@@ -86,15 +98,25 @@ class Attempt:
         self._block.enter(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> bool:
-        left: bool = self._block.leave(error)
-        return left
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> bool:
+        is_suppressed: bool = self._block.leave(error)
+        return is_suppressed
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> bool:
         return self.__exit__(kind, error, trace)
 
@@ -111,25 +133,25 @@ def current() -> Attempt:
     return Attempt(scope_around())
 
 
-class _Bound:
-    """A scope that `with` and `async with` both open; made anew for each use."""
+class _Deadline:
+    """A deadline for one `with` or `async with` block."""
 
-    __slots__ = ("_entered", "_seconds")
+    __slots__ = ("_active", "_seconds")
 
     def __init__(self, limit: float) -> None:
         self._seconds = limit
-        self._entered: Entered | None = None
+        self._active: ActiveScope | None = None
 
     def __enter__(self) -> None:
-        if self._entered is not None:
+        if self._active is not None:
             raise RuntimeError("this deadline is already in use; create a new one")
         end = clock_around().monotonic() + self._seconds
-        self._entered = Entered(within(end, scope_around()))
+        self._active = ActiveScope(within(end, scope_around()))
 
     def __exit__(self, *_: object) -> None:
-        entered, self._entered = self._entered, None
-        if entered is not None:
-            entered.leave()
+        active, self._active = self._active, None
+        if active is not None:
+            active.leave()
 
     async def __aenter__(self) -> None:
         self.__enter__()
@@ -138,7 +160,7 @@ class _Bound:
         self.__exit__()
 
 
-def deadline(seconds: Seconds, /) -> _Bound:
+def deadline(seconds: Seconds, /) -> _Deadline:
     """Limit the time of all retries inside a block: `with deadline(5):`, or `async with`.
 
     No attempt starts after the deadline, and no wait passes it. An inner deadline can only shorten
@@ -150,11 +172,11 @@ def deadline(seconds: Seconds, /) -> _Bound:
     Returns:
         A context manager for one use.
     """
-    return _Bound(duration("deadline", seconds))
+    return _Deadline(duration("deadline", seconds))
 
 
-class _Ids:
-    """Correlation ids for a block, opened by `with` or `async with`."""
+class _Correlation:
+    """Correlation ids for one `with` or `async with` block."""
 
     __slots__ = ("_ids", "_token")
 
@@ -165,14 +187,14 @@ class _Ids:
     def __enter__(self) -> None:
         if self._token is not None:
             raise RuntimeError("this correlate(...) is already in use; create a new one")
-        self._token = IDS.set(merged(IDS.get(), self._ids))
+        self._token = IDS.set(merge_ids(IDS.get(), self._ids))
 
     def __exit__(self, *_: object) -> None:
         token, self._token = self._token, None
         try:
             IDS.reset(token)
         except ValueError:
-            pass  # a generator was closed by another context than the one it ran in, which has nothing of ours to undo
+            pass  # a generator that another context closed, which has no ids of ours to restore
 
     async def __aenter__(self) -> None:
         self.__enter__()
@@ -188,7 +210,7 @@ def correlate(
     user_id: str | None = None,
     org_id: str | None = None,
     **more: str,
-) -> _Ids:
+) -> _Correlation:
     """Add ids to every log record inside a block, across processes and queues.
 
     An id of more than 256 characters is shortened to its start and a digest.
@@ -206,8 +228,18 @@ def correlate(
     Raises:
         ValueError: There are more than 64 ids, or a name has more than 100 characters.
     """
-    given = {"request_id": request_id, "trace_id": trace_id, "user_id": user_id, "org_id": org_id, **more}
-    for name, value in given.items():
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"correlation id {name} must be text, not {type(value).__name__}: {value!r}")
-    return _Ids({name: value for name, value in given.items() if value is not None})
+    known = {
+        "request_id": request_id,
+        "trace_id": trace_id,
+        "user_id": user_id,
+        "org_id": org_id,
+    }
+    ids: dict[str, str] = {}
+    for name, value in {**known, **more}.items():
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            kind = type(value).__name__
+            raise TypeError(f"correlation id {name} must be text, not {kind}: {value!r}")
+        ids[name] = value
+    return _Correlation(ids)

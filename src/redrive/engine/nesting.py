@@ -1,7 +1,8 @@
-"""Nesting: an error on which an inner layer spent its retries is final for the layers around it.
+"""Outcome marks: an error on which an inner layer used up its retries is final for outer layers.
 
-The layer that gives up marks the exception, from the bottom up: free while all goes well. A mark counts only for attempts
-that were under way when it was made, so that one exception object raised again by an unrelated call starts afresh.
+The layer that gives up marks the exception, so successful calls pay nothing. A mark counts only for
+attempts that were running when it was made. An exception object that an unrelated call raises again
+is therefore retried as usual.
 """
 
 from __future__ import annotations
@@ -11,29 +12,34 @@ from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ..core.context import Scope
+from ..core.context import LAYER, OUTER, Layer, Scope
 from ..core.decision import SPENT, Reason
 from ..core.key import KeyLike
 from ..core.lock import LOCK
 
-if TYPE_CHECKING:
-    from .settings import Settings
-
-MARK, LEFT = "__redrive__", "__redrive_left__"
-NOTES = 50
-"""How many notes an exception has at most before its oldest one of ours goes."""
-MOST = 256
-"""How many errors are looked at, causes and members of groups: also the guard against a chain that bites its tail."""
-Place: TypeAlias = "tuple[int | None, Scope | None, int]"
-"""The task, the scopes around, and the thread."""
-Trail: TypeAlias = "tuple[Trail | None, float, type[Exception]]"
-"""Earlier attempts, the latest first: (the ones before, the wait, the kind of error)."""
+OUTCOME_ATTRIBUTE, SPILLS_ATTRIBUTE = "__redrive__", "__redrive_left__"
+MAX_NOTES = 50
+"""Notes of one exception. Beyond, the oldest of our notes is removed."""
+MAX_CHAINED_ERRORS = 256
+"""Causes and group members that are searched. It also guards against cyclic `__cause__` chains."""
+Origin: TypeAlias = "tuple[int | None, Scope | None, int]"
+"""Where a mark was made: the id of the task, the scopes around, and the thread."""
+AttemptHistory: TypeAlias = "tuple[AttemptHistory | None, float, type[Exception]]"
+"""Failed attempts, the latest first: (earlier attempts, seconds waited, type of the error)."""
 
 
-class Serial:
-    """How many layers have given up in this process so far."""
+class RetryLayer(Layer, Protocol):
+    """A retry layer, as far as marks need to know it. `Settings` is one."""
+
+    @property
+    def publishes_scope(self) -> bool:
+        """Whether code inside can see the attempts of this layer."""
+
+
+class GiveUpCounter:
+    """Counts how often layers have given up in this process."""
 
     __slots__ = ("count",)
 
@@ -41,16 +47,16 @@ class Serial:
         self.count = 0
 
     def next(self) -> int:
-        """One more."""
+        """Count one more, and return its number."""
         with LOCK:
             self.count += 1
             return self.count
 
     def __reduce__(self) -> str:
-        return "GIVEUPS"  # the one of the process
+        return "GIVE_UPS"  # pickled by name: each process has its own
 
 
-GIVEUPS = Serial()
+GIVE_UPS = GiveUpCounter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ class Outcome:
     retry_at: datetime | None = None
     layer: str | None = None
     serial: int = field(default=0, repr=False, compare=False)
-    made: Place | None = field(default=None, repr=False, compare=False)
+    origin: Origin | None = field(default=None, repr=False, compare=False)
     job_id: str | None = None
 
     @property
@@ -83,14 +89,23 @@ class Outcome:
         return self.reason in SPENT
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self.attempts, self.elapsed, self.reason, self.retry_at, self.layer, self.job_id)
+        values = (self.attempts, self.elapsed, self.reason, self.retry_at, self.layer, self.job_id)
+        return _arrived, values
 
 
 def _arrived(
-    attempts: int, elapsed: float, reason: Reason, retry_at: datetime | None, layer: str | None, job_id: str | None = None
+    attempts: int,
+    elapsed: float,
+    reason: Reason,
+    retry_at: datetime | None,
+    layer: str | None,
+    job_id: str | None = None,
 ) -> Outcome:
-    # From another process, which counts by itself: here, the mark is news.
-    return Outcome(attempts, elapsed, reason, retry_at, layer, GIVEUPS.next(), job_id=job_id)
+    """Unpickle an outcome. (Pickles of earlier versions refer to this name.)
+
+    It gets a new number, because the other process counts by itself.
+    """
+    return Outcome(attempts, elapsed, reason, retry_at, layer, GIVE_UPS.next(), job_id=job_id)
 
 
 def outcome(error: BaseException, /) -> Outcome | None:
@@ -102,112 +117,139 @@ def outcome(error: BaseException, /) -> Outcome | None:
     Returns:
         The outcome, or None if Redrive had no part in it.
     """
-    found = _dict_of(error).get(MARK)
-    return found if isinstance(found, Outcome) else None
+    mark_found = _dict_of(error).get(OUTCOME_ATTRIBUTE)
+    return mark_found if isinstance(mark_found, Outcome) else None
 
 
 def mark(error: BaseException, ended: Outcome, note: str | None) -> None:
-    """Write the outcome on the exception, past any `__setattr__` of its own."""
-    _dict_of(error)[MARK] = ended
+    """Write the outcome on the exception, and add a note. Bypasses a custom `__setattr__`."""
+    _dict_of(error)[OUTCOME_ATTRIBUTE] = ended
     if note is not None:
         add_note(error, note)
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """A line below the exception in its traceback; like `error.add_note`, but past any `__setattr__`."""
-    with LOCK:  # one error may be raised in several threads
+    """Add a line below the exception in its traceback. Bypasses a custom `__setattr__`."""
+    with LOCK:  # several threads may raise one error
         notes = _dict_of(error).setdefault("__notes__", [])
         if isinstance(notes, list):
-            if len(notes) >= NOTES:  # one object that a program raises again and again must not grow
-                notes.remove(next((old for old in notes if str(old).startswith("redrive: ")), notes[0]))
+            if len(notes) >= MAX_NOTES:  # a program may raise one object again and again
+                ours = (note for note in notes if str(note).startswith("redrive: "))
+                notes.remove(next(ours, notes[0]))
             notes.append(note)
 
 
-class Left(NamedTuple):
-    """What a layer that spills leaves on its error, for the frame just around it."""
+class SpillRecord(NamedTuple):
+    """What a layer with `spill=` attaches to its error, for the wrapper around its loop."""
 
-    settings: Settings
+    layer: RetryLayer
     thread: int
     ended: Outcome
-    trail: Trail | None
+    history: AttemptHistory | None
     key: KeyLike | None
 
 
-def leave(error: BaseException, settings: Settings, ended: Outcome, trail: Trail | None, key: KeyLike | None) -> None:
-    """Leave it there; a list, since one error may be raised to several calls at once."""
+def attach_spill(
+    error: BaseException,
+    layer: RetryLayer,
+    ended: Outcome,
+    history: AttemptHistory | None,
+    key: KeyLike | None,
+) -> None:
+    """Attach a spill record. The attribute is a list: several calls may share one error."""
     if ended.reason in SPENT or ended.reason == "nested":
-        with LOCK:  # another thread may be taking the list away
-            _dict_of(error).setdefault(LEFT, []).append(Left(settings, get_ident(), ended, trail, key))
+        with LOCK:  # another thread may remove the list
+            records = _dict_of(error).setdefault(SPILLS_ATTRIBUTE, [])
+            records.append(SpillRecord(layer, get_ident(), ended, history, key))
 
 
-def left_by(settings: Settings, error: BaseException) -> Left | None:
-    """What this layer left on the error just now; taken off it. None where it gave up on nothing."""
-    own = _dict_of(error)
+def detach_spill(layer: RetryLayer, error: BaseException) -> SpillRecord | None:
+    """Remove and return the record that this layer attached just now, if it gave up."""
+    attributes = _dict_of(error)
     with LOCK:
-        there: list[Left] = own.get(LEFT, [])
-        for at, left in enumerate(there):
-            if left.settings is settings and left.thread == get_ident():
-                del there[at]  # by its place: equal values may be another call's
-                if not there:
-                    own.pop(LEFT, None)
-                return left
+        records: list[SpillRecord] = attributes.get(SPILLS_ATTRIBUTE, [])
+        for index, record in enumerate(records):
+            if record.layer is layer and record.thread == get_ident():
+                del records[index]  # by index: another call may have an equal record
+                if not records:
+                    attributes.pop(SPILLS_ATTRIBUTE, None)
+                return record
     return None
 
 
-def spent_inside(error: BaseException, seen: int, layer: Settings) -> Outcome | None:
-    """The outcome of a layer inside this one that used up its retries on this error, since `seen`.
+def spent_inside(error: BaseException, giveups_before: int, layer: RetryLayer) -> Outcome | None:
+    """Return the outcome of an inner layer that used up its retries on this error.
 
-    Also on one of its causes, or on one of a group: trying all of them again would try that one again.
+    Causes and group members count too, because a retry of the whole would retry them.
+
+    Args:
+        error: The error that reached `layer`.
+        giveups_before: `GIVE_UPS.count` when the attempt started.
+        layer: The layer that asks.
     """
-    errors = [error]
-    for _ in range(MOST):
-        if not errors:
+    pending = [error]
+    for _ in range(MAX_CHAINED_ERRORS):
+        if not pending:
             return None
-        one = errors.pop()
-        found = _dict_of(one).get(MARK)
-        if isinstance(found, Outcome) and found.serial > seen and found.reason in SPENT and not _elsewhere(found, layer):
-            return found
-        if one.__cause__ is not None:
-            errors.append(one.__cause__)
-        if isinstance(one, BaseExceptionGroup):
-            errors.extend(one.exceptions)
+        current = pending.pop()
+        ended = outcome(current)
+        if (
+            ended is not None
+            and ended.serial > giveups_before
+            and ended.reason in SPENT
+            and not _is_from_unrelated_call(ended, layer)
+        ):
+            return ended
+        if current.__cause__ is not None:
+            pending.append(current.__cause__)
+        if isinstance(current, BaseExceptionGroup):
+            pending.extend(current.exceptions)
     return None
 
 
-def left_inside(error: BaseException) -> bool:
-    """Whether a layer inside this call has left the work behind already; the mark may also be that of a call beside it."""
-    found = outcome(error)
-    if found is None or found.job_id is None:
-        return False
-    return found.made is None or (found.made[0] == _task() and found.made[2] == get_ident())
+def was_spilled_inside(error: BaseException) -> bool:
+    """Return whether a layer inside this call has already enqueued the work as a job.
 
-
-def place(around: Scope | None) -> Place:
-    """Where a layer is that has these scopes around it."""
-    return _task(), around, get_ident()
-
-
-def _elsewhere(found: Outcome, layer: Settings) -> bool:
-    """Whether a mark was made by an unrelated call, to which the same object was raised: a lost connection's waiters, say.
-
-    Only tasks can be told apart. They take the scopes around with them, so that one inside this layer knows it; a thread
-    may be a worker of this very attempt, and a layer without a time limit does not show itself.
+    A mark of a concurrent call that got the same error does not count.
     """
-    if found.made is None or found.made[0] is None or found.made[0] == _task() or not layer.shows:
+    ended = outcome(error)
+    if ended is None or ended.job_id is None:
         return False
-    around = found.made[1]
-    while around is not None:
-        if around[2] is layer:
+    if ended.origin is None:
+        return True
+    task, _, thread = ended.origin
+    return task == _task_id() and thread == get_ident()
+
+
+def origin(scope: Scope | None) -> Origin:
+    """Return where this code runs, inside these scopes."""
+    return _task_id(), scope, get_ident()
+
+
+def _is_from_unrelated_call(ended: Outcome, layer: RetryLayer) -> bool:
+    """Return whether an unrelated call made the mark, because it got the same error object.
+
+    All callers that wait for a lost connection may get one object, for example. Only tasks can be
+    told apart. They inherit the scopes around, so a task inside `layer` has its scope. A thread may
+    be a worker of this attempt, and a layer without a time limit does not publish its scope.
+    """
+    if ended.origin is None or not layer.publishes_scope:
+        return False
+    task, scope, _ = ended.origin
+    if task is None or task == _task_id():
+        return False
+    while scope is not None:
+        if scope[LAYER] is layer:
             return False
-        around = around[4]
+        scope = scope[OUTER]
     return True
 
 
-def _task() -> int | None:
-    """Which task this is; None in plain code. A task has its number for itself as long as it lives."""
+def _task_id() -> int | None:
+    """Return the id of the running asyncio task. None in sync code."""
     tasks = sys.modules.get("asyncio.tasks")
     if tasks is None:
-        return None  # nobody has asyncio, so there are no tasks
+        return None  # asyncio is not imported, so there are no tasks
     try:
         task = tasks.current_task()
     except RuntimeError:  # no event loop runs in this thread
@@ -216,4 +258,4 @@ def _task() -> int | None:
 
 
 _dict_of: Callable[[BaseException], dict[str, Any]] = BaseException.__dict__["__dict__"].__get__
-"""An exception's own attributes, past any `__getattribute__` and any property called `__dict__`."""
+"""Returns the attributes of an exception. Bypasses `__getattribute__` and `__dict__` properties."""

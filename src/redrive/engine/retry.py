@@ -1,8 +1,9 @@
-"""Retry: a policy with what errors mean and what it may spend. One object, four uses: decorate, call, loop, hand over."""
+"""retry: the public entry. One `Retry` decorates functions, calls them, and retries blocks."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial, update_wrapper, wraps
@@ -14,14 +15,15 @@ from ..core.fault import Rules
 from ..core.key import Key, KeyOf
 from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds
-from .loop import coroutine, plain
-from .rpc import replayable
+from .call import is_awaitable
+from .fastpath import wrap_async, wrap_sync
+from .grpc_streams import replayable
 from .settings import Options, Settings
 
 if TYPE_CHECKING:
     from ..backoff import Backoff
     from .block import Attempts
-    from .spilled import Spill
+    from .spill import Spill
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,17 +66,18 @@ class Retry:
         if isinstance(fn, (classmethod, staticmethod)):
             return type(fn)(self(fn.__func__))
         if isinstance(fn, type):
-            error = issubclass(fn, BaseException)
-            hint = f"pass errors as retry(on={fn.__name__})" if error else "decorate the method that may fail"
+            hint = "decorate the method that may fail"
+            if issubclass(fn, BaseException):
+                hint = f"pass errors as retry(on={fn.__name__})"
             raise TypeError(f"retry decorates functions, but {fn.__name__} is a class; {hint}")
         if getattr(fn, "__code__", None) in _CONTEXT_MANAGERS:
             raise TypeError(f"{_name(fn)} fails when it is entered, not when it is called; write @contextmanager above @retry")
-        settings = self._for(fn)
-        called = replayable(fn, settings.max_attempts)
-        wrapper = _spilling(settings, fn, _maker(called)(settings, called))
+        settings = self._settings_for(fn)
+        target = replayable(fn, settings.max_attempts)
+        wrapper = _with_spill(settings, fn, _wrap_for(target)(settings, target))
         update_wrapper(wrapper, fn)
-        wrapper.__redrive__ = Retry(settings)  # type: ignore[attr-defined]  # what `redrive layers` and tests look at
-        return wrapper  # type: ignore[return-value]  # the identity over the callable's type: see the class of F
+        wrapper.__redrive__ = Retry(settings)  # type: ignore[attr-defined]  # for `redrive layers` and tests
+        return wrapper  # type: ignore[return-value]  # it has the type of `fn`
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a sync function with retries.
@@ -90,16 +93,16 @@ class Retry:
         Raises:
             TypeError: The function is async or a generator.
         """
-        colour = _colour(fn)
-        if colour == "coroutine":
+        kind = _kind_of(fn)
+        if kind == "async":
             raise TypeError(f"call is for sync functions, but {_name(fn)} is async; use `await retry.acall(...)`")
-        if colour != "plain":
+        if kind != "sync":
             raise TypeError(f"call is for sync functions, but {_name(fn)} is a generator; decorate it")
-        settings = self._for(fn)
-        called = replayable(fn, settings.max_attempts)
-        if called is not fn and _colour(called) == "coroutine":
+        settings = self._settings_for(fn)
+        target = replayable(fn, settings.max_attempts)
+        if target is not fn and _kind_of(target) == "async":
             raise TypeError(f"call is for sync functions, but {settings.operation} is async; use `await retry.acall(...)`")
-        result: T = _spilling(settings, fn, plain(settings, called))(*args, **kwargs)
+        result: T = _with_spill(settings, fn, wrap_sync(settings, target))(*args, **kwargs)
         return result
 
     async def acall(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -116,23 +119,26 @@ class Retry:
         Raises:
             TypeError: The function is sync or a generator.
         """
-        if _colour(fn) in ("generator", "async_generator"):
+        if _kind_of(fn) in ("generator", "async generator"):
             raise TypeError(f"acall is for async functions, but {_name(fn)} is a generator; decorate it")
-        settings = self._for(fn)
-        called = replayable(fn, settings.max_attempts)
-        awaited = called if _colour(called) == "coroutine" else _awaitable(called)
-        result: T = await _spilling(settings, fn, coroutine(settings, awaited))(*args, **kwargs)
+        settings = self._settings_for(fn)
+        target = replayable(fn, settings.max_attempts)
+        if _kind_of(target) != "async":
+            target = _check_awaitable(target)
+        result: T = await _with_spill(settings, fn, wrap_async(settings, target))(*args, **kwargs)
         return result
 
     def attempts(self) -> Attempts:
-        """Return the attempts for a block of code: `for attempt in crm.attempts(): with attempt: ...`.
+        """Return the attempts for a block of code.
+
+        Write `for attempt in crm.attempts(): with attempt: ...`.
 
         Returns:
             An iterable for `for` and `async for`.
         """
-        from .block import Attempts  # noqa: PLC0415  # brings asyncio
+        from .block import Attempts  # noqa: PLC0415  # imports asyncio
 
-        return Attempts(self.settings.named(self.operation or _place(), self))
+        return Attempts(self.settings.named(self.operation or _calling_function(), self))
 
     def using(self, policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -> Retry:
         """Return a copy with other options. It shares the budget and the breaker.
@@ -147,8 +153,8 @@ class Retry:
         settings = self.settings.using(policy, options)
         return Retry(settings.named(settings.operation, self))
 
-    def _for(self, fn: Callable[..., Any]) -> Settings:
-        _check(fn)
+    def _settings_for(self, fn: Callable[..., Any]) -> Settings:
+        _check_function(fn)
         return self.settings.named(self.settings.operation or _name(fn), self)
 
     def __repr__(self) -> str:
@@ -157,7 +163,7 @@ class Retry:
 
 
 RetryLike: TypeAlias = RetryPolicy | Retry
-"""What every `retry=` in the package takes. None: the default of that place. Off: `RetryPolicy.disabled()`."""
+"""The type of every `retry=` option. None is its default, and `RetryPolicy.disabled()` is off."""
 
 
 @overload
@@ -298,77 +304,86 @@ def attempts(policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -
 
 
 _CONTEXT_MANAGERS = (contextmanager(iter).__code__, asynccontextmanager(aiter).__code__)
-"""The code of every function that these two made."""
+"""The code objects of all functions that these two decorators make."""
 DEFAULT = Retry(Settings())
 """Three attempts, 0.25 s to 5 s, 10 s each, the standard rule."""
 
+FunctionKind: TypeAlias = Literal["sync", "async", "generator", "async generator"]
 
-def _colour(fn: Callable[..., Any]) -> str:
+
+def _kind_of(fn: Callable[..., Any]) -> FunctionKind:
     while isinstance(fn, partial):
         fn = fn.func
-    inner = fn if inspect.isroutine(fn) else getattr(type(fn), "__call__", fn)  # noqa: B004  # not whether it can be called, but what would be
-    if inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(fn):  # the latter: AsyncMock, and what was marked as one
-        return "coroutine"
-    if inspect.isasyncgenfunction(inner):
-        return "async_generator"
-    return "generator" if inspect.isgeneratorfunction(inner) else "plain"
+    function = fn
+    if not inspect.isroutine(fn):
+        function = getattr(type(fn), "__call__", fn)  # noqa: B004  # the method that a call would run
+    # Also `fn` itself: AsyncMock and functions that are marked as coroutine functions.
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(fn):
+        return "async"
+    if inspect.isasyncgenfunction(function):
+        return "async generator"
+    return "generator" if inspect.isgeneratorfunction(function) else "sync"
 
 
-def _maker(fn: Callable[..., Any]) -> Callable[[Settings, Callable[..., Any]], Callable[..., Any]]:
-    colour = _colour(fn)
-    if colour == "plain":
-        return plain
-    if colour == "coroutine":
-        return coroutine
-    from . import opening  # noqa: PLC0415  # generators are rare
+def _wrap_for(
+    fn: Callable[..., Any],
+) -> Callable[[Settings, Callable[..., Any]], Callable[..., Any]]:
+    kind = _kind_of(fn)
+    if kind == "sync":
+        return wrap_sync
+    if kind == "async":
+        return wrap_async
+    from .generators import wrap_async_generator, wrap_generator  # noqa: PLC0415  # rarely used
 
-    return opening.generator if colour == "generator" else opening.async_generator
+    return wrap_generator if kind == "generator" else wrap_async_generator
 
 
-def _spilling(settings: Settings, fn: Callable[..., Any], loop: Callable[..., Any]) -> Callable[..., Any]:
+def _with_spill(settings: Settings, fn: Callable[..., Any], run_loop: Callable[..., Any]) -> Callable[..., Any]:
     if settings.spill is None:
-        return loop
-    from .spill import spilling  # noqa: PLC0415  # only for those who have one
+        return run_loop
+    from .spill import with_spill  # noqa: PLC0415  # rarely used
 
-    return spilling(settings, fn, loop)
+    return with_spill(settings, settings.spill, fn, run_loop)
 
 
-def _awaitable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that only looks plain; one that is gets told so."""
+def _check_awaitable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that raises TypeError if its result is not awaitable."""
 
     @wraps(fn)
     def checked(*args: Any, **kwargs: Any) -> Any:
         result = fn(*args, **kwargs)
-        if not hasattr(type(result), "__await__"):
+        if not is_awaitable(result):
             raise TypeError(f"acall is for async functions, but {_name(fn)} is sync; use call") from None
         return result
 
     return checked
 
 
-def _check(fn: object) -> None:
+def _check_function(fn: object) -> None:
     if isinstance(fn, Retry):
         raise TypeError(f"{fn!r} is already a retry; use it directly, or {type(fn).__name__}.using(...) for other options")
-    if not callable(fn):
-        hint = "; pass the function, not its result" if hasattr(fn, "__await__") else ""
-        if hasattr(fn, "__await__") and hasattr(fn, "close"):
-            fn.close()  # or Python warns that it was never awaited, far from here
-        raise TypeError(f"retry is for functions and RetryPolicy objects, not {type(fn).__name__} {fn!r}{hint}")
+    if callable(fn):
+        return
+    hint = "; pass the function, not its result" if hasattr(fn, "__await__") else ""
+    if hasattr(fn, "__await__") and hasattr(fn, "close"):
+        fn.close()  # otherwise Python warns that it was never awaited, far from here
+    kind = type(fn).__name__
+    raise TypeError(f"retry is for functions and RetryPolicy objects, not {kind} {fn!r}{hint}")
 
 
 def _name(fn: Any) -> str:
     while isinstance(fn, partial):
         fn = fn.func
     if type(fn).__module__.startswith("grpc.") and (method := getattr(fn, "_method", None)):
-        return (method if isinstance(method, str) else method.decode()).strip("/")  # of a stub: its type says nothing
+        # A method of a gRPC stub, whose class has a name that says nothing.
+        return (method if isinstance(method, str) else method.decode()).strip("/")
     named = fn if isinstance(getattr(fn, "__qualname__", None), str) else type(fn)
-    return f"{named.__module__ or 'builtins'}.{named.__qualname__}"  # methods of built-in objects have no module
+    module = named.__module__ or "builtins"  # methods of built-in objects have no module
+    return f"{module}.{named.__qualname__}"
 
 
-def _place() -> str:
-    """The function that has the block: the first one up from here that is not of this file."""
-    import sys  # noqa: PLC0415
-
+def _calling_function() -> str:
+    """Return the name of the function that contains a block: the first caller in another file."""
     frame = sys._getframe()
     while frame.f_globals is globals() and frame.f_back is not None:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Rules: from what `on=` was given to one function that says what an error means."""
+"""Error rules: from the value of `on=` to one function that classifies errors."""
 
 from __future__ import annotations
 
@@ -10,94 +10,111 @@ from ..core.classify import classify, meaning
 from ..core.fault import PERMANENT, TRANSIENT, UNKNOWN, Fault, Rule, Rules
 from ..errors import Rejected
 
-Judge: TypeAlias = Callable[[Exception], Fault]
-REMEMBERED = 256
-"""Kinds of errors whose meaning is kept: enough for a program, and a bound for one that makes classes as it goes."""
+Classifier: TypeAlias = Callable[[Exception], Fault]
+MAX_KNOWN_TYPES = 256
+"""Error types whose fault is remembered. The bound is for programs that create classes at run time."""
 
 
-class Judgement(NamedTuple):
-    """How errors are judged: by a function, and at once for kinds whose meaning does not depend on the single error."""
+class ErrorRules(NamedTuple):
+    """How errors are classified."""
 
-    judge: Judge
-    known: dict[type[Exception], Fault]
+    classify: Classifier
+    known_faults: dict[type[Exception], Fault]
+    """Types all of whose errors have the same fault. It fills up as errors occur."""
     rules: tuple[Rule, ...] = ()
-    """What `on=` was given; empty: the standard rule. For `redrive layers` to read."""
+    """The value of `on=`, for `redrive layers`. Empty: the standard rule."""
 
 
-def judgement(on: Rules | None, name: str = "on") -> Judgement:
-    """One function for all the rules; without any, the standard classifier. name: of the option, in what is said of it."""
+def error_rules(on: Rules | None, name: str = "on") -> ErrorRules:
+    """Return the rules that a value of `on=` stands for. None: the standard rule.
+
+    Args:
+        on: Exception types and functions of the error.
+        name: Name of the option in error messages.
+
+    Raises:
+        TypeError: A rule is not valid.
+        ValueError: There is no rule.
+    """
     if on is None:
-        return Judgement(classify, {})
+        return ErrorRules(classify, {})
     rules = on if isinstance(on, tuple) else (on,)
     if not rules:
         raise ValueError("on=() would retry nothing; remove it for the standard rule, or use RetryPolicy.disabled()")
     for rule in rules:
-        _check(rule, name)
+        _check_rule(rule, name)
     if all(isinstance(rule, type) for rule in rules):
-        return _by_type(rules)
-    return Judgement(_by_rules(rules), {}, rules)
+        return _type_rules(rules)
+    return ErrorRules(_function_rules(rules), {}, rules)
 
 
-def _by_type(types: tuple[Any, ...]) -> Judgement:
-    known: dict[type[Exception], Fault] = {}
+def _type_rules(types: tuple[Any, ...]) -> ErrorRules:
+    known_faults: dict[type[Exception], Fault] = {}
 
-    def by_type(error: Exception) -> Fault:
-        fault = _typed(error, types)
-        if fault is TRANSIENT and meaning(type(error)) is not None and len(known) < REMEMBERED:
-            known[type(error)] = fault
+    def classify_by_type(error: Exception) -> Fault:
+        fault = _match_types(error, types)
+        if fault is TRANSIENT and meaning(type(error)) is not None and len(known_faults) < MAX_KNOWN_TYPES:
+            known_faults[type(error)] = fault
         return fault
 
-    return Judgement(by_type, known, types)
+    return ErrorRules(classify_by_type, known_faults, types)
 
 
-def _by_rules(rules: tuple[Rule, ...]) -> Judge:
-    return lambda error: _ruled(error, rules)
+def _function_rules(rules: tuple[Rule, ...]) -> Classifier:
+    return lambda error: _match_rules(error, rules)
 
 
-# Functions of the module, not closures: one that called itself for the members of a group would be a reference cycle.
+# Functions of the module, because a closure that calls itself would be a reference cycle.
 
 
-def _typed(error: Exception, types: tuple[Any, ...]) -> Fault:
+def _match_types(error: Exception, types: tuple[Any, ...]) -> Fault:
     if isinstance(error, (*types, Rejected)):
-        return _told(classify(error))
-    return _group(error, _typed, types)
+        return _as_retryable(classify(error))
+    return _classify_group(error, _match_types, types)
 
 
-def _ruled(error: Exception, rules: tuple[Rule, ...]) -> Fault:
+def _match_rules(error: Exception, rules: tuple[Rule, ...]) -> Fault:
     for rule in rules:
         if isinstance(rule, type):
-            said: Fault | bool | None = isinstance(error, rule) or None
+            decision: Fault | bool | None = isinstance(error, rule) or None
         else:
-            said = rule(error)
-        if said is None:
+            decision = rule(error)
+        if decision is None:
             continue
-        if isinstance(said, Fault):
-            return said
-        if not isinstance(said, bool):
-            raise TypeError(f"a rule must return a Fault, True, False or None, not {type(said).__name__}: {said!r}")
-        return _told(classify(error)) if said else PERMANENT
-    return classify(error) if isinstance(error, Rejected) else _group(error, _ruled, rules)
+        if isinstance(decision, Fault):
+            return decision
+        if not isinstance(decision, bool):
+            kind = type(decision).__name__
+            raise TypeError(f"a rule must return a Fault, True, False or None, not {kind}: {decision!r}")
+        return _as_retryable(classify(error)) if decision else PERMANENT
+    if isinstance(error, Rejected):
+        return classify(error)
+    return _classify_group(error, _match_rules, rules)
 
 
-def _group(error: Exception, judge: Callable[[Exception, tuple[Any, ...]], Fault], rules: tuple[Any, ...]) -> Fault:
-    """What a group means that no rule knows as a whole: retried only if each of its members would be."""
+def _classify_group(
+    error: Exception,
+    match: Callable[[Exception, tuple[Any, ...]], Fault],
+    rules: tuple[Any, ...],
+) -> Fault:
+    """Classify a group that no rule matches. It is retryable only if all of its members are."""
     if not isinstance(error, ExceptionGroup):
         return UNKNOWN
-    from ..core.known.look import MOST_ERRORS, worst  # noqa: PLC0415  # groups are rare
+    from ..core.known.inspect import MAX_ERRORS, worst_fault  # noqa: PLC0415  # groups are rare
 
-    if len(error.exceptions) > MOST_ERRORS:
+    if len(error.exceptions) > MAX_ERRORS:
         return UNKNOWN
-    return worst([judge(member, rules) for member in error.exceptions])
+    return worst_fault([match(member, rules) for member in error.exceptions])
 
 
-def _told(known: Fault) -> Fault:
-    """Retry, because the user says so; what the server asked for, and what was never sent, still holds."""
-    if known is UNKNOWN or known is PERMANENT:
+def _as_retryable(fault: Fault) -> Fault:
+    """Return a retryable fault that keeps Retry-After and whether the request was sent."""
+    if fault is UNKNOWN or fault is PERMANENT:
         return TRANSIENT
-    return known if known.retryable else replace(known, kind="transient")
+    return fault if fault.retryable else replace(fault, kind="transient")
 
 
-def _check(rule: object, name: str) -> None:
+def _check_rule(rule: object, name: str) -> None:
     if isinstance(rule, type):
         if not issubclass(rule, BaseException):
             raise TypeError(f"{name}= takes exception types and functions; {rule.__name__} is not an exception type")

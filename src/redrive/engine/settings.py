@@ -1,4 +1,4 @@
-"""Settings: what `retry(...)` was told, checked and made ready for the loops."""
+"""Settings: the options of `retry(...)`, checked and prepared for the loops."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from ..core.breaker import Breaker
 from ..core.budget import UNLIMITED, Budget
-from ..core.decision import LONGEST
+from ..core.decision import MAX_WAIT_SECONDS
 from ..core.fault import Fault, Rules
 from ..core.key import Key, KeyOf
 from ..core.policy import SERVICE, RetryPolicy
 from ..core.seconds import Seconds, positive, seconds
 from ..errors import AttemptTimeout
-from .rules import Judge, Judgement, judgement
+from .rules import Classifier, ErrorRules, error_rules
 
 if TYPE_CHECKING:
-    from ..backoff import Backoff  # only a name here; its module costs 3 ms
-    from .spilled import Spill
+    from ..backoff import Backoff  # for annotations only: the module takes 3 ms
+    from .spill import Spill
 
 POLICY_NAMES = ("max_attempts", "backoff_base", "backoff_max", "jitter", "timeout")
-TABLED = 10
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+MAX_PRECOMPUTED_WAITS = 10
+NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Options(TypedDict, total=False):
-    """What `retry(...)` takes by name; explained there."""
+    """The options of `retry(...)`, which documents them."""
 
     max_attempts: int
     backoff_base: float
@@ -52,67 +52,74 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settings:
-    """What the loops read. Immutable: threads, event loops and forked children may share one."""
+    """The settings of one retry layer. Immutable: threads, event loops and forks may share them."""
 
     policy: RetryPolicy = SERVICE
-    judgement: Judgement = field(default_factory=lambda: judgement(None), repr=False)
+    error_rules: ErrorRules = field(default_factory=lambda: error_rules(None), repr=False)
     reject: Callable[[Any], bool] | None = None
     backoff: Backoff = SERVICE.wait
     budget: Budget = UNLIMITED
     breaker: Breaker | None = None
     attempt_timeout: float | None = 10.0
     idempotent: bool = True
-    declared: bool = False
-    """Whether `idempotent=` was passed. Clients look at the method and the key of a request where it was not."""
-    final: bool = True
+    idempotent_explicit: bool = False
+    """Whether `idempotent=` was passed. If not, clients decide by the request's method and key."""
+    nested_is_final: bool = True
     key: Key | KeyOf | None = None
-    fields: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    fields: Mapping[str, Any] = field(default_factory=lambda: NO_FIELDS)
     spill: Spill | None = None
     hedge: float | None = None
-    """Seconds after which a second call is started beside one that is slow."""
+    """Seconds after which a second call is started beside a slow one."""
     operation: str | None = None
-    overdue: Callable[[str], Exception] = AttemptTimeout
-    """What an async attempt raises when its time is over: of a client of ours, the library's own time-out."""
+    timeout_error: Callable[[str], Exception] = AttemptTimeout
+    """Makes the error of an async attempt that took too long. Clients raise their library's own."""
     given: frozenset[str] = frozenset()
-    """Names of the options that were passed, and `policy` for a whole one. Durable work has other defaults for the rest."""
+    """Options that were passed, and `policy` for a whole policy. Jobs have other defaults."""
     origins: tuple[object, ...] = ()
-    """The `Retry` objects this was made from: what a test may order faults for."""
+    """The `Retry` objects from which these settings were made. Tests inject faults by them."""
 
+    # Copies of fields of fields, because the loops read them at each failure.
     max_attempts: int = field(init=False)
-    judge: Judge = field(init=False, repr=False)
-    known: dict[type[Exception], Fault] = field(init=False, repr=False)
-    waits: tuple[float, ...] = field(init=False, repr=False)
-    """The policy's waits by attempt, before jitter, worked out beforehand: `[0]` is not used."""
-    tabled: int = field(init=False, repr=False)
-    """Attempts below this one need no decision of their own, if the error needs none; 0 where each one does."""
+    classify: Classifier = field(init=False, repr=False)
+    known_faults: dict[type[Exception], Fault] = field(init=False, repr=False)
     jitter: float = field(init=False, repr=False)
+    precomputed: int = field(init=False, repr=False)
+    """For attempts below this number, a transient error needs only `waits`. 0: for none."""
+    waits: tuple[float, ...] = field(init=False, repr=False)
+    """The waits of the policy by attempt, without jitter. `[0]` is not used."""
 
     def __post_init__(self) -> None:
-        # The loops read these at each failure: one step each, not two.
-        object.__setattr__(self, "max_attempts", self.policy.max_attempts)
-        object.__setattr__(self, "judge", self.judgement.judge)
-        object.__setattr__(self, "known", self.judgement.known)
-        simple = self.backoff == self.policy.wait and self.idempotent and self.breaker is None and self.policy.jitter < LONGEST
-        tabled = min(self.max_attempts, TABLED) if simple else 0
-        object.__setattr__(self, "tabled", tabled)
-        object.__setattr__(
-            self, "waits", tuple(min(LONGEST, self.policy.wait(max(1, attempt), 0.0)) for attempt in range(tabled))
-        )
-        object.__setattr__(self, "jitter", self.policy.jitter)
+        policy = self.policy
+        is_simple = self.backoff == policy.wait and self.idempotent and self.breaker is None and policy.jitter < MAX_WAIT_SECONDS
+        precomputed = min(policy.max_attempts, MAX_PRECOMPUTED_WAITS) if is_simple else 0
+        waits = (policy.wait(max(1, attempt), 0.0) for attempt in range(precomputed))
+        set_field = object.__setattr__
+        set_field(self, "max_attempts", policy.max_attempts)
+        set_field(self, "classify", self.error_rules.classify)
+        set_field(self, "known_faults", self.error_rules.known_faults)
+        set_field(self, "jitter", policy.jitter)
+        set_field(self, "precomputed", precomputed)
+        set_field(self, "waits", tuple(min(MAX_WAIT_SECONDS, wait) for wait in waits))
 
     @property
-    def shows(self) -> bool:
-        """Whether its attempts can be seen from inside: those without a limit or a key are not published at first."""
-        special = any(each is not None for each in (self.key, self.reject, self.breaker, self.hedge))
-        return special or self.attempt_timeout is not None or self.policy.timeout is not None
+    def needs_full_loop(self) -> bool:
+        """Whether the first attempt needs the loop: for a key, a breaker, a hedge, or `reject=`."""
+        special = (self.key, self.reject, self.breaker, self.hedge)
+        return any(option is not None for option in special)
+
+    @property
+    def publishes_scope(self) -> bool:
+        """Whether code inside can see the first attempt. Without a limit or a key it cannot."""
+        has_limit = self.attempt_timeout is not None or self.policy.timeout is not None
+        return has_limit or self.needs_full_loop
 
     @property
     def job_id(self) -> None:
-        """A call is no job."""
+        """None: a call is not a job."""
         return
 
     def named(self, operation: str | None, origin: object) -> Settings:
-        """A copy under another name: made for every `call`, so without the checks and the pace of `replace`."""
+        """Return a copy with another name. Faster than `replace`, because each `call` makes one."""
         copy: Settings = object.__new__(Settings)
         for name in _FIELDS:
             object.__setattr__(copy, name, getattr(self, name))
@@ -121,11 +128,12 @@ class Settings:
         return copy
 
     def using(self, policy: RetryPolicy | None, options: Mapping[str, Any]) -> Self:
-        """A copy with other options, each of them checked."""
-        changes: dict[str, Any] = {"given": self.given.union(options, () if policy is None else ("policy",))}
-        given = {name: options[name] for name in POLICY_NAMES if name in options}
-        if policy is not None or given:
-            changes["policy"] = _policy(self.policy, policy, given)
+        """Return a copy with other options. Each of them is checked."""
+        policy_option = () if policy is None else ("policy",)
+        changes: dict[str, Any] = {"given": self.given.union(options, policy_option)}
+        policy_fields = {name: options[name] for name in POLICY_NAMES if name in options}
+        if policy is not None or policy_fields:
+            changes["policy"] = _policy(self.policy, policy, policy_fields)
             if self.backoff == self.policy.wait:
                 changes["backoff"] = changes["policy"].wait
         for name, value in options.items():
@@ -141,24 +149,25 @@ class Settings:
                 changes["given"] -= {"backoff"}
             changes[field_name] = checked
             if name == "idempotent":
-                changes["declared"] = True
-        made = replace(self, **changes)
-        if made.hedge is not None and not (made.declared and made.idempotent):
+                changes["idempotent_explicit"] = True
+        copy = replace(self, **changes)
+        if copy.hedge is not None and not (copy.idempotent_explicit and copy.idempotent):
             raise TypeError("hedge= runs a call twice at once; set idempotent=True if the call is safe to repeat")
-        return made
+        return copy
 
 
-def _policy(before: RetryPolicy, policy: object, given: Mapping[str, Any]) -> RetryPolicy:
+def _policy(current: RetryPolicy, policy: object, fields: Mapping[str, Any]) -> RetryPolicy:
     if policy is None:
-        return replace(before, **given)
+        return replace(current, **fields)
     if not isinstance(policy, RetryPolicy):
-        raise TypeError(f"retry takes a RetryPolicy or a function, not {type(policy).__name__}: {policy!r}")
-    if given:
-        raise TypeError(f"pass a policy, or its fields by name, not both: {', '.join(given)}")
+        kind = type(policy).__name__
+        raise TypeError(f"retry takes a RetryPolicy or a function, not {kind}: {policy!r}")
+    if fields:
+        raise TypeError(f"pass a policy, or its fields by name, not both: {', '.join(fields)}")
     return policy
 
 
-def _predicate(value: object) -> object:
+def _reject(value: object) -> object:
     if value is not None and not callable(value):
         raise TypeError(f"reject= must be a function of the result that returns True to reject it, not {value!r}")
     if iscoroutinefunction(value):
@@ -170,21 +179,21 @@ def _backoff(value: object) -> object:
     if value is not None and not callable(value):
         raise TypeError(f"backoff= must be one of redrive.backoff, or a function of (attempt, draw), not {value!r}")
     if value is not None:
-        _check_wait(value)
+        _check_backoff_signature(value)
     return value
 
 
-def _check_wait(backoff: Any) -> None:
-    """A backoff that takes other arguments would only be found out by the first failure."""
+def _check_backoff_signature(backoff: Any) -> None:
+    """Check the parameters of a backoff now. Otherwise the first failure would."""
     try:
         signature(backoff).bind(1, 0.5)
     except TypeError as error:
         raise TypeError(
-            f"backoff= must be one of redrive.backoff with its numbers, or a function of (attempt, draw), "
-            f"not {backoff!r}: {error}"
+            "backoff= must be one of redrive.backoff with its numbers, "
+            f"or a function of (attempt, draw), not {backoff!r}: {error}"
         ) from None
     except ValueError:
-        pass  # a built-in that does not say what it takes
+        pass  # a built-in function without a signature
 
 
 def _budget(value: object) -> Budget:
@@ -194,7 +203,8 @@ def _budget(value: object) -> Budget:
         return Budget.named(value)
     if isinstance(value, Budget):
         return value
-    raise TypeError(f"budget= must be a Budget or the name of one, not {type(value).__name__}: {value!r}")
+    kind = type(value).__name__
+    raise TypeError(f"budget= must be a Budget or the name of one, not {kind}: {value!r}")
 
 
 def _breaker(value: object) -> Breaker | None:
@@ -202,10 +212,11 @@ def _breaker(value: object) -> Breaker | None:
         return Breaker.named(value)
     if value is None or isinstance(value, Breaker):
         return value
-    raise TypeError(f"breaker= must be a Breaker or the name of one, not {type(value).__name__}: {value!r}")
+    kind = type(value).__name__
+    raise TypeError(f"breaker= must be a Breaker or the name of one, not {kind}: {value!r}")
 
 
-def _limit(value: object) -> float | None:
+def _attempt_timeout(value: object) -> float | None:
     return None if value is None else positive("attempt_timeout", value)
 
 
@@ -213,13 +224,13 @@ def _hedge(value: object) -> float | None:
     return None if value is None else seconds("hedge", value)
 
 
-def _yes_or_no(value: object) -> bool:
+def _idempotent(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"idempotent= must be True or False, not {value!r}")
     return value
 
 
-def _final(value: object) -> bool:
+def _nested(value: object) -> bool:
     if value not in ("final", "allow"):
         raise ValueError(f"nested= must be 'final' or 'allow', not {value!r}")
     return value == "final"
@@ -235,7 +246,7 @@ def _key(value: object) -> object:
 
 def _fields(value: object) -> Mapping[str, Any]:
     if value is None:
-        return NOTHING
+        return NO_FIELDS
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise TypeError(f"fields= must be a mapping of names to values for every record, not {value!r}")
     return MappingProxyType(dict(value))
@@ -255,15 +266,16 @@ def _operation(value: object) -> str | None:
     return value
 
 
+# The option, the field that it sets, and the function that checks and converts its value.
 _CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "on": ("judgement", judgement),
-    "reject": ("reject", _predicate),
+    "on": ("error_rules", error_rules),
+    "reject": ("reject", _reject),
     "backoff": ("backoff", _backoff),
     "budget": ("budget", _budget),
     "breaker": ("breaker", _breaker),
-    "attempt_timeout": ("attempt_timeout", _limit),
-    "idempotent": ("idempotent", _yes_or_no),
-    "nested": ("final", _final),
+    "attempt_timeout": ("attempt_timeout", _attempt_timeout),
+    "idempotent": ("idempotent", _idempotent),
+    "nested": ("nested_is_final", _nested),
     "key": ("key", _key),
     "fields": ("fields", _fields),
     "spill": ("spill", _spill),

@@ -1,104 +1,163 @@
-"""Spill: what a call that gave up can leave behind, if it was told to: the work itself, for somebody with more time.
+"""Spill: enqueue a call that gave up as a job.
 
-The engine knows nothing of a ledger: `spill=` is a function, called once. Around the loops, not in them: calls that have none
-cost nothing, and calls that succeed next to nothing.
+The engine knows no ledger: `spill=` is a function that is called once. The wrapper stands around
+the loop, so calls without `spill=` pay nothing, and successful calls almost nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from ..core.decision import Reason
+from ..core.key import KeyLike
+from ..core.text import UNREADABLE_MESSAGE
 from ..journal.bus import emit, is_wanted
 from ..journal.redaction import redact_text
 from ..journal.sinks.logging import INFO
-from .nesting import Left, add_note, left_by, mark, outcome
-from .settings import Settings
-from .spilled import Spill, Spilled, SpillOver
+from .nesting import RetryLayer, SpillRecord, add_note, detach_spill, mark, outcome
 
 
-def spilling(settings: Settings, fn: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:
-    """`inner`, the loop around `fn`, so that what it gives up on is spilled."""
-    spill = settings.spill
-    assert spill is not None
+@dataclass(frozen=True, slots=True)
+class Spilled:
+    """A call that gave up, as a function passed as `spill=` gets it. It belongs to that function.
+
+    Attributes:
+        operation: Name of the call.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        key: Key of `retry(key=...)`, if there is one.
+        error: Class of the last error.
+        message: Text of the last error, without secrets.
+        attempts: Number of attempts.
+        elapsed: Seconds.
+        reason: Why it gave up, as in `Outcome`.
+        retry_at: When a retry makes sense, if that is known.
+        history: The first attempts: class of the error, and seconds waited after it.
+    """
+
+    operation: str | None
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    key: KeyLike | None
+    error: str
+    message: str
+    attempts: int
+    elapsed: float
+    reason: Reason
+    retry_at: datetime | None
+    history: tuple[tuple[str, float], ...]
+
+
+Spill: TypeAlias = Callable[[Spilled], "str | int | None"]
+"""Enqueues the call, and returns the id of the job."""
+
+
+@runtime_checkable
+class SpillOver(Protocol):
+    """A spill that is told the function when it is decorated, to check its parameters."""
+
+    def over(self, fn: Callable[..., Any], /) -> Spill:
+        """Return the spill for calls of this function.
+
+        Raises:
+            TypeError: Its calls cannot be stored.
+            ValueError: Its calls cannot be stored.
+        """
+
+
+def with_spill(layer: RetryLayer, spill: Spill, fn: Callable[..., Any], run_loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `run_loop`, the loop around `fn`, so that calls that give up are spilled."""
     if isinstance(spill, SpillOver):
         spill = spill.over(fn)
-    return (_coroutine if iscoroutinefunction(inner) else _plain)(settings, inner, spill)
+    wrap = _wrap_async if iscoroutinefunction(run_loop) else _wrap_sync
+    return wrap(layer, run_loop, spill)
 
 
-def _plain(settings: Settings, inner: Callable[..., Any], spill: Spill) -> Callable[..., Any]:
+def _wrap_sync(layer: RetryLayer, run_loop: Callable[..., Any], spill: Spill) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            return inner(*args, **kwargs)
+            return run_loop(*args, **kwargs)
         except Exception as error:
-            left = left_by(settings, error)
-            if left is not None:
-                _told(error, left, partial(spill, _spilled(error, left, args, kwargs)))
+            record = detach_spill(layer, error)
+            if record is not None:
+                _enqueue(error, record, partial(spill, _spilled_call(error, record, args, kwargs)))
             raise
 
     return wrapper
 
 
-def _coroutine(settings: Settings, inner: Callable[..., Any], spill: Spill) -> Callable[..., Any]:
+def _wrap_async(layer: RetryLayer, run_loop: Callable[..., Any], spill: Spill) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            return await inner(*args, **kwargs)
+            return await run_loop(*args, **kwargs)
         except Exception as error:
-            left = left_by(settings, error)  # at once: another task may get the same error
-            if left is not None:
-                from asyncio import to_thread  # noqa: PLC0415  # 45 ms that plain programs must not pay
+            record = detach_spill(layer, error)  # at once: another task may get the same error
+            if record is not None:
+                from asyncio import to_thread  # noqa: PLC0415  # 45 ms that sync programs must not pay
 
-                # Writing something down takes its time, which is not the event loop's.
-                await to_thread(_told, error, left, partial(spill, _spilled(error, left, args, kwargs)))
+                # In a thread, because writing to the ledger would block the event loop.
+                call = _spilled_call(error, record, args, kwargs)
+                await to_thread(_enqueue, error, record, partial(spill, call))
             raise
 
     return wrapper
 
 
-def _spilled(error: Exception, left: Left, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Spilled:
-    ended, trail = left.ended, left.trail
-    history: list[tuple[str, float]] = []
-    while trail is not None:
-        trail, wait, kind = trail
-        history.insert(0, (kind.__name__, wait))
+def _spilled_call(error: Exception, record: SpillRecord, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Spilled:
+    ended, history = record.ended, record.history
+    attempts: list[tuple[str, float]] = []
+    while history is not None:
+        history, wait, kind = history
+        attempts.insert(0, (kind.__name__, wait))
     return Spilled(
         operation=ended.layer,
         args=args,
         kwargs=kwargs,
-        key=left.key,
+        key=record.key,
         error=type(error).__name__,
-        message=_said(error),
+        message=_redacted_message(error),
         attempts=ended.attempts,
         elapsed=ended.elapsed,
         reason=ended.reason,
         retry_at=ended.retry_at,
-        history=tuple(history),
+        history=tuple(attempts),
     )
 
 
-def _told(error: Exception, left: Left, spill: Callable[[], str | int | None]) -> None:
-    """Spill; whatever comes of it is written on the caller's own error, which is what the caller gets."""
+def _enqueue(error: Exception, record: SpillRecord, spill: Callable[[], str | int | None]) -> None:
+    """Call the spill, and note the result on the caller's error, which is raised in any case."""
+    ended = record.ended
     try:
-        job = spill()
+        job_id = spill()
     except Exception as problem:
-        add_note(error, f"redrive: could not be enqueued as a job: {type(problem).__name__}: {_said(problem)}")
-        emit("spill_failed", {"operation": left.ended.layer, "error": _said(problem), "error_class": type(problem).__name__})
+        kind, message = type(problem).__name__, _redacted_message(problem)
+        add_note(error, f"redrive: could not be enqueued as a job: {kind}: {message}")
+        fields = {"operation": ended.layer, "error": message, "error_class": kind}
+        emit("spill_failed", fields)
         return
-    if job is not None:
-        ended = left.ended
-        if ended.reason == "nested":  # whose retries were spent stays said
+    if job_id is not None:
+        if ended.reason == "nested":  # keep the outcome of the layer that used up its retries
             ended = outcome(error) or ended
-        mark(error, replace(ended, job_id=str(job)), f"redrive: enqueued as job {job}")
+        mark(error, replace(ended, job_id=str(job_id)), f"redrive: enqueued as job {job_id}")
     if is_wanted(INFO):
-        key = None if left.key is None else str(left.key)
-        emit("spilled", {"operation": left.ended.layer, "reason": left.ended.reason, "job_id": job, "idempotency_key": key})
+        emit(
+            "spilled",
+            {
+                "operation": record.ended.layer,
+                "reason": record.ended.reason,
+                "job_id": job_id,
+                "idempotency_key": None if record.key is None else str(record.key),
+            },
+        )
 
 
-def _said(error: Exception) -> str:
+def _redacted_message(error: Exception) -> str:
     try:
         return redact_text(str(error))
-    except Exception:  # an error that cannot even say itself is still an error
-        return "(its message cannot be read)"
+    except Exception:  # an error whose `__str__` raises is still an error
+        return UNREADABLE_MESSAGE

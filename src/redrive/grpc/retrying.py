@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..analysis.grpc_channel import path
+from ..analysis.grpc_codes import Behind, code_rule
 from ..core.policy import RetryPolicy
-from ..core.seconds import Seconds, whole
-from ..engine.channel import path
-from ..engine.owner import Behind, owner
+from ..core.seconds import Seconds, whole_number
 from ..engine.retry import DEFAULT, Retry
 from ..native.grpc import deadline_exceeded, grpc_options
 
@@ -57,7 +57,7 @@ def channel_options(
     Raises:
         ValueError: More than 5 attempts. grpcio does not make more.
     """
-    buffer_bytes = whole("max_batch_bytes", max_batch_bytes) + HEADER_BYTES
+    buffer_bytes = whole_number("max_batch_bytes", max_batch_bytes) + HEADER_BYTES
     policy = policy or CHANNEL_POLICY
     methods = [_method_name(service) for service in _check_services(services)]
     options = list(grpc_options(policy, codes=_code_names(codes), methods=methods).value)
@@ -94,9 +94,9 @@ def retry(
     Raises:
         ValueError: A code is retried by the channel too.
     """
-    rules = owner(behind, codes)
+    rules = code_rule(behind, codes)
     configured = DEFAULT.using(policy or CALL_POLICY, on=rules, attempt_timeout=attempt_timeout)
-    return Retry(replace(configured.settings, overdue=deadline_exceeded))
+    return Retry(replace(configured.settings, timeout_error=deadline_exceeded))
 
 
 def _code_names(codes: Sequence[str] | None) -> tuple[str, ...]:

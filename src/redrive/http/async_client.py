@@ -12,7 +12,7 @@ import httpx2
 from ..core.key import KeyLike
 from ..core.seconds import Seconds, positive
 from ..engine.attempt import deadline
-from ..engine.loop import coroutine
+from ..engine.fastpath import wrap_async
 from ..engine.retry import Retry
 from .base_client import READINESS_ERRORS, AsyncBodyOptions, BaseClient, QueryOptions, not_ready
 from .bounded_body import read_body_async
@@ -248,7 +248,7 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
             call.state.publish_success()
             return result
 
-        return RetryLoops(retry, coroutine, attempt)
+        return RetryLoops(retry, wrap_async, attempt)
 
 
 async def _run(loop: Callable[[HttpCall], Awaitable[Any]], call: HttpCall) -> Any:

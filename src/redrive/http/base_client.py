@@ -10,7 +10,7 @@ import httpx2
 from ..core.key import KeyLike
 from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds, positive
-from ..core.span import span
+from ..core.text import format_duration
 from ..engine.nesting import outcome
 from ..engine.retry import DEFAULT, Retry, RetryLike
 from ..errors import AttemptTimeout, NotReady
@@ -205,7 +205,7 @@ def _classify_readiness(error: Exception) -> bool | None:
 def not_ready(url: str, error: Exception, /) -> NotReady:
     """Describe a service that was not ready in time, by the error of the last request."""
     ended = outcome(error)
-    effort = f" ({ended.attempts} requests in {span(ended.elapsed)})" if ended is not None else ""
+    effort = f" ({ended.attempts} requests in {format_duration(ended.elapsed)})" if ended is not None else ""
     if not isinstance(error, httpx2.HTTPStatusError):
         reason = f"it could not be reached: {type(error).__name__}: {error}".rstrip(": ")
         return NotReady(f"{url} is unavailable{effort}: {reason}", unavailable=True)

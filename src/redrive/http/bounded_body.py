@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from ..core.seconds import whole
+from ..core.seconds import whole_number
 
 DEFAULT_MAX_BYTES = 100 * 1024 * 1024
 """Decompressed bytes of a response that a client reads by default."""
@@ -17,7 +17,7 @@ MAX_ERROR_BYTES = 1024 * 1024
 
 def check_max_body(max_body: object, /) -> int | None:
     """Return the value of a `max_body=` option."""
-    return None if max_body is None else whole("max_body", max_body)
+    return None if max_body is None else whole_number("max_body", max_body)
 
 
 def read_body(response: httpx2.Response, url: str, limit: int | None, is_error: bool, /) -> None:

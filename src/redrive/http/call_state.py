@@ -8,7 +8,7 @@ from functools import cache
 from time import monotonic
 from typing import Any
 
-from ..core.context import IDS, WATCH
+from ..core.context import IDS, SLOW_PATH_USERS
 
 
 class CallState:
@@ -62,7 +62,7 @@ class CallState:
 
     def publish_success(self) -> None:
         """Publish if a record will follow: after a failed attempt, or for sinks with `every=True`."""
-        if WATCH or self.attempt > 1:
+        if SLOW_PATH_USERS or self.attempt > 1:
             self.publish()
 
     def restore_ids(self) -> None:

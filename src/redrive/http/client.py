@@ -12,7 +12,7 @@ from ..core.context import end_of, scope_around
 from ..core.key import KeyLike
 from ..core.seconds import Seconds, positive
 from ..engine.attempt import deadline
-from ..engine.loop import plain
+from ..engine.fastpath import wrap_sync
 from ..engine.retry import Retry
 from .base_client import READINESS_ERRORS, BaseClient, BodyOptions, QueryOptions, not_ready
 from .bounded_body import read_body
@@ -246,7 +246,7 @@ class Client(BaseClient[httpx2.Client]):
             call.state.publish_success()
             return result
 
-        return RetryLoops(retry, plain, attempt)
+        return RetryLoops(retry, wrap_sync, attempt)
 
 
 def _run(loop: Callable[[HttpCall], Any], call: HttpCall) -> Any:

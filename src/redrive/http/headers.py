@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.context import IDS
-from ..core.ids import shortened
+from ..core.correlation_ids import shorten_id
 
 REQUEST_ID = "x-request-id"
 IDEMPOTENCY_KEY = "idempotency-key"
@@ -51,7 +51,7 @@ def current_request_id() -> str:
     request_id = IDS.get().get("request_id")
     if request_id is None:
         return os.urandom(16).hex()
-    request_id = shortened(request_id)  # Jobs stored by older versions may have longer ids.
+    request_id = shorten_id(request_id)  # Jobs stored by older versions may have longer ids.
     return request_id if _VALUE.fullmatch(request_id) else os.urandom(16).hex()
 
 

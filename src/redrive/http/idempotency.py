@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from ..core.context import key_around, scope_around
-from ..core.key import MAX_HEADER, Key, KeyLike, header_safe, header_text
+from ..core.key import MAX_HEADER_CHARS, Key, KeyLike, header_safe, header_text
 
 IDEMPOTENT_METHODS = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "QUERY"))
 """Methods that RFC 9110 defines as idempotent. Requests with other methods need a key."""
@@ -45,8 +45,8 @@ def key_header(key: KeyLike | Literal[True], /) -> str:
     if not isinstance(key, (Key, str)):
         raise TypeError(f"idempotency_key= must be a Key, its text, or True for a new key, not {key!r}")
     text = header_safe(str(key))
-    if not 0 < len(text) <= MAX_HEADER:
-        raise ValueError(f"an idempotency key has 1 to {MAX_HEADER} characters; this one has {len(text)}")
+    if not 0 < len(text) <= MAX_HEADER_CHARS:
+        raise ValueError(f"an idempotency key has 1 to {MAX_HEADER_CHARS} characters; this one has {len(text)}")
     return text
 
 

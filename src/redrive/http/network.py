@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.clock import SYSTEM
-from ..core.context import CELL, WATCH, clock_around
+from ..core.context import SLOT, SLOW_PATH_USERS, clock_around
 from .call_state import CURRENT_CALL
 
 MAX_MARGIN_SECONDS = 0.05
@@ -28,13 +28,13 @@ _PHASES = ("connect", "read", "write", "pool")
 
 def seconds_left() -> float:
     """Return the seconds until the end of the current attempt. Infinite if it has no end."""
-    cell = CELL.get()
+    cell = SLOT.get()
     if cell is None:
         return math.inf
     scope = cell.scope if cell.thread == get_ident() else cell.base  # `scope_around`, inlined
     if scope is None or scope[0] == math.inf:
         return math.inf
-    return scope[0] - (clock_around() if WATCH else SYSTEM).monotonic()
+    return scope[0] - (clock_around() if SLOW_PATH_USERS else SYSTEM).monotonic()
 
 
 def subtract_margin(seconds: float) -> float:

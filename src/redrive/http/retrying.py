@@ -33,7 +33,7 @@ class RetryLoops:
     def declared_idempotent(self) -> bool | None:
         """The value of `retry(idempotent=...)`, or None if it was not set."""
         settings = self.retry.settings
-        return settings.idempotent if settings.declared else None
+        return settings.idempotent if settings.idempotent_explicit else None
 
     def loop(
         self, operation: str, repeatable: bool, has_key: bool, timeout_error: Callable[[str], Exception], /
@@ -46,7 +46,7 @@ class RetryLoops:
         loop = self._loops.get((operation, repeatable, has_key, timeout_error))
         if loop is None:
             key = _key_of if has_key else None
-            settings = replace(self.retry.settings, key=key, idempotent=repeatable, overdue=timeout_error)
+            settings = replace(self.retry.settings, key=key, idempotent=repeatable, timeout_error=timeout_error)
             loop = self._build_loop(settings.named(operation, self.retry), self._attempt)
             if len(self._loops) < MAX_CACHED_LOOPS:
                 self._loops[operation, repeatable, has_key, timeout_error] = loop

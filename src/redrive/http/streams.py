@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..core.context import Entered, clock_around, own_cell, scope_around, within
+from ..core.context import ActiveScope, clock_around, own_slot, scope_around, within
 
 MAX_BUFFERED_BYTES = 64 * 1024
 """Bytes of a failed attempt's body that are read before the next attempt."""
@@ -38,7 +38,7 @@ def deadline_streams(library: Any, /) -> StreamClasses:
             chunks = iter(self._stream)
             while True:
                 _check_time(library, self._end)
-                cell = own_cell()
+                cell = own_slot()
                 outer = cell.scope
                 cell.scope = within(self._end, outer)
                 try:
@@ -65,7 +65,7 @@ def deadline_streams(library: Any, /) -> StreamClasses:
             try:
                 while True:
                     _check_time(library, self._end)
-                    entered = Entered(within(self._end, scope_around()))
+                    entered = ActiveScope(within(self._end, scope_around()))
                     try:
                         chunk = await anext(chunks, None)
                     finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..core.classify import classify
 from ..core.context import end_of, scope_around
-from ..engine.loop import coroutine, plain
+from ..engine.fastpath import wrap_async, wrap_sync
 from ..engine.nesting import outcome
 from ..engine.retry import Retry, RetryLike
 from ..errors import Rejected
@@ -203,11 +203,11 @@ class Transport(AnyTransport):
         # The engine does not close rejected responses, so this transport applies reject= itself.
         retry_inside = Retry(replace(settings.named(settings.operation, self._retry), reject=None))
         self.reject = settings.reject
-        self.has_rules = bool(settings.judgement.rules)
+        self.has_rules = bool(settings.error_rules.rules)
         self.idempotent = check_idempotent(idempotent)
         self.generates_keys = check_generates_keys(idempotency_key)
-        self._sync_loops = RetryLoops(retry_inside, plain, _attempt)
-        self._async_loops = RetryLoops(retry_inside, coroutine, _attempt_async)
+        self._sync_loops = RetryLoops(retry_inside, wrap_sync, _attempt)
+        self._async_loops = RetryLoops(retry_inside, wrap_async, _attempt_async)
         self._inner: Any = inner
         self._is_inner_given = inner is not None
         self.has_deadline = self._is_inner_given and bind_to_deadline(inner)

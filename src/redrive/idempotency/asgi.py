@@ -15,9 +15,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..core.context import Entered
+from ..core.context import ActiveScope
 from ..core.key import Key
-from ..core.seconds import Seconds, lasting, whole
+from ..core.seconds import Seconds, dated_duration, whole_number
 from ..errors import KeyBusy, KeyConflict, KeyFailed
 from ..journal.bus import emit
 from .fingerprint import fingerprint
@@ -152,8 +152,8 @@ class IdempotencyMiddleware:
         self._domain = options.domain
         self._user = options.user
         self._request = options.request
-        self._keep = lasting("keep", options.keep)
-        self._max_body = whole("max_body", options.max_body)
+        self._keep = dated_duration("keep", options.keep)
+        self._max_body = whole_number("max_body", options.max_body)
         self._free_on = FREEING_STATUSES if options.free_on is None else _statuses(options.free_on)
         # An exception of the application becomes a 500, which is not stored.
         self._frees_key = rule_for_freeing(Exception)
@@ -285,7 +285,7 @@ class IdempotencyMiddleware:
             connection.finish()
 
         recorder = ResponseRecorder(connection.send, settle, self._max_body)
-        entered = Entered(scope_with_key(lease.key))
+        entered = ActiveScope(scope_with_key(lease.key))
         try:
             await self._app(scope, connection.receive, recorder)
         except BaseException as error:

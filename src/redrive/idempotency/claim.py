@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..core.codec import codec, from_bytes, to_bytes
-from ..core.context import Entered
+from ..core.context import ActiveScope
 from ..core.fault import Rules
 from ..core.key import Key, KeyLike
-from ..core.seconds import Seconds, lasting, seconds
+from ..core.seconds import Seconds, dated_duration, seconds
 from .fingerprint import fingerprint
 from .lease import (
     KeyLease,
@@ -103,12 +103,12 @@ class ClaimContext:
         self._request_hash = fingerprint(request)
         self._tx = tx
         self._wait = None if wait is None else seconds("wait", wait)
-        self._keep = lasting("keep", keep)
+        self._keep = dated_duration("keep", keep)
         self._frees_key = rule_for_freeing(free_on)
         self._claim: Claim | None = None
         self._lease: KeyLease | None = None
         self._run: Runner | None = None
-        self._entered: Entered | None = None
+        self._entered: ActiveScope | None = None
 
     def __enter__(self) -> Claim:
         self._check_unused()
@@ -175,7 +175,7 @@ class ClaimContext:
         self._claim = Claim(Key.parse(self._key.key), result)
         if result.outcome == "fresh":
             self._lease = KeyLease(keys, self._key, result, self._keep, self._frees_key, self._run)
-        self._entered = Entered(scope_with_key(self._key))
+        self._entered = ActiveScope(scope_with_key(self._key))
         return self._claim
 
     def _leave_scope(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.context import Scope, clock_around, end_of, scope_around
 from ..core.fault import Rules
-from ..engine.rules import judgement
+from ..engine.rules import error_rules
 from ..errors import Blocked, BreakerOpen, KeyBusy, KeyConflict, KeyFailed, LeaseLost
 from ..journal.bus import emit, is_wanted
 from ..journal.redaction import redact_text
@@ -119,7 +119,7 @@ def rule_for_freeing(free_on: Rules | None, /) -> FreesKey:
     may have been done, and must not run twice. Cancellation and Ctrl+C say nothing about the work,
     and free the key.
     """
-    judge = judgement(free_on, "free_on").judge
+    judge = error_rules(free_on, "free_on").classify
 
     def frees_key(error: BaseException) -> bool:
         if not isinstance(error, Exception) or isinstance(error, (BreakerOpen, Blocked)):

@@ -10,10 +10,10 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from ..core.codec import Codec, codec, from_bytes, to_bytes
-from ..core.context import Entered
+from ..core.context import ActiveScope
 from ..core.fault import Rules
 from ..core.key import KeyLike, KeyOf, Template
-from ..core.seconds import Seconds, lasting, seconds
+from ..core.seconds import Seconds, dated_duration, seconds
 from .fingerprint import ArgumentFingerprint, fingerprint
 from .lease import (
     BusyWait,
@@ -84,7 +84,7 @@ class OnceSpec:
         hints = _type_hints(fn, name)
         self.keys = keys
         self.wait = None if wait is None else seconds("wait", wait)
-        self.keep = lasting("keep", keep)
+        self.keep = dated_duration("keep", keep)
         self.frees_key: FreesKey = rule_for_freeing(free_on)
         if isinstance(key, str):
             self._key: Template | Callable[..., KeyLike] = Template.over(key, fn, skip=skipped)
@@ -115,7 +115,7 @@ class OnceSpec:
         """Return the key of a call and the fingerprint of its request."""
         arguments = self._arguments.bind(args, kwargs)
         if isinstance(self._key, Template):
-            key = KeyId.from_template(self._key.filled(arguments))
+            key = KeyId.from_template(self._key.key_text(arguments))
         else:
             key = KeyId.of(self._key(*args, **kwargs))
         if self._request is None:
@@ -169,7 +169,7 @@ def _wrap_sync(fn: Callable[..., Any], spec: OnceSpec) -> Callable[..., Any]:
         if begun.outcome == "completed":
             return spec.load(begun.response)
         lease = KeyLease(keys, key, begun, spec.keep, spec.frees_key)
-        entered = Entered(scope_with_key(key))
+        entered = ActiveScope(scope_with_key(key))
         try:
             result = fn(*args, **kwargs)
         except BaseException as error:
@@ -192,7 +192,7 @@ def _wrap_async(fn: Callable[..., Any], spec: OnceSpec) -> Callable[..., Any]:
         if begun.outcome == "completed":
             return spec.load(begun.response)
         lease = KeyLease(keys, key, begun, spec.keep, spec.frees_key)
-        entered = Entered(scope_with_key(key))
+        entered = ActiveScope(scope_with_key(key))
         try:
             result = await fn(*args, **kwargs)
         except BaseException as error:
@@ -218,7 +218,7 @@ def _wrap_transactional(fn: Callable[..., Any], spec: OnceSpec) -> Callable[...,
                 begun = keys.begin(key, request_hash, keep=spec.keep, run=run)
                 if begun.outcome != "fresh":
                     return begun, None
-                entered = Entered(scope_with_key(key))
+                entered = ActiveScope(scope_with_key(key))
                 try:
                     result = fn(connection, *args, **kwargs)
                 except Exception as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.clock import SYSTEM
-from ..core.context import TIMED, WATCH, clock_around, ids_around
+from ..core.context import CLOCK_USERS, SLOW_PATH_USERS, clock_around, ids_around
 from ..core.lock import LOCK, before_fork
 from .sinks import logging as logging_sink
 
@@ -81,18 +81,18 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
     subscription = Subscription(background or checked_sink, every, background)
     with LOCK:
         SUBSCRIPTIONS.append(subscription)
-        TIMED.append(subscription)
+        CLOCK_USERS.append(subscription)
         if every:
-            WATCH.append(subscription)
+            SLOW_PATH_USERS.append(subscription)
 
     def unsubscribe() -> None:
         with LOCK:
             if subscription not in SUBSCRIPTIONS:
                 return
             SUBSCRIPTIONS.remove(subscription)
-            TIMED.remove(subscription)
+            CLOCK_USERS.remove(subscription)
             if every:
-                WATCH.remove(subscription)
+                SLOW_PATH_USERS.remove(subscription)
         if background is not None:
             background.close()
         if detach is not None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Select, delete, func, select, union_all
 
-from ..core.amount import amount
 from ..core.lazy import deferred
+from ..core.text import pluralise
 from .crashpoint import crash_point
 from .record import Tally
 from .session import Session
@@ -93,10 +93,13 @@ def _letters(connection: Connection) -> list[str]:
     replaying = connection.scalar(select(func.count()).where(dead.c.status == "replaying"))
     wrong = []
     if dead_jobs != pending:
-        jobs, letters = amount(dead_jobs or 0, "job is", "jobs are"), amount(pending or 0, "dead letter is", "dead letters are")
+        jobs, letters = (
+            pluralise(dead_jobs or 0, "job is", "jobs are"),
+            pluralise(pending or 0, "dead letter is", "dead letters are"),
+        )
         wrong.append(f"{jobs} dead, but {letters} pending")
     if replays != replaying:
-        again = amount(replays or 0, "replay is", "replays are")
-        letters = amount(replaying or 0, "dead letter is", "dead letters are")
+        again = pluralise(replays or 0, "replay is", "replays are")
+        letters = pluralise(replaying or 0, "dead letter is", "dead letters are")
         wrong.append(f"{again} in progress, but {letters} replaying")
     return wrong

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import Connection
 
 from ..core.lazy import deferred
-from ..core.seconds import Seconds, lasting, seconds
+from ..core.seconds import Seconds, dated_duration, seconds
 from ..errors import LeaseLost, LedgerUnavailable
 from . import counts, find, hidden, limits
 from .address import Address, parse
@@ -212,7 +212,7 @@ class Ledger:
         limits.settlements(settlements, self.max_payload)
         most = min(most, 1) if alone else most
         drawn = new_token() if token is None else token
-        demand = Demand(kinds, worker, lasting("lease", lease), most, start, alone, drawn, start_last, starts)
+        demand = Demand(kinds, worker, dated_duration("lease", lease), most, start, alone, drawn, start_last, starts)
         # `with` and a look at the file would cost as much as the claim. Who only claims does look.
         session = self._write.take(checked=not settlements)
         try:
@@ -266,7 +266,7 @@ class Ledger:
         Returns:
             The leases that are lost. Stop working on their jobs.
         """
-        until = lasting("lease", lease)
+        until = dated_duration("lease", lease)
         if not leases:
             return []
         with self._write.use() as session:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, exists, func, insert, null, select, update
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from . import audit, failures
 from .counts import add
 from .failed import Alike, Failed, dealt_with
@@ -91,7 +91,7 @@ def replayed(
     rows = []
     for letter, old in found:
         if max_replays is not None and letter.replay_count >= max_replays:
-            skipped[letter.id] = f"replayed {amount(letter.replay_count, 'time')} already"
+            skipped[letter.id] = f"replayed {pluralise(letter.replay_count, 'time')} already"
             continue
         new = {name: getattr(old, name) for name in CARRIED} | {"payload": letter.payload}
         if letter.id in edits:

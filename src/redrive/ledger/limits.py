@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 
 from ..core.context import ids_around
-from ..core.seconds import dated, number
+from ..core.seconds import check_dated, number
 from ..journal.redaction import redact_text
 from .moment import micros
 from .record import NewJob, Settlement
@@ -38,9 +38,9 @@ def checked(job: NewJob, max_payload: int, /) -> NewJob:
         raise ValueError(
             f"priority must be a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {job.priority!r}"
         )
-    dated("delay", number("delay", job.delay))
+    check_dated("delay", number("delay", job.delay))
     if job.keep is not None:
-        dated("keep", number("keep", job.keep))
+        check_dated("keep", number("keep", job.keep))
     if job.max_attempts is not None and (isinstance(job.max_attempts, bool) or not 1 <= job.max_attempts < 2**31):
         raise ValueError(f"max_attempts must be at least 1: {job.max_attempts!r}")
     for moment in (job.due, job.deadline):
@@ -58,7 +58,7 @@ def settlements(given: Sequence[Settlement], max_payload: int, /) -> None:
         if one.result is not None:
             payload("result", one.result, max_payload)
         if one.after:
-            dated("after", number("after", one.after))
+            check_dated("after", number("after", one.after))
         if one.until is not None:
             micros(one.until)
 

@@ -7,14 +7,14 @@ from datetime import datetime
 
 from sqlalchemy import func, select
 
-from ..core.context import STAGE, WATCH
+from ..core.context import SIMULATION, SLOW_PATH_USERS
 from .moment import micros, moment
 from .session import Session
 
 
 def micros_now() -> int:
     """Microseconds since 1970, by this machine's clock; by a test's own, where it is the ledger's too."""
-    stage = STAGE.get() if WATCH else None
+    stage = SIMULATION.get() if SLOW_PATH_USERS else None
     if stage is not None and stage.ledger:
         return micros(stage.clock.now())
     return time.time_ns() // 1000

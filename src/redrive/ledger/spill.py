@@ -11,7 +11,7 @@ from ..core.codec import to_bytes
 from ..core.codec.arguments import Arguments
 from ..core.context import clock_around
 from ..core.key import Key, KeyLike, KeyOf, Template
-from ..engine.spilled import Spill, Spilled
+from ..engine.spill import Spill, Spilled
 from .limits import MAX_KIND, name
 from .record import NewJob
 

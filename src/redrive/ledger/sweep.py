@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Select, and_, bindparam, exists, func, insert, or_, select, update
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import NotAllowed
 from . import audit
 from .letters import Sorted, discarded, replayed
@@ -113,7 +113,7 @@ class Canary(NamedTuple):
         if not self.failed:
             return None
         retried = self.failed - self.dead
-        then = f"; {amount(retried, 'is', 'are')} still being retried" if retried else ""
+        then = f"; {pluralise(retried, 'is', 'are')} still being retried" if retried else ""
         error = f": {self.error[:SHOWN]}" if self.error else ""
         return f"canary failed, {self.failed} of the first {self.size}{error}{then}"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.codec import Codec, codec, outline
 from ..core.key import Key
-from ..core.seconds import whole
+from ..core.seconds import whole_number
 from ..engine.settings import Settings
 from ..ledger.limits import MAX_KIND
 from ..ledger.limits import name as check_printable
@@ -145,7 +145,7 @@ def make_handler(
         colour=colour,
         payload_codec=_payload_codec(fn, parameter, place),
         settings=settings_of(handler_name, retry),
-        concurrency=None if concurrency is None else whole("concurrency", concurrency),
+        concurrency=None if concurrency is None else whole_number("concurrency", concurrency),
         place=place,
     )
 

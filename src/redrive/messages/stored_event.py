@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..core.codec import codec, from_bytes, misfit, to_bytes
 from ..core.context import ids_around
-from ..core.ids import MAX_ID, shortened
+from ..core.correlation_ids import MAX_ID_CHARS, shorten_id
 from ..core.key import Key
 from ..ledger import limits
 from ..ledger.arrival import Arriving, Part
@@ -100,8 +100,8 @@ class StoredEvent(NamedTuple):
         for header, value in self.headers.items():
             name = header.lower().replace("-", "_").removeprefix("x_")
             if name in CORRELATION_IDS:
-                ids[name] = shortened(value)
-            elif name == "traceparent" and len(value) <= MAX_ID:
+                ids[name] = shorten_id(value)
+            elif name == "traceparent" and len(value) <= MAX_ID_CHARS:
                 parts = value.split("-")
                 ids["traceparent"] = value
                 if len(parts) == 4:

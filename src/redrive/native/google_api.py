@@ -9,8 +9,8 @@ from typing import Any
 
 from ..core.fault import Rules
 from ..core.policy import RetryPolicy, doubled
-from ..engine.nesting import GIVEUPS, Outcome, mark
-from ..engine.rules import Judge, judgement
+from ..engine.nesting import GIVE_UPS, Outcome, mark
+from ..engine.rules import Classifier, error_rules
 from .mapping import ClientMapping, Mapped
 
 LAYER_NAME = "google-api-core"
@@ -72,7 +72,7 @@ def google(
     }
     retry = _counting_retry_class(is_async)(**options)
     retry.options = options
-    retry.classify = judgement(on).judge
+    retry.classify = error_rules(on).classify
     retry.max_attempts = policy.max_attempts
     return GOOGLE.to_mapped(policy, retry)
 
@@ -89,7 +89,7 @@ def _counting_retry_class(is_async: bool) -> Any:
         """A retry object of the library that also counts the attempts of each call."""
 
         options: dict[str, Any]
-        classify: Judge
+        classify: Classifier
         max_attempts: int | None = None
 
         def __call__(self, func: Callable[..., Any], on_error: Any = None) -> Callable[..., Any]:
@@ -107,7 +107,7 @@ def _counting_retry_class(is_async: bool) -> Any:
     return CountingRetry
 
 
-def _attempt_predicate(classify: Judge, max_attempts: int) -> Callable[[BaseException], bool]:
+def _attempt_predicate(classify: Classifier, max_attempts: int) -> Callable[[BaseException], bool]:
     """Return the predicate of one call. The library calls it after each failed attempt."""
     attempt = 0
 
@@ -119,7 +119,7 @@ def _attempt_predicate(classify: Judge, max_attempts: int) -> Callable[[BaseExce
         if attempt < max_attempts:
             return True
         note = f"redrive: {LAYER_NAME} gave up after {attempt} attempts (attempts)"
-        outcome = Outcome(attempt, 0.0, "attempts", layer=LAYER_NAME, serial=GIVEUPS.next())
+        outcome = Outcome(attempt, 0.0, "attempts", layer=LAYER_NAME, serial=GIVE_UPS.next())
         mark(error, outcome, note)
         return False
 

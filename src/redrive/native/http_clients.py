@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from ..core.fault import RETRYABLE
-from ..core.known.status import KINDS
+from ..core.known.http_status import STATUS_KINDS
 from ..core.policy import RetryPolicy, doubled
 from ..core.retry_after import retry_after
 from .mapping import ClientMapping, Mapped, policy_wait_range
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, Retry
 
 HTTPX_FIRST_WAIT_SECONDS = 0.5
-RETRYABLE_STATUSES = frozenset(status for status, kind in KINDS.items() if kind in RETRYABLE)
+RETRYABLE_STATUSES = frozenset(status for status, kind in STATUS_KINDS.items() if kind in RETRYABLE)
 URLLIB3 = ClientMapping(
     "urllib3",
     templates={

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.decision import Reason
 from ..core.fault import Rules
 from ..core.policy import RetryPolicy
-from ..engine.nesting import GIVEUPS, Outcome, mark
-from ..engine.rules import Judge, judgement
+from ..engine.nesting import GIVE_UPS, Outcome, mark
+from ..engine.rules import Classifier, error_rules
 from .mapping import ClientMapping, Mapped, policy_wait_range
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def tenacity(policy: RetryPolicy, /, *, on: Rules | None = None) -> Mapped[dict[
     import tenacity as library  # noqa: PLC0415  # optional dependency
 
     TENACITY.check(policy)
-    classify = judgement(on).judge
+    classify = error_rules(on).classify
     stop: Any = library.stop_after_attempt(policy.max_attempts)
     if policy.timeout is not None:
         stop = stop | library.stop_before_delay(policy.timeout)
@@ -67,7 +67,7 @@ def tenacity(policy: RetryPolicy, /, *, on: Rules | None = None) -> Mapped[dict[
     return TENACITY.to_mapped(policy, value)
 
 
-def _retryable_predicate(classify: Judge) -> Callable[[BaseException], bool]:
+def _retryable_predicate(classify: Classifier) -> Callable[[BaseException], bool]:
     def is_retryable(error: BaseException) -> bool:
         return isinstance(error, Exception) and classify(error).retryable
 
@@ -75,7 +75,7 @@ def _retryable_predicate(classify: Judge) -> Callable[[BaseException], bool]:
 
 
 def _at_least_retry_after(
-    wait: Callable[[RetryCallState], float], classify: Judge
+    wait: Callable[[RetryCallState], float], classify: Classifier
 ) -> Callable[[RetryCallState], float]:
     def wait_seconds(state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None
@@ -100,7 +100,7 @@ def _raise_last_error(policy: RetryPolicy) -> Callable[[RetryCallState], None]:
             reason: Reason = "attempts" if attempts >= policy.max_attempts else "timeout"
             elapsed = state.seconds_since_start or 0.0
             note = f"redrive: tenacity gave up after {attempts} attempts ({reason})"
-            serial = GIVEUPS.next()
+            serial = GIVE_UPS.next()
             mark(error, Outcome(attempts, elapsed, reason, layer="tenacity", serial=serial), note)
         raise error
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import NotAllowed
 from ..partitions.partition import Day
 from .datasets import extraction, label, terms_of
@@ -51,9 +51,9 @@ class BackfillReport:
         """What it is about, in one line."""
         names = ", ".join(label(*one) for one in self.progress.datasets) or "nothing"
         if self.progress.since is None or self.progress.until is None:
-            return f"{names}: {amount(self.sweep.total, 'partition')}"
+            return f"{names}: {pluralise(self.sweep.total, 'partition')}"
         days = (self.progress.until - self.progress.since).days + 1
-        whose = amount(self.sweep.total // days, "customer")
+        whose = pluralise(self.sweep.total // days, "customer")
         return f"{names} × {whose} × {self.progress.since} to {self.progress.until} = {self.sweep.total:,}"
 
 

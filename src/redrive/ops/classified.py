@@ -10,14 +10,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ..analysis.grpc_codes import ALL_CODES
 from ..core.classify import classify, deciding_name, meaning
 from ..core.fault import Fault
 from ..core.known.grpc import CODES
-from ..core.known.status import by_status
-from ..core.known.table import FAMILIES, KNOWN
+from ..core.known.http_status import fault_of_status
+from ..core.known.registry import FAMILIES, KNOWN
 from ..core.policy import RetryPolicy
-from ..core.span import span
-from ..engine.codes import EVERY
+from ..core.text import format_duration
 from ..errors import Again, BreakerOpen
 from .imported import Unreadable
 
@@ -81,7 +81,7 @@ def classified(text: str, /) -> Classified:
         if not 100 <= int(word) <= 599:
             raise Unreadable(f"{word}: not an HTTP status; use 100 to 599")
         return _of_status(int(word))
-    if word.upper() in EVERY and word.upper() == word:
+    if word.upper() in ALL_CODES and word.upper() == word:
         return _of_code(word)
     if _PATH.fullmatch(word):
         return _of_path(word)
@@ -130,11 +130,11 @@ def _by_cause(wrapper: Classified, chain: list[str]) -> Classified:
 
 
 def _of_status(status: int, raised: str | None = None) -> Classified:
-    notes = ["with a Retry-After header the next attempt waits at least as long"] if by_status(status).retryable else []
+    notes = ["with a Retry-After header the next attempt waits at least as long"] if fault_of_status(status).retryable else []
     if status == 409:
         notes.append("with a Retry-After header it is transient: the same operation is running")
     subject = f"HTTP {status}" if raised is None else f"{raised} with HTTP {status}"
-    return _verdict(subject, by_status(status), f"HTTP status {status}", "HTTP status", notes=notes, name="the error")
+    return _verdict(subject, fault_of_status(status), f"HTTP status {status}", "HTTP status", notes=notes, name="the error")
 
 
 def _of_code(code: str) -> Classified:
@@ -221,8 +221,7 @@ def _by_name(name: str) -> Classified:
 
 
 def _family(decided: str | None) -> str | None:
-    found = next((one for one in FAMILIES if decided in one.KNOWN), None)
-    return None if found is None else found.__name__.rpartition(".")[2]
+    return next((name for name, entries in FAMILIES.items() if decided in entries), None)
 
 
 def _verdict(
@@ -244,7 +243,8 @@ def _calls(verdict: str, depends: bool = False) -> str:
         return "depends on the error: retried if it is transient"
     if verdict != "transient":
         return "not retried: the caller gets the error after the first attempt"
-    waits = f"backoff {span(CALLS.backoff_base)} doubling to {span(CALLS.backoff_max)}, plus up to {span(CALLS.jitter)} of jitter"
+    base, longest, jitter = map(format_duration, (CALLS.backoff_base, CALLS.backoff_max, CALLS.jitter))
+    waits = f"backoff {base} doubling to {longest}, plus up to {jitter} of jitter"
     return f"retried: {CALLS.max_attempts} attempts, {waits}"
 
 
@@ -253,7 +253,7 @@ def _jobs(verdict: str, depends: bool = False) -> str:
         return "depends on the error: retried unless it is permanent"
     if verdict == "permanent":
         return "not retried: a dead letter after the first attempt (reason not_retryable)"
-    waits = ", ".join(map(span, JOB_BACKOFF))
+    waits = ", ".join(map(format_duration, JOB_BACKOFF))
     return f"retried: {JOB_ATTEMPTS} attempts, backoff {waits} (±10 %), then a dead letter (reason attempts)"
 
 

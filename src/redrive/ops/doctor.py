@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..app.ledgered import VARIABLE
-from ..core.amount import amount
 from ..core.clock import SYSTEM, Clock
-from ..core.span import span
+from ..core.text import format_duration, pluralise
 from ..errors import SchemaMismatch
 from ..journal.redaction import redact_text
 from . import audit, partition_health, raw_health
@@ -121,7 +120,7 @@ def _keys(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Findin
         wedged, first = stored.wedged(connection, before)
     if wedged.many:
         named = ", ".join(first) + (", …" if wedged.many > len(first) else "")
-        held = amount(wedged.many, "is held by a crashed process", "are held by crashed processes")
+        held = pluralise(wedged.many, "is held by a crashed process", "are held by crashed processes")
         says = f"Idempotency records: {held} ({named}); the next caller takes over"
         mend = f'redrive keys release "{first[0]}" --because "..."' if wedged.many == 1 else "redrive keys list --abandoned"
         yield Finding("wedged keys", "warning", says, wedged.many, wedged.since, mend)
@@ -143,7 +142,8 @@ def _skew(ledger: Ledger, clock: Clock, _reported: Reported) -> Iterator[Finding
     apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
     if apart >= SKEW:
         way = "behind" if theirs < before else "ahead of"
-        says = f"Clock: the database is {span(round(apart, 1))} {way} this machine; times passed from here are off by as much"
+        skew = format_duration(round(apart, 1))
+        says = f"Clock: the database is {skew} {way} this machine; times passed from here are off by as much"
         yield Finding("clock skew", "critical" if apart >= GROSS_SKEW else "warning", says, 1, None, "timedatectl set-ntp true")
 
 

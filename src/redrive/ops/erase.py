@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..core.amount import amount
+from ..core.text import pluralise
 
 if TYPE_CHECKING:
     from ..ledger.erase import Known
@@ -71,7 +71,7 @@ def planned(ledger: Ledger, user: str, /) -> Erasure:
     if found.partitions:
         stays = (f"{found.partitions} of their partitions, queued or running: erase again when they have ended", *stays)
     if found.backfills:
-        stays = (f"{amount(found.backfills, 'backfill')} for them, not ended: erase again afterwards", *stays)
+        stays = (f"{pluralise(found.backfills, 'backfill')} for them, not ended: erase again afterwards", *stays)
     return Erasure(
         user, len(found.jobs), len(found.letters), len(found.events), found.keys, found.busy, found.held, found, found.mentions,
         stays,

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from .. import backoff as backoffs
+from ..analysis.advice import Advice
+from ..analysis.layer import Layer
+from ..analysis.report import LayersReport
+from ..analysis.report import layers as analysed
+from ..analysis.worst_case import WorstCaseError, WorstCaseLayer
 from ..app import App
 from ..core.policy import ALIASES, SERVICE, RetryPolicy
-from ..engine.layers import Advice, Layer, LayersReport, WorstError, WorstLayer
-from ..engine.layers import layers as analysed
 from .imported import Unreadable, imported, meant
 from .stacks import Stack, stacks
 
-__all__ = ["Advice", "LayersReport", "Stack", "Unreadable", "WorstError", "WorstLayer", "layers", "of_app"]
+__all__ = ["Advice", "LayersReport", "Stack", "Unreadable", "WorstCaseError", "WorstCaseLayer", "layers", "of_app"]
 
 POLICY = tuple(field.name for field in fields(RetryPolicy))
 OWN = ("name", "by", "on", "nested", "seen", "attempt_timeout", "backoff", "budget")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..journal.redaction import redact_text
 from . import trouble
 from .defaults import QUIET
@@ -72,15 +72,15 @@ class Overview:
         """Workers and running work in a sentence, without the full stop."""
         if self.alive:
             running = sum(kind.running for kind in self.kinds)
-            busy = [amount(running, "job")] if running else []
-            busy += [amount(self.extracting, "partition")] if self.extracting else []
-            online = f"{amount(self.alive, 'worker')} online; {' and '.join(busy) or 'nothing'} running"
+            busy = [pluralise(running, "job")] if running else []
+            busy += [pluralise(self.extracting, "partition")] if self.extracting else []
+            online = f"{pluralise(self.alive, 'worker')} online; {' and '.join(busy) or 'nothing'} running"
             if self.findings:
                 return online
             dead = sum(kind.dead for kind in self.kinds)
             given_up = sum(line.terminal for line in self.datasets)
-            waiting = [amount(dead, "dead letter")] if dead else []
-            waiting += [amount(given_up, "given-up partition")] if given_up else []
+            waiting = [pluralise(dead, "dead letter")] if dead else []
+            waiting += [pluralise(given_up, "given-up partition")] if given_up else []
             if waiting:  # `redrive doctor` counts them as a problem
                 return f"No new problems; {' and '.join(waiting)} waiting for a decision. {online}"
             return f"No problems found. {online}"

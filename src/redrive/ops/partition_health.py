@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import StorageError
 from .datasets import extractions, label
 from .finding import Finding
@@ -93,7 +93,7 @@ def lost(app: Operated, /) -> Iterator[Finding]:
         gone = [str(one) for (one, _), says in zip(chosen, said, strict=True) if says is not None]
         if gone:
             some = ", ".join(gone[:NAMED]) + (", …" if len(gone) > NAMED else "")
-            checked = amount(len(chosen), "checked run")
+            checked = pluralise(len(chosen), "checked run")
             says = f"{extraction.name}: raw data missing or changed in {len(gone):,} of {checked} ({some})"
             every = f"redrive state inspect {shlex.quote(extraction.name)} --lost"
             mend = f'redrive state reprocess {shlex.quote(gone[0])} --because "..."' if len(gone) == 1 else every

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..core.seconds import positive, whole
+from ..core.seconds import positive, whole_number
 from ..errors import NotAllowed
 from ..partitions.policy import share as part
 from ..partitions.record import Selection
@@ -39,7 +39,7 @@ def picked(app: Operated, act: PickingAct, selection: Selection, wish: Wish, /) 
     ledger = ledger_of(app)
     checked(app, acted_on(selection, ledger.now()))
     if wish.grant is not None:
-        whole("grant", wish.grant)
+        whole_number("grant", wish.grant)
     found = Register(ledger).pick(act, selection, clear_terminal=wish.clear_terminal)
     busy = leased(ledger, selection) if found.skipped.get("running now") else {}
     kinds = {label(*one): many for one, many in sorted(found.counts.items())}
@@ -124,7 +124,7 @@ def begun(
     assert about is not None
     if rate is not None:
         positive("rate", rate)
-    whole("canary", canary, least=0)
+    whole_number("canary", canary, least=0)
     if halt_on is not None:
         part("halt_on", halt_on)
     control = Control(ledger_of(app), terms_of(app))

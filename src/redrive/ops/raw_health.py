@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import StorageError
 from .datasets import extractions
 from .finding import Finding
@@ -47,7 +47,7 @@ def _found(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
     # What is accepted and has no manifest is lost, which is said elsewhere, and worse.
     ended = {folder for folder, (run, whole) in folders.items() if not whole and states.get(run) in OVER}
     half = sorted(folder for folder in ended if not store.exists(f"{folder}/{_manifest()}"))
-    where = f"of {amount(len(folders), 'run')} in {store.name} of source {source}"
+    where = f"of {pluralise(len(folders), 'run')} in {store.name} of source {source}"
     if unknown:
         says = (
             f"Raw data: {len(unknown):,} {where} {'is' if len(unknown) == 1 else 'are'} unknown to this ledger, such as "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ledger.state import READY, shown
 from .source import ledger_of
 
@@ -96,7 +96,7 @@ def of_dataset(
     last = None if stored is None else stored.last
     error = None
     if last is not None and last.failed:
-        error = f"{last.failed:,} of {amount(last.total, 'partition')} of {last.day} failed"
+        error = f"{last.failed:,} of {pluralise(last.total, 'partition')} of {last.day} failed"
     return Schedule(
         kind=label(source, query),
         line=str(cron),

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
-from ..core.seconds import whole
+from ..core.seconds import whole_number
 from ..partitions.partition import Day, Partition, day, span
 from ..partitions.record import Lane, Selection, Shade
 
@@ -39,7 +39,7 @@ def selected(
     said = Selection(
         source=source, query_name=query, customers=tuple(dict.fromkeys(customers)) or None, since=first, until=last,
         shades=None if status is None else STANDINGS[status], reason=error,
-        min_attempts=None if min_attempts is None else whole("min_attempts", min_attempts, least=0), lane=lane,
+        min_attempts=None if min_attempts is None else whole_number("min_attempts", min_attempts, least=0), lane=lane,
     )  # fmt: skip
     keys = [key for word in words if (key := _key(word)) is not None]
     if words and len(keys) == len(words):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..analysis.layer import Layer
+from ..analysis.report import LayersReport
+from ..analysis.report import layers as analysed
 from ..app import App
-from ..engine.layer import Layer
-from ..engine.layers import LayersReport
-from ..engine.layers import layers as analysed
 from ..engine.settings import Settings
 from ..worker.kind import Kind
 from .datasets import extractions

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..core.seconds import whole
+from ..core.seconds import whole_number
 from ..errors import NotAllowed, StorageError
 from ..partitions.partition import Partition
 from ..partitions.record import Act, Facts, Run, Selection
@@ -72,7 +72,7 @@ def steered(control: Control, what: Chosen, /, *, actor: str, because: str, gran
     """Do it, in one transaction with its entry in the audit."""
     if what.act == "clear_terminal":
         return control.clear_terminal(
-            what.ids, grant=None if grant is None else whole("grant", grant), actor=actor, because=because
+            what.ids, grant=None if grant is None else whole_number("grant", grant), actor=actor, because=because
         )
     if grant is not None:
         raise TypeError("grant= is only for clear_terminal, which gives terminal partitions new attempts")

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ..core.amount import amount
-from ..core.span import span
+from ..core.text import format_duration, pluralise
 from .defaults import QUIET
 from .finding import Finding
 from .partition_standing import COUNTED, DatasetLine, PausedSource
@@ -81,8 +80,8 @@ def _nobody(facts: Facts) -> Iterator[Trouble]:
         return
     waiting, parts = sum(line.waiting for line in due), facts.late.many
     last = "none seen so far" if facts.seen_at is None else f"last seen {_span(facts, facts.seen_at)} ago"
-    jobs = f"{amount(waiting, 'job')} ({_named(due)})" if due else ""
-    extractions = amount(parts, "partition") if parts else ""
+    jobs = f"{pluralise(waiting, 'job')} ({_named(due)})" if due else ""
+    extractions = pluralise(parts, "partition") if parts else ""
     says = f"Workers: none online ({last}), but {' and '.join(filter(None, (jobs, extractions)))} queued"
     moments = [*(line.due_since for line in due), facts.late.since]
     since = min(one for one in moments if one is not None) if facts.seen_at is None else facts.seen_at
@@ -98,7 +97,7 @@ def _leases(facts: Facts) -> Iterator[Trouble]:
 
 def _sources(facts: Facts) -> Iterator[Trouble]:
     for chore, (why, names) in facts.failing.items():
-        says = f"Workers: {amount(len(names), 'worker')} cannot {chore} ({names[0]}: {why})"
+        says = f"Workers: {pluralise(len(names), 'worker')} cannot {chore} ({names[0]}: {why})"
         name = "source failing" if chore.startswith("read ") else "task failing"
         yield Trouble(name, "critical", says, len(names), None, UNREAD, False)
     for one in facts.paused:
@@ -119,7 +118,7 @@ def _parked(line: KindLine) -> Iterator[Trouble]:
     if line.parked is None:
         return
     says = (
-        f"{line.name}: paused after an outage, {amount(line.waiting, 'job')} queued ({line.parked}); "
+        f"{line.name}: paused after an outage, {pluralise(line.waiting, 'job')} queued ({line.parked}); "
         "single jobs probe the service, and the first success resumes it"
     )
     mend = "restore the service that these jobs call"
@@ -130,11 +129,11 @@ def _late(facts: Facts, line: KindLine) -> Iterator[Trouble]:
     if not facts.alive or line.parked is not None or line.due_since is None or _age(facts, line.due_since) < GRACE:
         return
     if facts.all_say and line.name not in facts.registered:
-        says = f"{line.name}: no online worker has registered this job type; {amount(line.waiting, 'job')} kept and not run"
+        says = f"{line.name}: no online worker has registered this job type; {pluralise(line.waiting, 'job')} kept and not run"
         mend = "start a worker whose app registers this job type, or restore the old name of the command"
         yield Trouble("unregistered", "warning", says, line.waiting, line.due_since, mend, False, kind=line.name)
         return
-    says = f"{line.name}: late; the oldest of {amount(line.waiting, 'queued job')} was due {_span(facts, line.due_since)} ago"
+    says = f"{line.name}: late; the oldest of {pluralise(line.waiting, 'queued job')} was due {_span(facts, line.due_since)} ago"
     mend, busy = "redrive work module:app", facts.busy.get(line.name)
     if busy is not None:
         says += f"; {_all_busy(busy.threads)}, and the longest job has run for {_span(facts, busy.longest_since)}"
@@ -151,11 +150,11 @@ def _failing(line: KindLine) -> Iterator[Trouble]:
         return  # it is over: nothing of it is left
     mend = f"redrive failures --kind {shlex.quote(line.name)}"
     if line.died.many and line.dead:
-        new = amount(line.died.hour, "new dead letter")
+        new = pluralise(line.died.hour, "new dead letter")
         says = f"{line.name}: {new} {_trend(line.died)}; {line.dead:,} waiting for a decision"
         yield Trouble("dead letters growing", "warning", says, line.died.hour, line.died.since, mend, about=True, kind=line.name)
     elif line.failed.many:
-        says = f"{line.name}: {amount(line.failed.hour, 'failed attempt')} {_trend(line.failed)}"
+        says = f"{line.name}: {pluralise(line.failed.hour, 'failed attempt')} {_trend(line.failed)}"
         yield Trouble("failing", "warning", says, line.failed.hour, line.failed.since, mend, about=True, kind=line.name)
 
 
@@ -169,7 +168,7 @@ def _age(facts: Facts, moment: datetime) -> float:
 
 
 def _span(facts: Facts, moment: datetime) -> str:
-    return span(round(_age(facts, moment)))
+    return format_duration(round(_age(facts, moment)))
 
 
 def _named(lines: list[KindLine]) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
-from ..core.amount import amount
-from ..core.seconds import Seconds, positive, real, whole
+from ..core.seconds import Seconds, positive, real, whole_number
+from ..core.text import pluralise
 from ..errors import Damaged
 from .columns import Columns
 from .finding import Check, Finding
@@ -30,7 +30,7 @@ def row_count(*, min: int = 0, max: int | None = None) -> Check:  # noqa: A002  
     Returns:
         The check.
     """
-    least, most = whole("min", min, least=0), None if max is None else whole("max", max, least=0)
+    least, most = whole_number("min", min, least=0), None if max is None else whole_number("max", max, least=0)
     if most is not None and most < least:
         raise ValueError(f"row_count: no number is at least {least} and at most {most}")
     limit = {"min": least} if most is None else {"min": least, "max": most}
@@ -40,7 +40,7 @@ def row_count(*, min: int = 0, max: int | None = None) -> Check:  # noqa: A002  
             return Finding(False, None, limit, "no file says how many rows it has: out.open(name, rows=...)")
         ok = least <= raw.row_count and (most is None or raw.row_count <= most)
         wanted = f"at least {least:,}" if most is None else f"{least:,} to {most:,}"
-        return Finding(ok, raw.row_count, limit, f"{amount(raw.row_count, 'row')}; {wanted} wanted")
+        return Finding(ok, raw.row_count, limit, f"{pluralise(raw.row_count, 'row')}; {wanted} wanted")
 
     return _named(check, "row_count")
 
@@ -133,7 +133,7 @@ def drop(*, max: float) -> Check:  # noqa: A002  # as one says it
         if before is None or before.row_count == 0:
             return Finding(True, None, -most, "nothing to compare with; the current run has no rows")
         change = (raw.row_count - before.row_count) / before.row_count
-        told = f"{amount(raw.row_count, 'row')}; the current run {before.run_id} has {before.row_count:,}"
+        told = f"{pluralise(raw.row_count, 'row')}; the current run {before.run_id} has {before.row_count:,}"
         return Finding(change >= -most, round(change, 4), -most, told)
 
     return _named(check, "drop")
@@ -156,7 +156,7 @@ class _NotNull:
 
     def finding(self) -> Finding:
         told = [
-            f"{name} is missing in {n:,} of {amount(self._rows, 'row')}, first in row {self._first[name]}"
+            f"{name} is missing in {n:,} of {pluralise(self._rows, 'row')}, first in row {self._first[name]}"
             for name, n in self._nulls.items()
         ]
         return Finding(not self._nulls, sum(self._nulls.values()), 0, "; ".join(told))
@@ -181,7 +181,7 @@ class _Unique:
     def finding(self) -> Finding:
         many = self._seen.count()
         example = "" if self._example is None else f"; first {self._example}"
-        repeat = f"{many:,} of {amount(self._rows, 'row')} {'repeats' if many == 1 else 'repeat'} an earlier one"
+        repeat = f"{many:,} of {pluralise(self._rows, 'row')} {'repeats' if many == 1 else 'repeat'} an earlier one"
         return Finding(not many, many, 0, f"{repeat}{example}" if many else "")
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class _Fitting:
 
     def finding(self) -> Finding:
         told = (
-            f"{self._bad:,} of {amount(self._rows, 'row')} {'does' if self._bad == 1 else 'do'} not fit; {self._first}"
+            f"{self._bad:,} of {pluralise(self._rows, 'row')} {'does' if self._bad == 1 else 'do'} not fit; {self._first}"
             if self._bad
             else ""
         )

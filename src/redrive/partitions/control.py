@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from ..core.outage import UNCHARGED
-from ..core.seconds import Seconds, positive, whole
+from ..core.seconds import Seconds, positive, whole_number
 from ..journal.bus import emit
 from ..ledger import limits
 from ..ledger.now import now_on
@@ -203,7 +203,7 @@ class Control:
     def clear_terminal(self, ids: Collection[int], /, *, actor: str, because: str, grant: int | None = None) -> Act:
         """Tried again, now. grant: so many new attempts; None: as many as the policy has."""
         if grant is not None:
-            whole("grant", grant)
+            whole_number("grant", grant)
         with self._do("mark") as session:
             return marking.clear_terminal(session, ids, actor, because, grant, self._desk.draw)
 

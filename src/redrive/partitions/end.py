@@ -6,9 +6,10 @@ from asyncio import CancelledError
 from datetime import datetime
 
 from ..core.classify import classify
-from ..core.known.schema import KNOWN
+from ..core.known.libraries import VALIDATION
 from ..core.outage import Parking, is_charged
-from ..core.signature import said, signature
+from ..core.signature import signature
+from ..core.text import safe_str
 from ..errors import Damaged, LeaseLost
 from ..journal.redaction import redact_text
 from ..worker.outcome import is_of_ledger, ledger_wait, told
@@ -20,7 +21,7 @@ from .record import DAMAGED, Return, Verdict
 LONGEST = 4000
 """Characters of an error that are kept."""
 FITTING = frozenset(
-    name for name in KNOWN if any(word in name for word in ("Validation", "Schema", "Arrow", "voluptuous", "attrs"))
+    name for name in VALIDATION if any(word in name for word in ("Validation", "Schema", "Arrow", "voluptuous", "attrs"))
 )
 """Errors of libraries that hold data against a schema: the same data will not fit the next time either. (Broken JSON is none of
 these: what came may have been cut off.)"""
@@ -60,23 +61,23 @@ def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Mea
     """What an error means. The dataset's own rules (`retry(on=...)`) come first, where they have a word for it."""
     if not isinstance(error, Exception):
         if is_of_ledger(error):
-            return Meaning("ledger", "ledger", said(error))
+            return Meaning("ledger", "ledger", safe_str(error))
         return Meaning("ordinary", type(error).__name__, str(error))
     try:
         found = meaning(error, now)
     except Exception:  # an error of the user's that cannot even be looked at
-        return Meaning("ordinary", type(error).__name__, said(error))
+        return Meaning("ordinary", type(error).__name__, safe_str(error))
     if isinstance(error, Damaged):
         return Meaning("ordinary", DAMAGED, found.message)
     if found.kind != "ordinary":
         return found
     if any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in FITTING for kind in type(error).__mro__):
         return found._replace(kind="final", reason="schema")
-    rules = extraction.settings.judgement.rules
+    rules = extraction.settings.error_rules.rules
     if not rules or classify in rules:
         return found
     try:
-        fault = extraction.settings.judge(error)
+        fault = extraction.settings.classify(error)
     except Exception:  # a rule of the user's raised: its bug must not decide about this partition
         return found
     if fault.kind == "throttled":

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import and_, func, or_, select
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ledger.now import now_on
 from ..ledger.partition_tables import range_, work
 from ..ledger.partition_tables import source as source_table
@@ -116,9 +116,10 @@ def _in_the_way(session: Session, key: Partition, held: Held | None, terms: Term
     busy = select(work.c.query_name, func.count()).where(work.c.source == key.source, work.c.lease_until.is_not(None))
     active = {row[0]: row[1] for row in session.core.execute(busy.group_by(work.c.query_name))}
     if active.get(key.query_name, 0) >= terms.concurrency:
-        said.append(f"{key.source}/{key.query_name} has {active[key.query_name]} of {amount(terms.concurrency, 'lease')} in use")
+        leases = pluralise(terms.concurrency, "lease")
+        said.append(f"{key.source}/{key.query_name} has {active[key.query_name]} of {leases} in use")
     if terms.source_concurrency is not None and sum(active.values()) >= terms.source_concurrency:
-        said.append(f"source {key.source} has {sum(active.values())} of {amount(terms.source_concurrency, 'lease')} in use")
+        said.append(f"source {key.source} has {sum(active.values())} of {pluralise(terms.source_concurrency, 'lease')} in use")
     if held is not None:
         said += _slowed(session, key, held, terms, now)
     return said
@@ -149,8 +150,8 @@ def _budget(found: Facts, grant: Mark | None, terms: Terms | None) -> str | None
     limit = grant.amount if grant is not None and grant.amount is not None else policy.max_attempts
     used = found.attempt_count - (grant.attempts if grant else 0)
     since = f" since the grant by {grant.actor}" if grant and (grant.attempts or grant.amount is not None) else ""
-    ever = f"{amount(found.attempt_count, 'verdict')} and {amount(found.dispatch_count, 'run')} in total"
-    return f"{max(0, limit - used)} of {amount(limit, 'attempt')} left{since}; {ever}"
+    ever = f"{pluralise(found.attempt_count, 'verdict')} and {pluralise(found.dispatch_count, 'run')} in total"
+    return f"{max(0, limit - used)} of {pluralise(limit, 'attempt')} left{since}; {ever}"
 
 
 def _at(moment: datetime | None) -> str:

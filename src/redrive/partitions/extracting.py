@@ -8,7 +8,7 @@ import math
 from time import monotonic
 from typing import Any, NamedTuple
 
-from ..core.context import IDS, Entered, Scope, clock_around
+from ..core.context import IDS, ActiveScope, Scope, clock_around
 from ..core.key import Key
 from ..errors import AttemptTimeout, LeaseLost
 from ..ledger.crashpoint import crash_point
@@ -64,7 +64,7 @@ class Held:
     def enter(self) -> None:
         """Be inside the attempt, from now on: in a context of its own, which ends with it."""
         scope: Scope = (self.end, max(1, self.attempt), self, _key(self.lease), None)
-        Entered(scope)
+        ActiveScope(scope)
         partition = self.lease.partition
         IDS.set({"run_id": self.lease.run_id, "source": partition.source})
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..commands.cron import Cron
 from ..core.policy import RetryPolicy
-from ..core.seconds import Seconds, positive, whole
+from ..core.seconds import Seconds, positive, whole_number
 from ..engine.settings import Settings
 from ..storage.store import Store
 from ..worker.durable import PLAIN, colour_of, place_of, settings_of
@@ -75,10 +75,10 @@ def extraction(
     _takes(name, fn, place)
     settings = settings_of(name, retry, DURABLE)
     age = None if max_age is None else timedelta(seconds=positive("max_age", max_age))
-    limits = {} if source_concurrency is None else {"source_concurrency": whole("source_concurrency", source_concurrency)}
+    limits = {} if source_concurrency is None else {"source_concurrency": whole_number("source_concurrency", source_concurrency)}
     terms = Terms(
         source, query, Policy(max_attempts=settings.max_attempts, backoff=settings.backoff, max_age=age),
-        concurrency=CONCURRENCY if concurrency is None else whole("concurrency", concurrency), rate=rate,
+        concurrency=CONCURRENCY if concurrency is None else whole_number("concurrency", concurrency), rate=rate,
         source_rate=source_rate, **limits,
     )  # fmt: skip
     if cron is None and timezone != "UTC":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Self
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from .partition import Day, Partition, named, span
 
 
@@ -51,7 +51,7 @@ class Grid:
     def at(self, place: int, /) -> Partition:
         """The partition at a place, from 0."""
         if not 0 <= place < len(self):
-            raise IndexError(f"the range has {amount(len(self), 'partition')}, and none at {place}")
+            raise IndexError(f"the range has {pluralise(len(self), 'partition')}, and none at {place}")
         later, customer = divmod(place, len(self.customers))
         on = self.until - timedelta(days=later) if self.newest else self.since + timedelta(days=later)
         return Partition(self.source, self.customers[customer], self.query_name, on)
@@ -73,7 +73,7 @@ class Grid:
         return max(0, days) * len(set(self.customers) & set(other.customers))
 
     def __str__(self) -> str:
-        whose = amount(len(self.customers), "customer")
+        whose = pluralise(len(self.customers), "customer")
         return f"{self.source}/{self.query_name}: {whose} × {self.since} to {self.until} = {len(self)}"
 
 

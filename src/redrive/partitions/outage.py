@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..core.amount import amount
 from ..core.outage import WINDOW, End, Parking, Recent, find_outage
+from ..core.text import pluralise
 from .record import Lease, Verdict
 
 CUSTOMERS = 200
@@ -41,7 +41,7 @@ class Outage(NamedTuple):
         if self.customers is None:
             partitions = len({partition_id for partition_id, _ in self.attempts})
             return f"{partitions} partitions failed for one reason: {self.signature}"
-        return f"{amount(self.customers, 'customer was', 'customers were')} refused: {self.signature}"
+        return f"{pluralise(self.customers, 'customer was', 'customers were')} refused: {self.signature}"
 
 
 @dataclass

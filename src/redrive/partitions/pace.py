@@ -6,9 +6,9 @@ import hashlib
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..core.amount import amount
 from ..core.classify import classify
 from ..core.seconds import seconds
+from ..core.text import pluralise
 from ..errors import Again, Blocked, Denied, Stop, Unavailable
 from ..journal.redaction import redact_text
 from ..worker.outcome import is_of_ledger
@@ -84,7 +84,7 @@ def after_rejection(
     if final:
         return Next(None, "a retry cannot succeed", "error")
     if attempts >= limit:
-        return Next(None, f"{attempts} of {amount(limit, 'attempt')}", "attempts")
+        return Next(None, f"{attempts} of {pluralise(limit, 'attempt')}", "attempts")
     wait = policy.backoff(attempts, draw(seed, attempts))
     how = f"backoff after attempt {attempts} of {limit}"
     if after is not None and after > wait:
@@ -98,7 +98,7 @@ def after_rejection(
 def after_loss(policy: Policy, lost: int, seed: float, now: datetime, ends: datetime | None, /) -> Next:
     """After a run that nobody heard of again, the nth in a row."""
     if lost >= policy.max_lost:
-        return Next(None, amount(lost, "run vanished with its worker", "runs in a row vanished with their worker"), "lost")
+        return Next(None, pluralise(lost, "run vanished with its worker", "runs in a row vanished with their worker"), "lost")
     if ends is not None and now >= ends:
         return Next(None, f"too old: no retries after {ends:%Y-%m-%d %H:%M}Z", "age")
     wait = 0.0 if lost == 1 else policy.backoff(lost - 1, draw(seed, -lost))

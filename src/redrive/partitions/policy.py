@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from ..backoff import Backoff, steps
-from ..core.seconds import positive, real, whole
+from ..core.seconds import positive, real, whole_number
 from .partition import named
 
 STEPS = steps(300, 1800, 7200)
@@ -30,8 +30,8 @@ class Policy:
     """Seconds for which a source rests after a fault that is everybody's; twice as long each time, up to an hour."""
 
     def __post_init__(self) -> None:
-        whole("max_attempts", self.max_attempts)
-        whole("max_lost", self.max_lost)
+        whole_number("max_attempts", self.max_attempts)
+        whole_number("max_lost", self.max_lost)
         for name in ("poll", "pause"):
             object.__setattr__(self, name, positive(name, getattr(self, name)))
         if self.max_age is not None and self.max_age <= timedelta(0):
@@ -61,9 +61,9 @@ class Terms:
     def __post_init__(self) -> None:
         named("source", self.source)
         named("query", self.query_name)
-        whole("concurrency", self.concurrency)
+        whole_number("concurrency", self.concurrency)
         if self.source_concurrency is not None:
-            whole("source_concurrency", self.source_concurrency)
+            whole_number("source_concurrency", self.source_concurrency)
         for name in ("rate", "source_rate"):
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _rate(name, given))

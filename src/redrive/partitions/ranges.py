@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, exists, func, insert, or_, select, text, update
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..ledger import audit
 from ..ledger.partition_tables import SWEPT, range_, work
 from ..ledger.session import Session
@@ -150,12 +150,12 @@ def allowed(one: Range, most: int, now: datetime, /) -> Allowed:
     bad = one.rejected - one.pardoned_rejected
     if one.halt_on is not None and verdicts >= ENOUGH and bad > one.halt_on * verdicts:
         bad_ones = "is a rejection" if bad == 1 else "are rejections"
-        return Allowed(0, f"{bad} of {amount(verdicts, 'verdict')} {bad_ones}; it halts above {one.halt_on:.0%}")
+        return Allowed(0, f"{bad} of {pluralise(verdicts, 'verdict')} {bad_ones}; it halts above {one.halt_on:.0%}")
     passed = one.passed
     left = one.total - one.made - one.skipped
     if one.canary and not passed:
         if one.rejected > one.pardoned_rejected or one.failed:
-            return Allowed(0, f"of the {one.canary} that went first {amount(max(bad, one.failed), 'was', 'were')} rejected")
+            return Allowed(0, f"of the {one.canary} that went first {pluralise(max(bad, one.failed), 'was', 'were')} rejected")
         if one.ok < min(one.canary, one.total - one.skipped):
             left = min(left, one.canary - one.made)
         else:

@@ -8,7 +8,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, BinaryIO, cast
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import Damaged, NotFound
 from ..storage.body import CHUNK_BYTES
 from ..storage.store import Store
@@ -65,7 +65,8 @@ class File:
         except NotFound as missing:
             raise self.damaged("is missing in the store; it was deleted") from missing
         if size != self.size:
-            raise self.damaged(f"has {amount(size, 'byte')}, but {amount(self.size, 'was', 'were')} written; it was changed")
+            written = pluralise(self.size, "was", "were")
+            raise self.damaged(f"has {pluralise(size, 'byte')}, but {written} written; it was changed")
 
     def damaged(self, says: str, /) -> Damaged:
         """Return an error about this file.
@@ -98,7 +99,7 @@ class File:
             raise TypeError(f"rows() reads JSON Lines and Parquet; {self.name!r} is neither: read it with file.open()")
 
     def __repr__(self) -> str:
-        return f"<File {self.name} of run {self.run_id}: {amount(self.size, 'byte')}>"
+        return f"<File {self.name} of run {self.run_id}: {pluralise(self.size, 'byte')}>"
 
 
 class Verified(io.RawIOBase):
@@ -144,8 +145,8 @@ class Verified(io.RawIOBase):
         self._read += len(piece)
         if self._read > self._file.size or (not piece and self._read < self._file.size):
             more = "at least " if piece else ""
-            written = amount(self._file.size, "was", "were")
-            raise self._file.damaged(f"has {more}{amount(self._read, 'byte')}, but {written} written; it was changed")
+            written = pluralise(self._file.size, "was", "were")
+            raise self._file.damaged(f"has {more}{pluralise(self._read, 'byte')}, but {written} written; it was changed")
         if not piece and self._digest.hexdigest() != self._file.sha256:
             raise self._file.damaged("differs from the written file; its bytes were changed")
 
@@ -218,7 +219,8 @@ class Raw:
                     pass
 
     def __repr__(self) -> str:
-        return f"<Raw {self.partition} run {self.run_id}: {amount(len(self.files), 'file')}, {amount(self.row_count, 'row')}>"
+        files, rows = pluralise(len(self.files), "file"), pluralise(self.row_count, "row")
+        return f"<Raw {self.partition} run {self.run_id}: {files}, {rows}>"
 
 
 def raw(

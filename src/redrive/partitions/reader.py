@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
-from ..core.amount import amount
 from ..core.context import clock_around
+from ..core.text import pluralise
 from ..errors import Damaged
 from ..storage.store import Store
 from .gap import Gap, gap
@@ -69,7 +69,7 @@ class Reader:
         except Damaged as damage:
             return Gap(key, "lost", f"the data of the current run {facts.current_run_id} cannot be read: {damage}")
         if facts.record_count not in (None, found.row_count):
-            accepted = amount(facts.record_count or 0, "was", "were")
-            told = f"the manifest says {amount(found.row_count, 'row')}, but {accepted} accepted; it was changed"
+            accepted = pluralise(facts.record_count or 0, "was", "were")
+            told = f"the manifest says {pluralise(found.row_count, 'row')}, but {accepted} accepted; it was changed"
             return Gap(key, "lost", f"current run {facts.current_run_id}: {told}")
         return found

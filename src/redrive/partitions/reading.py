@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from ..core.amount import amount
+from ..core.text import pluralise
 from ..errors import Incomplete
 from .gap import Gap
 from .raw import File
@@ -49,8 +49,8 @@ class Reading:
             return self
         first = self.missing[0]
         why = ", ".join(f"{many} {reason.replace('_', ' ')}" for reason, many in Counter(one.why for one in self.missing).items())
-        days = amount(len(self.missing), "day is", "days are")
+        days = pluralise(len(self.missing), "day is", "days are")
         raise Incomplete(f"{days} missing ({why}); first {first.partition}: {first.detail}", gaps=list(self.missing))
 
     def __repr__(self) -> str:
-        return f"<Reading: {amount(len(self.files), 'file')}, {amount(len(self.missing), 'day')} missing>"
+        return f"<Reading: {pluralise(len(self.files), 'file')}, {pluralise(len(self.missing), 'day')} missing>"

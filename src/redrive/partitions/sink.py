@@ -11,8 +11,8 @@ from tempfile import SpooledTemporaryFile
 from threading import Lock
 from typing import Any, BinaryIO, cast
 
-from ..core.amount import amount
-from ..core.seconds import whole
+from ..core.seconds import whole_number
+from ..core.text import pluralise
 from ..errors import AlreadyExists
 from ..ledger.crashpoint import crash_point
 from ..storage.body import CHUNK_BYTES
@@ -171,7 +171,7 @@ class Sink:
         Returns:
             A context manager with the open file.
         """
-        return self._opened(name, None if rows is None else whole("rows", rows, least=0))
+        return self._opened(name, None if rows is None else whole_number("rows", rows, least=0))
 
     @contextmanager
     def _opened(self, name: str, rows: int | None) -> Iterator[BinaryIO]:
@@ -221,7 +221,7 @@ def _counted(name: str, file: BinaryIO) -> int | None:
 
 def _agreed(name: str, told: int | None, found: int | None) -> int | None:
     if told is not None and found is not None and told != found:
-        raise ValueError(f"{name!r} has {amount(found, 'row')}, but rows={told:,} was passed")
+        raise ValueError(f"{name!r} has {pluralise(found, 'row')}, but rows={told:,} was passed")
     return told if found is None else found
 
 

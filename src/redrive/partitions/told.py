@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from ..core.signature import said
+from ..core.text import safe_str
 from ..journal.bus import emit
 from .claim import Expired
 from .extracting import Done
@@ -67,5 +67,5 @@ def _fields(done: Done) -> dict[str, Any]:
         "latency_ms": round(done.seconds * 1000, 3),
     }
     if error is not None:
-        fields |= {"error": said(error), "error_class": type(error).__name__}
+        fields |= {"error": safe_str(error), "error_class": type(error).__name__}
     return fields

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.signature import said
+from ..core.text import safe_str
 from ..errors import Damaged, Stop, StorageError
 from ..journal.redaction import redact_text
 from ..worker.outcome import is_of_ledger
@@ -103,7 +103,7 @@ def _asked(check: Check, raw: Raw) -> tuple[Finding, bool]:
             found.close()
         raise TypeError(f"it returned {type(found).__name__}, and a check returns True, False or a Finding")
     except Stop as stop:
-        return Finding(False, detail=_cut(said(stop))), True
+        return Finding(False, detail=_cut(safe_str(stop))), True
     except StorageError:
         raise
     except Exception as wrong:
@@ -113,7 +113,7 @@ def _asked(check: Check, raw: Raw) -> tuple[Finding, bool]:
 
 
 def _raised(error: Exception) -> Finding:
-    return Finding(False, detail=_cut(f"the check raised {type(error).__name__}: {said(error)}"))
+    return Finding(False, detail=_cut(f"the check raised {type(error).__name__}: {safe_str(error)}"))
 
 
 def _row(name: str, finding: Finding) -> dict[str, Any]:

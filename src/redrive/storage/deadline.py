@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-from ..engine.attempt import LEAST, current
+from ..engine.attempt import MIN_TIMEOUT_SECONDS, current
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class DeadlinePassed(TimeoutError):
 def time_left() -> float | None:
     """Return the seconds until the deadline around this call, or raise DeadlinePassed."""
     remaining = current().remaining
-    if remaining is not None and remaining <= LEAST:  # The remaining time is never 0.
+    if remaining is not None and remaining <= MIN_TIMEOUT_SECONDS:  # The remaining time is never 0.
         raise DeadlinePassed
     return remaining
 

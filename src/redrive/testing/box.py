@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..app import App
-from ..core.context import IDS, STAGE, Entered, Stage, staged
+from ..core.context import IDS, SIMULATION, ActiveScope, Simulation, simulated
 from ..ledger.open import open_ledger
 from .clock import FakeClock
 
@@ -156,7 +156,7 @@ class Sandbox:
         own = kind.settings.attempt_timeout
         left = math.inf if lease.deadline is None else (lease.deadline - self.clock.now()).total_seconds()
         seconds = min(math.inf if own is None else own, left)
-        Entered((self.clock.monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key_of(lease), None))
+        ActiveScope((self.clock.monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key_of(lease), None))
         IDS.set(lease.ids)
 
     # ---- datasets ----
@@ -242,7 +242,7 @@ def _awaited(coroutine: Any) -> Any:
 
 
 def _draw() -> float:
-    stage = STAGE.get()
+    stage = SIMULATION.get()
     return 0.0 if stage is None or stage.draw is None else stage.draw()
 
 
@@ -261,10 +261,10 @@ def sandbox(app: App, /) -> Iterator[Sandbox]:
         The sandbox.
     """
     clock = FakeClock()
-    around = STAGE.get()
-    stage = Stage(clock, lambda: 0.0, None if around is None else around.faults, ledger=True)
+    around = SIMULATION.get()
+    stage = Simulation(clock, lambda: 0.0, None if around is None else around.faults, ledger=True)
     app.load()
-    with open_ledger("sqlite://", migrate=True) as ledger, app.on_ledger(ledger), staged(stage):
+    with open_ledger("sqlite://", migrate=True) as ledger, app.on_ledger(ledger), simulated(stage):
         app.commands.stepped = True
         try:
             yield Sandbox(app, clock)

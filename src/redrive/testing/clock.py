@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
-from ..core.context import STAGE, Stage, staged
+from ..core.context import SIMULATION, Simulation, simulated
 from ..core.seconds import Seconds, seconds
 
 
@@ -86,6 +86,6 @@ def instant(*, jitter: float = 0.0, seed: int | None = None) -> Iterator[FakeClo
         raise ValueError(f"jitter is the draw of every wait, from 0 to 1: {jitter!r}")
     clock = FakeClock()
     draw = (lambda: jitter) if seed is None else random.Random(seed).random
-    around = STAGE.get()
-    with staged(Stage(clock, draw, None if around is None else around.faults)):
+    around = SIMULATION.get()
+    with simulated(Simulation(clock, draw, None if around is None else around.faults)):
         yield clock

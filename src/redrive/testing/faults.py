@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Protocol, TypeAlias
 
-from ..core.amount import amount
-from ..core.context import STAGE, Layer, Stage, clock_around, staged
+from ..core.context import SIMULATION, Layer, Simulation, clock_around, simulated
+from ..core.text import pluralise
 from ..engine.retry import Retry
 from ..engine.settings import Settings
 
@@ -68,18 +68,18 @@ def inject(target: Target, /, *outcomes: Ordered) -> Iterator[Injected]:
             raise TypeError(f"a fault is an exception, its type, or None, not {ordered!r}")
     matches = _matcher(target)
     injected = Injected(outcomes)
-    around = STAGE.get()
+    around = SIMULATION.get()
 
     def faults(layer: Layer, fn: Callable[..., Any]) -> Callable[..., Any]:
         inner = fn if around is None or around.faults is None else around.faults(layer, fn)
         return _failing(inner, injected) if matches(layer) else inner
 
     here = around is not None and around.ledger
-    with staged(Stage(clock_around(), None if around is None else around.draw, faults, ledger=here)):
+    with simulated(Simulation(clock_around(), None if around is None else around.draw, faults, ledger=here)):
         yield injected
     if any(ordered is not None for ordered in injected._outcomes):
-        made = f"{_name(target)} made {amount(injected.calls, 'attempt')}"
-        raise AssertionError(f"{injected.left} of {amount(len(outcomes), 'injected failure')} not used: {made}")
+        made = f"{_name(target)} made {pluralise(injected.calls, 'attempt')}"
+        raise AssertionError(f"{injected.left} of {pluralise(len(outcomes), 'injected failure')} not used: {made}")
 
 
 def _is_exception(ordered: object) -> bool:

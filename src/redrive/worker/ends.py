@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, cast
 
 from ..core.outage import WINDOW, End, Outage, Parking, Recent, Verdict, is_charged
-from ..core.signature import said
+from ..core.text import safe_str
 from ..journal.bus import emit, is_success_wanted, is_wanted
 from ..journal.sinks.logging import level_of
 from ..ledger import kinds, letters, pardon
@@ -236,7 +236,7 @@ class Ends:
         }
         if error is not None:
             fault = outcome.fault
-            fields |= {"error": said(error), "error_class": type(error).__name__, "http_status": fault.status}
+            fields |= {"error": safe_str(error), "error_class": type(error).__name__, "http_status": fault.status}
             fields |= {"retryable": fault.retryable}
         if outcome.record in DEATHS and not one.late and not one.settled:
             self._deaths.append((lease, outcome.record, fields))

@@ -11,12 +11,13 @@ from traceback import walk_tb
 from typing import NamedTuple
 
 from ..core.classify import classify
-from ..core.decision import LONGEST
+from ..core.decision import MAX_WAIT_SECONDS
 from ..core.fault import PERMANENT, UNKNOWN, Fault
 from ..core.outage import Verdict, verdict_of
-from ..core.retry_after import until
+from ..core.retry_after import seconds_until
 from ..core.seconds import seconds
-from ..core.signature import said, signature, signature_of
+from ..core.signature import signature, signature_of
+from ..core.text import safe_str
 from ..engine.nesting import outcome as outcome_inside
 from ..errors import Again, Blocked, BreakerOpen, KeyBusy, LedgerUnavailable, Stop
 from ..ledger.record import Lease, Settlement
@@ -83,7 +84,7 @@ def succeeded(lease: Lease, result: bytes | None, max_payload: int, /) -> Outcom
 def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, draw: float) -> Outcome:
     """It raised: again, later; or a dead letter. now: by the ledger's clock. draw: a throw of the dice, for jitter."""
     if isinstance(error, Unstorable):
-        return Outcome(lease.dead("result", error=said(error), signature=signature(error)), "giveup", "result")
+        return Outcome(lease.dead("result", error=safe_str(error), signature=signature(error)), "giveup", "result")
     name = signature(error)
     if isinstance(error, Undecodable):
         name = signature_of("Undecodable", error.because)
@@ -92,7 +93,7 @@ def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, 
     if isinstance(error, Stop):
         return Outcome(lease.dead("stopped", error=told(error), signature=name), "giveup", "stopped", PERMANENT)
     if isinstance(error, Blocked):
-        end = lease.blocked(said(error) or "blocked", until=_aware(error.until), error=told(error))
+        end = lease.blocked(safe_str(error) or "blocked", until=_aware(error.until), error=told(error))
         return Outcome(end._replace(signature=name), "blocked", "blocked", PERMANENT)
     fault = _judged(kind, error)
     of_ledger = is_of_ledger(error)
@@ -100,7 +101,7 @@ def failed(kind: Kind, lease: Lease, error: BaseException, /, *, now: datetime, 
         fault = Fault("transient", sent=getattr(error, "sent", True))
     if isinstance(error, Again) and error.free:
         wait = _after(error, kind, lease, draw)
-        return Outcome(lease.again(wait, error=said(error) or None, reason="again", free=True), "again", "again", fault, wait)
+        return Outcome(lease.again(wait, error=safe_str(error) or None, reason="again", free=True), "again", "again", fault, wait)
     known_by = None if isinstance(error, Again) else name
     evidence = name if not of_ledger and _is_evidence(kind, error, fault) else None
     wait = max(_after(error, kind, lease, draw), _floor(error, fault, now))
@@ -153,7 +154,7 @@ def is_of_ledger(error: BaseException, /, *, depth: int = CAUSES) -> bool:
 
 def unreadable(kind: Kind, lease: Lease, error: BaseException, problem: Exception, /) -> Outcome:
     """An error of the user's that cannot even be looked at: tried again, as often as any other."""
-    says = f"{type(error).__name__}; deciding about it raised {type(problem).__name__}: {said(problem)}"
+    says = f"{type(error).__name__}; deciding about it raised {type(problem).__name__}: {safe_str(problem)}"
     if lease.attempt >= _most(kind, lease):
         return Outcome(lease.dead("attempts", error=says, signature=type(error).__name__), "giveup", "attempts")
     return Outcome(lease.again(UNREADABLE, error=says, reason="failed"), "retry", wait=UNREADABLE)
@@ -177,7 +178,7 @@ def _judged(kind: Kind, error: BaseException) -> Fault:
     if not isinstance(error, Exception):
         return UNKNOWN  # SystemExit and the like: of this job, not of the worker
     try:
-        return kind.settings.judge(error)
+        return kind.settings.classify(error)
     except Exception:  # a rule of the user's raised: its bug must not decide about this job
         return UNKNOWN
 
@@ -200,7 +201,7 @@ def _is_declared(kind: Kind, error: Exception) -> bool:
 
     `on=Exception` retries bugs too, and says nothing of the service: there the standard rule decides.
     """
-    rules = kind.settings.judgement.rules
+    rules = kind.settings.error_rules.rules
     if not any(rule in CATCH_ALL for rule in rules):
         return True
     for rule in rules:
@@ -232,14 +233,14 @@ def _most(kind: Kind, lease: Lease) -> int:
 
 def _chosen(kind: Kind) -> bool:
     """Whether `on=` said what to try again, and so that all else is not; with the standard rule in it, it has not."""
-    rules = kind.settings.judgement.rules
+    rules = kind.settings.error_rules.rules
     return bool(rules) and classify not in rules
 
 
 def _after(error: BaseException, kind: Kind, lease: Lease, draw: float) -> float:
     if isinstance(error, Again) and error.after is not None:
         try:
-            return min(LONGEST, seconds("after", error.after))
+            return min(MAX_WAIT_SECONDS, seconds("after", error.after))
         except (TypeError, ValueError):
             pass  # as if it had said nothing
     return _backoff(kind, lease.attempt, draw)
@@ -250,28 +251,28 @@ def _backoff(kind: Kind, attempt: int, draw: float) -> float:
         wait = float(kind.settings.backoff(max(1, attempt), draw))
     except Exception:  # a backoff of the user's raised
         wait = kind.settings.policy.wait(max(1, attempt), draw)
-    return min(wait, LONGEST) if wait >= 0 else 0.0  # NaN too
+    return min(wait, MAX_WAIT_SECONDS) if wait >= 0 else 0.0  # NaN too
 
 
 def _floor(error: BaseException, fault: Fault, now: datetime) -> float:
     """Not before: what the server asked for, or what an inner layer, a key or a breaker knows."""
     inside = outcome_inside(error)
     moments = (getattr(error, "retry_at", None), None if inside is None else inside.retry_at)
-    waits = [until(moment, now) for moment in moments if isinstance(moment, datetime)]
-    return min(LONGEST, max([fault.after or 0.0, *waits]))
+    waits = [seconds_until(moment, now) for moment in moments if isinstance(moment, datetime)]
+    return min(MAX_WAIT_SECONDS, max([fault.after or 0.0, *waits]))
 
 
 def told(error: BaseException, /) -> str:
     """An error for a person: what it is, what it says, its notes, and where it was raised."""
     name = type(error).__name__
     kind = name if type(error).__module__ in ("builtins", "__main__") else f"{type(error).__module__}.{name}"
-    lines = [f"{kind}: {said(error)}" if said(error) else kind]
+    lines = [f"{kind}: {safe_str(error)}" if safe_str(error) else kind]
     if isinstance(error, (SystemExit, KeyboardInterrupt, CancelledError)):
         lines.append(f"raised by the work itself: {name} ends this attempt, not the worker")
     lines += [str(note) for note in getattr(error, "__notes__", ())[:5]]
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
-        lines.append(f"because of {type(cause).__name__}: {said(cause)}")
+        lines.append(f"because of {type(cause).__name__}: {safe_str(cause)}")
     return "\n".join([*lines, *_places(error)])
 
 

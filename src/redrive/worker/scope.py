@@ -10,7 +10,7 @@ from datetime import datetime
 from time import monotonic
 from typing import NamedTuple
 
-from ..core.context import CELL, IDS, Cell, Scope
+from ..core.context import IDS, SLOT, ContextSlot, Scope
 from ..core.key import Key, KeyLike
 from ..ledger.record import Lease
 from .kind import Kind
@@ -67,7 +67,7 @@ def enter(kind: Kind, lease: Lease, seconds: float) -> None:
     """Be inside the attempt, from now on: in a context of its own, which ends with it."""
     key = lease.key if lease.key.count(":") >= PARTS else key_of(lease)
     scope: Scope = (monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key, None)
-    CELL.set(Cell(scope, get_ident()))
+    SLOT.set(ContextSlot(scope, get_ident()))
     ids = lease.ids_stored
     IDS.set(lease.ids if isinstance(ids, str) else ids or NO_IDS)
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from ..core.clock import SYSTEM
-from ..core.seconds import Seconds, lasting, seconds, whole
+from ..core.seconds import Seconds, dated_duration, seconds, whole_number
 from ..journal.bus import ATTEMPT_WRAPPERS, emit
 from ..journal.redaction import redact_text
 from ..ledger.ledger import DAY, Ledger
@@ -45,7 +45,7 @@ CHORE_PAUSE = 5.0
 
 def kept(keep: Seconds | None, /) -> float:
     """Seconds for which what has ended is kept; infinite: for ever."""
-    return KEEP if keep is None else FOREVER if keep == FOREVER else lasting("keep", keep)
+    return KEEP if keep is None else FOREVER if keep == FOREVER else dated_duration("keep", keep)
 
 
 class Worker:
@@ -70,9 +70,9 @@ class Worker:
         self._ledger = ledger
         given = kinds.values() if isinstance(kinds, Mapping) else kinds
         self._kinds = {kind.name: kind for kind in given}
-        self._threads, self._tasks = whole("threads", threads), whole("tasks", tasks)
+        self._threads, self._tasks = whole_number("threads", threads), whole_number("tasks", tasks)
         self._drain = seconds("drain", drain)
-        self._lease = lasting("lease", lease)
+        self._lease = dated_duration("lease", lease)
         self._keep = kept(keep)
         self._parking = Parking() if parking is None else parking
         self._chores = tuple(chores)

@@ -138,10 +138,10 @@ def middle():
 failed = 0
 for _ in range(15):
     tries, children = [], []
-    budget.earn(1000)
+    budget.refund(1000)
     pid = layer.call(middle)
     if children[0] == 0:
-        budget.earn(1000)
+        budget.refund(1000)
         os._exit(0 if once() == 3 and pid == os.getpid() else 1)
     failed += os.waitpid(children[0], 0)[1] != 0
 done.set()

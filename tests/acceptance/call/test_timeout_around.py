@@ -192,7 +192,7 @@ def test_a_limit_holds_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
         asleep(seconds)
 
     monkeypatch.setattr(SystemClock, "sleep", staticmethod(sleep))
-    monkeypatch.setattr("redrive.engine.loop.sleep", sleep)
+    monkeypatch.setattr("redrive.engine.fastpath.sleep", sleep)
     starts = 0
 
     def work() -> None:

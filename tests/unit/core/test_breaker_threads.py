@@ -48,13 +48,13 @@ def test_a_thread_that_waited_while_another_closed_it_goes_through(monkeypatch: 
         """The lock, which another thread has just given back."""
 
         def __enter__(self) -> None:
-            breaker._opened = None
+            breaker._opened_at = None
 
         def __exit__(self, *_: object) -> None: ...
 
     monkeypatch.setattr(module, "LOCK", Meanwhile())
     assert breaker.allow(200.0) == 0.0
-    assert breaker._probed is None
+    assert breaker._probed_at is None
 
 
 @pytest.mark.req("C-12")

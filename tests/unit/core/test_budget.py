@@ -61,7 +61,7 @@ def test_the_default_numbers() -> None:
 @pytest.mark.parametrize(("kind", "cost"), [("transient", 14), ("timeout", 14), ("unknown", 14), ("throttled", 5)])
 def test_a_retry_costs_by_the_class_of_its_error(kind: Kind, cost: float) -> None:
     budget = Budget(capacity=100)
-    assert budget.take(kind) == cost
+    assert budget.spend(kind) == cost
     assert budget.left == 100 - cost
 
 
@@ -69,11 +69,11 @@ def test_a_retry_costs_by_the_class_of_its_error(kind: Kind, cost: float) -> Non
 @pytest.mark.usefixtures("threading_model")
 def test_an_empty_bucket_gives_nothing_and_loses_nothing() -> None:
     budget = Budget(capacity=30, cost=10, throttled_cost=4)
-    assert [budget.take("transient") for _ in range(4)] == [10, 10, 10, None]
+    assert [budget.spend("transient") for _ in range(4)] == [10, 10, 10, None]
     assert budget.left == 0
-    budget.earn(4)
-    assert budget.take("transient") is None
-    assert budget.take("throttled") == 4
+    budget.refund(4)
+    assert budget.spend("transient") is None
+    assert budget.spend("throttled") == 4
     assert budget.left == 0
 
 
@@ -81,33 +81,33 @@ def test_an_empty_bucket_gives_nothing_and_loses_nothing() -> None:
 @pytest.mark.usefixtures("threading_model")
 def test_a_success_fills_it_up_to_its_capacity() -> None:
     budget = Budget(capacity=20, cost=10, refill=3)
-    budget.take("transient")
-    budget.earn()
+    budget.spend("transient")
+    budget.refund()
     assert budget.left == 13
-    budget.earn(5)
+    budget.refund(5)
     assert budget.left == 18
-    budget.earn()
+    budget.refund()
     assert budget.left == 20
-    budget.earn(1000)
+    budget.refund(1000)
     assert budget.left == 20
-    budget.take("transient")
-    budget.earn(0)  # of a retry that the floor let through
+    budget.spend("transient")
+    budget.refund(0)  # of a retry that the floor let through
     assert budget.left == 13
 
 
 @pytest.mark.usefixtures("threading_model")
 def test_a_success_has_something_to_fill_up_only_where_tokens_are_missing() -> None:
     budget = Budget(capacity=20, cost=10, throttled_cost=0)
-    assert budget.short is False
-    budget.take("throttled")
-    assert budget.short is False
-    budget.take("transient")
-    assert budget.short is True
-    budget.earn(9)
-    assert budget.short is True
-    budget.earn()
-    assert budget.short is False
-    assert Budget(capacity=0).short is False
+    assert budget.below_capacity is False
+    budget.spend("throttled")
+    assert budget.below_capacity is False
+    budget.spend("transient")
+    assert budget.below_capacity is True
+    budget.refund(9)
+    assert budget.below_capacity is True
+    budget.refund()
+    assert budget.below_capacity is False
+    assert Budget(capacity=0).below_capacity is False
 
 
 @pytest.mark.req("C-9")
@@ -115,18 +115,18 @@ def test_retries_are_bounded_by_what_successes_earn() -> None:
     budget = Budget(capacity=140, cost=14, refill=1, floor=0)
     retries = 0
     for _ in range(1000):  # an outage: every call fails, and wants a retry, which fails too
-        retries += budget.take("transient") is not None or budget.spare(0.0)
+        retries += budget.spend("transient") is not None or budget.allow_by_floor(0.0)
     assert retries == 10
     for _ in range(140):
-        budget.earn()
-    assert budget.take("transient") == 14
+        budget.refund()
+    assert budget.spend("transient") == 14
 
 
 @pytest.mark.req("C-9")
 def test_the_floor_lets_so_many_retries_a_second_through() -> None:
     budget = Budget(capacity=0, floor=2)
     moments = [100.0, 100.1, 100.49, 100.5, 100.6, 101.0, 101.2, 500.0]
-    assert [budget.spare(now) for now in moments] == [True, False, False, True, False, True, False, True]
+    assert [budget.allow_by_floor(now) for now in moments] == [True, False, False, True, False, True, False, True]
     assert budget.denied == 4
     assert budget.left == 0
 
@@ -134,30 +134,30 @@ def test_the_floor_lets_so_many_retries_a_second_through() -> None:
 @pytest.mark.req("C-9")
 def test_the_floor_does_not_save_up_for_a_burst() -> None:
     budget = Budget(capacity=0, floor=1)
-    assert budget.spare(0.0)
-    assert [budget.spare(1000.0) for _ in range(3)] == [True, False, False]
+    assert budget.allow_by_floor(0.0)
+    assert [budget.allow_by_floor(1000.0) for _ in range(3)] == [True, False, False]
 
 
 @pytest.mark.req("C-9")
 def test_without_a_floor_nothing_is_spared() -> None:
     budget = Budget(capacity=0, floor=0)
-    assert [budget.spare(now) for now in (0.0, 10.0, 1e9)] == [False, False, False]
+    assert [budget.allow_by_floor(now) for now in (0.0, 10.0, 1e9)] == [False, False, False]
     assert budget.denied == 3
 
 
 @pytest.mark.req("C-9")
 def test_a_clock_that_jumps_backwards_does_not_shut_the_floor() -> None:
     budget = Budget(capacity=0, floor=1)
-    assert budget.spare(1e6)
-    assert budget.spare(5.0)
-    assert not budget.spare(5.5)
-    assert budget.spare(6.0)
+    assert budget.allow_by_floor(1e6)
+    assert budget.allow_by_floor(5.0)
+    assert not budget.allow_by_floor(5.5)
+    assert budget.allow_by_floor(6.0)
 
 
 def test_the_smallest_floor_there_is_lets_one_through() -> None:
     budget = Budget(capacity=0, floor=5e-324)
-    assert budget.spare(0.0)
-    assert not budget.spare(1e300)
+    assert budget.allow_by_floor(0.0)
+    assert not budget.allow_by_floor(1e300)
 
 
 @pytest.mark.req("C-9")
@@ -165,7 +165,7 @@ def test_one_name_is_one_budget_in_the_process() -> None:
     crm = Budget.named("test_budget.crm", capacity=50)
     assert Budget.named("test_budget.crm") is crm
     assert Budget.named("test_budget.erp") is not crm
-    crm.take("transient")
+    crm.spend("transient")
     assert Budget.named("test_budget.crm", capacity=50).left == 36
     with pytest.raises(ValueError, match=re.escape("Budget 'test_budget.crm' already exists with capacity=50.0, not cap")):
         Budget.named("test_budget.crm", capacity=60)
@@ -175,8 +175,8 @@ def test_one_name_is_one_budget_in_the_process() -> None:
 @pytest.mark.usefixtures("threading_model")
 def test_an_unlimited_budget_is_never_spent() -> None:
     for budget in (Budget.unlimited(), UNLIMITED):
-        assert all(budget.take("transient") == 14 for _ in range(1000))
-        budget.earn()
+        assert all(budget.spend("transient") == 14 for _ in range(1000))
+        budget.refund()
         assert budget.left == budget.capacity == math.inf
         assert repr(budget) == "Budget(left=inf, capacity=inf)"
 
@@ -207,7 +207,7 @@ def test_threads_never_get_more_retries_than_there_are() -> None:
     granted: list[int] = []
 
     def spend() -> None:
-        granted.append(sum(budget.take("transient") is not None for _ in range(1000)))
+        granted.append(sum(budget.spend("transient") is not None for _ in range(1000)))
 
     in_threads(spend)
     assert sum(granted) == 1000
@@ -221,9 +221,9 @@ def test_threads_lose_no_token_between_them() -> None:
 
     def borrow() -> None:
         for _ in range(2000):
-            paid = budget.take("throttled")
+            paid = budget.spend("throttled")
             assert paid is not None
-            budget.earn(paid)
+            budget.refund(paid)
 
     in_threads(borrow)
     assert budget.left == 10_000
@@ -234,6 +234,6 @@ def test_threads_lose_no_token_between_them() -> None:
 def test_threads_share_the_floor_and_every_refusal_is_counted() -> None:
     budget = Budget(capacity=0, floor=1)
     spared: list[int] = []
-    in_threads(lambda: spared.append(sum(budget.spare(float(second)) for second in [0] * 500)))
+    in_threads(lambda: spared.append(sum(budget.allow_by_floor(float(second)) for second in [0] * 500)))
     assert sum(spared) == 1
     assert budget.denied == 8 * 500 - 1

@@ -187,7 +187,7 @@ def test_our_own_errors(error: Exception, fault: Fault) -> None:
 def test_every_error_of_ours_is_known() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     ours = [kind for kind in kinds if not issubclass(kind, Warning)]
-    unknown = [kind for kind in ours if module._entry(kind) is UNKNOWN]
+    unknown = [kind for kind in ours if module._entry_of(kind) is UNKNOWN]
     assert unknown == [errors.RedriveError]
 
 
@@ -243,21 +243,21 @@ def test_metaclasses_that_break_the_rules(meta: type) -> None:
 
 
 def test_a_class_made_on_the_fly_is_not_kept_alive() -> None:
-    known = len(module._LEARNT)
+    known = len(module._ENTRIES)
     kept = [type(f"Fly{number}", (ConnectionError,), {}) for number in range(100)]
     assert all(classify(kind()) is TRANSIENT for kind in kept)
     seen = weakref.ref(kept[0])
     kept.clear()
     gc.collect()
     assert seen() is None
-    assert len(module._LEARNT) <= known
-    assert len(module._ALIVE) == len(module._LEARNT)
+    assert len(module._ENTRIES) <= known
+    assert len(module._TYPE_REFS) == len(module._ENTRIES)
 
 
 def test_it_imports_no_library_and_costs_little_before_the_first_failure() -> None:
     program = (
         "import sys; before = set(sys.modules); import redrive.core.classify as c\n"
-        "assert 'redrive.core.known.table' not in sys.modules\n"
+        "assert 'redrive.core.known.registry' not in sys.modules\n"
         "c.classify(ValueError()); c.classify(OSError(5, 'x'))\n"
         "print(' '.join(name for name in sys.modules if name.partition('.')[0] in sys.argv[1:]))"
     )

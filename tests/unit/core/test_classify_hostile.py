@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from redrive.core.classify import classify
 from redrive.core.fault import Fault
-from redrive.core.known.table import KNOWN
+from redrive.core.known.registry import KNOWN
 
 NAMES = sorted(KNOWN)
 ATTRIBUTES = (

@@ -12,21 +12,21 @@ import pytest
 from redrive import Key
 from redrive.core.clock import SYSTEM
 from redrive.core.context import (
-    CELL,
     IDS,
-    STAGE,
-    WATCH,
-    Cell,
-    Entered,
+    SIMULATION,
+    SLOT,
+    SLOW_PATH_USERS,
+    ActiveScope,
+    ContextSlot,
     Scope,
-    Stage,
+    Simulation,
     clock_around,
     end_of,
     job_around,
     key_around,
-    own_cell,
+    own_slot,
     scope_around,
-    staged,
+    simulated,
     within,
 )
 from redrive.testing import FakeClock
@@ -62,46 +62,46 @@ def _nothing_around() -> None:
 
 def test_a_scope_is_entered_and_left_and_scopes_nest() -> None:
     outer, inner = scope(end=10), scope(end=5)
-    before = CELL.get()
-    first = Entered(outer)
+    before = SLOT.get()
+    first = ActiveScope(outer)
     assert scope_around() == outer
-    second = Entered(inner)
+    second = ActiveScope(inner)
     assert scope_around() == inner
     second.leave()
     assert scope_around() == outer
-    assert CELL.get() is first
+    assert SLOT.get() is first
     first.leave()
     assert scope_around() is None
-    assert CELL.get() is before
+    assert SLOT.get() is before
 
 
 def test_scopes_may_be_left_out_of_turn() -> None:
-    before = CELL.get()
-    first, second, third = Entered(scope(end=3)), Entered(scope(end=2)), Entered(scope(end=1))
+    before = SLOT.get()
+    first, second, third = ActiveScope(scope(end=3)), ActiveScope(scope(end=2)), ActiveScope(scope(end=1))
     second.leave()
     assert scope_around() == scope(end=1)
-    assert CELL.get() is third
+    assert SLOT.get() is third
     first.leave()
     assert scope_around() == scope(end=1)
     third.leave()
     assert scope_around() is None
-    assert CELL.get() is before
+    assert SLOT.get() is before
 
 
 def test_a_scope_left_in_another_context_is_gone_in_its_own() -> None:
-    outer = Entered(scope(end=9))
-    inner = Entered(scope(end=1))
+    outer = ActiveScope(scope(end=9))
+    inner = ActiveScope(scope(end=1))
     elsewhere = contextvars.Context()
     elsewhere.run(inner.leave)
     assert elsewhere.run(scope_around) is None
-    assert elsewhere.run(CELL.get) is None
+    assert elsewhere.run(SLOT.get) is None
     assert scope_around() == scope(end=9)
     outer.leave()
     assert scope_around() is None
 
 
 def test_a_copy_of_a_context_sees_that_a_scope_was_left() -> None:
-    entered = Entered(scope(end=1))
+    entered = ActiveScope(scope(end=1))
     copied = contextvars.copy_context()
     entered.leave()
     assert copied.run(scope_around) is None
@@ -114,11 +114,11 @@ def test_a_copy_of_a_context_sees_that_a_scope_was_left() -> None:
 
 def test_a_thread_has_one_cell_of_its_own() -> None:
     def check() -> None:
-        cell = own_cell()
+        cell = own_slot()
         assert cell.scope is cell.base is None
         assert cell.thread == threading.get_ident()
-        assert own_cell() is cell
-        assert CELL.get() is cell
+        assert own_slot() is cell
+        assert SLOT.get() is cell
         cell.scope = scope(end=1)
         assert scope_around() == scope(end=1)
 
@@ -129,14 +129,14 @@ def test_another_thread_sees_a_copied_context_as_it_was_made() -> None:
     seen: list[object] = []
 
     def check() -> None:
-        entered = Entered(scope(end=7))
-        cell = own_cell()
+        entered = ActiveScope(scope(end=7))
+        cell = own_slot()
         cell.scope = scope(end=3)  # what plain code does on its own thread
         copied = contextvars.copy_context()
 
         def other() -> None:
             seen.append(scope_around())
-            mine = own_cell()
+            mine = own_slot()
             seen.append(mine is cell)
             seen.append(mine.scope)
             seen.append(mine.thread == threading.get_ident())
@@ -153,7 +153,7 @@ def test_another_thread_sees_a_copied_context_as_it_was_made() -> None:
 
 
 def test_a_cell_starts_with_the_scope_it_was_made_with() -> None:
-    cell = Cell(scope(end=4), 1)
+    cell = ContextSlot(scope(end=4), 1)
     cell.scope = None
     assert cell.base == scope(end=4)
 
@@ -188,35 +188,35 @@ def test_the_nearest_job_counts_from_the_inside_out() -> None:
 
 
 def test_a_stage_brings_its_clock_and_is_gone_afterwards() -> None:
-    stage, watched = Stage(FakeClock()), len(WATCH)
+    stage, watched = Simulation(FakeClock()), len(SLOW_PATH_USERS)
     assert (stage.draw, stage.faults) == (None, None)
-    with staged(stage):
+    with simulated(stage):
         assert clock_around() is stage.clock
-        assert STAGE.get() is stage
-        assert len(WATCH) == watched + 1
+        assert SIMULATION.get() is stage
+        assert len(SLOW_PATH_USERS) == watched + 1
     assert clock_around() is SYSTEM
-    assert STAGE.get() is None
-    assert len(WATCH) == watched
+    assert SIMULATION.get() is None
+    assert len(SLOW_PATH_USERS) == watched
 
 
 def test_a_stage_is_gone_after_an_error_too() -> None:
-    watched = len(WATCH)
-    with pytest.raises(ZeroDivisionError), staged(Stage(FakeClock())):
+    watched = len(SLOW_PATH_USERS)
+    with pytest.raises(ZeroDivisionError), simulated(Simulation(FakeClock())):
         raise ZeroDivisionError
-    assert (clock_around(), STAGE.get(), len(WATCH)) == (SYSTEM, None, watched)
+    assert (clock_around(), SIMULATION.get(), len(SLOW_PATH_USERS)) == (SYSTEM, None, watched)
 
 
 def test_stages_nest_and_each_takes_only_itself_away() -> None:
     clock = FakeClock()
-    outer, inner = Stage(clock), Stage(clock)
-    with staged(outer):
-        with staged(inner):
+    outer, inner = Simulation(clock), Simulation(clock)
+    with simulated(outer):
+        with simulated(inner):
             assert clock_around() is clock
-        assert outer in WATCH
-        assert inner not in WATCH
-        assert STAGE.get() is outer
+        assert outer in SLOW_PATH_USERS
+        assert inner not in SLOW_PATH_USERS
+        assert SIMULATION.get() is outer
 
 
 def test_a_stage_holds_in_its_own_context_only() -> None:
-    with staged(Stage(FakeClock())):
+    with simulated(Simulation(FakeClock())):
         assert contextvars.Context().run(clock_around) is SYSTEM

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from redrive import Fault
-from redrive.core.decision import HANDOVER, LONGEST, PATIENCE, SPENT, Reason, decide
+from redrive.core.decision import MAX_RETRY_AFTER_IN_JOB_SECONDS, MAX_RETRY_AFTER_SECONDS, MAX_WAIT_SECONDS, SPENT, Reason, decide
 from redrive.core.fault import Kind
 
 BUSY = Fault("transient")
@@ -110,7 +110,8 @@ def test_where_the_backoff_waits_longer_than_the_server_asks_the_time_is_what_st
 
 @pytest.mark.req("R-6")
 @pytest.mark.parametrize(
-    ("after", "reason"), [(PATIENCE, None), (math.nextafter(PATIENCE, 1e9), "retry_after"), (1e300, "retry_after")]
+    ("after", "reason"),
+    [(MAX_RETRY_AFTER_SECONDS, None), (math.nextafter(MAX_RETRY_AFTER_SECONDS, 1e9), "retry_after"), (1e300, "retry_after")],
 )
 def test_without_a_time_limit_nobody_waits_for_a_server_that_asks_for_long(after: float, reason: Reason | None) -> None:
     assert decided(Fault("throttled", after=after)) == (reason, after)
@@ -118,12 +119,21 @@ def test_without_a_time_limit_nobody_waits_for_a_server_that_asks_for_long(after
 
 @pytest.mark.req("R-6")
 def test_with_a_time_limit_the_limit_decides_how_long_a_server_may_ask_for() -> None:
-    assert decided(Fault("throttled", after=2 * PATIENCE), left=3 * PATIENCE) == (None, 2 * PATIENCE)
-    assert decided(Fault("throttled", after=2 * PATIENCE), left=PATIENCE) == ("retry_after", 2 * PATIENCE)
+    assert decided(Fault("throttled", after=2 * MAX_RETRY_AFTER_SECONDS), left=3 * MAX_RETRY_AFTER_SECONDS) == (
+        None,
+        2 * MAX_RETRY_AFTER_SECONDS,
+    )
+    assert decided(Fault("throttled", after=2 * MAX_RETRY_AFTER_SECONDS), left=MAX_RETRY_AFTER_SECONDS) == (
+        "retry_after",
+        2 * MAX_RETRY_AFTER_SECONDS,
+    )
 
 
 def test_a_policy_of_longer_waits_than_that_is_the_users_own_wish() -> None:
-    assert decided(Fault("throttled", after=2 * PATIENCE), wait=3 * PATIENCE) == (None, 3 * PATIENCE)
+    assert decided(Fault("throttled", after=2 * MAX_RETRY_AFTER_SECONDS), wait=3 * MAX_RETRY_AFTER_SECONDS) == (
+        None,
+        3 * MAX_RETRY_AFTER_SECONDS,
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,9 +142,9 @@ def test_a_policy_of_longer_waits_than_that_is_the_users_own_wish() -> None:
         (math.nan, 0.0),
         (-1.0, 0.0),
         (-math.inf, 0.0),
-        (math.inf, LONGEST),
-        (2 * LONGEST, LONGEST),
-        (LONGEST, LONGEST),
+        (math.inf, MAX_WAIT_SECONDS),
+        (2 * MAX_WAIT_SECONDS, MAX_WAIT_SECONDS),
+        (MAX_WAIT_SECONDS, MAX_WAIT_SECONDS),
         (-0.0, 0.0),
     ],
 )
@@ -148,7 +158,7 @@ def test_a_broken_backoff_does_not_undercut_the_server() -> None:
 
 
 def test_the_longest_waits_are_three_years_and_a_minute() -> None:
-    assert (LONGEST, PATIENCE, HANDOVER) == (100_000_000, 600, 60)
+    assert (MAX_WAIT_SECONDS, MAX_RETRY_AFTER_SECONDS, MAX_RETRY_AFTER_IN_JOB_SECONDS) == (100_000_000, 600, 60)
 
 
 def test_attempts_that_were_used_up_are_told_from_those_that_never_made_sense() -> None:

@@ -30,9 +30,9 @@ child = os.fork()
 if child == 0:
     signal.alarm(20)  # a child that hangs dies, and its status says so
     budget, breaker = Budget(capacity=0), Breaker(min_calls=1)
-    assert budget.spare(0.0) and not budget.spare(0.5)
+    assert budget.allow_by_floor(0.0) and not budget.allow_by_floor(0.5)
     assert breaker.record(True, 0.0) and breaker.allow(1.0) == 9.0
-    assert Budget.named("after the fork").take("transient") == 14
+    assert Budget.named("after the fork").spend("transient") == 14
     journal.subscribe(print, inline=True)()
     os._exit(0)
 _, status = os.waitpid(child, 0)
@@ -55,7 +55,7 @@ def test_a_signal_handler_in_the_thread_that_holds_the_lock_does_not_hang() -> N
 
     def interrupted() -> None:
         with LOCK:  # what a handler or a finaliser calls at this very moment:
-            spared.append(budget.spare(0.0))
+            spared.append(budget.allow_by_floor(0.0))
 
     thread = threading.Thread(target=interrupted, daemon=True)
     thread.start()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core.retry_after import header, http_date, pushback, retry_after, until
+from redrive.core.retry_after import header, http_date, pushback, retry_after, seconds_until
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=timezone.utc)
 pytestmark = pytest.mark.req("R-6")
@@ -97,8 +97,8 @@ def test_pushback(text: str | None, seconds: float | None) -> None:
 
 
 def test_until_takes_naive_for_utc_and_never_goes_below_zero() -> None:
-    assert until(datetime(2026, 3, 1, 12, 1), NOON) == 60.0  # noqa: DTZ001  # the point of the test
-    assert until(NOON, NOON + timedelta(days=1)) == 0.0
+    assert seconds_until(datetime(2026, 3, 1, 12, 1), NOON) == 60.0  # noqa: DTZ001  # the point of the test
+    assert seconds_until(NOON, NOON + timedelta(days=1)) == 0.0
 
 
 class Hostile:

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from redrive.core.seconds import number, positive, real, seconds, whole
+from redrive.core.seconds import number, positive, real, seconds, whole_number
 
 HUGE = 10**400  # an int that no float can hold
 NO_NUMBERS = [True, False, "1", "", b"1", None, [], {}, Decimal(1), 1j, float, object()]
@@ -100,7 +100,7 @@ def test_a_positive_duration_is_not_zero(given: object) -> None:
 
 @pytest.mark.req("R-2")
 def test_whole_numbers_of_other_libraries_are_taken_as_ints() -> None:
-    taken = whole("max_attempts", Eight())
+    taken = whole_number("max_attempts", Eight())
     assert taken == 8
     assert type(taken) is int
 
@@ -110,21 +110,21 @@ def test_whole_numbers_of_other_libraries_are_taken_as_ints() -> None:
 def test_what_is_not_whole_is_a_type_error_that_says_so(given: object) -> None:
     said = f"max_attempts must be a whole number, not {type(given).__name__}: {given!r}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
-        whole("max_attempts", given)
+        whole_number("max_attempts", given)
 
 
 def test_an_index_that_is_no_int_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="__index__ returned non-int"):
-        whole("max_attempts", Crooked())
+        whole_number("max_attempts", Crooked())
 
 
 def test_a_whole_number_has_a_least_value_which_is_allowed() -> None:
-    assert whole("size", 1) == 1
-    assert whole("retries", 0, least=0) == 0
-    assert whole("size", HUGE) == HUGE
+    assert whole_number("size", 1) == 1
+    assert whole_number("retries", 0, least=0) == 0
+    assert whole_number("size", HUGE) == HUGE
     with pytest.raises(ValueError, match="^size must be at least 1: 0$"):
-        whole("size", 0)
+        whole_number("size", 0)
     with pytest.raises(ValueError, match="^retries must be at least 0: -1$"):
-        whole("retries", -1, least=0)
+        whole_number("retries", -1, least=0)
     with pytest.raises(ValueError, match=re.escape("size must be at least 9: Eight()")):
-        whole("size", Eight(), least=9)
+        whole_number("size", Eight(), least=9)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redrive import retry
-from redrive.engine.spilled import Spilled
+from redrive.engine.spill import Spilled
 
 
 class Kept:

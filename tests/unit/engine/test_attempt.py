@@ -13,7 +13,7 @@ import pytest
 
 from redrive import Key, RetryPolicy, correlate, current, deadline, journal, retry
 from redrive.core import context
-from redrive.engine import loop
+from redrive.engine import fastpath, loop
 from redrive.testing import FakeClock
 from tests.named import named
 
@@ -167,20 +167,21 @@ def test_scopes_never_leak_between_threads_and_tasks() -> None:
 
 
 @pytest.mark.req("C-8")
-def test_a_cell_of_another_thread_is_only_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_of_another_thread_is_only_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with greenlets that have an identity of their own, and share what was copied."""
     layer = retry(ZERO, attempt_timeout=10)
     layer.call(lambda: None)
-    cell = context.CELL.get()
-    assert cell is not None
+    slot = context.SLOT.get()
+    assert slot is not None
     copied = contextvars.copy_context()
     stranger = threading.get_ident() + 1
     monkeypatch.setattr(context, "get_ident", lambda: stranger)
-    monkeypatch.setattr(loop, "get_ident", lambda: stranger)
+    for module in (loop, fastpath):
+        monkeypatch.setattr(module, "get_ident", lambda: stranger)
     seen: list[object] = []
-    copied.run(layer.call, lambda: seen.append(cell.scope))
+    copied.run(layer.call, lambda: seen.append(slot.scope))
     assert seen == [None]
-    assert copied[context.CELL] is not cell
+    assert copied[context.SLOT] is not slot
 
 
 def test_correlation_ids_reach_every_record_inside() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redrive import RetryPolicy, correlate, current, deadline, errors, retry
-from redrive.engine.attempt import LEAST
+from redrive.engine.attempt import MIN_TIMEOUT_SECONDS
 from redrive.testing import FakeClock
 
 ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
@@ -36,7 +36,7 @@ def test_a_plain_attempt_reads_its_time(clock: FakeClock) -> None:
 def test_time_that_is_over_is_next_to_nothing_left_but_never_0_which_clients_refuse(clock: FakeClock) -> None:
     with deadline(1):
         clock.advance(5)
-        assert current().remaining == LEAST
+        assert current().remaining == MIN_TIMEOUT_SECONDS
 
 
 @pytest.mark.req("C-8")

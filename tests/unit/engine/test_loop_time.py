@@ -14,7 +14,7 @@ from tests.unit.engine.ways import WAYS, Work, raiser
 
 def test_zero_waits_are_not_slept(layer: Retry, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("redrive.engine.loop.sleep", slept.append)
+    monkeypatch.setattr("redrive.engine.fastpath.sleep", slept.append)
     work, _ = raiser(OSError, OSError)
     layer.call(work)
     assert slept == []
@@ -85,9 +85,9 @@ def test_a_clock_that_jumps_backwards() -> None:
             self._passed -= 100
             return super().monotonic()
 
-    from redrive.core.context import Stage, staged
+    from redrive.core.context import Simulation, simulated
 
-    with staged(Stage(Jumping())):
+    with simulated(Simulation(Jumping())):
         for options in WAYS.values():
             work, calls = raiser(OSError, OSError, OSError)
             with pytest.raises(OSError, match="failure 3") as caught:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from redrive import Outcome, Retry, RetryPolicy, current, deadline, outcome, retry
-from redrive.engine.nesting import MOST, mark, spent_inside
+from redrive.engine.nesting import MAX_CHAINED_ERRORS, mark, spent_inside
 from redrive.engine.settings import Settings
 from redrive.testing import instant
 from tests.unit.engine.leaf import TIMED, UNTIMED, ZERO, Leaf, every_layer
@@ -225,7 +225,7 @@ def test_a_chain_is_followed_only_so_far() -> None:
     spent = OSError("spent")
     mark(spent, Outcome(3, 0.0, "attempts", serial=7), None)
     chain: BaseException = spent
-    for _ in range(MOST + 1):
+    for _ in range(MAX_CHAINED_ERRORS + 1):
         above = OSError("above")
         above.__cause__ = chain
         chain = above

@@ -8,18 +8,18 @@ import pytest
 
 from redrive import Fault, RetryPolicy, classify, errors, retry
 from redrive.core.fault import PERMANENT, TRANSIENT, UNKNOWN
-from redrive.engine.rules import REMEMBERED, judgement
+from redrive.engine.rules import MAX_KNOWN_TYPES, error_rules
 
 pytestmark = pytest.mark.req("C-1")
 ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 
 
 def judged(on: Any, error: Exception) -> Fault:
-    return judgement(on).judge(error)
+    return error_rules(on).classify(error)
 
 
 def test_without_rules_it_is_the_standard_one() -> None:
-    assert judgement(None).judge is classify
+    assert error_rules(None).classify is classify
     assert judged(None, ConnectionResetError()).retryable
     assert judged(None, KeyError()) is UNKNOWN
 
@@ -77,11 +77,11 @@ def test_a_rule_may_refuse_a_rejected_result() -> None:
 
 
 def test_kinds_of_errors_are_remembered_up_to_a_bound() -> None:
-    judge, known, *_ = judgement(Exception)
-    for number in range(REMEMBERED + 50):
+    judge, known, *_ = error_rules(Exception)
+    for number in range(MAX_KNOWN_TYPES + 50):
         kind: type[Exception] = type(f"Error{number}", (Exception,), {})
         assert judge(kind()).retryable
-    assert 0 < len(known) <= REMEMBERED
+    assert 0 < len(known) <= MAX_KNOWN_TYPES
 
 
 def test_a_foreign_layer_that_gave_up_is_remembered_by_nobody() -> None:

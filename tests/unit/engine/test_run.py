@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from redrive import Budget, Fault, RetryPolicy, errors, outcome, retry
-from redrive.core.context import Entered
-from redrive.core.decision import LONGEST
+from redrive.core.context import ActiveScope
+from redrive.core.decision import MAX_WAIT_SECONDS
 from redrive.testing import FakeClock, instant
 from tests.unit.engine.down import STEADY, Unspeakable, down
 
@@ -103,7 +103,7 @@ class Job:
 
 @pytest.mark.req("R-6")
 def test_inside_a_job_a_long_retry_after_is_handed_over(clock: FakeClock) -> None:
-    around = Entered((math.inf, 1, Job(), None, None))
+    around = ActiveScope((math.inf, 1, Job(), None, None))
     try:
         with pytest.raises(Answer) as caught:
             retry(STEADY, on=by_answer).call(down(lambda: Answer(retry_after="61")))
@@ -137,7 +137,7 @@ def test_spent_attempts_still_carry_the_servers_word(clock: FakeClock) -> None:
         (0, []),
         (2, [2, 2]),
         (Decimal("0.5"), [0.5, 0.5]),
-        (math.inf, [LONGEST, LONGEST]),
+        (math.inf, [MAX_WAIT_SECONDS, MAX_WAIT_SECONDS]),
         (True, [1, 1]),
     ],
 )

@@ -84,7 +84,7 @@ def test_none_is_the_default_of_the_place() -> None:
     names = ("on", "reject", "backoff", "budget", "breaker", "key", "fields", "operation")
     nothing = retry(None, **dict.fromkeys(names)).settings  # type: ignore[arg-type]
     plain = retry().settings
-    for name in ("reject", "backoff", "budget", "breaker", "key", "fields", "operation", "judge"):
+    for name in ("reject", "backoff", "budget", "breaker", "key", "fields", "operation", "classify"):
         assert getattr(nothing, name) == getattr(plain, name)
 
 
@@ -103,7 +103,7 @@ def test_settings_are_immutable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "tabled"),
+    ("options", "precomputed"),
     [
         ({}, 3),
         ({"max_attempts": 50}, 10),
@@ -113,10 +113,10 @@ def test_settings_are_immutable() -> None:
     ],
     ids=str,
 )
-def test_what_needs_no_decision_of_its_own(options: dict[str, Any], tabled: int) -> None:
+def test_what_needs_no_decision_of_its_own(options: dict[str, Any], precomputed: int) -> None:
     settings = retry(**options).settings
-    assert settings.tabled == tabled
-    assert [settings.policy.wait(attempt, 0.0) for attempt in range(1, tabled)] == list(settings.waits[1:])
+    assert settings.precomputed == precomputed
+    assert [settings.policy.wait(attempt, 0.0) for attempt in range(1, precomputed)] == list(settings.waits[1:])
 
 
 def test_a_copy_under_another_name_is_the_same_but_for_that() -> None:
@@ -130,12 +130,12 @@ def test_a_copy_under_another_name_is_the_same_but_for_that() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "shows"),
+    ("options", "publishes"),
     [({}, True), ({"attempt_timeout": None}, False), ({"attempt_timeout": None, "timeout": 5}, True)],
     ids=str,
 )
-def test_whether_attempts_can_be_seen_from_inside(options: dict[str, Any], shows: bool) -> None:
-    assert retry(**options).settings.shows is shows
+def test_whether_attempts_can_be_seen_from_inside(options: dict[str, Any], publishes: bool) -> None:
+    assert retry(**options).settings.publishes_scope is publishes
 
 
 def test_a_backoff_is_any_function() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import correlate, journal, outcome, retry
 from redrive.core.context import IDS
-from redrive.engine.spilled import Spilled
+from redrive.engine.spill import Spilled
 from tests.unit.engine.spilled import Kept, afailing, both, failing
 
 pytestmark = pytest.mark.usefixtures("clock")

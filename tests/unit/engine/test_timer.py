@@ -11,7 +11,7 @@ import pytest
 
 from redrive import RetryPolicy, deadline, retry
 from redrive.engine import timer as module
-from redrive.engine.timer import SLACK, LoneTimer, Row, Rows, Timer
+from redrive.engine.timer import MAX_STOPPED_TIMERS, AttemptTimer, QueuedTimer, TimerQueue, TimerQueues
 
 pytestmark = pytest.mark.req("C-2")
 
@@ -65,13 +65,13 @@ def moment(monkeypatch: pytest.MonkeyPatch) -> Moment:
     return moment
 
 
-def timed(row: Row, task: Task, end: float) -> Timer:
-    return Timer(row, cast("asyncio.Task[Any]", task), end)
+def timed(row: TimerQueue, task: Task, end: float) -> QueuedTimer:
+    return QueuedTimer(row, cast("asyncio.Task[Any]", task), end)
 
 
-def new_row() -> tuple[Row, Loop]:
+def new_row() -> tuple[TimerQueue, Loop]:
     loop = Loop()
-    return Row(cast(asyncio.AbstractEventLoop, loop)), loop
+    return TimerQueue(cast(asyncio.AbstractEventLoop, loop)), loop
 
 
 def test_one_handle_watches_the_whole_row(moment: Moment) -> None:
@@ -144,30 +144,30 @@ def test_a_swallowed_cancellation_is_taken_back(moment: Moment) -> None:
 def test_timers_that_are_over_do_not_pile_up(moment: Moment) -> None:
     row, _ = new_row()
     longest = timed(row, Task(), 2000.0)
-    for number in range(20 * SLACK):
+    for number in range(20 * MAX_STOPPED_TIMERS):
         timer = timed(row, Task(), 2000.0 + number)
         timed(row, Task(), 2000.0 + number).stop(False)  # the last one goes at once
         newest = timed(row, Task(), 2000.0 + number)
         timer.stop(False)
         newest.stop(False)
-    assert len(row.timers) <= 2 * SLACK + 2
+    assert len(row.timers) <= 2 * MAX_STOPPED_TIMERS + 2
     assert row.timers[0] is longest
 
 
 def test_each_open_loop_has_one_row(moment: Moment) -> None:
-    rows = Rows()
+    rows = TimerQueues()
     first, second = (cast(asyncio.AbstractEventLoop, Loop()) for _ in range(2))
     assert rows.of(first) is rows.of(first)
     assert rows.of(first) is not rows.of(second)
     cast(Loop, first).closed = True
     third = cast(asyncio.AbstractEventLoop, Loop())
     rows.of(third)
-    assert len(rows._rows) == 2
+    assert len(rows._queues) == 2
 
 
 def test_a_lone_timer_leaves_nothing_in_the_loop() -> None:
     async def main() -> None:
-        timer = LoneTimer(60)
+        timer = AttemptTimer(60)
         timer.stop(False)
         loop = asyncio.get_running_loop()
         assert all(handle.cancelled() for handle in loop._scheduled)  # type: ignore[attr-defined]
@@ -198,7 +198,7 @@ def test_a_lone_timer_needs_a_task() -> None:
 
         def outside() -> None:
             try:
-                LoneTimer(1)
+                AttemptTimer(1)
             except RuntimeError as error:
                 failed.set_result(error)
 

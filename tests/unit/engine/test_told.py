@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 
 from redrive import Breaker, RetryPolicy, errors, journal, retry
-from redrive.core.context import TIMED
-from redrive.engine.run import SHOWN
+from redrive.core.context import CLOCK_USERS
+from redrive.engine.run import MAX_LISTED_ATTEMPTS
 from redrive.journal import Record, Ring
 from redrive.testing import FakeClock
 from tests.unit.engine.down import STEADY, Unspeakable, down
@@ -151,9 +151,9 @@ def test_a_refusal_is_logged_in_plain_words(clock: FakeClock, caplog: pytest.Log
 @pytest.mark.req("C-4")
 def test_a_long_story_is_told_short(clock: FakeClock) -> None:
     with pytest.raises(OSError, match="down") as caught:
-        retry(RetryPolicy(max_attempts=SHOWN + 5, backoff_base=1, backoff_max=1, jitter=0), on=OSError).call(down())
+        retry(RetryPolicy(max_attempts=MAX_LISTED_ATTEMPTS + 5, backoff_base=1, backoff_max=1, jitter=0), on=OSError).call(down())
     (note,) = caught.value.__notes__
-    assert note.count("1, ") == SHOWN
+    assert note.count("1, ") == MAX_LISTED_ATTEMPTS
     assert "1, … s): attempts spent" in note
 
 
@@ -218,8 +218,7 @@ def test_the_latency_of_a_later_attempt_is_its_own(monkeypatch: pytest.MonkeyPat
         now += 0.25
         raise OSError("down")
 
-    monkeypatch.setattr("redrive.engine.loop.monotonic", lambda: now)
-    monkeypatch.setattr("redrive.engine.run.monotonic", lambda: now)
+    monkeypatch.setattr("redrive.engine.fastpath.monotonic", lambda: now)
     monkeypatch.setattr("redrive.core.clock.SystemClock.monotonic", staticmethod(lambda: now))
     logger, handler = logging.getLogger("redrive"), Slow()
     logger.addHandler(handler)
@@ -233,5 +232,5 @@ def test_the_latency_of_a_later_attempt_is_its_own(monkeypatch: pytest.MonkeyPat
         logger.removeHandler(handler)
     if level == logging.INFO:
         # Another test of this process may have left a sink or a span, and then the clock is read.
-        assert latencies.pop(0) == (250.0 if TIMED else None)
+        assert latencies.pop(0) == (250.0 if CLOCK_USERS else None)
     assert latencies == ([250.0, 250.0] if level == logging.INFO else [250.0])

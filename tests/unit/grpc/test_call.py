@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from redrive import RetryPolicy, outcome
-from redrive.engine.layer import Layer
+from redrive.analysis.layer import Layer
 from redrive.grpc import AsyncInterceptor, Interceptor, channel_options, retry
 from redrive.testing import instant
 from tests.unit.batch.buffer.world import rpc_error
@@ -19,7 +19,7 @@ def test_default_codes_waits_and_timeout() -> None:
     layer = Layer.of(retry())
     assert layer.on == ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED")
     assert [layer.wait(attempt) for attempt in (1, 2)] == [(0.05, 0.05), (0.1, 0.1)]
-    assert (layer.max_attempts, layer.each) == (3, 30)
+    assert (layer.max_attempts, layer.attempt_limit) == (3, 30)
 
 
 def test_a_custom_policy_is_used() -> None:

@@ -157,7 +157,7 @@ def test_repr_contains_no_secret() -> None:
 
 @pytest.mark.req("C-7")
 def test_clients_and_transports_appear_in_the_layers_report() -> None:
-    from redrive.engine.layers import layers
+    from redrive.analysis.report import layers
 
     api = http.AsyncClient("http://crm:8080", retry=RetryPolicy(max_attempts=4))
     report = layers([retry(max_attempts=3, operation="handler"), api, http.Transport(retry=retry(operation="wire"))])

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from redrive.core.context import TIMED, WATCH
+from redrive.core.context import CLOCK_USERS, SLOW_PATH_USERS
 from redrive.journal.bus import ATTEMPT_WRAPPERS, SUBSCRIPTIONS
 
 STATE: dict[str, Sequence[object]] = {
     "SUBSCRIPTIONS": SUBSCRIPTIONS,
     "ATTEMPT_WRAPPERS": ATTEMPT_WRAPPERS,
-    "WATCH": WATCH,
-    "TIMED": TIMED,
+    "WATCH": SLOW_PATH_USERS,
+    "TIMED": CLOCK_USERS,
 }
 
 

@@ -135,7 +135,7 @@ def test_files_that_cannot_be_read(folder: Path) -> None:
 
 MODULE = """
 from redrive import retry
-from redrive.engine.layers import Layer
+from redrive.analysis.report import Layer
 crm = retry(max_attempts=5, operation="crm")
 @crm
 def fetch(): ...

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import RetryPolicy, attempts, current, deadline, retry
 from redrive.core.clock import SYSTEM
-from redrive.core.context import WATCH, Stage, clock_around
+from redrive.core.context import SLOW_PATH_USERS, Simulation, clock_around
 from redrive.testing import FakeClock, inject, instant
 
 STEADY = RetryPolicy(max_attempts=3, backoff_base=100, backoff_max=1000, jitter=0)
@@ -85,7 +85,7 @@ def test_it_ends_with_its_block() -> None:
     with pytest.raises(ZeroDivisionError), instant():
         raise ZeroDivisionError
     assert clock_around() is SYSTEM
-    assert not [one for one in WATCH if isinstance(one, Stage)]
+    assert not [one for one in SLOW_PATH_USERS if isinstance(one, Simulation)]
 
 
 def test_the_inner_one_holds_inside() -> None:
@@ -133,7 +133,7 @@ def test_tasks_with_stages_of_their_own() -> None:
             await asyncio.sleep(0)
 
     asyncio.run(main())
-    assert not [one for one in WATCH if isinstance(one, Stage)]
+    assert not [one for one in SLOW_PATH_USERS if isinstance(one, Simulation)]
 
 
 def test_stages_in_many_threads_come_and_go() -> None:
@@ -146,7 +146,7 @@ def test_stages_in_many_threads_come_and_go() -> None:
     with ThreadPoolExecutor(8) as pool:
         for future in [pool.submit(work) for _ in range(8)]:
             future.result()
-    assert not [one for one in WATCH if isinstance(one, Stage)]
+    assert not [one for one in SLOW_PATH_USERS if isinstance(one, Simulation)]
 
 
 def test_tasks_started_inside_are_taken_in() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redrive import RetryPolicy, call, outcome, retry
-from redrive.core.context import WATCH, Stage
+from redrive.core.context import SLOW_PATH_USERS, Simulation
 from redrive.testing import FakeClock, inject, instant
 
 STEADY = RetryPolicy(max_attempts=3, backoff_base=1, jitter=0)
@@ -166,11 +166,11 @@ def test_two_tasks_with_orders_of_their_own() -> None:
 
 def test_faults_without_a_clock_of_their_own() -> None:
     from redrive.core.clock import SYSTEM
-    from redrive.core.context import STAGE
+    from redrive.core.context import SIMULATION
 
     def alone() -> object:
         with inject(fetch):
-            stage = STAGE.get()
+            stage = SIMULATION.get()
             return None if stage is None else stage.clock
 
     assert contextvars.Context().run(alone) is SYSTEM
@@ -183,4 +183,4 @@ def test_wrong_orders_are_told(wrong: Any) -> None:
             pass
     with pytest.raises(TypeError, match="inject needs a function decorated with @retry, .*; builtins.len is none"), inject(len):
         pass
-    assert len([one for one in WATCH if isinstance(one, Stage)]) == 1
+    assert len([one for one in SLOW_PATH_USERS if isinstance(one, Simulation)]) == 1

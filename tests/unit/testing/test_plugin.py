@@ -44,9 +44,9 @@ def test_journal(redrive_clock, redrive_journal):
 
 
 def test_nothing_is_left(redrive_journal):
-    from redrive.core.context import STAGE
+    from redrive.core.context import SIMULATION
 
-    assert STAGE.get() is None
+    assert SIMULATION.get() is None
     assert redrive_journal.records == []
 
 

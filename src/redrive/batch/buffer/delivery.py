@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ...engine.codes import CLAIMED, Claim
+from ...analysis.grpc_codes import CLAIMED_CODES, CodeClaim
 from ...engine.nesting import add_note, outcome
 from ...engine.retry import Retry
 from ...errors import BufferClosed, Refused
@@ -59,10 +59,10 @@ class Delivery(Generic[Item]):
 
     async def deliver(self, items: list[Item], waiting_places: WaitingPlaces) -> DeliveryResult:
         """Send a batch with retries. Spill it if the retries are used up."""
-        claim = Claim(self._codes)
-        CLAIMED.set(claim)  # each flush has a context of its own
+        claim = CodeClaim(self._codes)
+        CLAIMED_CODES.set(claim)  # each flush has a context of its own
         response = await self._send_batch(items)
-        claim.over = True
+        claim.has_ended = True
         if not isinstance(response, Exception):
             return DeliveryResult(response)
         errors = copies_of(response, len(items))
@@ -180,7 +180,7 @@ def _is_exhausted(error: Exception, retry: Retry) -> bool:
     """Return whether retries were used up, here or in an inner layer, or are switched off."""
     ended = outcome(error)
     if ended is None:  # retries are switched off
-        return retry.settings.judge(error).retryable
+        return retry.settings.classify(error).retryable
     return ended.spent or ended.reason == "nested"
 
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from ...core.seconds import whole
+from ...core.seconds import whole_number
 
 Item = TypeVar("Item")
 Ticket = TypeVar("Ticket", bound=Hashable)
@@ -93,7 +93,7 @@ class SendQueue(Generic[Ticket, Item]):
         """Add an item. Returns True if a batch is full and may go."""
         limits = self._limits
         if self._size is not None:
-            self._sizes[ticket] = whole("the size of an item", self._size(item), least=0)
+            self._sizes[ticket] = whole_number("the size of an item", self._size(item), least=0)
         if self.admitted >= limits.admitted_items or self._sizes or self._blocked:
             self._blocked[ticket] = item
             self._admit()

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Generic, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
-from ...core.seconds import Seconds, number, positive, seconds, whole
-from ...engine.owner import Behind
+from ...analysis.grpc_codes import Behind
+from ...core.seconds import Seconds, number, positive, seconds, whole_number
 from ...engine.retry import RetryLike
 from ...errors import BufferClosed
 from ..background import ATTEMPT_SECONDS, default_send_retry, neutral_context, send_retry
@@ -101,14 +101,14 @@ class SendBuffer(Generic[Item]):
         """
         check_spill_target(spill)
         self._limits = QueueLimits(
-            whole("max_batch_size", max_batch_size),
-            whole("max_waiting", max_waiting),
+            whole_number("max_batch_size", max_batch_size),
+            whole_number("max_waiting", max_waiting),
             _bytes_limit("max_batch_bytes", max_batch_bytes, size),
             _bytes_limit("max_waiting_bytes", max_waiting_bytes, size),
         )
         self._size = size
         self._interval = seconds("flush_interval", flush_interval)
-        self._max_in_flight = whole("in_flight", in_flight)
+        self._max_in_flight = whole_number("in_flight", in_flight)
         self._drain = None if drain is None else seconds("drain", drain)
         retries = send_retry(retry, behind, codes, attempt_timeout)
         self.__redrive__, send_with_retries = with_retries(retries, send)
@@ -294,7 +294,7 @@ def _bytes_limit(name: str, limit: int | None, size: object) -> float:
         return math.inf
     if size is None:
         raise TypeError(f"{name} needs size=, a function that says how many bytes an item has")
-    return whole(name, limit)
+    return whole_number(name, limit)
 
 
 class EnvironmentNumbers(NamedTuple):
@@ -341,7 +341,7 @@ def _parse_number(name: str, variable: str, text: str) -> float:
         expected = "a whole number" if is_count else f"a number of {unit}"
         raise ValueError(f"{variable} must be {expected}, not {text!r}") from None
     if is_count:
-        return whole(variable, value, least=0 if name == "retries" else 1)
+        return whole_number(variable, value, least=0 if name == "retries" else 1)
     if name == "backoff":
         return number(variable, value) / 1000
     return positive(variable, value) if name == "timeout" else number(variable, value)

@@ -16,9 +16,8 @@ from collections.abc import (
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
-from ...core.seconds import Seconds, positive, whole
-from ...engine.codes import CLAIMED, Claim
-from ...engine.owner import Behind
+from ...analysis.grpc_codes import CLAIMED_CODES, Behind, CodeClaim
+from ...core.seconds import Seconds, positive, whole_number
 from ...engine.retry import Retry, RetryLike
 from ...errors import PollerClosed
 from ...journal.bus import emit
@@ -137,14 +136,14 @@ class SharedPoller(Generic[Id, Signal]):
         self._pace = Pace.fastest(
             positive("min_interval", min_interval), positive("max_interval", max_interval)
         )
-        self._max_ids = whole("max_ids", max_ids)
-        self._max_waiting = whole("max_waiting", max_waiting)
+        self._max_ids = whole_number("max_ids", max_ids)
+        self._max_waiting = whole_number("max_waiting", max_waiting)
         self._patience = positive("patience", patience)
         self.__redrive__ = _with_name_of(fetch, fetch_retry(retry, behind, codes, attempt_timeout))
         self._codes = claimed_codes(self.__redrive__)
         self._poll_once = self.__redrive__(self._attempt)
         self._waiters: Waiters[Waiter, Id, Signal] = Waiters(
-            whole("max_kept", max_kept, least=0), identity
+            whole_number("max_kept", max_kept, least=0), identity
         )
         self._context = neutral_context()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -291,7 +290,7 @@ class SharedPoller(Generic[Id, Signal]):
     async def _run(self) -> None:
         """Poll while there are waiters."""
         assert self._wake is not None
-        CLAIMED.set(Claim(self._codes))
+        CLAIMED_CODES.set(CodeClaim(self._codes))
         while self._waiters:
             # `wake` may not shorten the time between two polls below the shortest interval.
             await asyncio.sleep(self._polled_at + self._pace.min_interval - self._now())
@@ -362,7 +361,7 @@ class SharedPoller(Generic[Id, Signal]):
         now = self._now()
         if self._failing_since is None:
             self._failing_since = now
-        is_retryable = self.__redrive__.settings.judge(error).retryable
+        is_retryable = self.__redrive__.settings.classify(error).retryable
         if is_retryable and now - self._failing_since < self._patience:
             return
         self._failing_since = None

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column, Connection, Engine, bindparam, func, or_, select, true, update
 from sqlalchemy.orm import InstrumentedAttribute
 
-from ...core.amount import amount
+from ...core.text import pluralise
 from ...journal.redaction import redact_text
 
 ColumnLike: TypeAlias = "InstrumentedAttribute[Any] | Column[Any]"
@@ -170,7 +170,7 @@ class TableItems:
             by_count = states.order_by(func.count().desc()).limit(MAX_LISTED_STATES + 1)
             counts = [(row[0], int(row[1])) for row in connection.execute(by_count)]
         listed = ", ".join(
-            f"{_state_text(state)} ({amount(count, 'row')})"
+            f"{_state_text(state)} ({pluralise(count, 'row')})"
             for state, count in counts[:MAX_LISTED_STATES]
         )
         more = ", ..." if len(counts) > MAX_LISTED_STATES else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ...core.amount import amount
+from ...core.text import pluralise
 from ..view import Here
 
 router = APIRouter()
@@ -38,7 +38,7 @@ def reopen(view: Here) -> Response:
     items = view.form.get("items", "").splitlines()
     found = view.ops.reopen(batch, items=[item for item in items if item], limit=len(items) or 1)
     done = sum(len(step.done) for step in view.ops.reopening(found, because=view.form.get("because", "")))
-    return view.to("/batches", batch=batch, said=f"{amount(done, 'item')} reopened.")
+    return view.to("/batches", batch=batch, said=f"{pluralise(done, 'item')} reopened.")
 
 
 def _named(batch: str | None) -> str:

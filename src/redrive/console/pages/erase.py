@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ...core.amount import amount
+from ...core.text import pluralise
 from ...errors import Drift
 from ...ops.erase import Erasure
 from ...ops.plan import agreed
@@ -38,14 +38,14 @@ def erase(view: Here) -> Response:
         if not form.get("because", "").strip():
             raise ValueError("enter a reason for the audit log; nothing was changed")
         if form.get("seen", "") != str(made.count):
-            raise Drift(f"the data has changed to {amount(made.count, 'row')}; check the new preview; nothing was changed")
+            raise Drift(f"the data has changed to {pluralise(made.count, 'row')}; check the new preview; nothing was changed")
         if not agreed(made, form.get("typed", "")):
             raise ValueError(f"type {made.count} to confirm; nothing was changed")
     except (ValueError, Drift) as wrong:
         return _page(view, made, str(wrong), 409 if isinstance(wrong, Drift) else 422)
     view.ops.erase(made, because=form["because"])
-    left = f" {amount(len(made.busy) + made.held, 'row')} in use not erased." if made.busy or made.held else ""
-    return view.to("/erase", said=f"{amount(made.count, 'row')} erased.{left}")
+    left = f" {pluralise(len(made.busy) + made.held, 'row')} in use not erased." if made.busy or made.held else ""
+    return view.to("/erase", said=f"{pluralise(made.count, 'row')} erased.{left}")
 
 
 def _page(view: View, made: Erasure | None = None, said: str | None = None, status: int = 200) -> Response:

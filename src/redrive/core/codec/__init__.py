@@ -1,14 +1,16 @@
-"""Stored values: from a Python value to JSON and back, by its annotation. What cannot be stored is refused at decoration.
+"""Codecs convert Python values to JSON and back, by their annotations.
 
-JSON types, dataclasses, enums, dates, Decimal, UUID, bytes, lists, tuples, sets, dicts, unions, TypedDict and NamedTuple;
-pydantic, attrs and msgspec classes where they are used. Codecs are immutable: anything may share one.
+They support JSON types, dataclasses, enums, dates, Decimal, UUID, bytes, lists, tuples, sets, dicts,
+unions, TypedDict and NamedTuple. They also support pydantic, attrs and msgspec classes. Annotations
+that are not supported are rejected when a function is decorated. Codecs are immutable, so threads
+may share one.
 """
 
 from __future__ import annotations
 
 from .codec import codec
 from .misfit import Misfit, misfit, raised_by
-from .protocol import Codec
+from .scalars import Codec
 from .text import from_bytes, outline, to_bytes
 
 __all__ = ["Codec", "Misfit", "codec", "from_bytes", "misfit", "outline", "raised_by", "to_bytes"]

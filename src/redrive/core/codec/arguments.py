@@ -1,4 +1,4 @@
-"""Arguments: those of a function, stored by their annotations, and given back for the call."""
+"""Arguments: converts the arguments of a function to JSON and back, by their annotations."""
 
 from __future__ import annotations
 
@@ -9,61 +9,70 @@ from typing import Any
 
 from .codec import codec
 from .misfit import misfit, shown_name, within
-from .protocol import Codec
+from .scalars import Codec
 
 
 class Arguments:
-    """How the arguments of one function are stored. Checked when the function is decorated. Immutable: anything may share it."""
+    """Converts the arguments of one function. It is checked when the function is decorated.
+
+    Immutable: threads may share one.
+    """
 
     __slots__ = ("_codecs", "_name", "_signature")
 
     def __init__(self, fn: Callable[..., Any], /, *, skip: int = 0) -> None:
-        """TypeError names a parameter whose values cannot be stored, or of which nobody says what they are.
+        """Create the codecs of the parameters.
 
-        skip: so many of the first parameters are given by who calls it, and not stored.
+        Args:
+            fn: The function.
+            skip: Number of leading parameters that the caller passes and that are not stored.
+
+        Raises:
+            TypeError: A parameter has no annotation, or its values cannot be stored.
         """
         self._name = getattr(fn, "__qualname__", repr(fn))
-        whole = inspect.signature(fn)
-        self._signature = whole.replace(parameters=list(whole.parameters.values())[skip:])
+        signature = inspect.signature(fn)
+        stored = list(signature.parameters.values())[skip:]
+        self._signature = signature.replace(parameters=stored)
         try:
             hints = typing.get_type_hints(fn, include_extras=True)
-        except (NameError, TypeError, AttributeError) as wrong:
-            raise TypeError(f"{self._name}: its annotations cannot be read: {wrong}") from None
-        for name in list(whole.parameters)[:skip]:
-            if _storable(hints.get(name, Any)):
+        except (NameError, TypeError, AttributeError) as problem:
+            raise TypeError(f"{self._name}: its annotations cannot be read: {problem}") from None
+        for name in list(signature.parameters)[:skip]:
+            if _is_storable(hints.get(name, Any)):
                 raise TypeError(f"{self._name}: in_transaction=True passes a connection first; annotate {name!r} as one")
         self._codecs: dict[str, Codec] = {}
-        for at, (name, parameter) in enumerate(self._signature.parameters.items()):
-            if at == 0 and name in ("self", "cls") and name not in hints:
+        for index, (name, parameter) in enumerate(self._signature.parameters.items()):
+            if index == 0 and name in ("self", "cls") and name not in hints:
                 raise TypeError(
                     f"{self._name}: {name} cannot be stored; use a function, and pass the values that it needs of the object"
                 )
             if name not in hints:
                 raise TypeError(f"{self._name}: the parameter {name!r} has no annotation, so it cannot be stored; add one")
             try:
-                self._codecs[name] = codec(_whole(hints[name], parameter))
-            except TypeError as refused:
-                raise TypeError(f"{self._name}: the parameter {name!r}: {refused}") from None
+                self._codecs[name] = codec(_annotation_of(hints[name], parameter))
+            except TypeError as problem:
+                raise TypeError(f"{self._name}: the parameter {name!r}: {problem}") from None
 
     def dump(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> dict[str, Any]:
-        """What JSON can hold of a call, by name. What was left to its default is left out."""
+        """Return the arguments of a call as JSON, by name. Defaults are not stored."""
         stored = {}
         for name, value in self.bind(args, kwargs).items():
             try:
                 stored[name] = self._codecs[name].dump(value)
-            except (TypeError, ValueError, RecursionError) as refused:
-                raise TypeError(f"{self._name}: the argument {name!r}: {misfit(refused)}") from None
+            except (TypeError, ValueError, RecursionError) as problem:
+                raise TypeError(f"{self._name}: the argument {name!r}: {misfit(problem)}") from None
         return stored
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], /) -> dict[str, Any]:
-        """The arguments of a call by name. TypeError names the function and its parameters."""
+        """Return the arguments of a call by name. A TypeError names the function."""
         try:
             return self._signature.bind(*args, **kwargs).arguments
-        except TypeError as wrong:
-            raise TypeError(f"{self._name}: {wrong}; it takes {self._signature}") from None
+        except TypeError as problem:
+            raise TypeError(f"{self._name}: {problem}; it takes {self._signature}") from None
 
     def load(self, stored: Mapping[str, Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with. TypeError where the stored call does not fit it any more."""
+        """Return the arguments of a stored call. TypeError if they no longer fit the function."""
         unknown = stored.keys() - self._codecs.keys()
         if unknown:
             names = ", ".join(sorted({shown_name(name) for name in unknown})[:10])
@@ -73,15 +82,20 @@ class Arguments:
             if name in stored:
                 try:
                     call.arguments[name] = self._codecs[name].load(stored[name])
-                except Exception as wrong:
-                    raise within(name, wrong) from None
-            elif parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                except Exception as problem:
+                    raise within(name, problem) from None
+            elif _is_required(parameter):
                 raise TypeError(f"{self._name} needs {name!r}, but the stored call does not have it")
         return call.args, call.kwargs
 
 
-def _storable(hint: Any) -> bool:
-    """Whether it says what is stored: then it is no connection. What says nothing may be one."""
+def _is_required(parameter: inspect.Parameter) -> bool:
+    is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not is_variadic
+
+
+def _is_storable(hint: Any) -> bool:
+    """Return whether a hint is a type that can be stored, so that it is not a connection."""
     try:
         codec(hint)
     except TypeError:
@@ -89,7 +103,7 @@ def _storable(hint: Any) -> bool:
     return hint not in (Any, object)
 
 
-def _whole(hint: Any, parameter: inspect.Parameter) -> Any:
+def _annotation_of(hint: Any, parameter: inspect.Parameter) -> Any:
     if parameter.kind is parameter.VAR_POSITIONAL:
         return tuple.__class_getitem__((hint, ...))
     if parameter.kind is parameter.VAR_KEYWORD:

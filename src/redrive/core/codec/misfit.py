@@ -1,4 +1,7 @@
-"""Misfit: a value that does not fit its annotation. Says where and what was expected, never the value: it may be a secret."""
+"""Misfit: a value that does not fit its annotation.
+
+The message has the place and the expected type, but never the value, which may be a secret.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,20 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-LONGEST_NAME = 60
-_LIMITS = frozenset(
-    """expected expected_tags discriminator gt ge lt le multiple_of min_length max_length actual_length max_digits
-    decimal_places whole_digits pattern class class_name field_type method_name expected_schemes tz_expected""".split()
+MAX_NAME_CHARS = 60
+_MODEL_CONTEXT = frozenset(
+    """expected expected_tags discriminator gt ge lt le multiple_of min_length max_length
+    actual_length max_digits decimal_places whole_digits pattern class class_name field_type
+    method_name expected_schemes tz_expected""".split()
 )
 """Parts of a pydantic message that come from the model, not from the input."""
 
 
 class Misfit(TypeError, ValueError):
-    """A value does not fit its annotation. Of both kinds, as the refusals of the standard types are."""
+    """A value does not fit its annotation. It has both bases of the errors of standard types."""
 
     def __init__(self, problem: str, where: str = "") -> None:
-        # Not `password: expected int`: that reads as a name and its value, and redaction would hide it.
+        # Not `password: expected int`, because redaction would hide the text after the colon.
         super().__init__(f"{problem} (at {where})" if where else problem)
         self.problem = problem
         self.where = where
@@ -27,78 +31,86 @@ class Misfit(TypeError, ValueError):
         return Misfit, (self.problem, self.where)
 
 
-def unfit(expected: str, found: object, /) -> Misfit:
-    """What was expected, and the type that was found."""
-    return Misfit(f"expected {expected}, not {type(found).__name__}")
+def unfit(expected: str, value: object, /) -> Misfit:
+    """Return an error with the expected type and the type of the value."""
+    return Misfit(f"expected {expected}, not {type(value).__name__}")
 
 
-def within(part: str, wrong: Exception, /) -> Misfit:
-    """The same refusal, seen from the object or list that holds the value as this part."""
-    inner = misfit(wrong)
-    joint = "." if inner.where and not inner.where.startswith("[") else ""
-    return Misfit(inner.problem, f"{part}{joint}{inner.where}")
+def within(part: str, error: Exception, /) -> Misfit:
+    """Return the error of a part of an object or list, with the path of the part."""
+    inner = misfit(error)
+    separator = "." if inner.where and not inner.where.startswith("[") else ""
+    return Misfit(inner.problem, f"{part}{separator}{inner.where}")
 
 
-def misfit(wrong: Exception, /, kind: type | None = None) -> Misfit:
-    """Any library's refusal without the input. `kind`: the class whose own check raised it.
+def misfit(error: Exception, /, kind: type | None = None) -> Misfit:
+    """Return the error of any library without the input.
 
-    Only texts that cannot contain the input are kept: the error of another library often quotes it.
+    The messages of other libraries often quote the input. Only texts that cannot contain it stay.
+
+    Args:
+        error: The error.
+        kind: The class whose check raised it.
     """
-    if isinstance(wrong, Misfit):
-        return wrong
-    module = type(wrong).__module__.partition(".")[0]
-    if module in ("pydantic", "pydantic_core") and hasattr(wrong, "errors"):
-        return _of_pydantic(wrong, kind)
+    if isinstance(error, Misfit):
+        return error
+    module = type(error).__module__.partition(".")[0]
+    if module in ("pydantic", "pydantic_core") and hasattr(error, "errors"):
+        return _of_pydantic(error, kind)
     if module == "msgspec":
-        return _of_msgspec(wrong)
-    if isinstance(wrong, RecursionError):
+        return _of_msgspec(error)
+    if isinstance(error, RecursionError):
         return Misfit("nested too deeply, or contains itself")
-    if isinstance(wrong, TypeError) and kind is not None and _is_of_the_call(wrong):
-        return Misfit(str(wrong))
-    return Misfit(f"{'it' if kind is None else kind.__name__} rejects the value ({type(wrong).__name__})")
+    if isinstance(error, TypeError) and kind is not None and _is_call_error(error):
+        return Misfit(str(error))
+    return Misfit(f"{'it' if kind is None else kind.__name__} rejects the value ({type(error).__name__})")
 
 
-def raised_by(wrong: BaseException, /) -> str:
-    """What a user's function raised over an input, and where. Most libraries quote the input in their text: it is left out."""
-    place, trace = "", wrong.__traceback__
+def raised_by(error: BaseException, /) -> str:
+    """Return the type and place of an error of a user's function, without its message.
+
+    Most libraries quote the input in their messages.
+    """
+    place, trace = "", error.__traceback__
     while trace is not None:
         place = f" in {trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}"
         trace = trace.tb_next
-    told = f": {wrong}" if isinstance(wrong, Misfit) else ""
-    return f"{type(wrong).__name__}{told}{place}"
+    message = f": {error}" if isinstance(error, Misfit) else ""
+    return f"{type(error).__name__}{message}{place}"
 
 
 def shown_name(name: object, /) -> str:
-    """A name that came with a payload, where it looks like a name of a field."""
-    plain = isinstance(name, str) and name.isidentifier() and len(name) <= LONGEST_NAME
-    return str(name) if plain else "(a name that is not an identifier)"
+    """Return a name of a payload if it looks like the name of a field."""
+    is_shown = isinstance(name, str) and name.isidentifier() and len(name) <= MAX_NAME_CHARS
+    return str(name) if is_shown else "(a name that is not an identifier)"
 
 
-def _is_of_the_call(wrong: TypeError) -> bool:
-    """Whether Python refused the call itself: its message has names of parameters only."""
-    trace = wrong.__traceback__
+def _is_call_error(error: TypeError) -> bool:
+    """Return whether Python rejected the call. Its message has only names of parameters."""
+    trace = error.__traceback__
     return trace is not None and trace.tb_next is None
 
 
-def _of_pydantic(wrong: Any, kind: Any) -> Misfit:
+def _of_pydantic(error: Any, kind: Any) -> Misfit:
     try:
-        first = wrong.errors(include_input=False)[0]
-        known = _field_names(kind)
+        first = error.errors(include_input=False)[0]
+        names = _field_names(kind)
         # Names outside of the model are keys of the input.
-        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" if part in known else ".*" for part in first["loc"])
-        # An error of pydantic's own has a page in its docs; a custom one may say anything.
-        told = "url" in first and _LIMITS.issuperset(first.get("ctx") or ())
-        return Misfit(str(first["msg"] if told else first["type"]), "".join(parts).removeprefix("."))
+        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" if part in names else ".*" for part in first["loc"])
+        # Errors of pydantic itself have a page in its docs. The text of others may be anything.
+        is_known = "url" in first and _MODEL_CONTEXT.issuperset(first.get("ctx") or ())
+        message = str(first["msg"] if is_known else first["type"])
+        return Misfit(message, "".join(parts).removeprefix("."))
     except Exception:  # another version of pydantic
         return Misfit("pydantic rejects it")
 
 
 @lru_cache(256)
 def _field_names(kind: Any) -> frozenset[str]:
-    """All names of fields in a pydantic model and in the models inside it."""
+    """Return the names of all fields of a pydantic model and of the models inside it."""
     try:
         return frozenset(_properties(kind.model_json_schema()))
-    except Exception:  # a model without a JSON schema: no names then
+    except Exception:  # a model without a JSON schema
         return frozenset(getattr(kind, "model_fields", ()))
 
 
@@ -114,11 +126,11 @@ def _properties(schema: Any) -> Iterator[str]:
             yield from _properties(inner)
 
 
-def _of_msgspec(wrong: Exception) -> Misfit:
-    if wrong.__cause__ is not None:
-        return Misfit(f"rejected by the class ({type(wrong.__cause__).__name__})")
-    what, found, place = str(wrong).rpartition(" - at `$")
-    what, place = (what, place.rstrip("`")) if found else (place, "")
-    if not what.startswith(("Expected ", "Object missing ")):
-        what = what.partition("'")[0].partition("`")[0].strip()  # then comes the value
-    return Misfit(what, place.removeprefix("."))
+def _of_msgspec(error: Exception) -> Misfit:
+    if error.__cause__ is not None:
+        return Misfit(f"rejected by the class ({type(error.__cause__).__name__})")
+    message, separator, place = str(error).rpartition(" - at `$")
+    message, place = (message, place.rstrip("`")) if separator else (place, "")
+    if not message.startswith(("Expected ", "Object missing ")):
+        message = message.partition("'")[0].partition("`")[0].strip()  # the value follows
+    return Misfit(message, place.removeprefix("."))

@@ -1,4 +1,4 @@
-"""Classes with named fields: dataclasses, TypedDict, NamedTuple; pydantic, attrs and msgspec where they are used."""
+"""Codecs of classes with fields: dataclasses, TypedDict, NamedTuple, pydantic, attrs, msgspec."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from .misfit import misfit, unfit, within
-from .protocol import Codec
+from .scalars import Codec
 
-Of: TypeAlias = Callable[[Any], Codec]
+CodecOf: TypeAlias = Callable[[Any], Codec]
 
 
 class Record:
-    """A class whose fields are stored by name, each by its own annotation."""
+    """Stores the fields of a class by name, each by its annotation."""
 
     def __init__(self, kind: type, fields: dict[str, Codec], aliases: dict[str, str] | None = None) -> None:
         self._kind = kind
@@ -23,122 +23,124 @@ class Record:
         self._aliases = aliases or {}
 
     def dump(self, value: Any, /) -> Any:
-        """An object of its fields."""
+        """Return an object of its fields."""
         if not isinstance(value, self._kind):
             raise unfit(self._kind.__name__, value)
         stored, name = {}, ""
         try:
             for name, codec in self._fields.items():
                 stored[name] = codec.dump(getattr(value, name))
-        except Exception as wrong:
-            raise within(name, wrong) from None
+        except Exception as problem:
+            raise within(name, problem) from None
         return stored
 
     def load(self, data: Any, /) -> Any:
-        """The object; a field that was added since, and has a default, may be missing."""
+        """Return the object. A new field that has a default may be missing."""
         if not isinstance(data, dict):
             raise unfit("an object", data)
-        given, aliases, name = {}, self._aliases, ""
+        values, aliases, name = {}, self._aliases, ""
         try:
             for name, codec in self._fields.items():
                 if name in data:
-                    given[aliases.get(name, name)] = codec.load(data[name])
-        except Exception as wrong:
-            raise within(name, wrong) from None
+                    values[aliases.get(name, name)] = codec.load(data[name])
+        except Exception as problem:
+            raise within(name, problem) from None
         try:
-            return self._kind(**given)
-        except Exception as wrong:  # a check of the class's own
-            raise misfit(wrong, self._kind) from None
+            return self._kind(**values)
+        except Exception as problem:  # a check of the class itself
+            raise misfit(problem, self._kind) from None
 
 
-class Typed:
-    """A TypedDict."""
+class TypedDictionary:
+    """Stores a TypedDict."""
 
     def __init__(self, kind: Any, fields: dict[str, Codec]) -> None:
         self._kind = kind
         self._fields = fields
-        # Not `__required_keys__`: it takes an annotation that is still text for a required one.
+        # Not `__required_keys__`, which treats annotations that are still text as required.
         hints = typing.get_type_hints(kind, include_extras=True)
-        told = {name: typing.get_origin(hint) for name, hint in hints.items()}
-        self._needed = {
-            n for n, how in told.items() if how is typing.Required or (kind.__total__ and how is not typing.NotRequired)
+        origins = {name: typing.get_origin(hint) for name, hint in hints.items()}
+        self._required = {
+            name
+            for name, origin in origins.items()
+            if origin is typing.Required or (kind.__total__ and origin is not typing.NotRequired)
         }
 
     def dump(self, value: Any, /) -> Any:
-        """An object of its fields."""
-        if not isinstance(value, dict) or not self._needed <= value.keys() <= self._fields.keys():
+        """Return an object of its fields."""
+        if not isinstance(value, dict) or not self._required <= value.keys() <= self._fields.keys():
             raise unfit(f"{self._kind.__name__} with {', '.join(self._fields)}", value)
-        return self._converted("dump", value)
+        return self._convert("dump", value)
 
     def load(self, data: Any, /) -> Any:
-        """The dict."""
+        """Return the dict."""
         if not isinstance(data, dict):
             raise unfit("an object", data)
-        return self._converted("load", data)
+        return self._convert("load", data)
 
-    def _converted(self, way: typing.Literal["dump", "load"], value: dict[str, Any]) -> dict[str, Any]:
+    def _convert(self, way: typing.Literal["dump", "load"], value: dict[str, Any]) -> dict[str, Any]:
         converted, name = {}, ""
         try:
-            for name, each in value.items():
+            for name, item in value.items():
                 if name in self._fields:
-                    converted[name] = getattr(self._fields[name], way)(each)
-        except Exception as wrong:
-            raise within(name, wrong) from None
+                    converted[name] = getattr(self._fields[name], way)(item)
+        except Exception as problem:
+            raise within(name, problem) from None
         return converted
 
 
 class Pydantic:
-    """A pydantic model: it knows best."""
+    """Stores a pydantic model as pydantic does."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
 
     def dump(self, value: Any, /) -> Any:
-        """As pydantic writes JSON."""
+        """Return the JSON of pydantic."""
         if not isinstance(value, self._kind):
             raise unfit(self._kind.__name__, value)
         try:
             return value.model_dump(mode="json")
-        except Exception as wrong:
-            raise misfit(wrong, self._kind) from None
+        except Exception as problem:
+            raise misfit(problem, self._kind) from None
 
     def load(self, data: Any, /) -> Any:
-        """The model, validated."""
+        """Return the validated model."""
         try:
             return self._kind.model_validate(data)
-        except Exception as wrong:  # its text quotes the input; a validator of the user's may raise anything
-            raise misfit(wrong, self._kind) from None
+        except Exception as problem:  # a validator may raise anything
+            raise misfit(problem, self._kind) from None
 
 
 class Msgspec:
-    """A msgspec struct: it knows best."""
+    """Stores a msgspec struct as msgspec does."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
 
     def dump(self, value: Any, /) -> Any:
-        """As msgspec writes JSON."""
+        """Return the JSON of msgspec."""
         if not isinstance(value, self._kind):
             raise unfit(self._kind.__name__, value)
         try:
             return _msgspec().to_builtins(value)
-        except Exception as wrong:
-            raise misfit(wrong) from None
+        except Exception as problem:
+            raise misfit(problem) from None
 
     def load(self, data: Any, /) -> Any:
-        """The struct, validated."""
+        """Return the validated struct."""
         try:
             return _msgspec().convert(data, self._kind)
-        except Exception as wrong:
-            raise misfit(wrong) from None
+        except Exception as problem:
+            raise misfit(problem) from None
 
 
 def _msgspec() -> Any:
-    return sys.modules["msgspec"]  # there is one, since the user's class comes from it
+    return sys.modules["msgspec"]  # imported, because the class comes from it
 
 
-def codec_of(annotation: Any, of: Of) -> Codec | None:
-    """The codec of a class with fields; None where it is none."""
+def codec_of(annotation: Any, codec_for: CodecOf) -> Codec | None:
+    """Return the codec of a class with fields. None if the annotation is not one."""
     kind = typing.get_origin(annotation) or annotation
     if not isinstance(kind, type):
         return None
@@ -147,34 +149,36 @@ def codec_of(annotation: Any, of: Of) -> Codec | None:
     if hasattr(kind, "__struct_fields__"):
         return Msgspec(kind)
     if typing.is_typeddict(kind):
-        return Typed(kind, _codecs(kind, annotation, of))
+        return TypedDictionary(kind, _codecs(kind, annotation, codec_for))
     if dataclasses.is_dataclass(kind):
-        kept = [field.name for field in dataclasses.fields(kind) if field.init]
-        return Record(kind, _codecs(kind, annotation, of, kept))
+        names = [field.name for field in dataclasses.fields(kind) if field.init]
+        return Record(kind, _codecs(kind, annotation, codec_for, names))
     if hasattr(kind, "__attrs_attrs__"):
-        attributes = [each for each in kind.__attrs_attrs__ if each.init]
-        aliases = {each.name: each.alias for each in attributes}
-        return Record(kind, _codecs(kind, annotation, of, list(aliases)), aliases)
+        attributes = kind.__attrs_attrs__
+        aliases = {field.name: field.alias for field in attributes if field.init}
+        return Record(kind, _codecs(kind, annotation, codec_for, list(aliases)), aliases)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return Record(kind, _codecs(kind, annotation, of, list(kind._fields)))
+        return Record(kind, _codecs(kind, annotation, codec_for, list(kind._fields)))
     return None
 
 
-def _codecs(kind: Any, annotation: Any, of: Of, names: list[str] | None = None) -> dict[str, Codec]:
+def _codecs(kind: Any, annotation: Any, codec_for: CodecOf, names: list[str] | None = None) -> dict[str, Codec]:
     hints = typing.get_type_hints(kind)
     variables = dict(zip(getattr(kind, "__parameters__", ()), typing.get_args(annotation), strict=False))
-    found: dict[str, Codec] = {}
+    codecs: dict[str, Codec] = {}
     for name in hints if names is None else names:
         try:
-            found[name] = of(_filled(hints.get(name, Any), variables))
-        except TypeError as refusal:
-            raise TypeError(f"{kind.__qualname__}.{name}: {refusal}") from None
-    return found
+            codecs[name] = codec_for(_substitute(hints.get(name, Any), variables))
+        except TypeError as problem:
+            raise TypeError(f"{kind.__qualname__}.{name}: {problem}") from None
+    return codecs
 
 
-def _filled(hint: Any, variables: dict[Any, Any]) -> Any:
-    """The hint of a generic class's field, with its type variables told."""
+def _substitute(hint: Any, variables: dict[Any, Any]) -> Any:
+    """Return the hint of a field of a generic class, with its type variables replaced."""
     if hint in variables:
         return variables[hint]
-    inside = getattr(hint, "__parameters__", ())
-    return hint[tuple(variables.get(each, each) for each in inside)] if inside and variables else hint
+    parameters = getattr(hint, "__parameters__", ())
+    if not parameters or not variables:
+        return hint
+    return hint[tuple(variables.get(parameter, parameter) for parameter in parameters)]

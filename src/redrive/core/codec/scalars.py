@@ -1,4 +1,4 @@
-"""Single values: text, numbers, enums, dates, and what else JSON holds as text."""
+"""Codecs of single values: text, numbers, enums, dates, and other types that JSON stores as text."""
 
 from __future__ import annotations
 
@@ -9,30 +9,39 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from .misfit import Misfit, unfit
-from .protocol import Codec
 
 
-class Same:
-    """A JSON type: stored as it is. An int is taken where a float is meant; a bool is no int."""
+class Codec(Protocol):
+    """Converts values of one annotation."""
+
+    def dump(self, value: Any, /) -> Any:
+        """Return a value that JSON can store. TypeError if it does not fit the annotation."""
+
+    def load(self, data: Any, /) -> Any:
+        """Return the value of the annotated type."""
+
+
+class JsonType:
+    """Stores a JSON type unchanged. An int fits a float, but a bool does not fit an int."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
 
     def dump(self, value: Any, /) -> Any:
-        """The value, if it is of its type."""
-        return _checked(self._kind, value)
+        """Return the value if it has the type."""
+        return _check(self._kind, value)
 
     def load(self, data: Any, /) -> Any:
-        """The value, if it is of its type."""
-        return float(data) if self._kind is float and type(data) is int else _checked(self._kind, data)
+        """Return the value if it has the type."""
+        return float(data) if self._kind is float and type(data) is int else _check(self._kind, data)
 
 
 class AsText:
-    """A type that JSON holds as text (or, for `timedelta`, as seconds)."""
+    """Stores a type as text, or `timedelta` as seconds."""
 
     def __init__(self, kind: type, dump: Callable[[Any], Any], load: Callable[[Any], Any]) -> None:
         self._kind = kind
@@ -40,36 +49,36 @@ class AsText:
         self._load = load
 
     def dump(self, value: Any, /) -> Any:
-        """Its text."""
+        """Return the text."""
         if not isinstance(value, self._kind):
             raise unfit(self._kind.__name__, value)
         return self._dump(value)
 
     def load(self, data: Any, /) -> Any:
-        """The value that this text says."""
+        """Return the value of this text."""
         try:
             return self._load(data)
-        except Exception:  # each type refuses in its own way, and quotes the text
+        except Exception:  # the message of the type quotes the text
             if isinstance(data, str):
                 raise Misfit(f"expected {self._kind.__name__}, but the text is not valid") from None
             raise unfit(self._kind.__name__, data) from None
 
 
 class Enumerated:
-    """An enum: stored by its value where JSON can hold that, else by its name."""
+    """Stores an enum by its value, or by its name if JSON cannot store the value."""
 
     def __init__(self, kind: type[enum.Enum]) -> None:
         self._kind = kind
         self._by_value = all(isinstance(member.value, (str, int)) for member in kind)
 
     def dump(self, value: Any, /) -> Any:
-        """Its value, or its name."""
+        """Return its value or its name."""
         if not isinstance(value, self._kind):
             raise unfit(self._kind.__name__, value)
         return value.value if self._by_value else value.name
 
     def load(self, data: Any, /) -> Any:
-        """The member."""
+        """Return the member."""
         try:
             return self._kind(data) if self._by_value else self._kind[data]
         except Exception:
@@ -77,7 +86,7 @@ class Enumerated:
 
 
 class Literal:
-    """One of a few given values."""
+    """Stores one of the values of a `Literal`."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         if not all(value is None or isinstance(value, (str, int, bool)) for value in values):
@@ -85,9 +94,9 @@ class Literal:
         self._values = values
 
     def dump(self, value: Any, /) -> Any:
-        """The value, if it is one of them."""
-        for each in self._values:
-            if type(each) is type(value) and each == value:
+        """Return the value if it is one of them."""
+        for allowed in self._values:
+            if type(allowed) is type(value) and allowed == value:
                 return value
         raise unfit(f"one of {list(self._values)}", value)
 
@@ -95,34 +104,34 @@ class Literal:
 
 
 class AnyJson:
-    """Whatever JSON can hold: where nothing is annotated."""
+    """Stores any JSON value, for `Any` and `object`."""
 
     def dump(self, value: Any, /) -> Any:
-        """The value, if JSON can hold it as it is."""
+        """Return the value if JSON can store it unchanged."""
         if value is None or isinstance(value, (bool, str)):
             return value
         if isinstance(value, (int, float)):
-            return _checked(type(value), value)
+            return _check(type(value), value)
         if isinstance(value, (list, tuple)):
-            return [self.dump(each) for each in value]
+            return [self.dump(item) for item in value]
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-            return {name: self.dump(each) for name, each in value.items()}
+            return {name: self.dump(item) for name, item in value.items()}
         raise Misfit(
             f"{type(value).__name__} cannot be stored as JSON; "
             "pass text, numbers, lists or dicts, or annotate another type that can be stored"
         )
 
     def load(self, data: Any, /) -> Any:
-        """The value."""
+        """Return the value."""
         return data
 
 
 def _bytes_of(text: str) -> bytes:
-    """Strict: one text for each value, without foreign characters, missing padding or stray bits."""
-    found = base64.b64decode(text, validate=True)
-    if base64.b64encode(found).decode() != text:
+    """Decode canonical base64 only, so that each value has one text."""
+    decoded = base64.b64decode(text, validate=True)
+    if base64.b64encode(decoded).decode() != text:
         raise ValueError("not canonical base64")
-    return found
+    return decoded
 
 
 def _whole_key(text: str) -> int:
@@ -139,8 +148,8 @@ def _float_key(text: str) -> float:
 
 ANY = AnyJson()
 _SCALARS: dict[Any, Codec] = {
-    None: Same(type(None)),
-    **{kind: Same(kind) for kind in (type(None), bool, int, float, str)},
+    None: JsonType(type(None)),
+    **{kind: JsonType(kind) for kind in (type(None), bool, int, float, str)},
     bytes: AsText(bytes, lambda value: base64.b64encode(value).decode(), _bytes_of),
     datetime: AsText(datetime, datetime.isoformat, datetime.fromisoformat),
     date: AsText(date, date.isoformat, date.fromisoformat),
@@ -150,24 +159,33 @@ _SCALARS: dict[Any, Codec] = {
     UUID: AsText(UUID, str, UUID),
     Path: AsText(PurePath, str, Path),
 }
-_KEYS: dict[Any, Callable[[str], Any]] = {int: _whole_key, float: _float_key, date: date.fromisoformat, UUID: UUID}
+_KEYS: dict[Any, Callable[[str], Any]] = {
+    int: _whole_key,
+    float: _float_key,
+    date: date.fromisoformat,
+    UUID: UUID,
+}
 
 
 def codec_of(annotation: Any) -> Codec | None:
-    """The codec of a single value; None where it is none."""
+    """Return the codec of a single value. None if the annotation is not one."""
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return Enumerated(annotation)
     return _SCALARS.get(annotation)
 
 
 def key_codec(annotation: Any) -> Codec | None:
-    """The codec of a mapping's keys, which JSON has only as text."""
+    """Return the codec of the keys of a mapping, which are text in JSON."""
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         members = Enumerated(annotation)
-        whole = all(isinstance(member.value, int) and not isinstance(member.value, str) for member in annotation)
-        return AsText(annotation, lambda key: str(members.dump(key)), lambda text: members.load(int(text) if whole else text))
+        has_ints = all(isinstance(member.value, int) and not isinstance(member.value, str) for member in annotation)
+        return AsText(
+            annotation,
+            lambda key: str(members.dump(key)),
+            lambda text: members.load(int(text) if has_ints else text),
+        )
     if annotation in (str, Any):
-        return TEXTS
+        return TEXT_KEYS
     return AsText(annotation, _key_text, _KEYS[annotation]) if annotation in _KEYS else None
 
 
@@ -177,11 +195,10 @@ def _key_text(key: Any) -> str:
     return key.isoformat() if isinstance(key, date) else str(key)
 
 
-TEXTS = AsText(str, _key_text, str)
-"""Keys that are texts, as all are in JSON."""
+TEXT_KEYS = AsText(str, _key_text, str)
 
 
-def _checked(kind: type, value: Any) -> Any:
+def _check(kind: type, value: Any) -> Any:
     fits = isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool)
     if not fits and not (kind is float and type(value) is int):
         raise unfit(kind.__name__, value)

@@ -1,4 +1,4 @@
-"""gRPC status codes, plain and aio."""
+"""gRPC status codes, of grpc and grpc.aio."""
 
 from __future__ import annotations
 
@@ -8,73 +8,74 @@ from dataclasses import replace
 
 from ..fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
 from ..retry_after import pushback
-from .look import THROTTLED, TIMEOUT, Entry, Look, read
+from .inspect import THROTTLED, TIMEOUT, Entry, Inspector, read
 
 PUSHBACK = "grpc-retry-pushback-ms"
 CODES: dict[str, Fault] = {
     "UNAVAILABLE": TRANSIENT,
-    # What HTTP says as 500, and what the transport says of a broken stream.
+    # Like HTTP 500. The transport also reports a broken stream so.
     "INTERNAL": TRANSIENT,
     "ABORTED": TRANSIENT,
     "DEADLINE_EXCEEDED": TIMEOUT,
     "RESOURCE_EXHAUSTED": THROTTLED,
-    # An exception in the server's handler, or a status from nowhere.
+    # An exception in the handler of the server, or a status that is not known.
     "UNKNOWN": UNKNOWN,
 }
-REFUSED = frozenset((
-    "ALREADY_EXISTS", "CANCELLED", "DATA_LOSS", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE",
-    "PERMISSION_DENIED", "UNAUTHENTICATED", "UNIMPLEMENTED",
-))  # fmt: skip
-"""Every other code is permanent. None is "never sent": the words "failed to connect to all addresses" may as well be
-those of the server's own upstream, passed on, and in grpcio 1.85 nothing tells the two apart."""
+PERMANENT_CODES = frozenset(
+    """ALREADY_EXISTS CANCELLED DATA_LOSS FAILED_PRECONDITION INVALID_ARGUMENT NOT_FOUND
+    OUT_OF_RANGE PERMISSION_DENIED UNAUTHENTICATED UNIMPLEMENTED""".split()
+)
+"""All other codes. None is "never sent": the message "failed to connect to all addresses" may come
+from an upstream of the server, and grpcio 1.85 does not tell the two apart."""
 
 
-def by_code(code: object, trailers: object = None) -> Fault:
-    """What a status code means, with what the server said about coming back."""
+def fault_of_code(code: object, trailers: object = None) -> Fault:
+    """Return the fault of a status code, with the pushback of the server."""
     name = read(code, "name")
     if not isinstance(name, str):
         return UNKNOWN
     fault = CODES.get(name, PERMANENT)
-    said = _pushback(trailers) if fault.retryable else None
-    if said is None:
-        return fault
-    after = pushback(said)
-    return PERMANENT if after is None else replace(fault, after=after)
+    return _with_pushback(fault, trailers) if fault.retryable else fault
 
 
-def by_name(name: str, /) -> Fault | None:
-    """What the name of a status code means; None: gRPC has no such code, or it is OK."""
-    return PERMANENT if name in REFUSED else CODES.get(name)
+def fault_of_code_name(name: str, /) -> Fault | None:
+    """Return the fault of a status code by its name. None if gRPC has no such error."""
+    return PERMANENT if name in PERMANENT_CODES else CODES.get(name)
 
 
-def of_call(error: object) -> Fault:
-    """What a grpc.RpcError means. A bare one, without a code, is unknown."""
+def fault_of_call(error: object) -> Fault:
+    """Return the fault of a grpc.RpcError. Without a code it is unknown."""
     code = read(error, "code")
     if not callable(code):
         return UNKNOWN
-    return by_code(code(), _trailers(error))
+    return fault_of_code(code(), _trailers(error))
 
 
-def code_of(error: BaseException) -> str | None:
-    """The name of the status code, where it is an error of grpcio's and has one."""
+def code_name_of(error: BaseException) -> str | None:
+    """Return the name of the status code, if this is an error of grpcio that has one."""
     grpc = sys.modules.get("grpc")
     if grpc is None or not isinstance(error, getattr(grpc, "RpcError", ())):
         return None
     code = read(error, "code")
     try:
         name = read(code(), "name") if callable(code) else None
-    except Exception:  # a foreign object may raise anything
+    except Exception:  # an object of another library may raise anything
         return None
     return name if isinstance(name, str) else None
 
 
-def worth_it(error: object) -> Fault:
-    """What an error means whose code is to be tried again, whatever the code: the server's own word still holds."""
-    said = _pushback(_trailers(error))
-    if said is None:
-        return TRANSIENT
-    after = pushback(said)
-    return PERMANENT if after is None else replace(TRANSIENT, after=after)
+def retryable_fault_of_call(error: object) -> Fault:
+    """Return the fault of an error whose code the user wants to retry."""
+    return _with_pushback(TRANSIENT, _trailers(error))
+
+
+def _with_pushback(fault: Fault, trailers: object) -> Fault:
+    """Return the fault with the delay that the server asks for. Permanent: do not retry."""
+    text = _pushback(trailers)
+    if text is None:
+        return fault
+    after = pushback(text)
+    return PERMANENT if after is None else replace(fault, after=after)
 
 
 def _trailers(error: object) -> object:
@@ -91,8 +92,10 @@ def _pushback(trailers: object) -> str | None:
     return None
 
 
-def _rpc_error(error: Exception, look: Look) -> Fault:
-    return of_call(error)
+def _rpc_error(error: Exception, inspector: Inspector) -> Fault:
+    return fault_of_call(error)
 
 
-KNOWN: dict[str, Entry] = {"grpc.RpcError": _rpc_error, "grpc.FutureTimeoutError": TIMEOUT}
+FAMILIES: dict[str, dict[str, Entry]] = {
+    "grpc": {"grpc.RpcError": _rpc_error, "grpc.FutureTimeoutError": TIMEOUT},
+}

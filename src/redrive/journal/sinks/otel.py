@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:
     raise ImportError('journal.otel() needs OpenTelemetry: pip install "redrive[otel]"') from missing
 
 from ...core.context import CARRIERS
-from ...core.signature import said
+from ...core.text import safe_str
 from ...errors import Again, Blocked
 from ..bus import ATTEMPT_WRAPPERS, DROPS
 from ..metrics import (
@@ -179,7 +179,7 @@ class OtelSink:
                 yield
         except BaseException as error:
             if not isinstance(error, (Again, Blocked)):
-                failure = type(error).__name__, said(error)
+                failure = type(error).__name__, safe_str(error)
             raise
         finally:
             pending = PendingSpan(span, time_ns(), failure)

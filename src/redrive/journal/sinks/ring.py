@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from ...core.seconds import whole
+from ...core.seconds import whole_number
 from ..record import Record
 
 FilePath: TypeAlias = str | PathLike[str]
@@ -18,7 +18,7 @@ class Ring:
     """A sink that keeps the last records in memory. Any thread may read it."""
 
     def __init__(self, size: int, dump_to: FilePath | None = None) -> None:
-        self._records: deque[Record] = deque(maxlen=whole("size", size))
+        self._records: deque[Record] = deque(maxlen=whole_number("size", size))
         if dump_to is not None:
             _dump_after_crash(self, fspath(dump_to))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...core.policy import RetryPolicy
-from ...core.seconds import Seconds, positive, whole
+from ...core.seconds import Seconds, positive, whole_number
 from ...engine.settings import Settings
 from ...journal.redaction.addresses import redact_address
 from ...journal.redaction.values import keep_address_secret
@@ -86,7 +86,7 @@ class RedisStream:
                 f"RedisStream: the stream's name must not be longer than {MAX_NAME_BYTES} bytes: "
                 f"{self.stream[:60]!r}…"
             )
-        if whole("batch", self.batch) > MAX_BATCH:
+        if whole_number("batch", self.batch) > MAX_BATCH:
             raise ValueError(f"RedisStream: batch= must be at most {MAX_BATCH}: {self.batch!r}")
         positive("idle", self.idle)
         if self.decode is not None and not callable(self.decode):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.classify import classify
 from ...core.fault import Fault
-from ...core.known.status import by_status
+from ...core.known.http_status import fault_of_status
 from ...core.retry_after import retry_after
 from ...errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from ..errors import copy_outcome
@@ -36,7 +36,7 @@ class RetryableResponse(Exception):
 
     def __init__(self, response: httpx2.Response) -> None:
         super().__init__(status_and_code(response))
-        self.fault = by_status(response.status_code, retry_after(response.headers))
+        self.fault = fault_of_status(response.status_code, retry_after(response.headers))
 
 
 def retry_rule(error: Exception) -> Fault | bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from redrive import RetryPolicy
+from redrive.analysis.layer import Layer
 from redrive.batch import SendBuffer
 from redrive.batch.buffer.send_buffer import VARIABLES, EnvironmentNumbers, read_environment
-from redrive.engine.layer import Layer
 
 pytestmark = pytest.mark.req("G-5")
 
@@ -53,7 +53,7 @@ def test_buffer_options_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDRIVE_SIGNAL_SEND_RETRIES", "1")
     monkeypatch.setenv("REDRIVE_SIGNAL_SEND_BACKOFF_MS", "200")
     layer = Layer.of(SendBuffer.from_env(send, max_waiting=5, codes=["ABORTED"]).__redrive__)
-    assert (layer.max_attempts, layer.each, layer.on) == (2, 30, ("ABORTED",))
+    assert (layer.max_attempts, layer.attempt_limit, layer.on) == (2, 30, ("ABORTED",))
     assert layer.wait(1) == pytest.approx((0.2, 0.3))
 
 
@@ -64,5 +64,5 @@ def test_default_waits() -> None:
     assert layer.on == ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED")
     assert layer.max_attempts == 4
     assert [layer.wait(attempt) for attempt in (1, 2, 3)] == [pytest.approx((base, 1.5 * base)) for base in (0.1, 0.2, 0.4)]
-    assert layer.each == 30
+    assert layer.attempt_limit == 30
     assert retry.policy == RetryPolicy(4, 0.1, 10.0, 0.0)

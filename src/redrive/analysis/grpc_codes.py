@@ -1,0 +1,167 @@
+"""gRPC status codes on a path: exactly one layer retries each of them. It does not import grpcio.
+
+`code_rule` decides when the layers are built. `CodeRule` applies the decision to errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ..core.fault import PERMANENT, Fault
+from ..core.known.grpc import CODES, code_name_of, fault_of_call, retryable_fault_of_call
+from ..core.known.inspect import TIMEOUT
+from ..engine.retry import Retry
+from ..errors import AttemptTimeout
+from .grpc_channel import ChannelOptions, channel_retries, is_channel_options
+
+ALL_CODES = frozenset(
+    """CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS
+    PERMISSION_DENIED RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED
+    INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED""".split()
+)
+DEFAULT_CODES = ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED")
+"""Codes that a layer of Redrive retries by default, except those that the channel retries."""
+TIMEOUT_CODE = "DEADLINE_EXCEEDED"
+CHANNEL_LAYER = "the channel"
+
+Behind: TypeAlias = ChannelOptions | Retry
+"""What is between a layer and the server: the options of the channel, or another layer."""
+
+
+class CodeClaim:
+    """The codes of a layer that retries a batch as a whole, while it sends the batch."""
+
+    __slots__ = ("codes", "has_ended")
+
+    def __init__(self, codes: frozenset[str]) -> None:
+        self.codes = codes
+        self.has_ended = False
+        """Set at the end: a task that was started meanwhile may still run."""
+
+    def __contains__(self, code: str) -> bool:
+        return code in self.codes and not self.has_ended
+
+
+CLAIMED_CODES: ContextVar[CodeClaim] = ContextVar(
+    "redrive_claimed",
+    default=CodeClaim(frozenset()),  # noqa: B039  # it is never changed
+)
+"""The codes that a layer around this code claims. Layers inside do not retry them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRule:
+    """A rule for `on=` that retries these gRPC codes and no other errors.
+
+    Immutable: threads may share one.
+    """
+
+    codes: tuple[str, ...]
+    channel_codes: frozenset[str] = frozenset()
+    """Codes that the channel retries. Their errors have used up their retries."""
+    is_explicit: bool = False
+    """Whether the user chose the codes. If not, they are the default of the layer."""
+    claims: bool = False
+    """Whether layers inside leave these codes to this one."""
+
+    def __call__(self, error: Exception, /) -> Fault | None:
+        if isinstance(error, AttemptTimeout):
+            code, fault = TIMEOUT_CODE, TIMEOUT
+        else:
+            name = code_name_of(error)
+            if name is None:
+                return None
+            code, fault = name, fault_of_call(error)
+        if code in self.channel_codes:
+            return replace(fault, spent=CHANNEL_LAYER) if fault.retryable else fault
+        if code not in self.codes or (not self.claims and code in CLAIMED_CODES.get()):
+            return PERMANENT
+        if fault.retryable or CODES.get(code, PERMANENT).retryable:
+            return fault
+        return retryable_fault_of_call(error)
+
+
+def code_rule(behind: Behind, codes: Sequence[str] | None, /, *, claims: bool = False) -> CodeRule:
+    """Return the rule of a layer: its codes, without those that the channel retries.
+
+    Args:
+        behind: What is between the layer and the server.
+        codes: The codes. None: the default.
+        claims: Whether layers inside leave their codes to this one.
+
+    Raises:
+        ValueError: A code is already retried behind this layer, or none is left.
+    """
+    inner_rule = None
+    if isinstance(behind, Retry):
+        inner_rule = _require_code_rule(behind)
+        channel_codes = inner_rule.channel_codes
+    else:
+        channel_codes = frozenset(_channel_codes(behind))
+    if codes is None:
+        remaining = tuple(code for code in DEFAULT_CODES if code not in channel_codes)
+        if not remaining:
+            raise ValueError(
+                f"codes: the channel already retries {_list(channel_codes)}, which leaves none "
+                "for this layer; remove this layer, "
+                "or pass fewer codes to channel_options(codes=...)"
+            )
+        return CodeRule(remaining, channel_codes, claims=claims)
+    explicit = _check_codes(codes)
+    if repeated := [code for code in explicit if code in channel_codes]:
+        raise ValueError(
+            f"codes: {_list(repeated)} is already retried by the channel, "
+            "so attempts would multiply; remove it from codes=, "
+            "or from channel_options(codes=...)"
+        )
+    inner_codes = inner_rule.codes if inner_rule is not None and inner_rule.is_explicit else ()
+    if repeated := [code for code in explicit if code in inner_codes]:
+        raise ValueError(
+            f"codes: {_list(repeated)} is already retried by the layer in behind=, "
+            "so attempts would multiply; remove it from one of the two"
+        )
+    return CodeRule(explicit, channel_codes, is_explicit=True, claims=claims)
+
+
+def code_rule_of(retry: Retry, /) -> CodeRule | None:
+    """Return the code rule of a `Retry`, if it has one."""
+    rules = retry.settings.error_rules.rules
+    return next((rule for rule in rules if isinstance(rule, CodeRule)), None)
+
+
+def _require_code_rule(retry: Retry) -> CodeRule:
+    rule = code_rule_of(retry)
+    if rule is None:
+        raise _not_behind(retry)
+    return rule
+
+
+def _channel_codes(behind: ChannelOptions) -> tuple[str, ...]:
+    if not isinstance(behind, (list, tuple)) or (behind and not is_channel_options(behind)):
+        raise _not_behind(behind)
+    return channel_retries(behind).codes
+
+
+def _not_behind(value: object) -> TypeError:
+    return TypeError(f"behind= takes the options of a channel, or a result of redrive.grpc.retry(...), not {value!r}")
+
+
+def _check_codes(codes: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(codes, str):
+        names: tuple[str, ...] = (codes,)
+    else:
+        names = tuple(getattr(code, "name", code) for code in codes)
+    unknown = [name for name in names if name not in ALL_CODES]
+    if names and not unknown:
+        return names
+    problem = "at least one; to turn retries off, use RetryPolicy.disabled()"
+    if unknown:
+        problem = f"not {', '.join(map(repr, unknown))}"
+    raise ValueError(f"codes must be names of gRPC status codes, such as 'UNAVAILABLE': {problem}")
+
+
+def _list(codes: Sequence[str] | frozenset[str]) -> str:
+    return ", ".join(sorted(codes))

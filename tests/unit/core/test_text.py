@@ -1,0 +1,18 @@
+"""So many of something."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.core.text import pluralise
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 partitions"), (1, "1 partition"), (2, "2 partitions"), (1_200_000, "1,200,000 partitions")]
+)
+def test_amounts(count: int, said: str) -> None:
+    assert pluralise(count, "partition") == said
+
+
+def test_what_changes_with_it() -> None:
+    assert [pluralise(count, "day is", "days are") for count in (1, 2)] == ["1 day is", "2 days are"]
