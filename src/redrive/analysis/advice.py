@@ -105,10 +105,18 @@ def _multiplying(stack: Sequence[Layer], worst: WorstCase) -> Iterator[Advice]:
 
 def _stop_multiplying(layer: Layer, inner: Layer) -> str:
     if not layer.is_ours:
-        return f"{layer.by} does not recognise Redrive's retries: {_switch_off(layer)}, or {_switch_off(inner)}"
+        return (
+            f"{layer.by} does not recognise Redrive's retries: "
+            f"{_switch_off(layer)}, or {_switch_off(inner)}"
+        )
     if not inner.marks_exhaustion:
-        return f"Redrive does not recognise the retries of {inner.by}: {_switch_off(inner)}, or {_switch_off(layer)}"
-    return f"remove nested='allow' from {layer.name}; errors that were retried inside are then final"
+        return (
+            f"Redrive does not recognise the retries of {inner.by}: "
+            f"{_switch_off(inner)}, or {_switch_off(layer)}"
+        )
+    return (
+        f"remove nested='allow' from {layer.name}; errors that were retried inside are then final"
+    )
 
 
 def _switch_off(layer: Layer) -> str:
@@ -125,11 +133,17 @@ def _time_limits(stack: Sequence[Layer], index: int, worst: WorstCase) -> Iterat
     maximum = layer.max_attempts
     if row.attempts == 1:
         shortest = format_duration(layer.wait(1)[0])
-        says = f"{layer.name} never retries: its first backoff is at least {shortest}, and it has {available}{from_owner}"
+        says = (
+            f"{layer.name} never retries: its first backoff is at least {shortest}, and it has "
+            f"{available}{from_owner}"
+        )
         do = f"shorten the first backoff, or give {owner} more time"
         yield Advice("never_fits", layer.name, says, do)
     elif row.attempts < maximum:
-        says = f"{layer.name} can make at most {row.attempts} of its {maximum} attempts in {available}{from_owner}"
+        says = (
+            f"{layer.name} can make at most {row.attempts} of its {maximum} attempts in "
+            f"{available}{from_owner}"
+        )
         do = f"shorten the backoff, give {owner} more time, or set max_attempts={row.attempts}"
         yield Advice("unreachable", layer.name, says, do)
     elif (count := _full_attempts_within(layer, seconds)) < maximum:
@@ -138,7 +152,10 @@ def _time_limits(stack: Sequence[Layer], index: int, worst: WorstCase) -> Iterat
             condition = f"if each takes its full {format_duration(layer.attempt_limit)}"
             total = layer.total_wait(maximum) + maximum * layer.attempt_limit
             needed = f" (all attempts need {format_duration(total)})"
-        says = f"{layer.name} makes {count} of its {maximum} attempts {condition}: it has {available}{from_owner}"
+        says = (
+            f"{layer.name} makes {count} of its {maximum} attempts {condition}: "
+            f"it has {available}{from_owner}"
+        )
         do = f"give {owner} more time{needed}, or shorten the attempt_timeout of {layer.name}"
         yield Advice("cut_short", layer.name, says, do)
 
@@ -146,7 +163,9 @@ def _time_limits(stack: Sequence[Layer], index: int, worst: WorstCase) -> Iterat
 def _other_libraries(stack: Sequence[Layer], index: int, worst: WorstCase) -> Iterator[Advice]:
     layer, seconds = stack[index], worst.layers[index].seconds
     name = layer.name if layer.name == layer.by else f"{layer.name} ({layer.by})"
-    outer_limits = [min(outer.timeout, outer.attempt_limit) for outer in stack[:index] if outer.is_ours]
+    outer_limits = [
+        min(outer.timeout, outer.attempt_limit) for outer in stack[:index] if outer.is_ours
+    ]
     limit = min(outer_limits, default=math.inf)
     if limit < (math.inf if seconds is None else seconds):
         needs = "has no limit of its own"

@@ -95,7 +95,9 @@ def _is_pair(value: object) -> bool:
 def _method_configs(options: ChannelOptions) -> list[dict[str, Any]]:
     is_sequence = not isinstance(options, (str, bytes, Mapping))
     if not is_sequence or not all(_is_pair(pair) for pair in options):
-        raise TypeError(f"the options of a channel must be pairs of a name and a value, not {options!r}")
+        raise TypeError(
+            f"the options of a channel must be pairs of a name and a value, not {options!r}"
+        )
     by_name = dict(options)
     text = by_name.get(SERVICE_CONFIG)
     if text is None or by_name.get(ENABLE_RETRIES, 1) == 0:
@@ -105,7 +107,8 @@ def _method_configs(options: ChannelOptions) -> list[dict[str, Any]]:
         return [config for config in configs if isinstance(config, dict)]
     except (AttributeError, TypeError, ValueError) as problem:
         raise ValueError(
-            f"{SERVICE_CONFIG} of the channel is not the JSON of a service config, so every call would fail: {problem}"
+            f"{SERVICE_CONFIG} of the channel is not the JSON of a service config, so every call "
+            f"would fail: {problem}"
         ) from None
 
 
@@ -122,7 +125,9 @@ def _retries_of(config: dict[str, Any]) -> ChannelRetries:
             tuple(policy["retryableStatusCodes"]),
         )
     except (KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"a retryPolicy of the channel lacks {problem}, so every call would fail: {policy}") from None
+        raise ValueError(
+            f"a retryPolicy of the channel lacks {problem}, so every call would fail: {policy}"
+        ) from None
 
 
 def _seconds(duration: str) -> float:

@@ -146,7 +146,10 @@ def _channel_codes(behind: ChannelOptions) -> tuple[str, ...]:
 
 
 def _not_behind(value: object) -> TypeError:
-    return TypeError(f"behind= takes the options of a channel, or a result of redrive.grpc.retry(...), not {value!r}")
+    return TypeError(
+        "behind= takes the options of a channel, or a result of redrive.grpc.retry(...), not "
+        f"{value!r}"
+    )
 
 
 def _check_codes(codes: Sequence[str]) -> tuple[str, ...]:

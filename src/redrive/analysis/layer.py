@@ -43,7 +43,9 @@ Library: TypeAlias = Literal[
     "other",
 ]
 """The library of a layer."""
-RECOGNISED_LIBRARIES = frozenset("""tenacity urllib3 botocore openai anthropic azure google redis stripe elasticsearch""".split())
+RECOGNISED_LIBRARIES = frozenset(
+    """tenacity urllib3 botocore openai anthropic azure google redis stripe elasticsearch""".split()
+)
 """Libraries whose errors show that retries were used up, so that `core/known` can read it."""
 Error: TypeAlias = str | type[Exception]
 """A kind of fault, a code ("UNAVAILABLE", "503", "SlowDown"), or an exception type."""
@@ -98,7 +100,8 @@ class Layer:
             raise ValueError(f"nested must be 'final' or 'allow', not {self.nested!r}")
         if self.policy is None and not self.is_ours:
             raise ValueError(
-                f"the number of attempts of {self.by} is unknown here; set max_attempts, including the first attempt"
+                f"the number of attempts of {self.by} is unknown here; "
+                "set max_attempts, including the first attempt"
             )
         if self.policy is not None and not isinstance(self.policy, RetryPolicy):
             raise TypeError(f"policy must be a RetryPolicy, not {self.policy!r}")
@@ -106,7 +109,10 @@ class Layer:
             seconds = positive("attempt_timeout", self.attempt_timeout)
             object.__setattr__(self, "attempt_timeout", seconds)
         if self.seen is not None and (self.is_ours or not isinstance(self.seen, bool)):
-            raise TypeError(f"seen must be true or false, and only for a layer that is not Redrive's: {self.seen!r}")
+            raise TypeError(
+                "seen must be true or false, and only for a layer that is not Redrive's: "
+                f"{self.seen!r}"
+            )
         if self.on is not None:
             object.__setattr__(self, "on", _check_errors(self.on))
         self.wait(1)  # raises if the backoff does
@@ -145,7 +151,9 @@ class Layer:
             The layer.
         """
         channel = channel_retries(options)
-        policy = RetryPolicy(channel.max_attempts, channel.backoff_base, channel.backoff_max, jitter=0)
+        policy = RetryPolicy(
+            channel.max_attempts, channel.backoff_base, channel.backoff_max, jitter=0
+        )
         codes = channel.codes or None
         return cls("channel", by="grpc", policy=policy, backoff=channel.wait, on=codes)
 
@@ -257,7 +265,10 @@ def _check_errors(on: object) -> tuple[Error, ...]:
     for error in errors:
         is_name = isinstance(error, str) and error
         if not is_name and not (isinstance(error, type) and issubclass(error, Exception)):
-            raise TypeError(f"on must list kinds of fault ({', '.join(KINDS)}), codes and exception types, not {error!r}")
+            raise TypeError(
+                f"on must list kinds of fault ({', '.join(KINDS)}), codes and exception types, not "
+                f"{error!r}"
+            )
     if not errors:
         raise ValueError("on is empty, so nothing is retried; remove it, or set max_attempts = 1")
     return tuple(errors)
@@ -276,7 +287,11 @@ def _errors_of(rules: tuple[Any, ...]) -> tuple[Error, ...]:
     types = [rule for rule in rules if isinstance(rule, type)]
     codes = [code for rule in rules if isinstance(rule, CodeRule) for code in rule.codes]
     functions = [rule for rule in rules if not isinstance(rule, (type, CodeRule))]
-    names = [f"{getattr(rule, '__name__', type(rule).__name__)}()" for rule in functions if rule is not classify]
+    names = [
+        f"{getattr(rule, '__name__', type(rule).__name__)}()"
+        for rule in functions
+        if rule is not classify
+    ]
     kinds = []
     for kind, example in _examples().items() if functions else ():
         try:

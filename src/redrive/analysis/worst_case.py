@@ -107,7 +107,11 @@ def worst_case(stack: Sequence[Layer]) -> WorstCase:
                 owner=stack[owners[0]].name if owners else None,
                 attempts=math.prod(tries),
                 seconds=_finite(durations[0]),
-                again=tuple(stack[index].name for index in owners[1:] if tries[index] > 1 and math.prod(tries[index + 1 :]) > 1),
+                again=tuple(
+                    stack[index].name
+                    for index in owners[1:]
+                    if tries[index] > 1 and math.prod(tries[index + 1 :]) > 1
+                ),
                 tries=tuple(tries),
             )
         )
@@ -123,7 +127,10 @@ def worst_case(stack: Sequence[Layer]) -> WorstCase:
             limited_by=limits[index][1],
             calls=calls[index],
             seconds=_finite(seconds[index]),
-            waits=tuple(layer.wait(attempt) for attempt in range(1, min(layer.max_attempts, MAX_LISTED_WAITS + 1))),
+            waits=tuple(
+                layer.wait(attempt)
+                for attempt in range(1, min(layer.max_attempts, MAX_LISTED_WAITS + 1))
+            ),
         )
         for index, layer in enumerate(stack)
     )
@@ -153,7 +160,7 @@ def time_limit(stack: Sequence[Layer], index: int) -> tuple[float, str | None]:
 
 
 def _meet(layer: Layer, error: Error, inner: InnerRetries) -> tuple[bool, InnerRetries]:
-    """Return whether a layer retries an error, and what the error shows when it leaves the layer."""
+    """Return whether a layer retries an error, and what the error shows when it leaves it."""
     wants = layer.max_attempts > 1 and layer.retries(error)
     if not layer.is_ours:
         is_read = wants and layer.marks_exhaustion and not inner
@@ -173,17 +180,23 @@ def retrying_layers(stack: Sequence[Layer], error: Error) -> list[bool]:
     return retried
 
 
-def _mixed(stack: Sequence[Layer], errors: Sequence[Error], attempts: Sequence[int]) -> tuple[int, list[int]]:
-    """Return the most attempts of the innermost layer if errors may change, and those of each layer.
+def _mixed(
+    stack: Sequence[Layer], errors: Sequence[Error], attempts: Sequence[int]
+) -> tuple[int, list[int]]:
+    """Return the most attempts of the innermost layer if errors change, and those of each layer.
 
     From the inside out: for each error, and what it shows of inner retries, the most attempts after
     which it can leave a layer.
     """
-    calls_by_error: dict[tuple[Error, InnerRetries], int] = {(error, InnerRetries.NOT_SHOWN): 1 for error in errors}
+    calls_by_error: dict[tuple[Error, InnerRetries], int] = {
+        (error, InnerRetries.NOT_SHOWN): 1 for error in errors
+    }
     tries: list[int] = []
     for index in reversed(range(len(stack))):
         met = {leaving: _meet(stack[index], *leaving) for leaving in calls_by_error}
-        most_calls = max((calls for leaving, calls in calls_by_error.items() if met[leaving][0]), default=0)
+        most_calls = max(
+            (calls for leaving, calls in calls_by_error.items() if met[leaving][0]), default=0
+        )
         count = attempts[index] if most_calls else 1
         outside: dict[tuple[Error, InnerRetries], int] = {}
         for leaving, calls in calls_by_error.items():
@@ -194,7 +207,9 @@ def _mixed(stack: Sequence[Layer], errors: Sequence[Error], attempts: Sequence[i
     return max(calls_by_error.values()), tries
 
 
-def _durations(stack: Sequence[Layer], tries: Sequence[int], limits: Sequence[tuple[float, str | None]]) -> list[float]:
+def _durations(
+    stack: Sequence[Layer], tries: Sequence[int], limits: Sequence[tuple[float, str | None]]
+) -> list[float]:
     """Return the seconds of one call of each layer, if every attempt takes all of its time."""
     duration, respects_limits = math.inf, True
     durations: list[float] = []
@@ -207,7 +222,7 @@ def _durations(stack: Sequence[Layer], tries: Sequence[int], limits: Sequence[tu
             attempt = min(layer.attempt_limit, duration)
         duration = layer.total_wait(tries[index]) + tries[index] * attempt
         respects_limits = respects_limits and layer.is_ours
-        # No attempt starts after the limit. A running one ends in time only if limits are respected.
+        # No attempt starts after the limit. A running one ends in time if limits are respected.
         overrun = 0 if respects_limits else attempt
         duration = min(duration, limits[index][0] + overrun)
         durations.insert(0, duration)

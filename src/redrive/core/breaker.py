@@ -90,7 +90,7 @@ class Breaker:
 
     @property
     def state(self) -> State:
-        """`"closed"` (calls pass), `"open"` (calls fail), or `"probing"` (one call tests the service)."""
+        """`"closed"` (calls pass), `"open"` (calls fail), or `"probing"` (one call is a test)."""
         if self._opened_at is None:
             return "closed"
         return "open" if self._probed_at is None else "probing"

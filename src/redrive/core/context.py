@@ -158,7 +158,7 @@ class ActiveScope(ContextSlot):
         SLOT.set(self)
 
     def leave(self) -> None:
-        """Restore the scope around. Other contexts that still hold this slot see that scope in it."""
+        """Restore the scope around. Contexts that still hold this slot see that scope in it."""
         self._has_left = True
         self.scope = self.base = _innermost(self._previous)
         current = SLOT.get()
@@ -236,5 +236,7 @@ def _reduce_variable(variable: ContextVar[Any]) -> tuple[Any, ...]:
     return _variable, (variable.name,)
 
 
-_VARIABLES: dict[str, ContextVar[Any]] = {variable.name: variable for variable in (SLOT, IDS, SIMULATION)}
+_VARIABLES: dict[str, ContextVar[Any]] = {
+    variable.name: variable for variable in (SLOT, IDS, SIMULATION)
+}
 copyreg.pickle(ContextVar, _reduce_variable)

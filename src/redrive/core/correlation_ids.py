@@ -30,8 +30,14 @@ def merge_ids(outer: Mapping[str, str], added: Mapping[str, str], /) -> dict[str
     """
     merged = {**outer, **{name: shorten_id(value) for name, value in added.items()}}
     if len(merged) > MAX_IDS:
-        raise ValueError(f"correlation ids: {len(merged)} at once; carry at most {MAX_IDS}, and put the rest into the payload")
+        raise ValueError(
+            f"correlation ids: {len(merged)} at once; "
+            f"carry at most {MAX_IDS}, and put the rest into the payload"
+        )
     for name in added:
         if len(name) > MAX_NAME_CHARS:
-            raise ValueError(f"correlation ids: the name {name[:40]!r}… has {len(name)} characters; use at most {MAX_NAME_CHARS}")
+            raise ValueError(
+                f"correlation ids: the name {name[:40]!r}… has {len(name)} characters; "
+                f"use at most {MAX_NAME_CHARS}"
+            )
     return merged

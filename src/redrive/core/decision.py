@@ -20,7 +20,9 @@ Reason: TypeAlias = Literal[
 ]
 """Why a call gave up. `Outcome.reason` documents them for users."""
 
-SPENT: frozenset[Reason] = frozenset(("attempts", "timeout", "retry_after", "budget", "breaker_open"))
+SPENT: frozenset[Reason] = frozenset(
+    ("attempts", "timeout", "retry_after", "budget", "breaker_open")
+)
 """Reasons after which outer layers must not retry: the retries of this call are used up."""
 
 MAX_WAIT_SECONDS = 1e8

@@ -87,7 +87,9 @@ class EventLoopThread:
         with self._lock:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_run_loop, args=(loop,), name=self._name, daemon=True)
+                self._thread = threading.Thread(
+                    target=_run_loop, args=(loop,), name=self._name, daemon=True
+                )
                 self._thread.start()
                 self._loop = loop
             return self._loop

@@ -86,7 +86,7 @@ class Key:
 
 KeyLike: TypeAlias = Key | str
 KeyOf: TypeAlias = str | Callable[..., KeyLike]
-"""A template such as "billing:{order.user}:{order.id}:charge:v1", or a function of the parameters."""
+"""A template ("billing:{order.user}:{order.id}:charge:v1"), or a function of the parameters."""
 
 
 class Template:
@@ -98,15 +98,23 @@ class Template:
         self.text = text
         self._signature = signature
         # Parsed once, because each call makes a key.
-        self._fields = [(literal, tuple(field.split(".")) if field else ()) for literal, field, _, _ in _parse_template(text)]
+        self._fields = [
+            (literal, tuple(field.split(".")) if field else ())
+            for literal, field, _, _ in _parse_template(text)
+        ]
 
     @classmethod
     def over(cls, text: str, fn: Callable[..., Any], /, *, skip: int = 0) -> Self:
         """Return the template for the parameters of `fn`, without the first `skip` of them."""
         if not isinstance(text, str):
-            raise TypeError(f"a key template must be text of the form {SHAPE}, not {type(text).__name__}")
+            raise TypeError(
+                f"a key template must be text of the form {SHAPE}, not {type(text).__name__}"
+            )
         names = _field_names(text)
-        example = "".join(literal + ("" if field is None else "x") for literal, field, _, _ in _parse_template(text))
+        example = "".join(
+            literal + ("" if field is None else "x")
+            for literal, field, _, _ in _parse_template(text)
+        )
         try:
             Key.parse(example)
         except ValueError as problem:
@@ -119,7 +127,9 @@ class Template:
             if name not in known_names:
                 function = getattr(fn, "__qualname__", fn)
                 listed = ", ".join(known_names) or "no parameters"
-                raise ValueError(f"key template {text!r} names {name!r}, but {function} has {listed}")
+                raise ValueError(
+                    f"key template {text!r} names {name!r}, but {function} has {listed}"
+                )
         return cls(text, signature.replace(parameters=parameters))
 
     def key(self, args: tuple[object, ...], kwargs: Mapping[str, object], /) -> Key:
@@ -141,7 +151,9 @@ class Template:
                     value = getattr(value, attribute)
             except AttributeError:
                 field = ".".join(names)
-                raise TypeError(f"key template {self.text!r}: {{{field}}} cannot be read from {value!r:.100}") from None
+                raise TypeError(
+                    f"key template {self.text!r}: {{{field}}} cannot be read from {value!r:.100}"
+                ) from None
             if type(value) is not str:
                 self._check_value(".".join(names), value)
                 value = str(value)
@@ -151,7 +163,8 @@ class Template:
     def _check_value(self, field: str, value: Any) -> None:
         if value is None:
             raise ValueError(
-                f"key template {self.text!r}: {{{field}}} is None, so different work would share one key; pass a value"
+                f"key template {self.text!r}: {{{field}}} is None, so different work would share "
+                "one key; pass a value"
             )
         kind: Any = type(value)
         if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
@@ -200,7 +213,9 @@ def _field_names(text: str) -> list[str]:
             written = field
             written += f"!{conversion}" if conversion else ""
             written += f":{spec}" if spec else ""
-            raise ValueError(f"key template {text!r}: write {{name}} or {{name.attribute}}, not {{{written}}}")
+            raise ValueError(
+                f"key template {text!r}: write {{name}} or {{name.attribute}}, not {{{written}}}"
+            )
         names.append(field.partition(".")[0])
     return names
 

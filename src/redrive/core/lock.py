@@ -11,9 +11,9 @@ LOCK = RLock()
 """Reentrant, because a signal handler or finaliser may need it in the thread that holds it."""
 
 GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
-"""With the GIL, CPython switches threads only at calls and backward jumps. A read, a comparison and a
-write without a call between them are then atomic. Code that relies on it takes the lock without the
-GIL."""
+"""With the GIL, CPython switches threads only at calls and backward jumps. A read, a comparison and
+a write without a call between them are then atomic. Without the GIL, code that relies on it takes
+the lock."""
 
 
 def before_fork(load: Callable[[], object], /) -> None:

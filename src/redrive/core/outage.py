@@ -1,4 +1,4 @@
-"""The outage rule: when the failures of many keys are an outage, and what that costs each key. Pure.
+"""The outage rule: when failures of many keys are an outage, and what that costs each key. Pure.
 
 Jobs, message handlers, batches and partitions share this rule. `docs/concepts/outages.md` explains
 it for users. Each of the four translates its own terms:
@@ -42,14 +42,15 @@ REMEMBERED = 50
 UNCHARGED = 20
 """Attempts of one key that an outage does not charge, by default.
 
-An outage of an hour has 16 probes: after 5, 10, 20, 40, 80 and 160 s, then 300 s apart (at 5, 15, 35,
-75, 155, 315, 615, ... 3,315 s). If all of them were one job's, they and the 4 attempts that the default
-policy may charge before the outage is recognised are 20.
+An outage of an hour has 16 probes: after 5, 10, 20, 40, 80 and 160 s, then 300 s apart (at 5, 15,
+35, 75, 155, 315, 615, ... 3,315 s). If one job makes all of them, it has 20 attempts together with
+the 4 that the default policy may charge before the outage is recognised.
 """
 
 Verdict: TypeAlias = Literal["success", "evidence", "charged"]
 """`success`: the service responded as it should. `evidence`: a fault that may be the service's, as
-classified (transient, throttled, timeout) or as declared. `charged`: the key's own fault, or unknown."""
+classified (transient, throttled, timeout) or as declared. `charged`: a fault of the key, or an
+unknown one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,10 @@ class Parking:
         Returns:
             The signature, or None if there is no outage.
         """
-        ends = [End(key, "success" if signature is None else "evidence", signature or "") for key, signature in enumerate(recent)]
+        ends = [
+            End(key, "success" if signature is None else "evidence", signature or "")
+            for key, signature in enumerate(recent)
+        ]
         outage = find_outage(ends, self)
         return None if outage is None else outage.signature
 
@@ -131,7 +135,7 @@ class End(NamedTuple):
     at: float = 0.0
     """Seconds, on any one clock. Ends are passed in the order of their time."""
     attempts: tuple[int, ...] = ()
-    """Numbers of the attempts (fences) that ended so, for giving them back. Runs are put together."""
+    """Numbers (fences) of the attempts of this run, to refund them."""
     since: float | None = None
     """When the first of a run of failures ended, where earlier ends of the key are not passed."""
 
@@ -142,12 +146,12 @@ class Outage(NamedTuple):
     signature: str
     """Of most of the failures."""
     ends: tuple[End, ...]
-    """The latest failure of each key that failed transiently, with all attempts of its run of failures:
-    these are given back, as far as `Parking.uncharged` allows."""
+    """The latest failure of each key that failed transiently, with all attempts of its run of
+    failures. These are refunded, as far as `Parking.uncharged` allows."""
 
     @property
     def keys(self) -> list[Hashable]:
-        """The keys whose attempts are given back."""
+        """The keys whose attempts are refunded."""
         return [end.key for end in self.ends]
 
 
@@ -182,25 +186,26 @@ def find_outage(
     groups: Iterable[str] = (),
     last: int | None = None,
 ) -> Outage | None:
-    """The outage that these ends of one scope are evidence of, or None.
+    """Return the outage that these ends of one scope are evidence of, or None.
 
     - Charged ends count neither for nor against an outage.
-    - A key counts once, by its latest end. A retry that fails again is not new evidence: the key keeps
-      the place of the first failure of its run, so that retries of a few poison jobs do not displace
-      the successes since then.
-    - Of the last `2 * least` keys, at least `least` failed transiently with one signature, and they are
-      `share` of all that failed transiently or succeeded. Where none succeeded, the signatures may
-      differ: an outage has many messages (other hosts, timeouts beside refused connections).
-    - One customer's failures are not an outage where another customer was seen: without the customer
-      with the most failures, there is other evidence, and it is `share` of the other customers' ends.
+    - A key counts once, by its latest end. A retry that fails is not new evidence: the key keeps
+      the place of the first failure of its run. Retries of a few poison jobs therefore do not
+      displace the successes since then.
+    - Of the last `2 * least` keys, at least `least` failed transiently with one signature. They are
+      at least `share` of all keys that failed transiently or succeeded. If none succeeded, the
+      signatures may differ, because an outage has many messages (other hosts, timeouts, refused
+      connections).
+    - Failures of one customer are not an outage if another customer was seen. Without the customer
+      with the most failures, there must be other evidence, `share` of the other customers' ends.
 
     Args:
-        ends: Ends of one scope, the oldest first; the last 600 s count.
+        ends: Ends of one scope, the oldest first. The last 600 s count.
         parking: The figures of the rule.
         now: On the clock of `End.at` (default: the latest end).
-        groups: Further customers that were seen within the last 600 s, where their ends are not passed.
-        last: Number of latest keys that count (default: `2 * least`). All items of a batch end together,
-            so that none is later than another: a batch passes their number.
+        groups: Other customers that were seen within the last 600 s, if their ends are not passed.
+        last: Number of latest keys that count (default: `2 * least`). A batch passes the number of
+            its items, because they end together.
     """
     known = list(ends)
     if not parking.enabled or not known:
@@ -219,11 +224,13 @@ def find_outage(
     signature = _common_signature([each.end for each in counted], parking, seen)
     if signature is None:
         return None
-    return Outage(signature, tuple(each.end for each in standings if each.end.verdict == "evidence"))
+    return Outage(
+        signature, tuple(each.end for each in standings if each.end.verdict == "evidence")
+    )
 
 
 class _Standing(NamedTuple):
-    """A key's latest end, and its place among the keys: the time and order of its run's beginning."""
+    """The latest end of a key, and the time and order in which its run began."""
 
     end: End
     place: tuple[float, int]
@@ -266,8 +273,8 @@ def _is_share(part: int, total: int, parking: Parking) -> bool:
 class Recent:
     """The recent ends of one scope, in bounded memory. Belongs to one thread.
 
-    It keeps the last `2 * least` keys that succeeded, up to `50 * least` keys that failed transiently,
-    and the last two customers.
+    It keeps the last `2 * least` keys that succeeded, up to `50 * least` keys that failed
+    transiently, and the last two customers.
     """
 
     def __init__(self, parking: Parking) -> None:
@@ -275,7 +282,7 @@ class Recent:
         self._succeeded: dict[Hashable, End] = {}
         self._failed: dict[Hashable, End] = {}
         self._places: dict[Hashable, None] = {}
-        """All of these keys, in the order of their successes and of the beginnings of their runs of failures."""
+        """All of these keys, in the order of their successes and first failures."""
         self._groups: dict[str, float] = {}
 
     def add(self, end: End, /) -> Outage | None:
@@ -288,11 +295,13 @@ class Recent:
             return None
         self._fail(end)
         groups = {group for group, at in self._groups.items() if at >= end.at - WINDOW}
-        # The last keys decide. All failures that are remembered are looked at only if that is an outage.
+        # The last keys decide. Other failures are considered only if that is an outage.
         if _common_signature(self._last_ends(end.at), self._parking, groups) is None:
             return None
         # Sorted by time: a run of failures is passed as one end, whose place `since` says.
-        known = sorted([*self._succeeded.values(), *self._failed.values()], key=lambda each: each.at)
+        known = sorted(
+            [*self._succeeded.values(), *self._failed.values()], key=lambda each: each.at
+        )
         return find_outage(known, self._parking, now=end.at, groups=groups)
 
     def add_successes(self, ends: Sequence[End], /) -> None:
@@ -301,10 +310,10 @@ class Recent:
             self.add(end)
 
     def take_failures(self, now: float, /) -> list[End]:
-        """The recent failures whose attempts are to be given back, one end for each key.
+        """Return the recent failures whose attempts are refunded, one end for each key.
 
-        Their attempts are forgotten, so that none is given back twice. The failures are remembered: if
-        the same keys go on failing while others succeed, that is not another outage.
+        Their attempts are forgotten, so that none is refunded twice. The failures stay: if the same
+        keys continue to fail while others succeed, that is not another outage.
         """
         failures = [end for end in self._failed.values() if end.attempts and end.at >= now - WINDOW]
         self._failed = {key: end._replace(attempts=()) for key, end in self._failed.items()}
@@ -347,7 +356,9 @@ class Recent:
         before = self._failed.pop(end.key, None)
         if before is not None and _is_run(before, end):
             run = (before.attempts + end.attempts)[-REMEMBERED:]
-            end = end._replace(attempts=run, since=before.at if before.since is None else before.since)
+            end = end._replace(
+                attempts=run, since=before.at if before.since is None else before.since
+            )
         else:
             self._move_to_end(end.key)
         self._failed[end.key] = end

@@ -14,7 +14,7 @@ ALIASES = {
     "backoff_base_s": "backoff_base",
     "backoff_cap_s": "backoff_max",
 }
-"""Other names that `from_mapping` accepts. `max_in_call_retries` does not count the first attempt."""
+"""Other names for `from_mapping`. `max_in_call_retries` does not count the first attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,20 @@ class RetryPolicy:
             return None
         if not isinstance(section, Mapping):
             kind = type(section).__name__
-            raise TypeError(f"a retry policy must be a table of {_field_names()}, not {kind}: {section!r}")
+            raise TypeError(
+                f"a retry policy must be a table of {_field_names()}, not {kind}: {section!r}"
+            )
         values: dict[str, object] = {}
         for name, value in section.items():
             field = ALIASES.get(name, name)
             if field not in _NAMES:
-                raise TypeError(f"unknown key {name!r} in a retry policy; use one of: {_field_names()}")
+                raise TypeError(
+                    f"unknown key {name!r} in a retry policy; use one of: {_field_names()}"
+                )
             if field in values:
-                raise TypeError(f"{name!r} and another key both set {field!r} in a retry policy; remove one")
+                raise TypeError(
+                    f"{name!r} and another key both set {field!r} in a retry policy; remove one"
+                )
             if name == "max_in_call_retries":
                 value = whole_number(name, value, least=0) + 1
             values[field] = value
@@ -118,7 +124,9 @@ class RetryPolicy:
             ValueError: A value is not valid. The message names the variable.
         """
         if not isinstance(prefix, str) or not prefix.strip("_"):
-            raise TypeError(f"the prefix of the variables must be text, such as 'CRM_RETRY': {prefix!r}")
+            raise TypeError(
+                f"the prefix of the variables must be text, such as 'CRM_RETRY': {prefix!r}"
+            )
         if environ is None:
             from os import environ as environment  # noqa: PLC0415  # `core` is pure otherwise
 

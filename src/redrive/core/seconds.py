@@ -51,7 +51,9 @@ def seconds(name: str, value: object, /) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be seconds or a timedelta, not {type(value).__name__}: {value!r}")
+        raise TypeError(
+            f"{name} must be seconds or a timedelta, not {type(value).__name__}: {value!r}"
+        )
     return number(name, value)
 
 

@@ -36,7 +36,9 @@ _STATUS = re.compile(
     rf"|(?<=HTTP )|(?<=HTTP/1\.1 )|(?<=HTTP/2 ))"
     rf"[45]\d\d\b",
 )
-_HOST = re.compile(r"(?:\bhost(?:name| name)?|\bserver at)[=:\s]+(['\"])([\w.:-]+)\1", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?:\bhost(?:name| name)?|\bserver at)[=:\s]+(['\"])([\w.:-]+)\1", re.IGNORECASE
+)
 _ERRNO = re.compile(r"\[Errno -?\d+\]")
 _PLACEHOLDER = re.compile("[\ue000-\uf8ff]")
 """Private-use characters stand for kept words while the rest of a message is reduced."""
@@ -77,7 +79,9 @@ def signature_of(kind: str, message: str, /, *details: str) -> str:
         return chr(0xE000 + len(words) - 1)
 
     text = _PLACEHOLDER.sub("", message[: 4 * MAX_SIGNATURE_CHARS]).partition("\n")[0]
-    text = _HOST.sub(lambda match: match[0].replace(f"{match[1]}{match[2]}{match[1]}", keep(match[2])), text)
+    text = _HOST.sub(
+        lambda match: match[0].replace(f"{match[1]}{match[2]}{match[1]}", keep(match[2])), text
+    )
     text = _URL.sub(lambda match: keep(f"{match[1]}{match[2]}/…"), text)
     for pattern in (_STATUS, _ERRNO):
         text = pattern.sub(lambda match: keep(match[0]), text)

@@ -80,7 +80,9 @@ class Attempt:
             return None
         return max(MIN_TIMEOUT_SECONDS, self._scope[END] - clock_around().monotonic())
 
-    def reject(self, because: str = "the result was rejected", /, *, result: Any = None) -> NoReturn:
+    def reject(
+        self, because: str = "the result was rejected", /, *, result: Any = None
+    ) -> NoReturn:
         """Fail this attempt because its result is not usable. It is then retried.
 
         Args:
@@ -94,7 +96,9 @@ class Attempt:
 
     def __enter__(self) -> Self:
         if self._block is None:
-            raise RuntimeError("only the attempts of `for attempt in retry.attempts()` can be entered")
+            raise RuntimeError(
+                "only the attempts of `for attempt in retry.attempts()` can be entered"
+            )
         self._block.enter(self)
         return self
 
@@ -121,7 +125,10 @@ class Attempt:
         return self.__exit__(kind, error, trace)
 
     def __repr__(self) -> str:
-        return f"Attempt(number={self.number}, operation={self.operation!r}, remaining={self.remaining})"
+        return (
+            f"Attempt(number={self.number}, operation={self.operation!r}, "
+            f"remaining={self.remaining})"
+        )
 
 
 def current() -> Attempt:

@@ -46,7 +46,9 @@ class Attempts:
 
     def __iter__(self) -> Iterator[Attempt]:
         if sys._getframe(1).f_code.co_flags & ASYNC_CODE:
-            raise TypeError("`for attempt in ...` in async code would block the event loop; write `async for`")
+            raise TypeError(
+                "`for attempt in ...` in async code would block the event loop; write `async for`"
+            )
         return _sync_attempts(Block(self._take_settings()))
 
     def __aiter__(self) -> AsyncIterator[Attempt]:
@@ -145,7 +147,9 @@ class Block:
         Raises the last error if a retry was planned, but may no longer start.
         """
         if not self._is_entered:
-            raise RuntimeError("the attempt was not entered; write `with attempt:` around the body of the loop")
+            raise RuntimeError(
+                "the attempt was not entered; write `with attempt:` around the body of the loop"
+            )
         if self.is_done:
             return False
         error, self._error = self._error, None

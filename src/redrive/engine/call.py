@@ -26,7 +26,9 @@ class CallLimits:
 
     __slots__ = ("attempt", "key_of", "needs_full_loop", "shortest", "total")
 
-    def __init__(self, attempt: float, total: float, key_of: KeyMaker, needs_full_loop: bool) -> None:
+    def __init__(
+        self, attempt: float, total: float, key_of: KeyMaker, needs_full_loop: bool
+    ) -> None:
         self.attempt = attempt
         self.total = total
         self.shortest = min(attempt, total)
@@ -54,7 +56,9 @@ def _key_maker(key: Any, fn: Callable[..., Any]) -> KeyMaker:
     return lambda args, kwargs: key(*args, **kwargs)
 
 
-def start_run(settings: Settings, clock: Clock, timeout: float, key: KeyLike | None, outer: Scope | None) -> Run:
+def start_run(
+    settings: Settings, clock: Clock, timeout: float, key: KeyLike | None, outer: Scope | None
+) -> Run:
     """Return a run whose first attempt may start now.
 
     Raises:
@@ -67,7 +71,9 @@ def start_run(settings: Settings, clock: Clock, timeout: float, key: KeyLike | N
     return Run(settings, clock, now, end, outer if key is None else (end, 1, settings, key, outer))
 
 
-def check_may_start(settings: Settings, clock: Clock, now: float, end: float, key: KeyLike | None = None) -> None:
+def check_may_start(
+    settings: Settings, clock: Clock, now: float, end: float, key: KeyLike | None = None
+) -> None:
     """Raise if a first attempt has no time left, or if the breaker is open."""
     refusal: RedriveError
     retry_at = None

@@ -42,7 +42,9 @@ def wrap_sync(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
     return _wrap_untimed_sync(settings, fn, limits)
 
 
-def _wrap_untimed_sync(settings: Settings, fn: Callable[..., Any], limits: CallLimits) -> Callable[..., Any]:
+def _wrap_untimed_sync(
+    settings: Settings, fn: Callable[..., Any], limits: CallLimits
+) -> Callable[..., Any]:
     run_loop, budget = loop.sync_loop(settings, fn, limits), settings.budget
     usual_type: type = NoneType  # of the last result: it was not awaitable
 
@@ -108,7 +110,9 @@ def _wrap_untimed_sync(settings: Settings, fn: Callable[..., Any], limits: CallL
     return wrapper
 
 
-def _wrap_timed_sync(settings: Settings, fn: Callable[..., Any], limits: CallLimits) -> Callable[..., Any]:
+def _wrap_timed_sync(
+    settings: Settings, fn: Callable[..., Any], limits: CallLimits
+) -> Callable[..., Any]:
     run_loop, budget = loop.sync_loop(settings, fn, limits), settings.budget
     total, shortest = limits.total, limits.shortest
     usual_type: type = NoneType
@@ -146,7 +150,9 @@ def _wrap_timed_sync(settings: Settings, fn: Callable[..., Any], limits: CallLim
     return wrapper
 
 
-def wrap_async(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+def wrap_async(
+    settings: Settings, fn: Callable[..., Any]
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function with retries."""
     limits = call_limits(settings, fn)
     if limits.needs_full_loop:
@@ -197,7 +203,9 @@ def _wrap_untimed_async(
     return wrapper
 
 
-def _wrap_timed_async(settings: Settings, fn: Callable[..., Any], limits: CallLimits) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _wrap_timed_async(
+    settings: Settings, fn: Callable[..., Any], limits: CallLimits
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     # Imported here: asyncio takes 45 ms that sync programs must not pay.
     from asyncio import CancelledError, current_task  # noqa: PLC0415
 
@@ -288,7 +296,9 @@ def _untimed_run(settings: Settings, began: float) -> Run:
     return run
 
 
-def _run_after_quick_wait(settings: Settings, began: float, wait: float, kind: type[Exception]) -> Run:
+def _run_after_quick_wait(
+    settings: Settings, began: float, wait: float, kind: type[Exception]
+) -> Run:
     """Return the run as `record_failure` would leave it after the first failure."""
     run = Run(settings, SYSTEM, began, inf, None)
     run.attempt = 2

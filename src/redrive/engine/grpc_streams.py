@@ -37,7 +37,8 @@ def replayable(fn: Any, max_attempts: int, /) -> Any:
         return fn
     if owner is not method and getattr(method, "__name__", "") == "future":
         raise TypeError(
-            f"{_name(owner)}: future() returns before the call can fail, so it cannot be retried; call the method itself"
+            f"{_name(owner)}: future() returns before the call can fail, so it cannot be retried; "
+            "call the method itself"
         )
     shape, is_async = _streaming_shape(owner)
     if shape is None:

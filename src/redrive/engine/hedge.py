@@ -39,7 +39,9 @@ async def race(run: Run, start: Callable[[], Coroutine[Any, Any, Any]], slot: Co
         calls.clear()  # they refer to the error, which refers to this frame
 
 
-def _start_second(run: Run, start: Callable[[], Coroutine[Any, Any, Any]], slot: ContextSlot) -> asyncio.Future[Any]:
+def _start_second(
+    run: Run, start: Callable[[], Coroutine[Any, Any, Any]], slot: ContextSlot
+) -> asyncio.Future[Any]:
     run.attempt += 1
     run.recorded = is_wanted(INFO)
     if run.recorded:

@@ -39,11 +39,15 @@ from .settings import Settings
 
 SyncLoop: TypeAlias = Callable[[Run | None, tuple[Any, ...], dict[str, Any]], Any]
 """Takes (run, args, kwargs). `run` continues a call that has made attempts; None starts one."""
-AsyncLoop: TypeAlias = Callable[[Run | None, tuple[Any, ...], dict[str, Any]], Coroutine[Any, Any, Any]]
+AsyncLoop: TypeAlias = Callable[
+    [Run | None, tuple[Any, ...], dict[str, Any]], Coroutine[Any, Any, Any]
+]
 """The same for async functions."""
 
 
-def wrap_sync(settings: Settings, fn: Callable[..., Any], limits: CallLimits | None = None) -> Callable[..., Any]:
+def wrap_sync(
+    settings: Settings, fn: Callable[..., Any], limits: CallLimits | None = None
+) -> Callable[..., Any]:
     """Return a sync function with retries."""
     run_loop = sync_loop(settings, fn, limits or call_limits(settings, fn))
 
@@ -60,7 +64,10 @@ def sync_loop(settings: Settings, fn: Callable[..., Any], limits: CallLimits) ->
         TypeError: `hedge=` is set.
     """
     if settings.hedge is not None:
-        raise TypeError(f"{settings.operation} is sync; hedge= needs async code, in which the slower call can be cancelled")
+        raise TypeError(
+            f"{settings.operation} is sync; "
+            "hedge= needs async code, in which the slower call can be cancelled"
+        )
     reject, breaker = settings.reject, settings.breaker
 
     def run_loop(run: Run | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

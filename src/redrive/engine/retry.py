@@ -71,7 +71,10 @@ class Retry:
                 hint = f"pass errors as retry(on={fn.__name__})"
             raise TypeError(f"retry decorates functions, but {fn.__name__} is a class; {hint}")
         if getattr(fn, "__code__", None) in _CONTEXT_MANAGERS:
-            raise TypeError(f"{_name(fn)} fails when it is entered, not when it is called; write @contextmanager above @retry")
+            raise TypeError(
+                f"{_name(fn)} fails when it is entered, not when it is called; "
+                "write @contextmanager above @retry"
+            )
         settings = self._settings_for(fn)
         target = replayable(fn, settings.max_attempts)
         wrapper = _with_spill(settings, fn, _wrap_for(target)(settings, target))
@@ -95,13 +98,21 @@ class Retry:
         """
         kind = _kind_of(fn)
         if kind == "async":
-            raise TypeError(f"call is for sync functions, but {_name(fn)} is async; use `await retry.acall(...)`")
+            raise TypeError(
+                f"call is for sync functions, but {_name(fn)} is async; "
+                "use `await retry.acall(...)`"
+            )
         if kind != "sync":
-            raise TypeError(f"call is for sync functions, but {_name(fn)} is a generator; decorate it")
+            raise TypeError(
+                f"call is for sync functions, but {_name(fn)} is a generator; decorate it"
+            )
         settings = self._settings_for(fn)
         target = replayable(fn, settings.max_attempts)
         if target is not fn and _kind_of(target) == "async":
-            raise TypeError(f"call is for sync functions, but {settings.operation} is async; use `await retry.acall(...)`")
+            raise TypeError(
+                f"call is for sync functions, but {settings.operation} is async; "
+                "use `await retry.acall(...)`"
+            )
         result: T = _with_spill(settings, fn, wrap_sync(settings, target))(*args, **kwargs)
         return result
 
@@ -120,7 +131,9 @@ class Retry:
             TypeError: The function is sync or a generator.
         """
         if _kind_of(fn) in ("generator", "async generator"):
-            raise TypeError(f"acall is for async functions, but {_name(fn)} is a generator; decorate it")
+            raise TypeError(
+                f"acall is for async functions, but {_name(fn)} is a generator; decorate it"
+            )
         settings = self._settings_for(fn)
         target = replayable(fn, settings.max_attempts)
         if _kind_of(target) != "async":
@@ -258,7 +271,10 @@ def retry(given: Any = None, /, **options: Any) -> Any:
     if given is None or isinstance(given, RetryPolicy):
         return DEFAULT.using(given, **options)
     if options:
-        raise TypeError(f"retry takes a RetryPolicy and options, or just a function, not {given!r} with {', '.join(options)}")
+        raise TypeError(
+            f"retry takes a RetryPolicy and options, or just a function, not {given!r} with "
+            f"{', '.join(options)}"
+        )
     return DEFAULT(given)
 
 
@@ -338,7 +354,9 @@ def _wrap_for(
     return wrap_generator if kind == "generator" else wrap_async_generator
 
 
-def _with_spill(settings: Settings, fn: Callable[..., Any], run_loop: Callable[..., Any]) -> Callable[..., Any]:
+def _with_spill(
+    settings: Settings, fn: Callable[..., Any], run_loop: Callable[..., Any]
+) -> Callable[..., Any]:
     if settings.spill is None:
         return run_loop
     from .spill import with_spill  # noqa: PLC0415  # rarely used
@@ -353,7 +371,9 @@ def _check_awaitable(fn: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*args: Any, **kwargs: Any) -> Any:
         result = fn(*args, **kwargs)
         if not is_awaitable(result):
-            raise TypeError(f"acall is for async functions, but {_name(fn)} is sync; use call") from None
+            raise TypeError(
+                f"acall is for async functions, but {_name(fn)} is sync; use call"
+            ) from None
         return result
 
     return checked
@@ -361,7 +381,10 @@ def _check_awaitable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _check_function(fn: object) -> None:
     if isinstance(fn, Retry):
-        raise TypeError(f"{fn!r} is already a retry; use it directly, or {type(fn).__name__}.using(...) for other options")
+        raise TypeError(
+            f"{fn!r} is already a retry; use it directly, or {type(fn).__name__}.using(...) for "
+            "other options"
+        )
     if callable(fn):
         return
     hint = "; pass the function, not its result" if hasattr(fn, "__await__") else ""

@@ -12,7 +12,7 @@ from ..errors import Rejected
 
 Classifier: TypeAlias = Callable[[Exception], Fault]
 MAX_KNOWN_TYPES = 256
-"""Error types whose fault is remembered. The bound is for programs that create classes at run time."""
+"""Error types whose fault is remembered. Some programs create classes at run time."""
 
 
 class ErrorRules(NamedTuple):
@@ -40,7 +40,10 @@ def error_rules(on: Rules | None, name: str = "on") -> ErrorRules:
         return ErrorRules(classify, {})
     rules = on if isinstance(on, tuple) else (on,)
     if not rules:
-        raise ValueError("on=() would retry nothing; remove it for the standard rule, or use RetryPolicy.disabled()")
+        raise ValueError(
+            "on=() would retry nothing; "
+            "remove it for the standard rule, or use RetryPolicy.disabled()"
+        )
     for rule in rules:
         _check_rule(rule, name)
     if all(isinstance(rule, type) for rule in rules):
@@ -53,7 +56,11 @@ def _type_rules(types: tuple[Any, ...]) -> ErrorRules:
 
     def classify_by_type(error: Exception) -> Fault:
         fault = _match_types(error, types)
-        if fault is TRANSIENT and meaning(type(error)) is not None and len(known_faults) < MAX_KNOWN_TYPES:
+        if (
+            fault is TRANSIENT
+            and meaning(type(error)) is not None
+            and len(known_faults) < MAX_KNOWN_TYPES
+        ):
             known_faults[type(error)] = fault
         return fault
 
@@ -85,7 +92,9 @@ def _match_rules(error: Exception, rules: tuple[Rule, ...]) -> Fault:
             return decision
         if not isinstance(decision, bool):
             kind = type(decision).__name__
-            raise TypeError(f"a rule must return a Fault, True, False or None, not {kind}: {decision!r}")
+            raise TypeError(
+                f"a rule must return a Fault, True, False or None, not {kind}: {decision!r}"
+            )
         return _as_retryable(classify(error)) if decision else PERMANENT
     if isinstance(error, Rejected):
         return classify(error)
@@ -117,8 +126,17 @@ def _as_retryable(fault: Fault) -> Fault:
 def _check_rule(rule: object, name: str) -> None:
     if isinstance(rule, type):
         if not issubclass(rule, BaseException):
-            raise TypeError(f"{name}= takes exception types and functions; {rule.__name__} is not an exception type")
+            raise TypeError(
+                f"{name}= takes exception types and functions; "
+                f"{rule.__name__} is not an exception type"
+            )
         if not issubclass(rule, Exception):
-            raise TypeError(f"{rule.__name__} is never retried, because it stops the program or the caller; remove it")
+            raise TypeError(
+                f"{rule.__name__} is never retried, because it stops the program or the caller; "
+                "remove it"
+            )
     elif not callable(rule):
-        raise TypeError(f"{name}= takes exception types, functions of the error, or a tuple of both, not {rule!r}")
+        raise TypeError(
+            f"{name}= takes exception types, functions of the error, or a tuple of both, not "
+            f"{rule!r}"
+        )

@@ -74,7 +74,9 @@ class Run:
         "started",
     )
 
-    def __init__(self, settings: Settings, clock: Clock, began: float, end: float, scope: Scope | None) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, began: float, end: float, scope: Scope | None
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.began = began
@@ -119,14 +121,18 @@ class Run:
         self.attempt += 1
         return wait
 
-    def _decide(self, error: Exception, giveups_before: int, now: float) -> tuple[Reason | None, float, Fault]:
+    def _decide(
+        self, error: Exception, giveups_before: int, now: float
+    ) -> tuple[Reason | None, float, Fault]:
         """Return the reason to give up or None, the wait (NaN: none), and the fault."""
         settings, fault, breaker = self.settings, UNKNOWN, self.settings.breaker
         try:
             fault = settings.classify(error)
             if breaker is not None:
                 self._update_breaker(fault.retryable)
-            if settings.nested_is_final and (fault.spent or self._is_spent_inside(error, giveups_before)):
+            if settings.nested_is_final and (
+                fault.spent or self._is_spent_inside(error, giveups_before)
+            ):
                 return "nested", math.nan, fault
             if isinstance(error, Final):
                 reason: Reason = "breaker_open" if isinstance(error, BreakerOpen) else "stopped"
@@ -142,13 +148,17 @@ class Run:
                 MAX_RETRY_AFTER_SECONDS if fault.after is None else self._max_retry_after(),
             )
             # With nested="allow", an error that is not retried here keeps the inner outcome.
-            if decision in ("not_retryable", "not_idempotent") and self._is_spent_inside(error, giveups_before):
+            if decision in ("not_retryable", "not_idempotent") and self._is_spent_inside(
+                error, giveups_before
+            ):
                 return "nested", math.nan, fault
         except Exception as problem:  # a bug in a rule or backoff must not hide the error itself
             cause = f"{type(problem).__name__}: {safe_str(problem)}"
             add_note(error, f"redrive: not retried, because the rule or the backoff raised {cause}")
             return "not_retryable", math.nan, fault
-        open_for = 0.0 if decision is not None or breaker is None else breaker.closed_for(now + wait)
+        open_for = (
+            0.0 if decision is not None or breaker is None else breaker.closed_for(now + wait)
+        )
         if open_for:
             return "breaker_open", wait + open_for, fault
         return decision, wait, fault
@@ -194,7 +204,9 @@ class Run:
             self.settings.breaker.abandon()
         self._give_up(error, "stopped", math.nan, UNKNOWN, self.clock.monotonic())
 
-    def _give_up(self, error: Exception, reason: Reason, wait: float, fault: Fault, now: float) -> None:
+    def _give_up(
+        self, error: Exception, reason: Reason, wait: float, fault: Fault, now: float
+    ) -> None:
         settings = self.settings
         if reason == "attempts" and settings.max_attempts == 1 and settings.spill is None:
             return  # retries are off: nothing was used up, and an outer layer may retry
@@ -205,7 +217,9 @@ class Run:
         if outer is not None and outer[LAYER] is settings:
             key, outer = outer[KEY], outer[OUTER]  # the scope that `start_run` made for the key
         elapsed, operation = now - self.began, settings.operation
-        ended = Outcome(self.attempt, elapsed, reason, retry_at, operation, GIVE_UPS.next(), origin(outer))
+        ended = Outcome(
+            self.attempt, elapsed, reason, retry_at, operation, GIVE_UPS.next(), origin(outer)
+        )
         spills = settings.spill is not None
         if reason == "nested":
             add_note(error, f"redrive: {operation} did not retry: {REASON_TEXT['nested']}")
@@ -247,7 +261,7 @@ class Run:
             return False
         if settings.breaker is not None and settings.breaker.closed_for(now):
             return False
-        # A success does not refund this: a service that is slow for all must not get twice the load.
+        # A success does not refund this: a service that is slow must not get twice the load.
         return settings.budget.spend("transient") is not None
 
     def is_retryable(self, error: Exception) -> bool:
@@ -263,7 +277,9 @@ class Run:
             kind = "breaker_opened" if failed else "breaker_closed"
             emit(kind, {"operation": self.settings.operation})
 
-    def _record(self, kind: str, error: Exception | None, fault: Fault | None, now: float, **more: Any) -> None:
+    def _record(
+        self, kind: str, error: Exception | None, fault: Fault | None, now: float, **more: Any
+    ) -> None:
         settings, key = self.settings, key_around(self.scope)
         is_timed = not math.isnan(self.started)
         fields: dict[str, Any] = {
@@ -299,7 +315,10 @@ class Run:
         if ended.reason == "retry_after" and ended.retry_at is not None:
             why = f"{why}, retry at {ended.retry_at:%Y-%m-%dT%H:%M:%SZ}"
         earlier = "" if len(set(errors)) < 2 else f"; before it: {', '.join(errors)}{more}"
-        return f"redrive: gave up on {ended.layer} after {count} in {elapsed} s{waited}: {why}{earlier}"
+        return (
+            f"redrive: gave up on {ended.layer} after {count} in {elapsed} s{waited}: "
+            f"{why}{earlier}"
+        )
 
 
 def random_draw() -> float:

@@ -90,7 +90,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         policy = self.policy
-        is_simple = self.backoff == policy.wait and self.idempotent and self.breaker is None and policy.jitter < MAX_WAIT_SECONDS
+        is_simple = (
+            self.backoff == policy.wait
+            and self.idempotent
+            and self.breaker is None
+            and policy.jitter < MAX_WAIT_SECONDS
+        )
         precomputed = min(policy.max_attempts, MAX_PRECOMPUTED_WAITS) if is_simple else 0
         waits = (policy.wait(max(1, attempt), 0.0) for attempt in range(precomputed))
         set_field = object.__setattr__
@@ -152,7 +157,10 @@ class Settings:
                 changes["idempotent_explicit"] = True
         copy = replace(self, **changes)
         if copy.hedge is not None and not (copy.idempotent_explicit and copy.idempotent):
-            raise TypeError("hedge= runs a call twice at once; set idempotent=True if the call is safe to repeat")
+            raise TypeError(
+                "hedge= runs a call twice at once; "
+                "set idempotent=True if the call is safe to repeat"
+            )
         return copy
 
 
@@ -169,7 +177,10 @@ def _policy(current: RetryPolicy, policy: object, fields: Mapping[str, Any]) -> 
 
 def _reject(value: object) -> object:
     if value is not None and not callable(value):
-        raise TypeError(f"reject= must be a function of the result that returns True to reject it, not {value!r}")
+        raise TypeError(
+            "reject= must be a function of the result that returns True to reject it, not "
+            f"{value!r}"
+        )
     if iscoroutinefunction(value):
         raise TypeError(f"reject= must be a sync function of the result, not the async {value!r}")
     return value
@@ -177,7 +188,10 @@ def _reject(value: object) -> object:
 
 def _backoff(value: object) -> object:
     if value is not None and not callable(value):
-        raise TypeError(f"backoff= must be one of redrive.backoff, or a function of (attempt, draw), not {value!r}")
+        raise TypeError(
+            "backoff= must be one of redrive.backoff, or a function of (attempt, draw), not "
+            f"{value!r}"
+        )
     if value is not None:
         _check_backoff_signature(value)
     return value
@@ -240,7 +254,8 @@ def _key(value: object) -> object:
     if value is None or isinstance(value, (Key, str)) or callable(value):
         return value
     raise TypeError(
-        f"key= must be a Key, a template such as 'shop:{{user}}:{{order_id}}:receipt:v1', or a function, not {value!r}"
+        f"key= must be a Key, a template such as 'shop:{{user}}:{{order_id}}:receipt:v1', or a "
+        f"function, not {value!r}"
     )
 
 
@@ -248,14 +263,17 @@ def _fields(value: object) -> Mapping[str, Any]:
     if value is None:
         return NO_FIELDS
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise TypeError(f"fields= must be a mapping of names to values for every record, not {value!r}")
+        raise TypeError(
+            f"fields= must be a mapping of names to values for every record, not {value!r}"
+        )
     return MappingProxyType(dict(value))
 
 
 def _spill(value: object) -> object:
     if value is not None and (not callable(value) or iscoroutinefunction(value)):
         raise TypeError(
-            f"spill= must be a sync function that enqueues the failed call (async code calls it in a thread), not {value!r}"
+            "spill= must be a sync function that enqueues the failed call (async code calls it in "
+            f"a thread), not {value!r}"
         )
     return value
 

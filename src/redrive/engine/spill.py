@@ -70,7 +70,9 @@ class SpillOver(Protocol):
         """
 
 
-def with_spill(layer: RetryLayer, spill: Spill, fn: Callable[..., Any], run_loop: Callable[..., Any]) -> Callable[..., Any]:
+def with_spill(
+    layer: RetryLayer, spill: Spill, fn: Callable[..., Any], run_loop: Callable[..., Any]
+) -> Callable[..., Any]:
     """Return `run_loop`, the loop around `fn`, so that calls that give up are spilled."""
     if isinstance(spill, SpillOver):
         spill = spill.over(fn)
@@ -91,7 +93,9 @@ def _wrap_sync(layer: RetryLayer, run_loop: Callable[..., Any], spill: Spill) ->
     return wrapper
 
 
-def _wrap_async(layer: RetryLayer, run_loop: Callable[..., Any], spill: Spill) -> Callable[..., Any]:
+def _wrap_async(
+    layer: RetryLayer, run_loop: Callable[..., Any], spill: Spill
+) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             return await run_loop(*args, **kwargs)
@@ -108,7 +112,9 @@ def _wrap_async(layer: RetryLayer, run_loop: Callable[..., Any], spill: Spill) -
     return wrapper
 
 
-def _spilled_call(error: Exception, record: SpillRecord, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Spilled:
+def _spilled_call(
+    error: Exception, record: SpillRecord, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Spilled:
     ended, history = record.ended, record.history
     attempts: list[tuple[str, float]] = []
     while history is not None:

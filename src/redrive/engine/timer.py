@@ -165,7 +165,8 @@ def running_task() -> Task[Any] | None:
         return current_task()
     except RuntimeError:
         raise RuntimeError(
-            "retry: async functions are retried on asyncio, and no asyncio event loop is running; trio is not supported"
+            "retry: async functions are retried on asyncio, and no asyncio event loop is running; "
+            "trio is not supported"
         ) from None
 
 

@@ -1,9 +1,9 @@
 """Codecs convert Python values to JSON and back, by their annotations.
 
-They support JSON types, dataclasses, enums, dates, Decimal, UUID, bytes, lists, tuples, sets, dicts,
-unions, TypedDict and NamedTuple. They also support pydantic, attrs and msgspec classes. Annotations
-that are not supported are rejected when a function is decorated. Codecs are immutable, so threads
-may share one.
+They support JSON types, dataclasses, enums, dates, Decimal, UUID, bytes, lists, tuples, sets,
+dicts, unions, TypedDict and NamedTuple. They also support pydantic, attrs and msgspec classes.
+Annotations that are not supported are rejected when a function is decorated. Codecs are immutable,
+so threads may share one.
 """
 
 from __future__ import annotations

@@ -40,15 +40,22 @@ class Arguments:
             raise TypeError(f"{self._name}: its annotations cannot be read: {problem}") from None
         for name in list(signature.parameters)[:skip]:
             if _is_storable(hints.get(name, Any)):
-                raise TypeError(f"{self._name}: in_transaction=True passes a connection first; annotate {name!r} as one")
+                raise TypeError(
+                    f"{self._name}: in_transaction=True passes a connection first; "
+                    f"annotate {name!r} as one"
+                )
         self._codecs: dict[str, Codec] = {}
         for index, (name, parameter) in enumerate(self._signature.parameters.items()):
             if index == 0 and name in ("self", "cls") and name not in hints:
                 raise TypeError(
-                    f"{self._name}: {name} cannot be stored; use a function, and pass the values that it needs of the object"
+                    f"{self._name}: {name} cannot be stored; "
+                    "use a function, and pass the values that it needs of the object"
                 )
             if name not in hints:
-                raise TypeError(f"{self._name}: the parameter {name!r} has no annotation, so it cannot be stored; add one")
+                raise TypeError(
+                    f"{self._name}: the parameter {name!r} has no annotation, so it cannot be "
+                    "stored; add one"
+                )
             try:
                 self._codecs[name] = codec(_annotation_of(hints[name], parameter))
             except TypeError as problem:
@@ -85,7 +92,9 @@ class Arguments:
                 except Exception as problem:
                     raise within(name, problem) from None
             elif _is_required(parameter):
-                raise TypeError(f"{self._name} needs {name!r}, but the stored call does not have it")
+                raise TypeError(
+                    f"{self._name} needs {name!r}, but the stored call does not have it"
+                )
         return call.args, call.kwargs
 
 

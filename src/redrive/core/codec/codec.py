@@ -69,7 +69,8 @@ class _Builder:
             key = scalars.key_codec(arguments[0])
             if key is None:
                 raise TypeError(
-                    f"{_name(annotation)} cannot be stored; keys of a mapping must be text, numbers, enums, dates or UUIDs"
+                    f"{_name(annotation)} cannot be stored; "
+                    "keys of a mapping must be text, numbers, enums, dates or UUIDs"
                 )
             return containers.Mapping(key, self.of(arguments[1]))
         record = records.codec_of(annotation, self.of)

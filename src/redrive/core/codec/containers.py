@@ -88,7 +88,9 @@ class Mapping:
         """Return the dict."""
         if not isinstance(data, dict):
             raise unfit("an object", data)
-        return data if self._is_unchanged else _convert_mapping(self._key.load, self._value.load, data)
+        return (
+            data if self._is_unchanged else _convert_mapping(self._key.load, self._value.load, data)
+        )
 
 
 class TaggedUnion:
@@ -153,7 +155,9 @@ def _convert_each(converts: list[Callable[[Any], Any]], values: typing.Sequence[
     return converted
 
 
-def _convert_mapping(key: Callable[[Any], Any], value: Callable[[Any], Any], values: typing.Mapping[Any, Any]) -> dict[Any, Any]:
+def _convert_mapping(
+    key: Callable[[Any], Any], value: Callable[[Any], Any], values: typing.Mapping[Any, Any]
+) -> dict[Any, Any]:
     """Convert keys and values. Errors show `*` instead of a key, because keys are data."""
     converted: dict[Any, Any] = {}
     try:

@@ -63,7 +63,9 @@ def misfit(error: Exception, /, kind: type | None = None) -> Misfit:
         return Misfit("nested too deeply, or contains itself")
     if isinstance(error, TypeError) and kind is not None and _is_call_error(error):
         return Misfit(str(error))
-    return Misfit(f"{'it' if kind is None else kind.__name__} rejects the value ({type(error).__name__})")
+    return Misfit(
+        f"{'it' if kind is None else kind.__name__} rejects the value ({type(error).__name__})"
+    )
 
 
 def raised_by(error: BaseException, /) -> str:
@@ -96,7 +98,10 @@ def _of_pydantic(error: Any, kind: Any) -> Misfit:
         first = error.errors(include_input=False)[0]
         names = _field_names(kind)
         # Names outside of the model are keys of the input.
-        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" if part in names else ".*" for part in first["loc"])
+        parts = (
+            f"[{part}]" if isinstance(part, int) else f".{part}" if part in names else ".*"
+            for part in first["loc"]
+        )
         # Errors of pydantic itself have a page in its docs. The text of others may be anything.
         is_known = "url" in first and _MODEL_CONTEXT.issuperset(first.get("ctx") or ())
         message = str(first["msg"] if is_known else first["type"])

@@ -17,7 +17,9 @@ CodecOf: TypeAlias = Callable[[Any], Codec]
 class Record:
     """Stores the fields of a class by name, each by its annotation."""
 
-    def __init__(self, kind: type, fields: dict[str, Codec], aliases: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, kind: type, fields: dict[str, Codec], aliases: dict[str, str] | None = None
+    ) -> None:
         self._kind = kind
         self._fields = fields
         self._aliases = aliases or {}
@@ -78,7 +80,9 @@ class TypedDictionary:
             raise unfit("an object", data)
         return self._convert("load", data)
 
-    def _convert(self, way: typing.Literal["dump", "load"], value: dict[str, Any]) -> dict[str, Any]:
+    def _convert(
+        self, way: typing.Literal["dump", "load"], value: dict[str, Any]
+    ) -> dict[str, Any]:
         converted, name = {}, ""
         try:
             for name, item in value.items():
@@ -162,9 +166,13 @@ def codec_of(annotation: Any, codec_for: CodecOf) -> Codec | None:
     return None
 
 
-def _codecs(kind: Any, annotation: Any, codec_for: CodecOf, names: list[str] | None = None) -> dict[str, Codec]:
+def _codecs(
+    kind: Any, annotation: Any, codec_for: CodecOf, names: list[str] | None = None
+) -> dict[str, Codec]:
     hints = typing.get_type_hints(kind)
-    variables = dict(zip(getattr(kind, "__parameters__", ()), typing.get_args(annotation), strict=False))
+    variables = dict(
+        zip(getattr(kind, "__parameters__", ()), typing.get_args(annotation), strict=False)
+    )
     codecs: dict[str, Codec] = {}
     for name in hints if names is None else names:
         try:

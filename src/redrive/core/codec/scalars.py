@@ -1,4 +1,4 @@
-"""Codecs of single values: text, numbers, enums, dates, and other types that JSON stores as text."""
+"""Codecs of single values: text, numbers, enums, dates, and other types that are stored as text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class JsonType:
 
     def load(self, data: Any, /) -> Any:
         """Return the value if it has the type."""
-        return float(data) if self._kind is float and type(data) is int else _check(self._kind, data)
+        return (
+            float(data) if self._kind is float and type(data) is int else _check(self._kind, data)
+        )
 
 
 class AsText:
@@ -90,7 +92,10 @@ class Literal:
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         if not all(value is None or isinstance(value, (str, int, bool)) for value in values):
-            raise TypeError(f"Literal{list(values)} cannot be stored; use text, whole numbers, booleans and None")
+            raise TypeError(
+                f"Literal{list(values)} cannot be stored; "
+                "use text, whole numbers, booleans and None"
+            )
         self._values = values
 
     def dump(self, value: Any, /) -> Any:
@@ -154,7 +159,9 @@ _SCALARS: dict[Any, Codec] = {
     datetime: AsText(datetime, datetime.isoformat, datetime.fromisoformat),
     date: AsText(date, date.isoformat, date.fromisoformat),
     time: AsText(time, time.isoformat, time.fromisoformat),
-    timedelta: AsText(timedelta, timedelta.total_seconds, lambda seconds: timedelta(seconds=seconds)),
+    timedelta: AsText(
+        timedelta, timedelta.total_seconds, lambda seconds: timedelta(seconds=seconds)
+    ),
     Decimal: AsText(Decimal, str, Decimal),
     UUID: AsText(UUID, str, UUID),
     Path: AsText(PurePath, str, Path),
@@ -178,7 +185,10 @@ def key_codec(annotation: Any) -> Codec | None:
     """Return the codec of the keys of a mapping, which are text in JSON."""
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         members = Enumerated(annotation)
-        has_ints = all(isinstance(member.value, int) and not isinstance(member.value, str) for member in annotation)
+        has_ints = all(
+            isinstance(member.value, int) and not isinstance(member.value, str)
+            for member in annotation
+        )
         return AsText(
             annotation,
             lambda key: str(members.dump(key)),

@@ -77,7 +77,9 @@ _raw_decode = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_fin
 
 def from_bytes(stored: bytes | str, /) -> Any:
     """Return the stored value. NaN, infinities and numbers beyond a float are rejected."""
-    if isinstance(stored, str) and stored[:1] in "{[":  # the checks of `loads` take as long as parsing
+    if (
+        isinstance(stored, str) and stored[:1] in "{["
+    ):  # the checks of `loads` take as long as parsing
         value, end = _raw_decode(stored)
         if end == len(stored):
             return value

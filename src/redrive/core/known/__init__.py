@@ -1,1 +1,1 @@
-"""What is known of the errors of other people's libraries: one file for each family, each a table of names."""
+"""Errors of other libraries, by family. Each file has tables of class names."""

@@ -116,7 +116,9 @@ _LLM: dict[str, Entry] = {
         for library in ("openai", "anthropic")
         for name, entry in _LLM_RETRIED.items()
     },
-    **{f"{library}.{name}": PERMANENT for library in ("openai", "anthropic") for name in _LLM_FINAL},
+    **{
+        f"{library}.{name}": PERMANENT for library in ("openai", "anthropic") for name in _LLM_FINAL
+    },
 }
 
 
@@ -186,6 +188,10 @@ _APIS: dict[str, Entry] = {
     "stripe.SignatureVerificationError": PERMANENT,
     "twilio.TwilioRestException": _status_in("status"),
     "twilio.TwilioException": UNKNOWN,
-    **{f"{library}.{name}": entry for library in ("kubernetes", "kubernetes_asyncio") for name, entry in _KUBERNETES.items()},
+    **{
+        f"{library}.{name}": entry
+        for library in ("kubernetes", "kubernetes_asyncio")
+        for name, entry in _KUBERNETES.items()
+    },
 }
 FAMILIES: dict[str, dict[str, Entry]] = {"llm": _LLM, "api": _APIS}

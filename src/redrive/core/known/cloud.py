@@ -217,7 +217,9 @@ _AZURE: dict[str, Entry] = {
     "azure.IncompleteReadError": _count_azure_retries(TRANSIENT),
     # Documented as "no request was sent", but azure wraps all kinds of errors in it. It is believed
     # only if the inner error says so, too.
-    "azure.ServiceRequestTimeoutError": _count_azure_retries(fault_of_inner(NO_CONNECTION, *_AZURE_INNER)),
+    "azure.ServiceRequestTimeoutError": _count_azure_retries(
+        fault_of_inner(NO_CONNECTION, *_AZURE_INNER)
+    ),
     "azure.ServiceRequestError": _count_azure_retries(fault_of_inner(TRANSIENT, *_AZURE_INNER)),
     "azure.ServiceResponseTimeoutError": _count_azure_retries(TIMEOUT),
     "azure.ServiceResponseError": _count_azure_retries(TRANSIENT),

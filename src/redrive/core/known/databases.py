@@ -146,7 +146,9 @@ _MYSQL_CLASSES: dict[str, Entry] = {
     "NotSupportedError": PERMANENT,
 }
 _MYSQL: dict[str, Entry] = {
-    f"{library}.{name}": entry for library in ("pymysql", "asyncmy", "MySQLdb", "mysql") for name, entry in _MYSQL_CLASSES.items()
+    f"{library}.{name}": entry
+    for library in ("pymysql", "asyncmy", "MySQLdb", "mysql")
+    for name, entry in _MYSQL_CLASSES.items()
 }
 
 # pymongo (and motor, which raises its errors).
@@ -264,7 +266,8 @@ _REDIS: dict[str, Entry] = {
     f"{library}.{name}": entry
     for library in ("redis", "valkey")
     for name, entry in (
-        {name: _count_redis_retries(entry, library) for name, entry in _REDIS_RETRIED.items()} | _REDIS_FINAL
+        {name: _count_redis_retries(entry, library) for name, entry in _REDIS_RETRIED.items()}
+        | _REDIS_FINAL
     ).items()
 }
 

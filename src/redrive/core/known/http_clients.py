@@ -64,7 +64,11 @@ _HTTPX: dict[str, Entry] = {
         for library in ("httpx", "httpx2")
         for name, entry in (_HTTPX_TRANSPORT | _HTTPX_CLIENT).items()
     },
-    **{f"{library}.{name}": entry for library in ("httpcore", "httpcore2") for name, entry in _HTTPX_TRANSPORT.items()},
+    **{
+        f"{library}.{name}": entry
+        for library in ("httpcore", "httpcore2")
+        for name, entry in _HTTPX_TRANSPORT.items()
+    },
 }
 
 
@@ -93,7 +97,9 @@ def _requests_http_error(error: Exception, inspector: Inspector) -> Fault:
     fault = fault_of_response(response, inspector) or UNKNOWN
     # With raise_on_status=False, the last response is returned. It has the history of retries.
     history = read(read(read(response, "raw"), "retries"), "history")
-    was_retried = isinstance(history, tuple) and any(read(entry, "redirect_location") is None for entry in history)
+    was_retried = isinstance(history, tuple) and any(
+        read(entry, "redirect_location") is None for entry in history
+    )
     return mark_spent(fault, "urllib3") if was_retried else fault
 
 
@@ -201,7 +207,9 @@ _AIOHTTP_CLASSES: dict[str, Entry] = {
     "NonHttpUrlClientError": PERMANENT,
     "ClientError": UNKNOWN,
 }
-_AIOHTTP: dict[str, Entry] = {f"aiohttp.{name}": _count_aiohttp_retries(entry) for name, entry in _AIOHTTP_CLASSES.items()}
+_AIOHTTP: dict[str, Entry] = {
+    f"aiohttp.{name}": _count_aiohttp_retries(entry) for name, entry in _AIOHTTP_CLASSES.items()
+}
 FAMILIES: dict[str, dict[str, Entry]] = {
     "httpx": _HTTPX,
     "urllib3": {**_REQUESTS, **_URLLIB3},

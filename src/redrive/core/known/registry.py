@@ -17,5 +17,7 @@ FAMILIES: dict[str, dict[str, Entry]] = {
 }
 """The entries of each family. `redrive classify` prints the names of the families."""
 
-KNOWN: dict[str, Entry] = {name: entry for family in FAMILIES.values() for name, entry in family.items()}
+KNOWN: dict[str, Entry] = {
+    name: entry for family in FAMILIES.values() for name, entry in family.items()
+}
 """By package and class name, such as `httpx.ConnectTimeout`."""

@@ -80,7 +80,9 @@ def _smtp_response(error: Exception, inspector: Inspector) -> Fault:
 
 
 def _smtp_recipients(error: Exception, inspector: Inspector) -> Fault:
-    return worst_fault([_fault_of_reply(as_int(code)) for code, _ in read(error, "recipients").values()])
+    return worst_fault(
+        [_fault_of_reply(as_int(code)) for code, _ in read(error, "recipients").values()]
+    )
 
 
 def _fault_of_reply(code: int | None) -> Fault:
