@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, null, or_, select, union_all
 
 from .moment import Moment
 from .state import DEAD, LEASED, READY, Shown, shown
-from .statement import number
-from .tables import dead, job, key, kind
+from .statement import number, words
+from .tables import dead, item, job, key, kind
 
 
 class Standing(NamedTuple):
@@ -66,13 +67,41 @@ def standing(connection: Connection, now: datetime, /) -> dict[str, Standing]:
     return found
 
 
-def expired(connection: Connection, before: datetime, /) -> Some:
-    """Leases that ran out before then, and that nobody has taken back."""
-    return Some(*connection.execute(_EXPIRED, {"before": before}).one())
+class Stuck(NamedTuple):
+    """Work that no process continues. Immutable."""
+
+    leases: Some
+    """Expired leases that were not recovered."""
+    items: dict[str, int]
+    """Batch items that were given up lately, by batch, the most first."""
 
 
-_leases = select(func.count(), func.min(job.c.lease_until)).where(job.c.state == number(LEASED))
-_EXPIRED = _leases.where(job.c.lease_until < bindparam("before", type_=Moment))
+def read_stuck(connection: Connection, /, *, expired_before: datetime, given_up_since: datetime, most: int) -> Stuck:
+    """Read both in one query: a page asks few. most: Maximum number of items that are counted."""
+    leases, items = Some(), dict[str, int]()
+    for batch, count, since in connection.execute(_stuck_query(most), {"before": expired_before, "since": given_up_since}):
+        if batch is None:
+            leases = Some(count, since)
+        else:
+            items[batch] = count
+    return Stuck(leases, dict(sorted(items.items(), key=lambda pair: (-pair[1], pair[0]))))
+
+
+@lru_cache(maxsize=10)
+def _stuck_query(most: int) -> Any:
+    """Built once for each bound."""
+    given_up = (
+        select(item.c.batch, item.c.given_up_at)
+        .where(item.c.status == words("giveup"), item.c.given_up_at >= bindparam("since", type_=Moment))
+        .order_by(item.c.given_up_at.desc())
+        .limit(number(most))
+        .subquery()
+    )
+    leases = select(null(), func.count(), func.min(job.c.lease_until)).where(job.c.state == number(LEASED))
+    return union_all(
+        select(given_up.c.batch, func.count(), func.min(given_up.c.given_up_at)).group_by(given_up.c.batch),
+        leases.where(job.c.lease_until < bindparam("before", type_=Moment)),
+    )
 
 
 def overdue(connection: Connection, before: datetime, /) -> dict[str, Some]:

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from .moment import Moment
 
-HEAD = "0013"
+HEAD = "0014"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -299,6 +299,8 @@ item = Table(
     postgresql_with=BUSY,
 )
 Index("redrive_item_standing", item.c.batch, item.c.status, item.c.item)
+_given_up = text("status = 'giveup'")
+Index("redrive_item_given_up", item.c.given_up_at, postgresql_where=_given_up, sqlite_where=_given_up)
 
 event = Table(
     "redrive_event",

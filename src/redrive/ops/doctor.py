@@ -168,18 +168,6 @@ def _growth(ledger: Ledger, _clock: Clock, reported: Reported) -> Iterator[Findi
         yield Finding("dead letters pending", "warning", says, pending, oldest, "redrive dead list")
 
 
-def _giveups(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
-    from ..batch.store.queries import count_given_up_since  # noqa: PLC0415  # the same
-
-    since = ledger.now() - HOUR
-    with ledger.reading() as connection:
-        fresh = count_given_up_since(connection, since)
-    many = sum(fresh.values())
-    if many >= GROWTH:
-        says = f"Batch items: {many:,} given up in the last hour ({_counted(fresh)}); check the items and the receiving service"
-        yield Finding("items given up", "warning", says, many, None, "redrive batch giveups --since 1h")
-
-
 def _partitions(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
     yield from partition_health.rollups(ledger)
     yield from partition_health.paused(ledger)
@@ -202,14 +190,13 @@ def _audit(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Findi
         yield Finding("audit", "critical", says, 1, None, mend, False)
 
 
-OF_OVERVIEW = ("leases", "workers", "parked", "sources")
+OF_OVERVIEW = ("leases", "workers", "parked", "sources", "items")
 """Checks that the overview makes, so that both report the same problems."""
 CHECKS: dict[str, Callable[[Ledger, Clock, Reported], Iterator[Finding]]] = {
     "keys": _keys,
     "balance": _balance,
     "clock": _skew,
     "dead letters": _growth,
-    "items": _giveups,
     "partitions": _partitions,
     "audit": _audit,
     "file mode": _access,

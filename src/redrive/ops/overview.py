@@ -12,7 +12,7 @@ from ..journal.redaction import redact_text
 from . import trouble
 from .defaults import QUIET
 from .finding import Severity
-from .partition_standing import DatasetLine, dataset_lines, partitioned
+from .partition_standing import COUNTED, DatasetLine, dataset_lines, partitioned
 from .presence import nobody
 from .standing import KindLine
 from .trend import HOURS, trend
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..ledger.record import Tally
     from ..ledger.workers import Worker
 
-DAY = timedelta(days=1)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 HELD = 500
 """Running jobs that are looked at to see whether a worker has a free thread."""
 
@@ -108,7 +108,9 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         failed = failure_slots.by_kind(connection, sorted(tallies), slot, HOURS)
         blocked, parked, firsts = failures.standing(connection, now - DAY)
         seen = workers.workers(connection)
-        expired = stored.expired(connection, now - timedelta(seconds=GRACE))
+        stuck = stored.read_stuck(
+            connection, expired_before=now - timedelta(seconds=GRACE), given_up_since=now - HOUR, most=COUNTED
+        )
         sources = latest_by_source(connection)
         data = partitioned(connection, now, timedelta(seconds=GRACE))
         datasets = dataset_lines(connection, now)
@@ -149,7 +151,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         len(alive),
         last,
         tuple(lines),
-        expired,
+        stuck.leases,
         all("kinds" in one.info for one in alive),
         registered,
         data.late,
@@ -158,6 +160,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         failing(alive),
         quiet,
         _busy(late, alive, held),
+        stuck.items,
     )
     found = tuple(trouble.found(facts))
     wrong = {one.kind for one in found if one.kind is not None}

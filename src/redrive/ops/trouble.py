@@ -55,6 +55,8 @@ class Facts:
     """Seconds without a heartbeat until a worker is offline."""
     busy: Mapping[str, Busy] = field(default_factory=dict)
     """Job types whose online workers have no free thread."""
+    items: Mapping[str, int] = field(default_factory=dict)
+    """Batch items that were given up in the last hour, by batch, the most first; at most 1,000 are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Trouble(Finding):
 
 def found(facts: Facts, /) -> list[Trouble]:
     """The worst first; of these, what concerns most."""
-    everything = [*_nobody(facts), *_leases(facts), *_sources(facts), *_rejected(facts)]
+    everything = [*_nobody(facts), *_leases(facts), *_sources(facts), *_rejected(facts), *_given_up(facts)]
     for line in facts.kinds:
         everything += [*_parked(line), *_late(facts, line), *_failing(line)]
     return sorted(everything, key=lambda one: (one.severity, -one.count))  # critical before warning
@@ -112,6 +114,16 @@ def _rejected(facts: Facts) -> Iterator[Trouble]:
             says += f"; {one.wrong:,} failed or rejected in total" if one.wrong > one.lately else ""
             mend = f"redrive failures --kind {shlex.quote(one.name)}"
             yield Trouble("partitions failing", "warning", says, one.lately, None, mend, kind=one.name)
+
+
+def _given_up(facts: Facts) -> Iterator[Trouble]:
+    count = sum(facts.items.values())
+    if count >= MANY:
+        batches = ", ".join(f"{each:,} {batch}" for batch, each in list(facts.items.items())[:3])
+        batches += ", …" if len(facts.items) > 3 else ""
+        says = f"Batch items: {count:,}{'+' if count >= COUNTED else ''} given up in the last hour ({batches})"
+        says += "; check the items and the receiving service"
+        yield Trouble("items given up", "warning", says, count, None, "redrive batch giveups --since 1h")
 
 
 def _parked(line: KindLine) -> Iterator[Trouble]:

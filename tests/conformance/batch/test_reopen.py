@@ -84,7 +84,7 @@ def test_many_items_are_reopened_in_steps(app: App) -> None:
     assert items.pending(ids) == set(ids)
 
 
-def test_the_doctor_reports_many_given_up_items(app: App) -> None:
+def test_overview_and_doctor_report_many_items_given_up(app: App) -> None:
     ann = Operator(app, actor="ann")
     items = app.items("tiles")
     items.give_up_many({f"t{n}": "x" for n in range(9)})
@@ -93,3 +93,7 @@ def test_the_doctor_reports_many_given_up_items(app: App) -> None:
     (found,) = [one for one in ann.doctor().findings if one.name == "items given up"]
     assert (found.severity, found.count, found.mend) == ("warning", 10, "redrive batch giveups --since 1h")
     assert found.says.startswith("Batch items: 10 given up in the last hour (10 tiles)")
+    assert found in ann.overview().findings
+    items.give_up_many({f"u{n}": "x" for n in range(1000)})
+    (bounded,) = [one for one in ann.overview().findings if one.name == "items given up"]
+    assert bounded.says.startswith("Batch items: 1,000+ given up in the last hour (1,000 tiles)")

@@ -103,3 +103,10 @@ def test_the_worst_comes_first() -> None:
     facts = replace(FACTS, kinds=(LATE, replace(WELL, failed=MANY, retry_wait=1)), expired=Some(2, NOW))
     assert [one.severity for one in found(facts)] == ["critical", "warning", "warning"]
     assert [one.name for one in found(facts)] == ["dangling leases", "failing", "late"]
+
+
+def test_batch_items_given_up_are_a_problem_from_ten_on() -> None:
+    assert found(replace(FACTS, items={"tiles": 9})) == []
+    (one,) = found(replace(FACTS, items={"a": 8, "b": 3, "c": 2, "d": 1}))
+    assert (one.name, one.severity, one.count, one.kind) == ("items given up", "warning", 14, None)
+    assert one.says.startswith("Batch items: 14 given up in the last hour (8 a, 3 b, 2 c, …)")

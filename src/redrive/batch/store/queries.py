@@ -101,14 +101,6 @@ def has_batch(connection: Connection, batch: str, /) -> bool:
     return connection.execute(query).first() is not None
 
 
-def count_given_up_since(connection: Connection, since: datetime, /) -> dict[str, int]:
-    """Return the number of items of each batch that were given up since then, the most first."""
-    is_recent = (item.c.status == "giveup", item.c.given_up_at >= since)
-    query = select(item.c.batch, func.count()).where(*is_recent)
-    rows = connection.execute(query.group_by(item.c.batch).order_by(func.count().desc()))
-    return {row[0]: int(row[1]) for row in rows}
-
-
 def reopen_items(
     session: Session, batch: str, ids: Sequence[str], /, *, actor: str, because: str
 ) -> list[str]:

@@ -35,6 +35,8 @@ def _where(view: Here, one: Trouble) -> str:
         return view.url("/workers")
     if one.name == "source paused":
         return view.url("/partitions")
+    if one.name == "items given up":
+        return view.url("/batches", since="1h")
     if one.name in ("late", "unregistered"):
         return view.url("/jobs", kind=one.kind, state="queued")
     return view.url("/failures", kind=one.kind)
