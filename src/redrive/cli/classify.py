@@ -26,7 +26,8 @@ def classify(
         str,
         typer.Argument(
             metavar="ERROR",
-            help="Exception such as httpx.ReadTimeout, HTTP status, gRPC status, or file with a traceback (-: standard input)",
+            help="Exception such as httpx.ReadTimeout, HTTP status, gRPC status, printed error, or file with a traceback "
+            "(-: standard input)",
         ),
     ],
     as_json: AsJson = False,
@@ -37,11 +38,15 @@ def classify(
     of calls and jobs, and how to change it. An unknown error is not retried in a call, but is retried in
     a job. Only the module of the exception is imported. No other code of yours runs.
 
+    Also takes errors as the CLI prints them, and the output of `redrive dead show ID` or
+    `redrive jobs show ID` on standard input.
+
     Examples:
         redrive classify httpx.ReadTimeout
         redrive classify requests.exceptions.ConnectionError
         redrive classify 503
         redrive classify UNAVAILABLE
+        redrive classify "TimeoutError: no answer from the warehouse"
         redrive classify traceback.txt
 
     Exit codes:

@@ -7,9 +7,11 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from .. import errors
 from ..analysis.grpc_codes import ALL_CODES
 from ..core.classify import classify, deciding_name, meaning
 from ..core.fault import Fault
@@ -18,7 +20,7 @@ from ..core.known.http_status import fault_of_status
 from ..core.known.registry import FAMILIES, KNOWN
 from ..core.policy import RetryPolicy
 from ..core.text import format_duration
-from ..errors import Again, BreakerOpen
+from ..errors import Again, Blocked, BreakerOpen, Final, Stop
 from .imported import Unreadable
 
 CALLS = RetryPolicy.service_call()
@@ -26,8 +28,13 @@ JOB_ATTEMPTS, JOB_BACKOFF = 5, (5.0, 30.0, 120.0, 600.0)
 """Defaults of a job; a test compares them with the worker's."""
 _PATH = re.compile(r"[A-Za-z_]\w*(?:[.:][A-Za-z_]\w*)*")
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Timeout|Warning|[A-Z]\w*))(?:: (.*))?$")
+_WORD = re.compile(r"^([A-Z]\w*)(?:: (.*))?$")
 _STATUS = re.compile(r"(?<![\d.])([45]\d\d)(?![\d.])")
-
+_PRINTED = re.compile(r"^[ \t]*(?:error|last failed attempt)[ \t]{2,}(\S.*)$", re.MULTILINE)
+"""The error of a job or a dead letter, as `redrive jobs show` and `redrive dead show` print it."""
+_REASON = re.compile(r"^[a-z_]+: (?=\S)")
+"""The reason before the error of an attempt."""
+_LATER = "to retry the job later: raise redrive.Again(after=30) instead"
 
 _CHAINED = re.compile(
     r"^(?:During handling of the above exception, another exception occurred"
@@ -35,6 +42,9 @@ _CHAINED = re.compile(
     re.MULTILINE,
 )
 _GAVE_UP = re.compile(r"^redrive: (gave up on \S+ after \d+ attempts?\b.*)$", re.MULTILINE)
+CLIENTS = ("httpx", "requests.exceptions", "aiohttp", "redis.exceptions", "psycopg", "sqlalchemy.exc")
+"""Where a class is looked for that is known only by its name and is not in the table."""
+TRACEBACK = "Traceback (most recent call last)"
 DEPENDS = "the verdict depends on the single error, such as its status or its cause; pass the status or a traceback"
 
 
@@ -63,15 +73,19 @@ class Classified:
     notes: tuple[str, ...]
     change: tuple[str, ...]
     """How to change it."""
+    final: bool = False
+    """No retry in the process repeats it, regardless of `on=`."""
 
     @property
     def retried(self) -> bool:
         """Whether `retry()` retries it by default."""
-        return self.verdict == "transient"
+        return self.verdict == "transient" and not self.final
 
 
 def classified(text: str, /) -> Classified:
-    """Classify an HTTP status, a gRPC status or an exception. Imports the exception's module and runs nothing else.
+    """Classify an HTTP status, a gRPC status, an exception or a printed error such as `TimeoutError: no answer`.
+
+    Imports the exception's module and runs nothing else.
 
     Raises:
         Unreadable: The text is none of these, or the exception does not exist.
@@ -85,16 +99,21 @@ def classified(text: str, /) -> Classified:
         return _of_code(word)
     if _PATH.fullmatch(word):
         return _of_path(word)
+    if _match_error(word) is not None:
+        return of_traceback(word)
     raise Unreadable(f"{word!r}: not an exception, an HTTP status or a gRPC status; use httpx.ReadTimeout, 503 or UNAVAILABLE")
 
 
 def of_traceback(text: str, /) -> Classified:
     """Classify the exception that a traceback ends with, by its causes too where its class alone does not decide.
 
+    The output of `redrive dead show` and `redrive jobs show` is classified by the error that it shows.
+
     Raises:
         Unreadable: There is no exception in the text.
     """
-    chain = _CHAINED.split(text)
+    printed = None if TRACEBACK in text else _PRINTED.search(text)
+    chain = _CHAINED.split(text if printed is None else printed[1])
     raised = _last_raised(chain[-1])
     if raised is None:
         raise Unreadable("traceback: no exception found; pass the text that Python prints, up to its last line")
@@ -102,7 +121,7 @@ def of_traceback(text: str, /) -> Classified:
     status = _STATUS.search(raised[2] or "")
     if verdict.depends and status is not None:
         verdict = _of_status(int(status[1]), raised[1])
-    elif verdict.depends and chain[-1].count("Traceback (most recent call last)") <= 1:
+    elif verdict.depends and chain[-1].count(TRACEBACK) <= 1:
         verdict = _by_cause(verdict, chain[:-1])
     gave_up = _GAVE_UP.findall(chain[-1])
     return replace(verdict, notes=(*verdict.notes, f"Redrive {gave_up[-1]}")) if gave_up else verdict
@@ -110,8 +129,23 @@ def of_traceback(text: str, /) -> Classified:
 
 def _last_raised(text: str) -> re.Match[str] | None:
     """The last line that names an exception and its message."""
-    matches = (_RAISED.match(line.rstrip()) for line in reversed(text.splitlines()))
+    matches = (_match_error(line, strict=TRACEBACK in text) for line in reversed(text.splitlines()))
     return next((match for match in matches if match is not None), None)
+
+
+def _match_error(line: str, *, strict: bool = False) -> re.Match[str] | None:
+    """An exception and its message. strict: as Python prints it, and not as the CLI does."""
+    if strict:
+        return _RAISED.match(line.rstrip())
+    text = _REASON.sub("", line.rstrip())
+    word = _WORD.match(text)
+    return _RAISED.match(text) or (word if word is not None and _is_ours(word[1]) else None)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether it is the name of an exception of Redrive, such as `Stop`."""
+    error = getattr(errors, name, None)
+    return isinstance(error, type) and issubclass(error, Exception)
 
 
 def _by_cause(wrapper: Classified, chain: list[str]) -> Classified:
@@ -145,6 +179,10 @@ def _of_code(code: str) -> Classified:
 
 def _of_path(path: str) -> Classified:
     name = path.replace(":", ".")
+    if "." not in name and not hasattr(builtins, name):
+        if not _is_ours(name):
+            return _by_bare_name(name)
+        name = f"redrive.errors.{name}"
     found = _class_of(name)
     if found is None:
         return _by_name(name)
@@ -153,11 +191,28 @@ def _of_path(path: str) -> Classified:
     notes = []
     if decided is not None and decided.rpartition(".")[2] != found.__name__:
         notes.append(f"decided by its base class {decided}")
-    if known is None:
+    final = issubclass(found, Final)
+    if known is None and not final:
         notes.append(DEPENDS)
     fault = classify(_bare(found)) if known is None else known
-    made = _verdict(name, fault, decided, _family(decided), notes=notes, depends=known is None, name=name)
-    return replace(made, jobs=_jobs("transient")) if issubclass(found, (Again, BreakerOpen)) else made
+    made = _verdict(name, fault, decided, _family(decided), notes=notes, depends=known is None and not final, name=name)
+    return _of_final(found, made) if final else made
+
+
+def _of_final(error: type[Exception], verdict: Classified) -> Classified:
+    """Exceptions by which code tells Redrive what to do: `on=` does not change that."""
+    calls = "not retried: the caller gets the error after the first attempt, regardless of on="
+    jobs, change = verdict.jobs, verdict.change
+    if issubclass(error, Stop):
+        jobs, change = _jobs("permanent", reason="stopped"), (_LATER, "to let the policy decide: raise another exception")
+    elif issubclass(error, Blocked):
+        jobs = "not retried: a blocked dead letter, replayed after until= or by an operator"
+        change = (_LATER, "to let the policy decide: raise another exception")
+    elif issubclass(error, Again):
+        jobs, change = _jobs("transient"), ("to give up at once: raise redrive.Stop instead",)
+    elif issubclass(error, BreakerOpen):
+        jobs, change = _jobs("transient"), ("in a call: wait until retry_at of the error",)
+    return replace(verdict, calls=calls, jobs=jobs, change=change, final=True)
 
 
 def _bare(kind: type[Exception]) -> Exception:
@@ -178,7 +233,7 @@ def _class_of(name: str) -> type[Exception] | None:
         found = getattr(builtins, name, None)
         if isinstance(found, type) and issubclass(found, Exception):
             return found
-        raise Unreadable(f"{name}: not a built-in exception; pass its module too, such as httpx.{name}")
+        raise Unreadable(f"{name}: not an exception; pass a class, such as httpx.ReadTimeout")
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
@@ -220,6 +275,30 @@ def _by_name(name: str) -> Classified:
     return _verdict(name, fault, short, _family(short), notes=notes, depends=not isinstance(entry, Fault), name=name)
 
 
+def _by_bare_name(name: str) -> Classified:
+    """By the name of a class alone, as lists print it, where all installed libraries that have it mean the same."""
+    known = [each for each in KNOWN if each.rpartition(".")[2] == name]
+    places = known or [f"{package}.{name}" for package in CLIENTS]
+    verdicts = [verdict for each in places if (verdict := _of_installed(each)) is not None] or [_by_name(each) for each in known]
+    if not verdicts:
+        raise Unreadable(f"{name}: unknown exception; pass its module too, such as shop.errors.{name}")
+    if len({(verdict.verdict, verdict.sent) for verdict in verdicts}) > 1:
+        choices = " or ".join(verdict.subject for verdict in verdicts[:3])
+        raise Unreadable(f"{name}: depends on the library; pass its module too, such as {choices}")
+    named = f"the class has this name in {', '.join(verdict.subject.partition('.')[0] for verdict in verdicts)}"
+    return replace(verdicts[0], subject=name, notes=(named, *verdicts[0].notes))
+
+
+def _of_installed(known: str) -> Classified | None:
+    """The verdict on a class of a library; None: it is not installed, or has no such class at its top."""
+    if find_spec(known.partition(".")[0]) is None:
+        return None
+    try:
+        return _of_path(known)
+    except Unreadable:
+        return None
+
+
 def _family(decided: str | None) -> str | None:
     return next((name for name, entries in FAMILIES.items() if decided in entries), None)
 
@@ -248,11 +327,11 @@ def _calls(verdict: str, depends: bool = False) -> str:
     return f"retried: {CALLS.max_attempts} attempts, {waits}"
 
 
-def _jobs(verdict: str, depends: bool = False) -> str:
+def _jobs(verdict: str, depends: bool = False, *, reason: str = "not_retryable") -> str:
     if depends:
         return "depends on the error: retried unless it is permanent"
     if verdict == "permanent":
-        return "not retried: a dead letter after the first attempt (reason not_retryable)"
+        return f"not retried: a dead letter after the first attempt (reason {reason})"
     waits = ", ".join(map(format_duration, JOB_BACKOFF))
     return f"retried: {JOB_ATTEMPTS} attempts, backoff {waits} (±10 %), then a dead letter (reason attempts)"
 

@@ -123,3 +123,61 @@ def test_the_defaults_are_those_of_calls_and_jobs() -> None:
     assert RetryPolicy.service_call() == CALLS
     assert DURABLE.max_attempts == JOB_ATTEMPTS
     assert tuple(DURABLE.backoff(attempt, 0.5) for attempt in range(1, 5)) == JOB_BACKOFF
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "verdict"),
+    [
+        ("TimeoutError: warehouse did not answer", "TimeoutError", "transient"),
+        ("httpx.ReadTimeout: slow", "httpx.ReadTimeout", "transient"),
+        ("attempts: TimeoutError: warehouse did not answer", "TimeoutError", "transient"),
+        ("HTTPStatusError: Server error 503 for url https://crm/v1", "HTTPStatusError with HTTP 503", "transient"),
+        ("ConnectError", "ConnectError", "transient"),
+        ("ReadTimeout: the read operation timed out", "ReadTimeout", "transient"),
+        ("Stop", "redrive.errors.Stop", "permanent"),
+        ("Stop: the customer is gone", "redrive.errors.Stop", "permanent"),
+    ],
+)
+def test_errors_as_the_cli_prints_them_are_classified(text: str, subject: str, verdict: str) -> None:
+    found = classified(text)
+    assert (found.subject, found.verdict) == (subject, verdict)
+
+
+def test_a_bare_name_is_refused_where_libraries_differ() -> None:
+    with pytest.raises(Unreadable, match="TransportError: depends on the library; pass its module too, such as"):
+        classified("TransportError")
+    with pytest.raises(Unreadable, match="OddError: unknown exception; pass its module too"):
+        classified("OddError")
+    with pytest.raises(Unreadable, match="print: not an exception"):
+        classified("print")
+
+
+def test_what_a_handler_raises_on_purpose_has_its_own_advice() -> None:
+    stop = classified("redrive.Stop")
+    assert (stop.retried, stop.final) == (False, True)
+    assert stop.jobs == "not retried: a dead letter after the first attempt (reason stopped)"
+    assert "on=(Stop" not in " ".join(stop.change)
+    assert stop.change[0] == "to retry the job later: raise redrive.Again(after=30) instead"
+    blocked = classified("Blocked")
+    assert blocked.jobs.startswith("not retried: a blocked dead letter")
+    again = classified("redrive.Again")
+    assert (again.retried, again.calls.startswith("not retried"), again.jobs.startswith("retried: 5")) == (False, True, True)
+    assert again.change == ("to give up at once: raise redrive.Stop instead",)
+    assert classified("BreakerOpen").calls.startswith("not retried")
+
+
+SHOWN = """Dead letter 2
+  job type      stock.reserve
+  reason        attempts
+  error         TimeoutError: warehouse did not answer
+  signature     TimeoutError: warehouse did not answer
+  dead since    2 min ago, 2026-11-17 10:00:00 UTC
+
+Job 7: dead, 5 attempts
+  1  failed  3 min ago, 2026-11-17 09:59:00 UTC
+             failed: ValueError: something before
+"""
+
+
+def test_the_output_of_dead_show_is_classified_by_its_error() -> None:
+    assert (of_traceback(SHOWN).subject, of_traceback(SHOWN).verdict) == ("TimeoutError", "transient")
