@@ -99,7 +99,7 @@ def mended(page: Page, mail: Mail) -> Iterator[None]:
     yield
     page.get_by_role("link", name=re.compile("^Replay all matching")).first.click()
     page.wait_for_url("**/dead/plan?**")
-    page.get_by_label("Reason").fill("INC-42: mail is back")
+    page.get_by_label("Because").fill("INC-42: mail is back")
     page.get_by_label(re.compile("Canary")).fill("3")
     page.get_by_label(re.compile(f"Type {ORDERS}")).fill(str(ORDERS))
     yield

@@ -31,7 +31,7 @@ def test_a_person_signs_in_acts_under_their_name_and_leaves(browser: Browser, ap
         expect(page.get_by_role("heading", level=1)).to_have_text("Dead letters")
         assert page.url.endswith("/dead?kind=crm.sync"), "where they wanted to go"
         page.goto("/dead/plan?act=discard&ids=5")
-        page.get_by_label("Reason").fill("a test order")
+        page.get_by_label("Because").fill("a test order")
         page.get_by_role("button", name="Discard 1").click()
         expect(page.locator("#progress")).to_contain_text("ann")
         page.get_by_role("button", name="Sign out").click()

@@ -184,7 +184,7 @@ def test_a_selection_becomes_a_plan_and_a_sweep(page: Page, app: App) -> None:
     page.wait_for_url("**/partitions/plan?**")
     expect(page.get_by_role("heading", name="Retry 1 partition?")).to_be_visible()
     expect(page.get_by_text("terminal", exact=True).first).to_be_visible()  # it is left alone
-    page.get_by_label("Reason").fill("the source was fixed")
+    page.get_by_label("Because").fill("the source was fixed")
     page.get_by_role("button", name="Retry 1").click()
     page.wait_for_url("**/sweeps/*")
     (decided, *_) = Operator(app, actor="ann").audit(limit=1)

@@ -85,7 +85,7 @@ def test_items_that_were_given_up_are_reopened_for_a_reason(page: Page, app: App
     page.get_by_role("link", name="Reopen items …").click()
     expect(page.get_by_text("3 items")).to_be_visible()
     assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
-    page.get_by_label("Reason").fill("the blobs were fixed")
+    page.get_by_label("Because").fill("the blobs were fixed")
     page.get_by_role("button", name="Reopen 3").click()
     expect(page.get_by_role("status").first).to_have_text("3 items reopened.")
     ann = Operator(app, actor="ann")

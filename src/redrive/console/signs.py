@@ -19,7 +19,7 @@ WORDS = {
     "alive": "online",
     "dlq": "dead",
     "ended": "stopped",
-    "giveup": "gave up",
+    "giveup": "given up",
     "leased": "running",
     "lost": "lease lost",
     "parked": "paused (outage)",

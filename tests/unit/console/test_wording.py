@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -94,3 +95,18 @@ def test_a_state_is_shown_by_its_word_and_stays_in_the_address(console: TestClie
 def test_an_invalid_request_is_called_so(console: TestClient, code: int) -> None:
     assert TITLES[code] == "Invalid request"
     assert "<h1>Invalid request</h1>" in console.get("/dead/plan?act=burn&ids=1").text
+
+
+def test_reason_and_because_are_two_words_for_two_things(console: TestClient) -> None:
+    letter = console.get("/dead/1").text
+    assert ("<dt>Reason</dt><dd>permanent</dd>" in letter, ">Cause<" in letter) == (True, False)
+    assert "<span>Because</span>" in console.get("/dead/plan?act=replay&ids=1").text
+    assert "<dt>Because</dt><dd>to see</dd>" in console.get("/sweeps/1").text
+
+
+def test_items_given_up_are_a_problem_on_the_overview(tmp_path: Path) -> None:
+    with App(f"sqlite:///{tmp_path / 'ledger.db'}", migrate=True) as app:
+        app.items("tiles").give_up_many({f"t-{each}": "corrupt" for each in range(10)})
+        page = client(app).get("/").text
+        assert "Batch items: 10 given up in the last hour" in page
+        assert '"/batches?since=1h"' in page
