@@ -36,9 +36,16 @@ prints what this page says about a command.
 | `--dry-run` | Prints the plan and changes nothing. |
 | `--install-completion` | Installs completion for bash, zsh or fish, with `redrive --install-completion`. |
 
-Times are printed as an age and in UTC. At a terminal the output fits the width, from 60 columns on. In a pipe or a file it is not cut, and has no colours.
+Times are printed as an age and in UTC. At a terminal the output fits the width, from 60 columns on. In a pipe or a file it is not cut, regardless of `COLUMNS`, and has no colours.
 `NO_COLOR` switches colours off. Passwords in addresses are never printed. Payloads, headers, responses and errors are printed without secrets.
 A printed command runs as printed. It repeats the `--ledger` that you passed.
+
+An option that takes one value may be passed once. A second `--kind` is an error, because the command would act on another selection than you expect.
+Options that are marked as repeatable may be passed several times. `--status` and `--state` take the words that are printed, such as `accepted` or
+`"gave up"`, and also the names in JSON, such as `success` or `terminal`. Case, hyphens and underscores do not matter.
+
+`--follow` and `--watch` redraw the progress at a terminal. In a pipe or a file they print a line for each change, and with `--json` each line is one document.
+Ctrl+C ends only the watching.
 
 Errors are one line on standard error. `REDRIVE_DEBUG=1` adds the traceback of an internal error.
 

@@ -58,10 +58,11 @@ def _serve(asked: socket.socket) -> NoReturn:
 
 
 def _run(arguments: list[str], environment: dict[str, str]) -> NoReturn:
-    from redrive.cli import main
+    from redrive.cli import main, output
 
     os.environ.clear()
     os.environ.update(environment)
+    output.UNCUT = 100  # as at a terminal of this width: pages show what a reader sees
     sys.argv = ["redrive", *arguments]
     status = 1
     try:

@@ -25,7 +25,7 @@ def run(page: str, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     place.mkdir()
     source, out, err = (own / name for name in ("input", "output", "errors"))
     source.write_text(json.dumps(given), encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     child = warm().fork("tests.docs.page", (), input=source, output=out, errors=err, folder=place, environment=environment)
     return subprocess.CompletedProcess(page, warm().wait(child), out.read_text("utf-8"), err.read_text("utf-8"))
 

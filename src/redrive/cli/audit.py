@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from ..core.text import pluralise
@@ -18,11 +18,12 @@ from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled
 from .moments import ago, utc
-from .options import NOT_DONE, AsJson, Since, Where, operator, since_of
+from .options import NOT_DONE, AsJson, Since, Until, Where, operator, times_of
 from .output import console, print_json, show
-from .shown import showing
+from .shown import showing, with_note
 
 app = Commands(help="List and verify the audit log.")
+HIDDEN = "Automatic entries are hidden; `redrive audit list --all` includes them."
 
 
 @app.command("list")
@@ -37,6 +38,7 @@ def list_(
         ),
     ] = None,
     since: Since = None,
+    until: Until = None,
     everything: Annotated[bool, typer.Option("--all", help="Include automatic decisions of policies")] = False,
     _people: Annotated[bool, typer.Option("--people", hidden=True, help="The default")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of decisions")] = 50,
@@ -59,19 +61,25 @@ def list_(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.audit(actor=by, action=action, since=since_of(since), limit=limit, people=not everything)
+        asked: dict[str, Any] = {"actor": by, "action": action, **times_of(since, until), "limit": limit}
+        found = ops.audit(**asked, people=not everything)
         if as_json:
             print_json(document(found))
             return
         out = console()
         if found:
-            made = _decisions(found, ops.now(), out.width)
-            more = Text(f"\n{showing(len(found))}", style="dim") if len(found) == limit else Text("")
-            show(out, Group(made, more) if len(found) == limit else made)
+            more = showing(len(found)) if len(found) == limit else None
+            hidden = HIDDEN if not everything and _has_automatic(found, ops.audit(**asked)) else None
+            show(out, with_note(_decisions(found, ops.now(), out.width), more, hidden and spelled(hidden)))
         else:
-            narrowed = any(each is not None for each in (by, action, since))
+            narrowed = any(each is not None for each in (by, action, since, until))
             none = "No decision matches." if narrowed else "No decisions."
             show(out, Text(none if everything else spelled(f"{none} `redrive audit list --all` includes automatic ones.")))
+
+
+def _has_automatic(shown: Sequence[Decision], every: Sequence[Decision]) -> bool:
+    """Whether entries are missing in a list of decisions of people, so that its numbers have gaps."""
+    return bool({entry.number for entry in every} - {entry.number for entry in shown})
 
 
 def _decisions(found: Sequence[Decision], now: datetime, width: int) -> RenderableType:
@@ -102,12 +110,16 @@ def _what(what: Mapping[str, Any]) -> str:
     if isinstance(acted, (dict, list)):
         of = f"{what['batch']}: " if "batch" in what else ""
         return of + ", ".join(map(str, list(acted)[:3])) + (f" and {len(acted) - 3} more" if len(acted) > 3 else "")
+    if "kind" in what:
+        return f"{what['kind']} ({what['signature']})" if "signature" in what else str(what["kind"])
     if "partition" in what:
         return f"{what['partition']} to run {what['to']}" if "to" in what else str(what["partition"])
     if "sweep" in what:
         kept = "letters" if "letters" in what else "partitions"
         return f"sweep {what['sweep']}" + (f", {what['count']:,} {kept}" if "count" in what else "")
-    return str(what["key"]) if "key" in what else json.dumps(document(what), ensure_ascii=False)
+    if "key" in what:
+        return str(what["key"])
+    return json.dumps(document(what), ensure_ascii=False) if what else ""
 
 
 @app.command()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from datetime import datetime
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.context import clock_around
 from ..core.text import format_duration, pluralise
 from ..ops.backfill import PARTITIONED, BackfillReport
 from ..ops.document import document
@@ -23,14 +20,15 @@ from ..ops.sweep import Sweep
 from .act import Canary, Most, Rate, Yes, counted
 from .command import Commands
 from .fit import Column, fitted
+from .follow import follow, stopped_watching
 from .followup import spelled
 from .moments import ago, both
-from .options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
-from .output import Harmless, complain, console, heading, pairs, print_json, show
+from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator, option
+from .output import complain, console, heading, pairs, print_json, show
 from .plan import applied
 from .planned import AcceptDrift, ClearTerminal, HaltOn, Told, carried_out
 from .selectors import Customers
-from .shown import indented
+from .shown import cut_note, indented, with_note
 from .sweeps import bar, unmanned
 
 app = Commands(help="Plan and run backfills.")
@@ -47,8 +45,6 @@ Order = Annotated[Literal["newest", "oldest"], typer.Option("--order", help="Day
 Again = Annotated[bool, typer.Option("--again", help="Include accepted partitions, which stay readable")]
 Watch = Annotated[bool, typer.Option("--watch", help="Progress until the backfill ends")]
 PlanFile = Annotated[str | None, option("--out", "FILE", "File for the plan (default: kept for 30 minutes under its ID)")]
-EVERY = 1.0
-"""Seconds between two looks."""
 Number = Annotated[int, typer.Argument(metavar="ID", help="ID of the backfill")]
 PlanOrDataset = Annotated[str, typer.Argument(metavar="PLAN", help="ID or file of a plan, or a dataset with --since and --until")]
 
@@ -150,17 +146,17 @@ def list_(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, app_first=True) as ops:
-        found = ops.partitions.backfills(limit=limit, acts=PARTITIONED if all_ else ("backfill",))
+        acts = PARTITIONED if all_ else ("backfill",)
+        found = ops.partitions.backfills(limit=limit, acts=acts)
         if as_json:
             print_json(document(found))
             return
         out = console()
-        show(
-            out,
-            _table(found, ops.now(), out.width)
-            if found
-            else Text(spelled("No backfills. Plan one with `redrive backfill plan DATASET --since DAY --until DAY`.")),
-        )
+        if not found:
+            show(out, Text(spelled("No backfills. Plan one with `redrive backfill plan DATASET --since DAY --until DAY`.")))
+            return
+        total = ops.partitions.count_backfills(acts=acts) if len(found) == limit else None
+        show(out, with_note(_table(found, ops.now(), out.width), cut_note(len(found), total)))
 
 
 def _table(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:
@@ -186,7 +182,8 @@ def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json:
     """Show the progress of a backfill.
 
     Shows progress, failures and the time left. Also takes the number of a retry, a reprocessing or
-    a revalidation.
+    a revalidation. In a pipe or a file, --watch prints a line for each change, and with --json each
+    line is one document. Ctrl+C ends only --watch, and the backfill continues.
 
     Examples:
         redrive backfill status 7
@@ -197,39 +194,45 @@ def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json:
         1: no backfill with this ID; with --watch, not ended as done
         2: invalid option
         3: ledger not reachable, or its schema is from another version
-        130: --watch was interrupted
+        130: --watch was interrupted; the backfill continues
     """
     with operator(where, app_first=True) as ops:
         _must_exist(ops, sweep_id)
         report = ops.partitions.progress(sweep_id)
         assert report is not None
+        interrupted = False
         if watch:
-            report = _watched(ops, report, quiet=as_json)
-        if as_json:
-            print_json(document(report))
-        else:
+            report, interrupted = _watched(ops, report, as_json=as_json)
+        if not as_json:
             show(console(), _report(report))
             unmanned(ops, report.sweep)
+        elif not watch:
+            print_json(document(report))
+        if interrupted:
+            stopped_watching(
+                f"{report.sweep.act} {sweep_id}",
+                f"redrive backfill status {sweep_id} --watch",
+                f'to stop it: `redrive backfill pause {sweep_id} --because "..."`',
+            )
+            raise typer.Exit(INTERRUPTED)
         raise typer.Exit(NOT_DONE if watch and report.sweep.state != "done" else 0)
 
 
-def _watched(ops: Operator, report: BackfillReport, *, quiet: bool) -> BackfillReport:
-    """Read again every second until it is not running; at a terminal, show it."""
-    out = Console(stderr=True, highlight=False, emoji=False, markup=False)
-    clock = clock_around()
-    with (
-        Live(Harmless(_report(report)), console=out, transient=True, auto_refresh=False)
-        if out.is_terminal and not quiet
-        else nullcontext() as live
-    ):
-        while report.sweep.state == "running":
-            clock.sleep(EVERY)
-            found = ops.partitions.progress(report.sweep.id)
-            assert found is not None
-            report = found
-            if live is not None:
-                live.update(Harmless(_report(report)), refresh=True)
-    return report
+def _watched(ops: Operator, report: BackfillReport, *, as_json: bool) -> tuple[BackfillReport, bool]:
+    return follow(
+        report,
+        lambda: ops.partitions.progress(report.sweep.id),
+        running=lambda seen: seen.sweep.state == "running",
+        drawn=lambda seen, _width: _report(seen),
+        line=_line,
+        as_json=as_json,
+    )
+
+
+def _line(report: BackfillReport) -> str:
+    progress = report.progress
+    counts = f"{progress.ok:,} accepted, {progress.failed:,} failed, {progress.active:,} running, {progress.queued:,} queued"
+    return f"{report.sweep.state}; {counts}, {report.sweep.left:,} not started"
 
 
 def _report(report: BackfillReport) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,6 +13,16 @@ from typer.core import TyperCommand
 F = TypeVar("F", bound=Callable[..., Any])
 RENAMED = {"--quiet": "--heartbeat-timeout", "--error": "--reason", "--until-moment": "--until-time"}
 """Old names of options. Each still works in a command that has the new name and no option of the old name."""
+WORDS = {
+    r"^Input should be a valid integer\b.*": "must be a whole number, such as 42",
+    r"^Input should be a valid number\b.*": "must be a number, such as 0.5",
+    r"^Input should be greater than or equal to\b": "must be at least",
+    r"^Input should be less than or equal to\b": "must be at most",
+    r"^Input should be greater than\b": "must be more than",
+    r"^Input should be less than\b": "must be less than",
+    r"^Value error, ": "",
+}
+"""Messages of the validator inside Typer, and ours."""
 _SECTION = re.compile(r"^(Examples|Exit codes):\n", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^\s*(\d+): (.+)$")
 
@@ -65,10 +76,25 @@ class Command(TyperCommand):
                 formatter.write_dl([(str(code), means) for code, means in self.exit_codes.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse, with old names of options replaced."""
+        """Parse, with old names of options replaced. An option that takes one value may be passed once."""
         own = {name for param in self.get_params(ctx) for name in param.opts}
         replaced = {old: new for old, new in RENAMED.items() if new in own and old not in own}
-        return list(super().parse_args(ctx, [_renamed(word, replaced) for word in args]))
+        words = [_renamed(word, replaced) for word in args]
+        if not ctx.resilient_parsing:
+            self._refuse_repeated(ctx, words)
+        try:
+            return list(super().parse_args(ctx, words))
+        except typer.BadParameter as wrong:
+            wrong.message = in_our_words(wrong.message)
+            raise
+
+    def _refuse_repeated(self, ctx: Any, words: list[str]) -> None:
+        """The parser would silently take the last value, and the command would act on another selection."""
+        parser: Any = self.make_parser(ctx)
+        _, _, passed = parser.parse_args(args=list(words))
+        for param, times in Counter(passed).items():
+            if times > 1 and param.param_type_name == "option" and not (param.multiple or param.is_flag or param.count):
+                raise typer.BadParameter(f"passed {times} times; pass it once", ctx=ctx, param=param)
 
 
 class Commands(typer.Typer):
@@ -81,6 +107,13 @@ class Commands(typer.Typer):
         """Register a command."""
         registered: Callable[[F], F] = super().command(name, cls=Command, **given)
         return registered
+
+
+def in_our_words(message: str, /) -> str:
+    """What is wrong with a value, where Typer uses the words of its validator."""
+    for pattern, words in WORDS.items():
+        message = re.sub(pattern, words, message)
+    return message
 
 
 def described(param: Any, /) -> str:

@@ -19,6 +19,7 @@ from ..ops.defaults import MAX_REPLAYS
 from ..ops.document import document
 from ..ops.operator import Operator
 from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act, bound, counted, many
+from .choices import DEAD_LETTER, state_option
 from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled, then
@@ -33,10 +34,11 @@ from .options import (
     Kind,
     Reason,
     Since,
+    Until,
     Where,
     operator,
     option,
-    since_of,
+    times_of,
 )
 from .output import complain, console, heading, pairs, print_json, print_line, show
 from .shown import counted_up_to, fields, indented, payload, showing, state_name, tries
@@ -49,7 +51,8 @@ AllUnless = Annotated[int | None, option("--limit", "N", "Maximum number of dead
 Edit = Annotated[str | None, option("--edit", "FILE", "File with a new payload for one dead letter (-: standard input)")]
 Payload = Annotated[str | None, option("--payload", "TEXT", "New payload for one dead letter")]
 StatusOption = Annotated[
-    Literal["pending", "replaying", "replayed", "discarded", "all"], typer.Option("--status", help="Only this status")
+    Literal["pending", "replaying", "replayed", "discarded", "all"],
+    state_option("--status", DEAD_LETTER, "Only this status", show_default=True),
 ]
 
 
@@ -60,6 +63,7 @@ def list_(
     reason: Reason = None,
     status: StatusOption = "pending",
     since: Since = None,
+    until: Until = None,
     limit: Limit = 50,
     where: Where = None,
     as_json: AsJson = False,
@@ -78,7 +82,7 @@ def list_(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        which: dict[str, Any] = {"kind": kind, "error": error, "reason": reason, "since": since_of(since)}
+        which: dict[str, Any] = {"kind": kind, "error": error, "reason": reason, **times_of(since, until)}
         which["status"] = None if status == "all" else status
         found = ops.dead(limit=limit, **which)
         if as_json:
@@ -88,7 +92,7 @@ def list_(
         if found:
             show(out, _letters(found, ops, out.width, ops.count_dead(**which) if len(found) == limit else None))
         else:
-            narrowed = any(each is not None for each in (kind, error, reason, since)) or status != "pending"
+            narrowed = any(each is not None for each in (kind, error, reason, since, until)) or status != "pending"
             show(out, Text(_nothing(ops, narrowed)))
 
 
@@ -213,15 +217,15 @@ def _tries(job: Drive, report: LetterReport) -> RenderableType:
 @app.command()
 def replay(
     because: Because, ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, since: Since = None,
-    limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, canary: Canary = 0,
-    max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, edit: Edit = None, payload_: Payload = None,
-    actor: Actor = None, where: Where = None, as_json: AsJson = False,
+    until: Until = None, limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None,
+    canary: Canary = 0, max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, edit: Edit = None,
+    payload_: Payload = None, actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Replay dead letters.
 
     Enqueues a new job for each dead letter, under the same job key. Select by ID, or by --kind,
-    --error, --reason or --since. A selection without IDs needs confirmation: type the number at the
-    prompt, or pass --yes --max N.
+    --error, --reason, --since or --until. A selection without IDs needs confirmation: type the
+    number at the prompt, or pass --yes --max N.
 
     The selection is recorded as a sweep before the first replay. If this process is killed, workers
     continue the sweep. --edit and --payload replay one dead letter with a new payload. The dead
@@ -243,9 +247,18 @@ def replay(
         if edit is not None or payload_ is not None:
             _replay_edited(ops, ids or [], _edited(edit, payload_), because, max_replays or None, as_json=as_json)
             return
-        plan = ops.replay(ids=ids or (), kind=kind, error=error, reason=reason, since=since_of(since), limit=bound(ids, limit))
+        plan = ops.replay(**_which(ids, kind, error, reason, since, until), limit=bound(ids, limit))
         how = How(because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
         act(ops, plan, how, rate=rate, canary=canary, max_replays=max_replays or None)
+
+
+def _which(
+    ids: list[int] | None, kind: str | None, error: str | None, reason: str | None, since: str | None, until: str | None
+) -> dict[str, Any]:
+    """The selection. Nothing at all would mean every dead letter."""
+    if not ids and all(each is None for each in (kind, error, reason, since, until)):
+        raise ValueError("no dead letters selected; pass IDs, or --kind, --error, --reason, --since or --until")
+    return {"ids": ids or (), "kind": kind, "error": error, "reason": reason, **times_of(since, until)}
 
 
 def _edited(file: str | None, text: str | None) -> bytes:
@@ -276,7 +289,7 @@ def _replay_edited(
 @app.command()
 def export(
     ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, status: StatusOption = "pending",
-    since: Since = None, limit: AllUnless = None,
+    since: Since = None, until: Until = None, limit: AllUnless = None,
     raw: Annotated[bool, typer.Option("--raw", help="Include secrets (needs --because)")] = False,
     because: BecauseRaw = None,
     actor: Actor = None, where: Where = None, as_json: AsJson = False,
@@ -302,7 +315,7 @@ def export(
     with operator(where, actor) as ops:
         found = ops.export(
             ids=ids or (), kind=kind, error=error, reason=reason, status=None if status == "all" or ids else status,
-            since=since_of(since), limit=limit, because=because,
+            **times_of(since, until), limit=limit, because=because,
         )  # fmt: skip
         printed: set[int] = set()
         listed = [*found] if as_json else None
@@ -321,8 +334,8 @@ def export(
 @app.command()
 def discard(
     because: Because, ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, since: Since = None,
-    limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, detach: Detach = False,
-    actor: Actor = None, where: Where = None, as_json: AsJson = False,
+    until: Until = None, limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None,
+    detach: Detach = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Discard dead letters.
 
@@ -341,7 +354,7 @@ def discard(
         130: interrupted; workers continue the sweep
     """
     with operator(where, actor) as ops:
-        plan = ops.discard(ids=ids or (), kind=kind, error=error, reason=reason, since=since_of(since), limit=bound(ids, limit))
+        plan = ops.discard(**_which(ids, kind, error, reason, since, until), limit=bound(ids, limit))
         how = How(because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
         act(ops, plan, how, rate=rate)
 

@@ -14,7 +14,7 @@ from ..ops.document import document
 from ..ops.finding import Health
 from ..ops.imported import Unreadable
 from .options import NO_LEDGER, AsJson, HeartbeatTimeout, Named, Where, where_of
-from .output import BAD_INPUT, complain, console, print_json, show
+from .output import BAD_INPUT, complain, complain_of, console, print_json, show
 from .overview import problems
 
 WARNING, CRITICAL = 1, 4
@@ -47,7 +47,7 @@ def doctor(
     try:
         health = examined(where_of(app, where), quiet=heartbeat_timeout)
     except LedgerError as problem:
-        complain(str(problem), *getattr(problem, "__notes__", ()))
+        complain_of(problem)
         raise typer.Exit(NO_LEDGER) from None
     except Unreadable as wrong:
         complain(str(wrong))

@@ -13,6 +13,7 @@ from ..ops.defaults import MAX_REPLAYS
 from ..ops.document import document
 from ..ops.events import EventReport
 from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act
+from .choices import EVENT, state_option
 from .command import Commands
 from .fit import Column, fitted
 from .moments import ago, both
@@ -128,7 +129,10 @@ def replay(
     because: Because,
     event_id: Annotated[str | None, option("--event-id", "ID", "ID of one event")] = None,
     handlers: Handlers = None,
-    status: Annotated[Literal["failed"], typer.Option("--status", help="Outcome to select, without --event-id")] = "failed",
+    status: Annotated[
+        Literal["failed"],
+        state_option("--status", EVENT, "Outcome to select, without --event-id", show_default=True),
+    ] = "failed",
     source: Source = None, error: Error = None, reason: Reason = None, since: Since = None, limit: Limit = 100,
     yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, canary: Canary = 0,
     max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, actor: Actor = None, where: Where = None,

@@ -18,7 +18,7 @@ from ..ops.moments import ago, both
 from ..ops.rejections import Rejection
 from .fit import Column, fitted
 from .followup import spelled, then
-from .options import NOT_DONE, AsJson, Kind, Since, Where, operator, since_of
+from .options import NOT_DONE, AsJson, Kind, Since, Until, Where, operator, times_of
 from .output import complain, console, heading, pairs, print_json, show
 from .rejections import rejected
 from .shown import indented, showing
@@ -29,7 +29,13 @@ Alike = Annotated[str | None, typer.Argument(metavar="WORDS", help="Text of the 
 
 
 def failures(
-    words: Alike = None, kind: Kind = None, since: Since = None, limit: Limit = 25, where: Where = None, as_json: AsJson = False
+    words: Alike = None,
+    kind: Kind = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 25,
+    where: Where = None,
+    as_json: AsJson = False,
 ) -> None:
     """Group failures by job type and error.
 
@@ -43,6 +49,7 @@ def failures(
     Examples:
         redrive failures
         redrive failures --kind crm.sync --since 12h
+        redrive failures --since 2026-01-31T08:00 --until 2026-01-31T09:00
         redrive failures "connection refused"
 
     Exit codes:
@@ -53,8 +60,9 @@ def failures(
     """
     with operator(where) as ops:
         most = limit if words is None else 500
-        found = ops.failures(kind=kind, since=since_of(since), limit=most)
-        parts = ops.rejections(dataset=kind, since=since_of(since), limit=most)
+        times = times_of(since, until)
+        found = ops.failures(kind=kind, **times, limit=most)
+        parts = ops.rejections(dataset=kind, **times, limit=most)
         now = ops.now()
         chosen = None if words is None else _chosen(found, parts, words)
         report = ops.failure(chosen.kind, chosen.signature) if isinstance(chosen, Failure) else None
@@ -68,7 +76,7 @@ def failures(
     elif as_json:
         print_json({"jobs": document(found), "partitions": document(parts)})
     elif not found and not parts:
-        show(out, Text("No failure matches." if kind or since else "No failures in the last 31 days."))
+        show(out, Text("No failure matches." if kind or since or until else "No failures in the last 31 days."))
     else:
         jobs = [_groups(found, now, out.width, full=len(found) == limit)] if found else []
         space = [""] if found and parts else []

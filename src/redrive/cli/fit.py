@@ -22,7 +22,7 @@ class Column(NamedTuple):
     wants: int = 0
     """Others are left out for it to be as wide as this."""
     most: int | None = None
-    """It is never wider than this."""
+    """It is not wider than this, unless the whole table fits."""
     cut: bool = False
     """What does not fit is cut off, else folded."""
     leave: int = 0
@@ -31,6 +31,9 @@ class Column(NamedTuple):
 
 def fitted(columns: Sequence[Column], rows: Sequence[Mapping[str, str | Text]], width: int) -> Table:
     """The table, in at most so many columns of the terminal."""
+    unlimited = [column._replace(most=None) for column in columns]
+    if natural(unlimited, rows) <= width:
+        columns = unlimited
     full = {column.name: _full(column, rows) for column in columns}
     shown = list(columns)
     for wanting in (True, False):

@@ -13,6 +13,7 @@ from rich.text import Text
 from ..core.text import pluralise
 from ..ops.document import document
 from ..ops.jobs import JobLine, JobReport
+from .choices import JOB, state_option
 from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled
@@ -24,8 +25,8 @@ from .shown import fields, indented, payload, showing, state_name, tries
 app = Commands(help="List and show jobs.")
 
 State = Annotated[
-    Literal["queued", "running", "retry_wait", "done", "blocked", "dead", "dlq", "replaying", "discarded"] | None,
-    typer.Option("--state", help="Only this state (dlq is the old name of dead)", show_default=False),
+    Literal["queued", "running", "retry_wait", "done", "blocked", "dlq", "replaying", "discarded"] | None,
+    state_option("--state", JOB, "Only this state, or its name in JSON, such as dlq for dead"),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of jobs")]
 
@@ -47,7 +48,7 @@ def list_(state: State = None, kind: Kind = None, limit: Limit = 50, where: Wher
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.jobs(state="dlq" if state == "dead" else state, kind=kind, limit=limit)
+        found = ops.jobs(state=state, kind=kind, limit=limit)
         now = ops.now()
         status = ops.status()
     if as_json:
@@ -57,7 +58,7 @@ def list_(state: State = None, kind: Kind = None, limit: Limit = 50, where: Wher
     if not found:
         show(out, Text(f"No job matches. {status.sentence}." if state or kind else "No jobs."))
         return
-    total = status.total("dlq" if state == "dead" else state, kind)
+    total = status.total(state, kind)
     show(out, _lines(found, now, out.width, showing(len(found), total) if len(found) == limit else None))
 
 

@@ -82,7 +82,7 @@ def _print(one: Happening, out: Console, *, as_json: bool) -> None:
         print(COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text), flush=True)
         return
     line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(f"{utc(one.at)[11:]}  ", style="dim")
+    line.append(f"{utc(one.at)}  ", style="dim")
     line.append(f"{one.event:<9} ", style=STYLES.get(one.event, "bold" if one.actor else ""))
     line.append(" ".join(said(one).split()))
     show(out, line)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..ops.document import document
 from ..ops.keys import HeldKey, KeyReport
+from .choices import RECORD, state_option
 from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled
@@ -32,7 +33,7 @@ def list_(
     user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Only this user", show_default=False)] = None,
     status: Annotated[
         Literal["processing", "completed", "failed"] | None,
-        typer.Option("--status", help="Only this status", show_default=False),
+        state_option("--status", RECORD, "Only this status"),
     ] = None,
     abandoned: Annotated[bool, typer.Option("--abandoned", help="Only records whose holder crashed")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of records")] = 50,

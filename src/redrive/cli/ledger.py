@@ -21,7 +21,7 @@ from .command import Commands
 from .fit import Column, fitted, natural
 from .moments import ago, utc
 from .options import NO_LEDGER, Actor, AsJson, Because, Named, Where, operator, where_of
-from .output import BAD_INPUT, complain, console, heading, pairs, print_json, show
+from .output import BAD_INPUT, complain, complain_of, console, heading, pairs, print_json, show
 from .shown import state_name
 
 app = Commands(help="Migrate and inspect the ledger.")
@@ -45,7 +45,7 @@ def migrate(app: Named = None, where: Where = None, as_json: AsJson = False) -> 
     try:
         migrated = brought_up(where_of(app, where))
     except LedgerError as problem:
-        complain(str(problem), *getattr(problem, "__notes__", ()))
+        complain_of(problem)
         raise typer.Exit(NO_LEDGER) from None
     except Unreadable as wrong:
         complain(str(wrong))

@@ -16,7 +16,7 @@ from ..ops.operator import Operator
 from ..ops.source import operated
 from .followup import given
 from .moments import moment
-from .output import BAD_INPUT, complain
+from .output import BAD_INPUT, complain, complain_of
 
 NOT_DONE = 1
 """Not done completely, or not found."""
@@ -62,7 +62,8 @@ BecauseRaw = Annotated[str | None, option("--because", "TEXT", "Reason recorded 
 Kind = Annotated[str | None, option("--kind", "NAME", "Only this job type")]
 Error = Annotated[str | None, option("--error", "TEXT", "Only errors that contain this text")]
 Reason = Annotated[str | None, option("--reason", "NAME", "Only this reason, such as attempts or not_retryable")]
-Since = Annotated[str | None, option("--since", "WHEN", "Only since this time, such as 30min, 12h, 7d or 2026-01-31T12:30")]
+Since = Annotated[str | None, option("--since", "WHEN", "Only since this time, such as 30min, 12h, 7d or 2026-01-31T12:30 (UTC)")]
+Until = Annotated[str | None, option("--until", "WHEN", "Only before this time, in the same forms as --since")]
 
 
 def where_of(named: str | None, where: str | None) -> str | None:
@@ -72,14 +73,22 @@ def where_of(named: str | None, where: str | None) -> str | None:
     return given(named or where)
 
 
-def since_of(text: str | None) -> datetime | None:
+def since_of(text: str | None, option_: str = "--since") -> datetime | None:
     """The moment that --since says."""
     if text is None:
         return None
     try:
         return moment(text)
     except ValueError as wrong:
-        raise typer.BadParameter(str(wrong), param_hint="--since") from None
+        raise typer.BadParameter(str(wrong), param_hint=option_) from None
+
+
+def times_of(since: str | None, until: str | None) -> dict[str, datetime | None]:
+    """The times that --since and --until say, by name."""
+    first, last = since_of(since), since_of(until, "--until")
+    if first is not None and last is not None and last <= first:
+        raise typer.BadParameter(f"{until} is not after --since {since}", param_hint="--until")
+    return {"since": first, "until": last}
 
 
 @contextmanager
@@ -98,7 +107,7 @@ def complaints() -> Iterator[None]:
     try:
         yield
     except LedgerError as problem:
-        complain(str(problem), *getattr(problem, "__notes__", ()))
+        complain_of(problem)
         raise typer.Exit(NO_LEDGER) from None
     except Drift as moved:
         complain(str(moved))

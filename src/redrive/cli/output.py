@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,9 @@ from rich.text import Text
 from ..ops.secret import without_secrets
 from .followup import spelled, then
 
+IN_CODE = ", or open_ledger(..., migrate=True)"
+"""How a program creates a ledger, at the end of a message of the ledger. Not for a terminal."""
+CREATE = "; create it with "
 BAD_INPUT = 2
 UNCUT = 10_000
 """Columns where no terminal limits them."""
@@ -25,12 +27,13 @@ COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, and not cut in a pipe or a file. COLUMNS sets another width.
+    """Standard output: as wide as the terminal, and never cut in a pipe or a file.
 
-    Colours only at a terminal, and not with NO_COLOR.
+    Many shells and CI systems export COLUMNS, which is no reason to cut data. Colours only at a terminal,
+    and not with NO_COLOR.
     """
     out = Console(highlight=False, emoji=False, markup=False)
-    if not out.is_terminal and "COLUMNS" not in os.environ:
+    if not out.file.isatty():
         out.width = UNCUT
     return out
 
@@ -105,3 +108,13 @@ def complain(message: str, *hints: str) -> None:
     print(f"redrive: {COMMANDS.sub('', without_secrets(spelled(message)))}", file=sys.stderr)
     for hint in hints:
         print(f"  {COMMANDS.sub('', without_secrets(then(spelled(hint))))}", file=sys.stderr)
+
+
+def complain_of(problem: Exception, /) -> None:
+    """An error of the ledger, with its notes. A missing ledger is often a wrong address."""
+    message, create, command = str(problem).removesuffix(IN_CODE).partition(CREATE)
+    notes = getattr(problem, "__notes__", ())
+    if create:
+        complain(f"{message}; check the address (`redrive config`)", f"for a new ledger: {command}", *notes)
+    else:
+        complain(message, *notes)

@@ -96,7 +96,7 @@ def problems(findings: Sequence[Finding], now: datetime | None) -> RenderableTyp
             Text(f"{one.says}.{since}"),
         )
         made.add_row("", Text(f"→ {then(spelled(one.mend))}", style="dim"))
-    return made
+    return Group(made, Text("✗ critical, • warning", style="dim"))
 
 
 def kinds(lines: Sequence[KindLine], now: datetime, width: int) -> RenderableType:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Literal
 
 import typer
 
-from ..ops.selection import STANDINGS, Selection, Standing, day, selected
+from ..ops.selection import Selection, Standing, day, selected
+from .choices import PARTITION, state_option
 from .options import option
 
 FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* matches any)"
@@ -23,20 +23,14 @@ First = Annotated[str | None, option("--since", "DAY", "First day, such as 2026-
 Last = Annotated[str | None, option("--until", "DAY", "Last day, inclusive")]
 On = Annotated[str | None, option("--date", "DAY", "Only this day")]
 Status = Annotated[
-    str | None,
-    option(
+    Literal["pending", "success", "failed", "refresh_failed", "terminal"] | None,
+    state_option(
         "--status",
-        f"[{'|'.join(STANDINGS)}]",
-        "Only this state, also as printed: accepted (success, also with a newer run rejected), "
-        "'newer run rejected' (refresh_failed), failed (also gave up), 'gave up' (terminal)",
+        PARTITION,
+        "Only this state, or its name in JSON, such as terminal for gave up. accepted includes newer run rejected, and "
+        "failed includes gave up",
     ),
 ]
-PRINTED: Mapping[str, Standing] = {
-    "accepted": "success",
-    "newer run rejected": "refresh_failed",
-    "gave up": "terminal",
-}
-"""States as commands print them, where that is not their name."""
 Error = Annotated[str | None, option("--reason", "NAME", "Only partitions last rejected for this reason, such as row_count")]
 MinAttempts = Annotated[
     int | None,
@@ -59,7 +53,7 @@ Partition = Annotated[
 
 def which(
     words: list[str] | None, source: str | None, customers: list[str] | None, query: str | None, since: str | None,
-    until: str | None, on: str | None, status: str | None, error: str | None, min_attempts: int | None,
+    until: str | None, on: str | None, status: Standing | None, error: str | None, min_attempts: int | None,
     lane: Literal["fresh", "retry", "backfill"] | None,
 ) -> Selection:  # fmt: skip
     """The selection that these say; ValueError where they say nonsense."""
@@ -67,20 +61,9 @@ def which(
         raise ValueError("--date: pass either it, or --since and --until")
     first, last = (dated("--since", since), dated("--until", until)) if on is None else (dated("--date", on),) * 2
     return selected(
-        words or (), source=source, customers=customers or (), query=query, since=first, until=last, status=standing_of(status),
+        words or (), source=source, customers=customers or (), query=query, since=first, until=last, status=status,
         error=error, min_attempts=min_attempts, lane=lane,
     )  # fmt: skip
-
-
-def standing_of(text: str | None, /) -> Standing | None:
-    """Read --status: the name of a state, or as commands print it. ValueError: not a state."""
-    if text is None:
-        return None
-    words = " ".join(text.lower().replace("_", " ").replace("-", " ").split())
-    names: dict[str, Standing] = {name.replace("_", " "): name for name in STANDINGS} | dict(PRINTED)
-    if words not in names:
-        raise ValueError(f"--status: invalid state {text!r}; use {', '.join(STANDINGS)}")
-    return names[words]
 
 
 def dated(option_: str, text: str | None, /) -> date | None:

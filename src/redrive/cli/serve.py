@@ -16,7 +16,7 @@ from ..ops.operator import Operator
 from ..ops.secret import SHORTEST_PASSWORD, Password, hashed_token, new_token
 from ..ops.settings import known, warnings
 from .options import NO_LEDGER, Where, option
-from .output import BAD_INPUT, complain, console, print_json, show
+from .output import BAD_INPUT, complain, complain_of, console, print_json, show
 
 EXTRA = frozenset(("fastapi", "jinja2", "uvicorn", "starlette"))
 
@@ -98,7 +98,7 @@ def serve(
     except Exposed as refused:
         _leave(str(refused), "set REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN")
     except LedgerError as problem:
-        complain(str(problem), *getattr(problem, "__notes__", ()))
+        complain_of(problem)
         raise typer.Exit(NO_LEDGER) from None
     except OSError as taken:
         _leave(f"console: cannot listen there ({taken.strerror or taken}); --port 0 takes any free port")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -17,10 +17,12 @@ from ..ops.defaults import MOST_COUNTED
 from .moments import both
 from .output import heading, pairs
 
+STATES = {"dlq": "dead", "retry_wait": "retry scheduled"}
+
 
 def state_name(state: str, /) -> str:
-    """A job's state as it is shown: `dead` for what JSON and older scripts call `dlq`."""
-    return "dead" if state == "dlq" else state
+    """A job's state as it is shown, here and in the console. JSON has its own name."""
+    return STATES.get(state, state)
 
 
 def showing(count: int, total: int | None = None, /) -> str:
@@ -28,6 +30,17 @@ def showing(count: int, total: int | None = None, /) -> str:
     if total is None:
         return f"Showing the first {count:,}; use --limit for more."
     return f"Showing all {count:,}." if total <= count else f"Showing {count:,} of {counted_up_to(total)}; use --limit for more."
+
+
+def cut_note(count: int, total: int | None, /) -> str | None:
+    """`showing`, if a list is cut. total: None: it is shorter than its limit."""
+    return None if total is None or total <= count else showing(count, total)
+
+
+def with_note(table: RenderableType, *notes: str | None) -> RenderableType:
+    """A list, and notes under it."""
+    texts = [note for note in notes if note]
+    return Group(table, "", *(Text(note, style="dim") for note in texts)) if texts else table
 
 
 def counted_up_to(total: int, /) -> str:

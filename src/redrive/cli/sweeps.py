@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from ..core.context import clock_around
 from ..core.text import format_duration, pluralise
 from ..ops.document import document
 from ..ops.operator import Operator
@@ -21,26 +18,29 @@ from ..ops.sweep import Sweep, SweepReport, progress, time_left
 from .act import Detach, carry_out
 from .command import Commands
 from .fit import Column, fitted
+from .follow import follow as follow_report
+from .follow import stopped_watching
 from .followup import then
 from .moments import ago, both
 from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator
-from .output import Harmless, complain, console, heading, pairs, print_json, show
-from .shown import showing, state_name
+from .output import complain, console, heading, pairs, print_json, show
+from .shown import cut_note, showing, state_name, with_note
 
 app = Commands(help="Control bulk replays and discards.")
 Number = Annotated[int, typer.Argument(metavar="ID", help="ID of the sweep")]
 Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of sweeps, or of outcomes of one sweep")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Progress until the sweep ends")]
 WIDTH = 20
-EVERY = 1.0
-"""Seconds between two reads."""
+OF_DEAD_LETTERS = ("replay", "discard")
+"""Sweeps over dead letters. Others are over partitions, and workers process them."""
 
 
 @app.command("list")
 def list_(limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> None:
     """List sweeps.
 
-    A sweep is a bulk replay or discard. Newest first.
+    A sweep is a bulk replay or discard of dead letters. Backfills and other bulk operations on
+    partitions are listed too. Newest first.
 
     Examples:
         redrive sweeps list
@@ -57,8 +57,9 @@ def list_(limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> No
             print_json(document(found))
         else:
             out = console()
-            nothing = Text("No sweeps.")
-            show(out, _sweeps(found, ops.now(), out.width) if found else nothing)
+            total = ops.count_sweeps() if len(found) == limit else None
+            listed = with_note(_sweeps(found, ops.now(), out.width), cut_note(len(found), total))
+            show(out, listed if found else Text("No sweeps."))
 
 
 def _sweeps(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:
@@ -96,7 +97,9 @@ def show_(sweep_id: Number, follow: Follow = False, limit: Limit = 20, where: Wh
     """Show the progress of a sweep.
 
     Shows how many dead letters are processed, the state of their jobs, the time left, and the
-    outcome of each. With --follow the progress is updated until the sweep ends.
+    outcome of each. With --follow the progress is updated until the sweep ends. In a pipe or a file,
+    --follow prints a line for each change, and with --json each line is one document. Ctrl+C ends
+    only --follow, and the sweep continues.
 
     Examples:
         redrive sweeps show 7
@@ -107,38 +110,41 @@ def show_(sweep_id: Number, follow: Follow = False, limit: Limit = 20, where: Wh
         1: no sweep with this ID; with --follow, the sweep did not end as done
         2: invalid option
         3: ledger not reachable, or its schema is from another version
-        130: --follow was interrupted
+        130: --follow was interrupted; the sweep continues
     """
     with operator(where) as ops:
         report = ops.sweep(sweep_id, limit=limit)
         if report is None:
             complain(f"sweep {sweep_id}: not found; `redrive sweeps list` lists sweeps")
             raise typer.Exit(NOT_DONE)
+        interrupted = False
         if follow:
-            report = _followed(ops, report, limit, quiet=as_json)
-        if as_json:
-            print_json(document(report))
-        else:
+            report, interrupted = _followed(ops, report, limit, as_json=as_json)
+        if not as_json:
             out = console()
             show(out, _report(report, out.width))
             unmanned(ops, report.sweep)
+        elif not follow:
+            print_json(document(report))
+        if interrupted:
+            stopped_watching(
+                f"sweep {sweep_id}",
+                f"redrive sweeps show {sweep_id} --follow",
+                f'to stop the sweep: `redrive sweeps pause {sweep_id} --because "..."`',
+            )
+            raise typer.Exit(INTERRUPTED)
         raise typer.Exit(NOT_DONE if follow and report.sweep.state != "done" else 0)
 
 
-def _followed(ops: Operator, report: SweepReport, limit: int, *, quiet: bool) -> SweepReport:
-    """Read again every second until the sweep is not running; at a terminal, show it."""
-    out = Console(stderr=True, highlight=False, emoji=False, markup=False)
-    shown = Live(Harmless(_report(report, out.width)), console=out, transient=True, auto_refresh=False)
-    clock = clock_around()
-    with shown if out.is_terminal and not quiet else nullcontext() as live:
-        while report.sweep.state == "running":
-            clock.sleep(EVERY)
-            found = ops.sweep(report.sweep.id, limit=limit)
-            assert found is not None
-            report = found
-            if live is not None:
-                live.update(Harmless(_report(report, out.width)), refresh=True)
-    return report
+def _followed(ops: Operator, report: SweepReport, limit: int, *, as_json: bool) -> tuple[SweepReport, bool]:
+    return follow_report(
+        report,
+        lambda: ops.sweep(report.sweep.id, limit=limit),
+        running=lambda seen: seen.sweep.state == "running",
+        drawn=_report,
+        line=lambda seen: f"{_state(seen)}; {progress(seen.sweep, seen.jobs)}",
+        as_json=as_json,
+    )
 
 
 def unmanned(ops: Operator, sweep: Sweep, /) -> None:
@@ -187,7 +193,9 @@ def _report(report: SweepReport, width: int) -> Group:
         shown += ["", fitted(columns, rows, width)]
         if sweep.total > len(rows):
             shown += ["", Text(showing(len(rows), sweep.total), style="dim")]
-    if sweep.state in ("paused", "halted"):
+    if sweep.act not in OF_DEAD_LETTERS:
+        shown += ["", Text(f"→ {then(f'redrive backfill status {sweep.id}')}", style="dim")]
+    elif sweep.state in ("paused", "halted"):
         resume = then(f'redrive sweeps resume {sweep.id} --detach --because "..."')
         shown += ["", Text(f"→ {resume}\n→ {resume.replace('resume', 'cancel', 1).replace(' --detach', '', 1)}", style="dim")]
     return Group(*shown)
@@ -287,11 +295,13 @@ def resume(
     with operator(where, actor) as ops:
         sweep = ops.resume(sweep_id, because=because)
         interrupted = False
-        if not detach:
+        if not detach and sweep.act in OF_DEAD_LETTERS:
             applied, interrupted = carry_out(ops, sweep, quiet=as_json)
             sweep = applied.sweep
         _said(sweep, as_json)
-        raise typer.Exit(INTERRUPTED if interrupted else 0 if detach or sweep.state == "done" else NOT_DONE)
+        raise typer.Exit(
+            INTERRUPTED if interrupted else 0 if detach or sweep.state == "done" or sweep.act not in OF_DEAD_LETTERS else NOT_DONE
+        )
 
 
 def _said(sweep: Sweep, as_json: bool) -> None:

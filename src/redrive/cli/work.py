@@ -20,7 +20,7 @@ from ..ops.document import document
 from ..ops.imported import Unreadable
 from ..ops.work import Shift, Status, Terms, Work, hired
 from .options import NO_LEDGER, option
-from .output import BAD_INPUT, COMMANDS, complain, console
+from .output import BAD_INPUT, COMMANDS, complain, complain_of, console
 
 EVERY = 10.0
 """Seconds between lines where nobody watches."""
@@ -98,7 +98,7 @@ def work(
     try:
         hand = hired(app, Terms(threads, only, drain, name, metrics_port, metrics_host))
     except LedgerError as problem:
-        complain(str(problem), *getattr(problem, "__notes__", ()))
+        complain_of(problem)
         raise typer.Exit(NO_LEDGER) from None
     except Unreadable as wrong:
         complain(str(wrong))

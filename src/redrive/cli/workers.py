@@ -35,8 +35,9 @@ def list_(
 ) -> None:
     """List workers.
 
-    Online workers come first, then offline and lost ones. A lost worker was killed or crashed.
-    Workers are listed for a week.
+    Online workers come first. An offline worker has sent no heartbeat for --heartbeat-timeout
+    seconds. The process of a lost worker was killed or crashed, and other workers have taken over
+    its jobs. Workers are listed for a week.
 
     Examples:
         redrive workers list

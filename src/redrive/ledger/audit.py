@@ -23,6 +23,7 @@ ERASED = "user.erase"
 """The action of an erasure, which may take a user's name out of earlier entries."""
 OURSELVES = "redrive"
 """The actor of what no person decided: retries when their time has come, kinds that are parked, sweeps that are halted."""
+OTHER = "or the anchor is of another ledger"
 LOOKED_THROUGH = 20_000
 """Entries, the newest, among which those of people are looked for."""
 
@@ -86,17 +87,20 @@ def _rewritten(connection: Connection) -> dict[int, set[str]]:
 
 def entries(
     connection: Connection, /, *, after: int = 0, limit: int = 100, actor: str | None = None, action: str | None = None,
-    since: str | None = None, newest: bool = False, people: bool = False,
+    times: tuple[str | None, str | None] = (None, None), newest: bool = False, people: bool = False,
 ) -> list[Entry]:  # fmt: skip
     """Entries in their order, or the newest first. action: a whole one (`dead.replay`), or a noun (`dead`). people: not what
-    was decided by policies, which may be much: looked for among the newest ones only."""
+    was decided by policies, which may be much: looked for among the newest ones only. times: since and until."""
     query = select(audit).where(audit.c.number > after).order_by(audit.c.number.desc() if newest else audit.c.number).limit(limit)
     if actor is not None:
         query = query.where(audit.c.actor == actor)
     if action is not None:
         query = query.where((audit.c.action == action) | audit.c.action.startswith(f"{action}.", autoescape=True))
+    since, until = times
     if since is not None:
         query = query.where(audit.c.at >= since)
+    if until is not None:
+        query = query.where(audit.c.at < until)
     if people:
         last = select(func.max(audit.c.number)).scalar_subquery()
         query = query.where(audit.c.actor != OURSELVES, audit.c.number > last - LOOKED_THROUGH)
@@ -135,10 +139,11 @@ def verified(connection: Connection, /, *anchors: tuple[int, str]) -> Verified:
                 return Verified(number, last_hash, number + 1, wrong)
             number, last_hash = row.number, row.hash
             if noted.get(number, {last_hash}) != {last_hash}:
-                return Verified(number, last_hash, number, "it differs from the noted entry, so the chain was rewritten")
+                return Verified(number, last_hash, number, f"it differs from the anchor: the log was rewritten, {OTHER}")
         last = number
     if noted and number < max(noted):
-        return Verified(number, last_hash, number + 1, f"it was removed; entry {max(noted)} was noted, and is missing")
+        missing = f"it is missing: entries up to {max(noted)} were removed, {OTHER}"
+        return Verified(number, last_hash, number + 1, missing)
     return Verified(number, last_hash)
 
 

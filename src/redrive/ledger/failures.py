@@ -52,8 +52,19 @@ def add(session: Session, changes: Mapping[Alike, Failed], now: datetime, /) -> 
 # ---- read ----
 
 
-def groups(connection: Connection, /, *, kind: str | None = None, since: datetime | None = None, limit: int) -> list[Group]:
-    """Those with most dead letters, and those that were seen last; some of each, each through its index."""
+def groups(
+    connection: Connection,
+    /,
+    *,
+    kind: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int,
+) -> list[Group]:
+    """Those with most dead letters, and those that were seen last; some of each, each through its index.
+
+    until: Only those that were first seen before.
+    """
     found: dict[Alike, Group] = {}
     for order in ((failure.c.pending.desc(), failure.c.last_at.desc()), (failure.c.last_at.desc(),)):
         query = _GROUP.order_by(*order).limit(limit)
@@ -61,6 +72,8 @@ def groups(connection: Connection, /, *, kind: str | None = None, since: datetim
             query = query.where(failure.c.kind == kind)
         if since is not None:
             query = query.where(failure.c.last_at >= since)
+        if until is not None:
+            query = query.where(failure.c.first_at < until)
         found |= {(row[0], row[1]): Group._make(row) for row in connection.execute(query)}
     fresh = [one for one in _deltas(connection) if kind is None or one.kind == kind]
     missing = [(one.kind, one.signature) for one in fresh if (one.kind, one.signature) not in found]

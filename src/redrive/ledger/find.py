@@ -92,6 +92,15 @@ def died_since(since: datetime, /) -> ColumnElement[bool]:
     return or_(dead.c.created_at >= since, again)
 
 
+def died_before(until: datetime, /) -> ColumnElement[bool]:
+    """Dead letters that died last before then. `Letter.died_at` is the same time."""
+    decided = or_(dead.c.last_attempt_at.is_(None), dead.c.last_attempt_at < until)
+    return or_(
+        and_(dead.c.status == "pending", dead.c.updated_at < until),
+        and_(dead.c.status != "pending", dead.c.created_at < until, decided),
+    )
+
+
 def attempts(connection: Connection, job_id: int, /) -> list[Attempt]:
     """The attempts of a job that did not end well, in their order."""
     query = select(*(attempt.c[name] for name in Attempt._fields)).where(attempt.c.job_id == job_id).order_by(attempt.c.fence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import ARRAY, Connection, Select, Text, bindparam, column, func, select, true
 
@@ -17,20 +17,23 @@ from .state import Shown, Status
 from .statement import number
 from .tables import dead
 
+Window: TypeAlias = tuple[datetime | None, datetime | None]
+"""From, until. None: without this end."""
+ANY_TIME: Window = (None, None)
 MANY = 200
 """Kinds that are looked at one by one; with more of them, the database sorts."""
 
 
 def letters(
     connection: Connection, /, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
-    reason: str | None = None, error: str | None = None, since: datetime | None = None, source: str | None = None,
+    reason: str | None = None, error: str | None = None, died: Window = ANY_TIME, source: str | None = None,
     blocked: bool | None = None, signature: str | None = None, after: int = 0, before: int | None = None, limit: int = 100,
     newest: bool = False,
 ) -> list[Letter]:  # fmt: skip
     """Dead letters in the order they came, behind the one numbered `after`; or the newest first, in front of `before`."""
     query = _narrowed(
         select(*(dead.c[name] for name in Letter.__slots__)), ids=ids, status=status, kind=None, reason=reason, error=error,
-        since=since, source=source, blocked=blocked, signature=signature,
+        died=died, source=source, blocked=blocked, signature=signature,
     )  # fmt: skip
     if after:
         query = query.where(dead.c.id > after)
@@ -43,19 +46,19 @@ def letters(
 
 def count_letters(
     connection: Connection, /, *, most: int, status: Status | None = None, kind: str | None = None, reason: str | None = None,
-    error: str | None = None, since: datetime | None = None, source: str | None = None,
+    error: str | None = None, died: Window = ANY_TIME, source: str | None = None,
 ) -> int:  # fmt: skip
     """How many dead letters match, counted up to `most`."""
     some = _narrowed(
-        select(dead.c.id), ids=None, status=status, kind=kind, reason=reason, error=error, since=since, source=source,
-        blocked=None, signature=None,
+        select(dead.c.id), ids=None, status=status, kind=kind, reason=reason, error=error, died=died,
+        source=source, blocked=None, signature=None,
     ).limit(number(most))  # fmt: skip
     return int(connection.execute(select(func.count()).select_from(some.subquery())).scalar_one())
 
 
 def _narrowed(
     query: Select[Any], /, *, ids: Sequence[int] | None, status: Status | None, kind: str | None, reason: str | None,
-    error: str | None, since: datetime | None, source: str | None, blocked: bool | None, signature: str | None,
+    error: str | None, died: Window, source: str | None, blocked: bool | None, signature: str | None,
 ) -> Select[Any]:  # fmt: skip
     for name, value in (("status", status), ("kind", kind), ("reason", reason), ("blocked", blocked)):
         if value is not None:
@@ -66,8 +69,11 @@ def _narrowed(
         query = query.where(dead.c.error.icontains(error, autoescape=True) | (dead.c.signature == error))
     if signature is not None:
         query = query.where(dead.c.signature == signature if signature else dead.c.signature.is_(None))
+    since, until = died
     if since is not None:
         query = query.where(find.died_since(since))
+    if until is not None:
+        query = query.where(find.died_before(until))
     return query if source is None else query.where(_of_source(source))
 
 

@@ -347,7 +347,8 @@ class Ledger:
     def dead_letters(
         self, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
         reason: str | None = None, error: str | None = None, signature: str | None = None, job_id: int | None = None,
-        since: datetime | None = None, source: str | None = None, after: int = 0, limit: int = 100, newest: bool = False,
+        since: datetime | None = None, until: datetime | None = None, source: str | None = None, after: int = 0,
+        limit: int = 100, newest: bool = False,
     ) -> list[DeadLetter]:  # fmt: skip
         """Return dead letters, oldest first.
 
@@ -360,6 +361,7 @@ class Ledger:
             signature: Signature of the error.
             job_id: The job that died.
             since: Not older than this.
+            until: Died last before this time.
             source: Source of the message. `"*"`: any source.
             after: Only dead letters with a higher id.
             limit: Maximum number.
@@ -371,7 +373,7 @@ class Ledger:
         with self._read.use() as session:
             return letters.letters(
                 session.core, ids=ids, status=status, kind=kind, reason=reason, error=error, signature=signature, job_id=job_id,
-                since=since, source=source, after=after, limit=limit, newest=newest,
+                since=since, until=until, source=source, after=after, limit=limit, newest=newest,
             )  # fmt: skip
 
     def replay(self, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None) -> Sorted:

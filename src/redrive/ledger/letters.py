@@ -15,7 +15,7 @@ from ..core.text import pluralise
 from . import audit, failures
 from .counts import add
 from .failed import Alike, Failed, dealt_with
-from .find import died_since
+from .find import died_before, died_since
 from .limits import mapping
 from .now import now_on
 from .record import DeadLetter
@@ -40,7 +40,8 @@ class Sorted(NamedTuple):
 def letters(
     connection: Connection, /, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
     reason: str | None = None, error: str | None = None, signature: str | None = None, job_id: int | None = None,
-    since: datetime | None = None, source: str | None = None, after: int = 0, limit: int = 100, newest: bool = False,
+    since: datetime | None = None, until: datetime | None = None, source: str | None = None, after: int = 0, limit: int = 100,
+    newest: bool = False,
 ) -> list[DeadLetter]:  # fmt: skip
     """Dead letters in the order they came, or the newest first. source: of messages of this source; "*": of any."""
     query = (
@@ -59,6 +60,8 @@ def letters(
         query = query.where(dead.c.error.icontains(error, autoescape=True) | (dead.c.signature == error))
     if since is not None:
         query = query.where(died_since(since))
+    if until is not None:
+        query = query.where(died_before(until))
     if source is not None:
         query = query.where(dead.c.source.is_not(None) if source == "*" else dead.c.source == source)
     return [DeadLetter._make(row) for row in connection.execute(query)]

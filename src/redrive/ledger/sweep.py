@@ -19,6 +19,7 @@ from .pardon import OF_LEDGER, UNCHARGED
 from .partition_tables import range_
 from .session import Session
 from .state import DEAD, DONE, DROPPED, FAILED, LEASED, PRUNED, READY
+from .statement import number
 from .tables import attempt, job, sweep, sweep_item
 
 Act: TypeAlias = Literal["replay", "discard"]
@@ -44,6 +45,7 @@ MOVES: Mapping[str, tuple[frozenset[Standing], Standing]] = {
     "cancel": (frozenset(("running", "paused", "halted")), "cancelled"),
 }
 """What an operator may do to one, in which states, and what it is then."""
+PAST = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 
 
 class Sweep(NamedTuple):
@@ -229,7 +231,9 @@ def move(session: Session, sweep_id: int, verb: str, /, *, actor: str, because: 
         now = now_on(session)
         found = _one(connection, sweep_id, lock=True)
         if found.state not in allowed:
-            raise NotAllowed(f"sweep {sweep_id} is {found.state}, so you cannot {verb} it")
+            name = f"{'sweep' if found.act in LETTERS else found.act} {sweep_id}"
+            already = f"is already {found.state}" if found.state == after else f"is {found.state} and cannot be {PAST[verb]}"
+            raise NotAllowed(f"{name} {already}; nothing was changed")
         # Who resumes a halted one has seen the canary die, and wants the rest all the same.
         change: dict[str, Any] = {"passed": True, "reason": None} if found.state == "halted" and verb == "resume" else {}
         _set(connection, sweep_id, now, state=after, **change, **({"ended_at": now} if after == "cancelled" else {}))
@@ -253,6 +257,13 @@ def sweeps(
     if before is not None:
         query = query.where(sweep.c.id < before)
     return [Sweep._make(row) for row in connection.execute(query)]
+
+
+def count(connection: Connection, /, *, acts: Sequence[str] = (), most: int) -> int:
+    """Return the number of sweeps, counted up to `most`. acts: those only."""
+    query = select(sweep.c.id).limit(number(most))
+    limited = query.where(sweep.c.act.in_(acts)) if acts else query
+    return int(connection.execute(select(func.count()).select_from(limited.subquery())).scalar_one())
 
 
 def items(
@@ -291,7 +302,9 @@ def _one(connection: Connection, sweep_id: int, *, lock: bool = False) -> Sweep:
     query = select(*(sweep.c[name] for name in Sweep._fields)).where(sweep.c.id == sweep_id)
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:
-        raise NotAllowed(f"sweep {sweep_id} not found")
+        raise NotAllowed(
+            f"sweep {sweep_id}: not found; `redrive sweeps list` lists sweeps, `redrive backfill list --all` lists backfills"
+        )
     return Sweep._make(row)
 
 

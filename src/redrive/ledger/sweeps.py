@@ -63,6 +63,11 @@ class Sweeps:
         with self._read.use() as session:
             return sweep.sweeps(session.core, state=state, acts=acts, before=before, limit=limit)
 
+    def count(self, *, acts: Sequence[str] = (), most: int) -> int:
+        """Return the number of sweeps, counted up to `most`. acts: those only."""
+        with self._read.use() as session:
+            return sweep.count(session.core, acts=acts, most=most)
+
     def items(self, sweep_id: int, /, *, outcome: str | None = None, after: int = -1, limit: int = 100) -> Sequence[Item]:
         """What became of each, in their order."""
         with self._read.use() as session:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..journal.redaction import redact
+from ..journal.redaction import redact, redact_text
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -49,19 +49,23 @@ class Chain:
 
 
 def decisions(
-    ledger: Ledger, /, *, actor: str | None = None, action: str | None = None, since: datetime | None = None, limit: int = 100,
-    people: bool = False,
+    ledger: Ledger, /, *, actor: str | None = None, action: str | None = None, since: datetime | None = None,
+    until: datetime | None = None, limit: int = 100, people: bool = False,
 ) -> list[Decision]:  # fmt: skip
     """The newest first. people: not what policies decided by themselves."""
     from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
         found = audit.entries(
-            connection, actor=actor, action=action, since=audit.stamp(since), limit=limit, newest=True, people=people
+            connection,
+            actor=actor,
+            action=action,
+            times=(audit.stamp(since), audit.stamp(until)),
+            limit=limit,
+            newest=True,
+            people=people,
         )
-    return [
-        Decision(one.number, _moment(one.at), one.actor, one.action, one.because, redact(one.what), one.hash) for one in found
-    ]
+    return [Decision(one.number, _moment(one.at), one.actor, one.action, one.because, _what(one.what), one.hash) for one in found]
 
 
 def verified(ledger: Ledger, anchor: str | None = None, /, *more: str) -> Chain:
@@ -88,6 +92,12 @@ def anchors_in(file: str, /) -> list[str]:
         return []
     words = (line.split() for line in lines[-MOST_ANCHORS:])
     return [found[0] for found in words if found and ANCHOR.fullmatch(found[0])]
+
+
+def _what(details: Mapping[str, Any]) -> dict[str, Any]:
+    """The details without secrets. `signature` is the signature of an error here, and not a credential."""
+    shown: dict[str, Any] = redact(details)
+    return shown | ({"signature": redact_text(str(details["signature"]))} if "signature" in details else {})
 
 
 def _moment(text: str) -> datetime:

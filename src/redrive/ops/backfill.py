@@ -14,7 +14,7 @@ from ..partitions.partition import Day
 from .datasets import extraction, label, terms_of
 from .imported import meant
 from .source import ledger_of
-from .sweep import Applied, Sweep, of_stored
+from .sweep import Applied, Sweep, count_sweeps, of_stored
 
 if TYPE_CHECKING:
     from ..partitions.grid import Grid
@@ -125,6 +125,11 @@ def steps(app: Operated, sweep_id: int, /) -> Iterator[Applied]:
 def listed(app: Operated, /, *, limit: int, acts: Collection[str] = ("backfill",)) -> list[Sweep]:
     """The newest first."""
     return [of_stored(one) for one in ledger_of(app).sweeps.list(acts=tuple(acts), limit=limit)]
+
+
+def count_backfills(app: Operated, acts: Collection[str], /) -> int:
+    """Return the number of these sweeps, counted up to one more than MOST_COUNTED."""
+    return count_sweeps(ledger_of(app), acts)
 
 
 def reported(app: Operated, sweep_id: int, /) -> BackfillReport | None:

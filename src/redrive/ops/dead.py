@@ -40,23 +40,35 @@ class Selection:
     """Of messages of this source; "*": of any."""
     upto: int | None = None
     """The last one's number: those that died since somebody looked are not meant."""
+    until: datetime | None = None
+    """When it died last, before this time."""
 
-    @classmethod
-    def of(
-        cls, *, ids: Collection[int | str] = (), kind: str | None = None, reason: str | None = None, error: str | None = None,
-        since: datetime | None = None, limit: int | None = None, source: str | None = None, upto: int | None = None,
-    ) -> Selection:  # fmt: skip
-        """Checked."""
-        if limit is not None and (isinstance(limit, bool) or limit < 1):
-            raise ValueError(f"limit must be at least 1: {limit!r}")
-        if since is not None and since.tzinfo is None:
-            raise ValueError(f"a datetime needs a time zone: {since!r}")
-        return cls(tuple(int(one) for one in ids), kind, reason, error, since, limit, source, upto)
+    def __post_init__(self) -> None:
+        """Reject a limit below 1, and times without a time zone."""
+        if self.limit is not None and (isinstance(self.limit, bool) or self.limit < 1):
+            raise ValueError(f"limit must be at least 1: {self.limit!r}")
+        for time in (self.since, self.until):
+            if time is not None and time.tzinfo is None:
+                raise ValueError(f"a datetime needs a time zone: {time!r}")
+
+    def require_filter(self) -> Selection:
+        """The same; ValueError: it selects everything."""
+        if self.everything:
+            raise ValueError(
+                "no dead letters selected; pass ids, kind, error, reason, since or until, because an empty selection means all"
+            )
+        return self
 
     @property
     def everything(self) -> bool:
         """Whether nothing narrows it down; a limit does not."""
-        return not self.ids and all(each is None for each in (self.kind, self.reason, self.error, self.since, self.source))
+        narrowing = (self.kind, self.reason, self.error, self.since, self.until, self.source)
+        return not self.ids and all(each is None for each in narrowing)
+
+
+def numbers(ids: Collection[int | str], /) -> tuple[int, ...]:
+    """The ids of dead letters, which may come as text."""
+    return tuple(int(one) for one in ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +145,7 @@ def counted(ledger: Ledger, selection: Selection, status: Status | None, /) -> i
     with ledger.reading() as connection:
         return glance.count_letters(
             connection, most=MOST_COUNTED + 1, status=status, kind=selection.kind, reason=selection.reason,
-            error=selection.error, since=selection.since, source=selection.source,
+            error=selection.error, died=(selection.since, selection.until), source=selection.source,
         )  # fmt: skip
 
 
@@ -169,7 +181,7 @@ def _some(ledger: Ledger, selection: Selection, status: Status | None, /, **page
     with ledger.reading() as connection:
         return glance.letters(
             connection, ids=selection.ids or None, status=status, kind=selection.kind, reason=selection.reason,
-            error=selection.error, since=selection.since, source=selection.source, **page,
+            error=selection.error, died=(selection.since, selection.until), source=selection.source, **page,
         )  # fmt: skip
 
 

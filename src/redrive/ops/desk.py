@@ -100,6 +100,10 @@ class Desk:
         """Backfills, the newest first; acts: other sweeps over partitions."""
         return backfill.listed(self._app, limit=limit, acts=acts)
 
+    def count_backfills(self, *, acts: Collection[str] = ("backfill",)) -> int:
+        """Return the number of backfills, counted up to 100,001. acts: other sweeps over partitions."""
+        return backfill.count_backfills(self._app, acts)
+
     def progress(self, sweep_id: int, /) -> BackfillReport | None:
         """How far one is, and how long the rest takes; None: there is none of that number."""
         return backfill.reported(self._app, sweep_id)

@@ -36,7 +36,8 @@ def _letters(ledger: Ledger, selection: Selection, status: Status | None, *, raw
     while left is None or left > 0:
         page = ledger.dead_letters(
             ids=selection.ids or None, status=status, kind=selection.kind, reason=selection.reason, error=selection.error,
-            since=selection.since, source=selection.source, after=after, limit=PAGE if left is None else min(PAGE, left),
+            since=selection.since, until=selection.until, source=selection.source, after=after,
+            limit=PAGE if left is None else min(PAGE, left),
         )  # fmt: skip
         if not page:
             return

@@ -7,12 +7,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from .dead import Letter
-from .trend import HOURS, Trend, trend
+from .trend import HOURS, SLOTS, Trend, trend
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from ..ledger.failure_slots import Counted
     from ..ledger.failures import Group
     from ..ledger.ledger import Ledger
+
+LOOKED = 500
+"""Groups that are looked at for a time that has an end."""
+REMEMBERED = 31 * 24
+"""Hours for which failures are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +55,44 @@ class FailureReport:
     now: datetime
 
 
-def failures(ledger: Ledger, /, *, kind: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Failure]:
-    """What fails most now first; then what has most dead letters. since: only what was seen since then."""
+def failures(
+    ledger: Ledger,
+    /,
+    *,
+    kind: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 100,
+) -> list[Failure]:
+    """What fails most now first; then what has most dead letters. since, until: only what was seen in this time."""
     from ..ledger import failure_slots as slots  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger import failures as stored  # noqa: PLC0415  # the same
     from ..ledger.failed import slot_of  # noqa: PLC0415  # the same
 
     now = slot_of(ledger.now())
     with ledger.reading() as connection:
-        groups = stored.groups(connection, kind=kind, since=since, limit=limit)
+        most = limit if until is None else max(limit, LOOKED)
+        groups = stored.groups(connection, kind=kind, since=since, until=until, limit=most)
         groups = [one for one in groups if since is None or one.last_at >= since]
+        if until is not None:
+            groups = [one for one in groups if one.first_at < until]
+            if since is not None:
+                groups = _between(connection, groups, slot_of(since), slot_of(until), now)
         fresh = slots.lately(connection, now, [(one.kind, one.signature) for one in groups])
         groups.sort(key=lambda one: (-fresh.get((one.kind, one.signature), 0), -one.pending, -one.last_at.timestamp()))
         counted = slots.by_group(connection, now, HOURS, [(one.kind, one.signature) for one in groups[:limit]])
     return [_failure(one, counted.get((one.kind, one.signature), []), now) for one in groups[:limit]]
+
+
+def _between(connection: Connection, groups: list[Group], since: int, until: int, now: int) -> list[Group]:
+    """Those that were seen between two slots of ten minutes. A group may have been seen only before and after."""
+    from ..ledger import failure_slots as slots  # noqa: PLC0415  # likewise
+
+    hours = min(max(now - since, 0) // SLOTS + 1, REMEMBERED)
+    counted = slots.by_group(connection, now, hours, [(group.kind, group.signature) for group in groups])
+    return [
+        group for group in groups if any(since <= each.first <= until for each in counted.get((group.kind, group.signature), ()))
+    ]
 
 
 def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) -> FailureReport | None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from . import pulse as changes
     from .audit import Chain, Decision
-    from .dead import Group, Letter, LetterReport, Selection
+    from .dead import Group, Letter, LetterReport
     from .events import EventReport, ReceivedEvent
     from .finding import Health
     from .jobs import JobLine, JobReport
@@ -72,7 +72,8 @@ class Operator(RecordKeeping, Partitioning):
 
     def dead(
         self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
-        status: LetterStatus | None = "pending", since: datetime | None = None, limit: int = 100, before: int | None = None,
+        status: LetterStatus | None = "pending", since: datetime | None = None, until: datetime | None = None,
+        limit: int = 100, before: int | None = None,
     ) -> list[Letter]:  # fmt: skip
         """Return dead letters, newest first.
 
@@ -82,13 +83,14 @@ class Operator(RecordKeeping, Partitioning):
             reason: Why the job died.
             status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
             since: Not older than this.
+            until: Older than this.
             limit: Maximum number.
             before: Only dead letters with a lower id.
 
         Returns:
             The dead letters.
         """
-        some = dead.Selection.of(kind=kind, error=error, reason=reason, since=since, limit=limit)
+        some = dead.Selection(kind=kind, error=error, reason=reason, since=since, until=until, limit=limit)
         return dead.listed(self._ledger, some, status, before=before)
 
     def dead_groups(
@@ -107,11 +109,12 @@ class Operator(RecordKeeping, Partitioning):
         Returns:
             The groups, the largest first.
         """
-        return dead.grouped(self._ledger, dead.Selection.of(kind=kind, error=error, reason=reason, since=since), status)
+        return dead.grouped(self._ledger, dead.Selection(kind=kind, error=error, reason=reason, since=since), status)
 
     def count_dead(
         self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
-        status: LetterStatus | None = "pending", since: datetime | None = None, source: str | None = None,
+        status: LetterStatus | None = "pending", since: datetime | None = None, until: datetime | None = None,
+        source: str | None = None,
     ) -> int:  # fmt: skip
         """Return the number of dead letters, counted up to 100,001.
 
@@ -121,12 +124,13 @@ class Operator(RecordKeeping, Partitioning):
             reason: Why the job died.
             status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
             since: Not older than this.
+            until: Older than this.
             source: Source of the messages.
 
         Returns:
             The number.
         """
-        some = dead.Selection.of(kind=kind, error=error, reason=reason, since=since, source=source)
+        some = dead.Selection(kind=kind, error=error, reason=reason, since=since, until=until, source=source)
         return dead.counted(self._ledger, some, status)
 
     def letter(self, letter_id: int, /) -> LetterReport | None:
@@ -142,7 +146,8 @@ class Operator(RecordKeeping, Partitioning):
 
     def replay(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        since: datetime | None = None, source: str | None = None, limit: int | None = None, upto: int | None = None,
+        since: datetime | None = None, until: datetime | None = None, source: str | None = None, limit: int | None = None,
+        upto: int | None = None,
     ) -> Plan:  # fmt: skip
         """Plan to replay dead letters. Nothing is changed or recorded before `apply`.
 
@@ -152,6 +157,7 @@ class Operator(RecordKeeping, Partitioning):
             error: Text in the error, or its signature.
             reason: Why the job died.
             since: Not older than this.
+            until: Older than this.
             source: Source of the messages.
             limit: Maximum number.
             upto: Only dead letters up to this id.
@@ -162,11 +168,13 @@ class Operator(RecordKeeping, Partitioning):
         Raises:
             ValueError: No filter is passed.
         """
-        return plan.planned(self._ledger, "replay", self._some(ids, kind, error, reason, since, source, limit, upto))
+        chosen = dead.Selection(dead.numbers(ids), kind, reason, error, since, limit, source, upto, until)
+        return plan.planned(self._ledger, "replay", chosen.require_filter())
 
     def discard(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        since: datetime | None = None, source: str | None = None, limit: int | None = None, upto: int | None = None,
+        since: datetime | None = None, until: datetime | None = None, source: str | None = None, limit: int | None = None,
+        upto: int | None = None,
     ) -> Plan:  # fmt: skip
         """Plan to discard dead letters for good. Nothing is changed or recorded before `apply`.
 
@@ -176,6 +184,7 @@ class Operator(RecordKeeping, Partitioning):
             error: Text in the error, or its signature.
             reason: Why the job died.
             since: Not older than this.
+            until: Older than this.
             source: Source of the messages.
             limit: Maximum number.
             upto: Only dead letters up to this id.
@@ -186,7 +195,8 @@ class Operator(RecordKeeping, Partitioning):
         Raises:
             ValueError: No filter is passed.
         """
-        return plan.planned(self._ledger, "discard", self._some(ids, kind, error, reason, since, source, limit, upto))
+        chosen = dead.Selection(dead.numbers(ids), kind, reason, error, since, limit, source, upto, until)
+        return plan.planned(self._ledger, "discard", chosen.require_filter())
 
     def begin(
         self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS,
@@ -288,8 +298,8 @@ class Operator(RecordKeeping, Partitioning):
 
     def export(
         self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        status: LetterStatus | None = "pending", since: datetime | None = None, limit: int | None = None,
-        because: str | None = None,
+        status: LetterStatus | None = "pending", since: datetime | None = None, until: datetime | None = None,
+        limit: int | None = None, because: str | None = None,
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """Return dead letters with headers and payloads, oldest first.
 
@@ -300,6 +310,7 @@ class Operator(RecordKeeping, Partitioning):
             reason: Why the job died.
             status: Status, or None for all.
             since: Not older than this.
+            until: Older than this.
             limit: Maximum number.
             because: Include secrets, for this reason. It is recorded in the audit log.
 
@@ -308,7 +319,7 @@ class Operator(RecordKeeping, Partitioning):
         """
         if because is not None:
             self._say(because)
-        some = dead.Selection.of(ids=ids, kind=kind, error=error, reason=reason, since=since, limit=limit)
+        some = dead.Selection(ids=dead.numbers(ids), kind=kind, error=error, reason=reason, since=since, until=until, limit=limit)
         return export.exported(self._ledger, some, status, actor=self.actor, because=because)
 
     # ---- sweeps ----
@@ -337,6 +348,14 @@ class Operator(RecordKeeping, Partitioning):
             The sweeps.
         """
         return sweep.listed(self._ledger, limit=limit)
+
+    def count_sweeps(self) -> int:
+        """Return the number of bulk operations, counted up to 100,001.
+
+        Returns:
+            The number.
+        """
+        return sweep.count_sweeps(self._ledger)
 
     def sweep(self, sweep_id: int, /, *, after: int = -1, limit: int = 100) -> SweepReport | None:
         """Return one bulk operation with the result of each item.
@@ -398,18 +417,6 @@ class Operator(RecordKeeping, Partitioning):
     def _say(because: str) -> None:
         if not isinstance(because, str) or not because.strip():
             raise ValueError(f"because= must say why: {because!r}")
-
-    @staticmethod
-    def _some(
-        ids: Collection[int | str], kind: str | None, error: str | None, reason: str | None, since: datetime | None,
-        source: str | None, limit: int | None, upto: int | None,
-    ) -> Selection:  # fmt: skip
-        selection = dead.Selection.of(
-            ids=ids, kind=kind, error=error, reason=reason, since=since, source=source, limit=limit, upto=upto
-        )
-        if selection.everything:
-            raise ValueError("say which: by number, or by kind, error, reason or since; nothing at all would mean everything")
-        return selection
 
     # ---- jobs ----
 
@@ -513,8 +520,8 @@ class Operator(RecordKeeping, Partitioning):
     # ---- the ledger ----
 
     def audit(
-        self, *, actor: str | None = None, action: str | None = None, since: datetime | None = None, limit: int = 100,
-        people: bool = False,
+        self, *, actor: str | None = None, action: str | None = None, since: datetime | None = None,
+        until: datetime | None = None, limit: int = 100, people: bool = False,
     ) -> list[Decision]:  # fmt: skip
         """Return entries of the audit log, newest first.
 
@@ -522,13 +529,14 @@ class Operator(RecordKeeping, Partitioning):
             actor: Who decided.
             action: What was done.
             since: Not older than this.
+            until: Older than this.
             limit: Maximum number.
             people: Leave out automatic decisions.
 
         Returns:
             The entries.
         """
-        return audit.decisions(self._ledger, actor=actor, action=action, since=since, limit=limit, people=people)
+        return audit.decisions(self._ledger, actor=actor, action=action, since=since, until=until, limit=limit, people=people)
 
     def verify(self, anchor: str | None = None, /) -> Chain:
         """Verify the hash chain of the audit log.

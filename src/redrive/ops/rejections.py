@@ -51,7 +51,13 @@ class Rejection:
 
 
 def rejections(
-    ledger: Ledger, /, *, dataset: str | None = None, since: datetime | None = None, limit: int = 100
+    ledger: Ledger,
+    /,
+    *,
+    dataset: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 100,
 ) -> list[Rejection]:
     """What was judged last comes first. dataset: only of this one, such as crm/orders."""
     from ..partitions.troubled import troubled  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
@@ -60,7 +66,9 @@ def rejections(
     if dataset is not None and only is None:
         return []
     with ledger.reading() as connection:
-        found = troubled(connection, dataset=only, since=since, each=LOOKED, unjudged=since is None)
+        found = troubled(
+            connection, dataset=only, since=since, until=until, each=LOOKED, unjudged=since is None and until is None
+        )
     alike: dict[tuple[str, str, str | None], list[Troubled]] = {}
     looked: dict[tuple[tuple[str, str], bool], int] = {}
     for one in found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -12,6 +12,7 @@ from ..core.context import clock_around
 from ..core.seconds import positive
 from ..ledger.state import DEAD, DONE, DROPPED, PRUNED, shown
 from .dead import Selection
+from .defaults import MOST_COUNTED
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -177,6 +178,11 @@ def moved(ledger: Ledger, sweep_id: int, verb: str, /, *, actor: str, because: s
 def listed(ledger: Ledger, /, *, limit: int) -> list[Sweep]:
     """The newest first."""
     return [of_stored(one) for one in ledger.sweeps.list(limit=limit)]
+
+
+def count_sweeps(ledger: Ledger, acts: Collection[str] = (), /) -> int:
+    """Return the number of sweeps, counted up to one more than MOST_COUNTED. acts: those only."""
+    return ledger.sweeps.count(acts=tuple(acts), most=MOST_COUNTED + 1)
 
 
 def reported(ledger: Ledger, sweep_id: int, /, *, after: int, limit: int) -> SweepReport | None:

@@ -70,18 +70,21 @@ class Watching:
         """
         return overview.overview(self._ledger, quiet=quiet, busy=busy)
 
-    def failures(self, *, kind: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Failure]:
+    def failures(
+        self, *, kind: str | None = None, since: datetime | None = None, until: datetime | None = None, limit: int = 100
+    ) -> list[Failure]:
         """Return failures of jobs, grouped by job type and signature. See `rejections` for partitions.
 
         Args:
             kind: Job type.
             since: Not older than this.
+            until: Older than this.
             limit: Maximum number.
 
         Returns:
             The failures, the most frequent first.
         """
-        return failures.failures(self._ledger, kind=kind, since=since, limit=limit)
+        return failures.failures(self._ledger, kind=kind, since=since, until=until, limit=limit)
 
     def failure(self, kind: str, signature: str, /, *, limit: int = 50) -> FailureReport | None:
         """Return one failure with its latest dead letters.
@@ -96,18 +99,21 @@ class Watching:
         """
         return failures.failure(self._ledger, kind, signature, limit=limit)
 
-    def rejections(self, *, dataset: str | None = None, since: datetime | None = None, limit: int = 100) -> list[Rejection]:
+    def rejections(
+        self, *, dataset: str | None = None, since: datetime | None = None, until: datetime | None = None, limit: int = 100
+    ) -> list[Rejection]:
         """Return failures of partitions, grouped by dataset and reason, the latest first.
 
         Args:
             dataset: Name of a dataset, such as `"crm/orders"`.
             since: Not older than this.
+            until: Older than this.
             limit: Maximum number.
 
         Returns:
             The rejections.
         """
-        return rejections.rejections(self._ledger, dataset=dataset, since=since, limit=limit)
+        return rejections.rejections(self._ledger, dataset=dataset, since=since, until=until, limit=limit)
 
     def workers(self, *, quiet: float = QUIET) -> Workers:
         """Return the workers, online and offline, and their running jobs.

@@ -180,7 +180,7 @@ class Register:
         """The partitions that an act would be for. Nothing is changed. ValueError: nothing at all was asked for."""
         if selection.everything:
             raise ValueError(
-                "say which: by source, query, customers, dates, status or error; nothing at all would mean everything"
+                "no partitions selected; pass source, query, customers, dates, status or error; an empty selection means all"
             )
         with self._reading() as session, session.snapshot():
             return picked.pick(session.core, act, selection, clear_terminal=clear_terminal)

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, case, func, select, union_all
+from sqlalchemy import Connection, Select, and_, bindparam, case, func, select, union_all
 
 from ..ledger.partition_tables import TROUBLE, partition, rollup
 from ..ledger.statement import number, words
@@ -85,31 +85,39 @@ class Troubled(NamedTuple):
 
 
 def troubled(
-    connection: Connection, /, *, dataset: tuple[str, str] | None, since: datetime | None, each: int, unjudged: bool = False
+    connection: Connection,
+    /,
+    *,
+    dataset: tuple[str, str] | None,
+    since: datetime | None,
+    until: datetime | None = None,
+    each: int,
+    unjudged: bool = False,
 ) -> list[Troubled]:
     """Of every dataset the last so many; what was judged last comes first. unjudged: and as many that nobody judged.
 
-    dataset: only of this one. since: only what was judged since then.
+    dataset: only of this one. since, until: only what was judged in this time.
     """
     datasets = [dataset] if dataset is not None else [(row[0], row[1]) for row in connection.execute(_DATASETS).all()]
     if not datasets:
         return []
-    given: dict[str, Any] = {} if since is None else {"since": since}
+    given: dict[str, Any] = {name: time for name, time in (("since", since), ("until", until)) if time is not None}
     for place, (source, query_name) in enumerate(datasets):
         given |= {f"source_{place}": source, f"query_{place}": query_name}
-    rows = connection.execute(_of(len(datasets), each, since is not None, unjudged), given).all()
+    rows = connection.execute(_of(len(datasets), each, since is not None, until is not None, unjudged), given).all()
     found = [Troubled._make(row) for row in rows]
     return sorted(found, key=lambda one: (one.verdict_at is not None, one.verdict_at, one.id), reverse=True)
 
 
 @lru_cache(maxsize=100)
-def _of(datasets: int, each: int, since: bool, unjudged: bool) -> Any:
+def _of(datasets: int, each: int, since: bool, until: bool, unjudged: bool) -> Any:
     """The question about so many datasets."""
     few = number(each)  # in the text: not knowing how few, Postgres would rather sort all that there are
     some: list[Select[Any]] = []
     for place in range(datasets):
         mine = select(*_COLUMNS).where(_AT.source == bindparam(f"source_{place}"), _AT.query_name == bindparam(f"query_{place}"))
         moment = _AT.verdict_at >= bindparam("since", type_=_AT.verdict_at.type) if since else _AT.verdict_at.is_not(None)
+        moment = and_(moment, _AT.verdict_at < bindparam("until", type_=_AT.verdict_at.type)) if until else moment
         some.append(mine.where(TROUBLE, moment).order_by(_AT.verdict_at.desc()).limit(few))
         if unjudged:
             some.append(mine.where(TROUBLE, _AT.verdict_at.is_(None)).limit(few))  # in no order: none of them has a moment

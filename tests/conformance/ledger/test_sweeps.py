@@ -163,7 +163,7 @@ def test_pause_resume_cancel(ledger: Ledger) -> None:
     begun = ledger.sweeps.begin("replay", ids(ledger, 3), canary=1, **ANN)
     assert ledger.sweeps.move(begun.id, "pause", **ANN).state == "paused"
     assert ledger.sweeps.step(begun.id).done == {}
-    with pytest.raises(NotAllowed, match=f"sweep {begun.id} is paused, so you cannot pause it"):
+    with pytest.raises(NotAllowed, match=f"sweep {begun.id} is already paused; nothing was changed"):
         ledger.sweeps.move(begun.id, "pause", **ANN)
     ledger.sweeps.move(begun.id, "resume", **ANN)
     again = ledger.sweeps.move(begun.id, "resume", actor="bob", because="whoever carried it out was killed")
@@ -174,9 +174,9 @@ def test_pause_resume_cancel(ledger: Ledger) -> None:
     cancelled = ledger.sweeps.move(begun.id, "cancel", **ANN)
     assert (cancelled.state, cancelled.ended, cancelled.left) == ("cancelled", True, 2)
     assert ledger.sweeps.step(begun.id).done == {}
-    with pytest.raises(NotAllowed, match="is cancelled, so you cannot resume it"):
+    with pytest.raises(NotAllowed, match="is cancelled and cannot be resumed"):
         ledger.sweeps.move(begun.id, "resume", **ANN)
-    with pytest.raises(NotAllowed, match="sweep 999 not found"):
+    with pytest.raises(NotAllowed, match="sweep 999: not found; `redrive sweeps list`"):
         ledger.sweeps.move(999, "cancel", **ANN)
     assert len(ledger.dead_letters(status="pending")) == 2
 

@@ -87,10 +87,11 @@ def test_an_end_that_was_cut_off_shows_by_an_anchor(ledger: Ledger, ann: Operato
     change(ledger, delete(audit).where(audit.c.number >= 4))
     assert ann.verify().holds  # nothing in the chain itself says that there was more
     cut = ann.verify(anchor)
-    assert (cut.broken, cut.problem) == (4, "it was removed; entry 5 was noted, and is missing")
+    assert (cut.broken, cut.problem) == (4, "it is missing: entries up to 5 were removed, or the anchor is of another ledger")
     decide(ledger, 3)
     anew = ann.verify(anchor)
-    assert (anew.broken, anew.problem) == (5, "it differs from the noted entry, so the chain was rewritten")
+    rewritten = "it differs from the anchor: the log was rewritten, or the anchor is of another ledger"
+    assert (anew.broken, anew.problem) == (5, rewritten)
     with pytest.raises(ValueError, match="an anchor must be a number and a hash"):
         ann.verify("5")
 
@@ -107,7 +108,16 @@ def test_decisions_are_found(ledger: Ledger, ann: Operator) -> None:
     now = datetime.now(timezone.utc)
     assert ann.audit(since=now + timedelta(hours=1)) == []
     assert len(ann.audit(since=now - timedelta(hours=1))) == 3
+    assert ann.audit(until=now - timedelta(hours=1)) == []
+    assert len(ann.audit(until=now + timedelta(hours=1))) == 3
     assert "s3cret" not in str(ann.audit())
+
+
+def test_the_signature_of_an_error_is_not_hidden(ledger: Ledger, ann: Operator) -> None:
+    ledger.record(actor="redrive", action="kind.park", because="x", what={"kind": "mail", "signature": "TimeoutError"})
+    ledger.record(actor="redrive", action="kind.park", because="x", what={"kind": "mail", "signature": "E: token=s3cret"})
+    secret, plain = ann.audit()
+    assert (plain.what, "s3cret" in str(secret.what)) == ({"kind": "mail", "signature": "TimeoutError"}, False)
 
 
 WRITER = """

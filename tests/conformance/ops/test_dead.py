@@ -40,6 +40,7 @@ def test_they_are_found_by_what_is_known_of_them(ledger: Ledger, ann: Operator) 
         "not as a pattern": ann.dead(error="100_ of%"),
         "reason": ann.dead(reason="not_retryable"),
         "since": ann.dead(since=datetime.now(timezone.utc) - timedelta(hours=1)),
+        "until": ann.dead(until=datetime.now(timezone.utc) - timedelta(hours=1)),
         "limit": ann.dead(limit=2),
     }
     assert {name: [letter.id for letter in letters] for name, letters in found.items()} == {
@@ -51,6 +52,7 @@ def test_they_are_found_by_what_is_known_of_them(ledger: Ledger, ann: Operator) 
         "not as a pattern": [],
         "reason": [refused],
         "since": [refused, *slow[::-1]],
+        "until": [old],
         "limit": [refused, slow[1]],
     }
 
@@ -133,7 +135,7 @@ def test_without_a_name_nobody_is_an_operator(ledger: Ledger) -> None:
 
 def test_no_selection_is_refused(ann: Operator) -> None:
     for wrong in ({}, {"limit": 5}):
-        with pytest.raises(ValueError, match="say which"):
+        with pytest.raises(ValueError, match="no dead letters selected; pass ids, kind"):
             ann.replay(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="limit must be at least 1"):
         ann.replay(kind="x", limit=0)
@@ -223,6 +225,22 @@ def test_a_letter_that_died_again_has_its_last_time_and_its_first(ledger: Ledger
     assert ledger.now() - letter.died_at < timedelta(hours=1) < ledger.now() - letter.created_at
     (group,) = ann.dead_groups()
     assert group.last == letter.died_at
+    assert ann.dead(until=ledger.now() - timedelta(hours=1)) == []
+    ann.apply(ann.discard(ids=[first]), because="old")
+    (discarded,) = ann.dead(status=None, until=ledger.now() + timedelta(hours=1))
+    assert ann.dead(status=None, until=discarded.died_at) == []
+
+
+def test_a_time_selects_for_plans_counts_and_exports_alike(ledger: Ledger, ann: Operator) -> None:
+    (old,) = die(ledger, "old")
+    pass_time(ledger, 7200)
+    die(ledger, "new")
+    window: dict[str, Any] = {"since": ledger.now() - timedelta(hours=3), "until": ledger.now() - timedelta(hours=1)}
+    assert ann.replay(**window).ids == ann.discard(until=window["until"]).ids == (old,)
+    assert ann.count_dead(**window) == 1
+    assert [one["id"] for one in ann.export(**window)] == [old]
+    with pytest.raises(ValueError, match="a datetime needs a time zone"):
+        ann.dead(until=datetime(2026, 1, 31))  # noqa: DTZ001  # on purpose
 
 
 @pytest.mark.req("M-4")

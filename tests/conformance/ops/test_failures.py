@@ -154,7 +154,13 @@ def test_hour_by_hour_and_what_was_seen_lately(ledger: Ledger, ann: Operator) ->
     fresh, old = ann.failures()
     assert (fresh.signature, fresh.trend.hour, old.signature, old.trend.hour, old.trend.day) == ("new", 1, "old", 0, 5)
     assert old.trend.hours[-4:] in ((5, 0, 0, 0), (0, 5, 0, 0))  # the hour that it was in, or the one before it
-    assert [one.signature for one in ann.failures(since=ledger.now() - timedelta(hours=1))] == ["new"]
+    now = ledger.now()
+    assert [one.signature for one in ann.failures(since=now - timedelta(hours=1))] == ["new"]
+    assert [one.signature for one in ann.failures(until=now - timedelta(hours=1))] == ["old"]
+    assert [one.signature for one in ann.failures(since=now - timedelta(hours=4), until=now - timedelta(hours=2))] == ["old"]
+    die(ledger, "again", signature="old")
+    ledger.fold()  # seen before and after the next window, and not in it
+    assert ann.failures(since=now - timedelta(hours=2), until=now - timedelta(hours=1)) == []
 
 
 def test_what_was_dealt_with_is_forgotten_after_a_month(ledger: Ledger, ann: Operator) -> None:

@@ -43,6 +43,8 @@ def test_what_fails_is_grouped_by_dataset_and_by_why(world: World, ann: Operator
     assert ann.rejections(dataset="crm/orders") == ann.rejections()
     assert ann.rejections(dataset="mail.send") == []
     assert ann.rejections(since=few.last_at + timedelta(seconds=1)) == []
+    assert ann.rejections(until=few.last_at - timedelta(hours=1)) == []
+    assert len(ann.rejections(until=few.last_at + timedelta(seconds=1))) == 2  # without those that nobody validated
     assert len(ann.rejections(limit=1)) == 1
 
 

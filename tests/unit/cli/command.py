@@ -9,11 +9,14 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from typer.testing import CliRunner
 
+from redrive.cli import output
 from redrive.cli.root import app
 from tests.zygote import warm
 
@@ -24,16 +27,24 @@ LEFT_OUT = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "REDRIVE_LEDGER", "REDRIVE_DEB
 
 def call(*arguments: str, width: int = 100, **environment: str) -> tuple[int, str]:
     """In this process, where a process of its own is not the point; exit status and all that was printed."""
-    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(width), "NO_COLOR": "1"} | environment)
+    with columns(width):
+        done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(width), "NO_COLOR": "1"} | environment)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.output
 
 
+@contextmanager
+def columns(width: int) -> Iterator[None]:
+    """As at a terminal of this width. Output that goes to no terminal is not cut."""
+    with patch.object(output, "UNCUT", width):
+        yield
+
+
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Without a terminal."""
     kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
-    environment = kept | {"PYTHONIOENCODING": "utf-8", "COLUMNS": "100"} | environment
+    environment = kept | {"PYTHONIOENCODING": "utf-8"} | environment
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         child = warm().fork(__name__, arguments, output=out, errors=err, folder=Path.cwd(), environment=environment)

@@ -42,13 +42,15 @@ def test_a_backfill_on_the_command_line(lake: World) -> None:
     assert call("backfill", "resume", "4", "--because", "fast")[0] == 0
     assert call("backfill", "cancel", "4", "--because", "enough")[0] == 0
     status, printed = call("backfill", "cancel", "4", "--because", "enough")
-    assert (status, "is cancelled, so you cannot cancel it" in printed) == (1, True)
+    assert (status, "backfill 4 is already cancelled" in printed) == (1, True)
     for arguments in (("status",), ("pause", "--because", "x"), ("cancel", "--because", "x")):
         status, printed = call("backfill", arguments[0], "99", *arguments[1:])
         assert (status, "backfill 99: not found; `redrive backfill list --all` lists all" in printed) == (1, True)
     status, printed = call("backfill", "status", "4", "--watch")
     assert (status, "cancelled" in printed) == (1, True)
     assert [one["id"] for one in json.loads(call("backfill", "list", "--json")[1])] == [5, 4, 3, 1]
+    assert "Showing 3 of 4; use --limit for more." in call("backfill", "list", "--limit", "3")[1]
+    assert "Showing" not in call("backfill", "list", "--limit", "4")[1]
     assert len(lake.claim(worker="w9")) > 0
 
 

@@ -29,9 +29,13 @@ def drawn(width: int) -> list[str]:
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def test_with_room_everything_is_whole_but_what_has_a_most() -> None:
+def test_with_room_everything_is_whole() -> None:
+    assert drawn(100)[1] == " 7  crm.sync                 5 min ago  TimeoutError: read timed out after ten seconds"
+
+
+def test_a_column_with_a_most_leaves_room_to_others() -> None:
     assert natural(COLUMNS, ROWS) == 2 + 2 + 23 + 2 + 9 + 2 + 20
-    assert drawn(100) == [
+    assert drawn(70) == [
         "id  kind                     when       error",
         " 7  crm.sync                 5 min ago  TimeoutError: read …",
         "12  reports.nightly.summary  now        –",

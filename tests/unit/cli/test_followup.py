@@ -34,7 +34,7 @@ def test_nothing_is_added_where_nothing_was_named() -> None:
         ("lake:app", "redrive state failures", "redrive state failures --ledger lake:app"),
         ("sqlite:///my lake.db", "redrive doctor", "redrive doctor --ledger 'sqlite:///my lake.db'"),
         ("lake:app", "redrive work module:app", "redrive work lake:app"),
-        ("sqlite:///x.db", "redrive work module:app", "redrive work module:app"),
+        ("sqlite:///x.db", "redrive work module:app", "start a worker of the app that has these jobs"),
         ("lake:app", "redrive storage check", "redrive storage check --config lake:app"),
         ("sqlite:///x.db", "redrive storage check", "redrive storage check"),
         ("lake:app", "redrive serve --hash token", "redrive serve --hash token"),
@@ -52,6 +52,19 @@ def test_no_password_is_printed() -> None:
     assert then("redrive doctor") == "redrive doctor --ledger postgresql://ann@db.example.com/lake"
     given("postgresql://db.example.com/lake?user=ann&password=hunter2&connect_timeout=3")
     assert then("redrive doctor") == "redrive doctor --ledger 'postgresql://db.example.com/lake?user=ann&connect_timeout=3'"
+
+
+def test_a_worker_hint_names_the_app_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("REDRIVE_APP", "REDRIVE_LEDGER"):
+        monkeypatch.delenv(name, raising=False)
+    given(None)
+    assert then("redrive work module:app") == "start a worker of the app that has these jobs"
+    assert spelled("run `redrive work module:app`") == "run `redrive work module:app`"
+    Path("redrive.toml").write_text('app = "shop:app"\n', encoding="utf-8")
+    assert then("redrive work module:app") == "redrive work shop:app"
+    monkeypatch.setenv("REDRIVE_LEDGER", "lake:app")
+    assert then("redrive work module:app") == "redrive work lake:app"
 
 
 def test_in_a_sentence() -> None:

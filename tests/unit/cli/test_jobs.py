@@ -9,13 +9,15 @@ from typer.testing import CliRunner, Result
 
 from redrive.cli.root import app
 from redrive.ledger import Ledger
+from tests.unit.cli.command import columns
 from tests.unit.cli.conftest import LONG, SECRET
 
 pytestmark = pytest.mark.usefixtures("busy")
 
 
 def run(*arguments: str, width: int = 100) -> Result:
-    return CliRunner().invoke(app, ["jobs", *arguments], env={"COLUMNS": str(width)})
+    with columns(width):
+        return CliRunner().invoke(app, ["jobs", *arguments])
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("list", "--state", "dlq"), ("show", "1"), ("show", "8"), ("show", "11")])
@@ -79,7 +81,7 @@ def test_what_it_waits_for_in_a_sentence(job: int, says: str) -> None:
 
 def test_one_job_with_all_there_is() -> None:
     printed = run("show", "8").output
-    for part in ("state      retry_wait", "slow down", "Correlation ids", "request_id  r-1", '"order": "o-1"', "1  failed"):
+    for part in ("state      retry scheduled", "slow down", "Correlation ids", "request_id  r-1", '"order": "o-1"', "1  failed"):
         assert part in printed
     assert run("show", "7").output.count("done") == 1
     none = run("show", "999")

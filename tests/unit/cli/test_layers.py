@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from typer.testing import CliRunner
 
 from redrive.cli import layers as command
-from redrive.cli.root import app
 from redrive.cli.timeline import timeline
 from tests.unit.cli.command import call, on_terminal, run
 
@@ -104,7 +102,7 @@ def test_json_is_one_document() -> None:
 @pytest.mark.parametrize("source", ["fine.toml", "multiplied.toml"])
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_it_fits_the_terminal(source: str, width: int) -> None:
-    printed = CliRunner().invoke(app, ["layers", source], env={"COLUMNS": str(width), "NO_COLOR": "1"}).output
+    _, printed = call("layers", source, width=width)
     assert max(cell_len(line) for line in printed.splitlines()) <= width
     assert printed.count("┃") > 5
     assert "Traceback" not in printed

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from typer.testing import CliRunner
 
-from redrive.cli.root import app
 from redrive.native import CLIENTS
-from tests.unit.cli.command import run
+from tests.unit.cli.command import call, run
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +44,7 @@ def test_every_client_as_json(client: str) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_it_fits_the_terminal(client: str, width: int) -> None:
-    printed = CliRunner().invoke(app, ["layers", "--native", client], env={"COLUMNS": str(width), "NO_COLOR": "1"}).output
+    _, printed = call("layers", "--native", client, width=width)
     assert "Fields" in printed
     assert all(cell_len(line) <= width for line in printed.splitlines())
 

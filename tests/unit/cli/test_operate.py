@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -135,7 +136,7 @@ def test_who_it_was_is_the_user_unless_somebody_else_is_named(busy: Ledger, monk
     [
         (("dead", "replay", "4"), 2, "Missing option '--because'"),
         (("dead", "replay", "4", "--because", " "), 2, "--because: pass a reason"),
-        (("dead", "replay", "--because", "x"), 2, "say which: by number, or by kind"),
+        (("dead", "replay", "--because", "x"), 2, "no dead letters selected; pass IDs, or --kind"),
         (("dead", "replay", "--kind", "crm.sync", "--because", "x"), 2, "pass --yes --max 3 to replay 3. Nothing was done"),
         (("dead", "replay", "--kind", "crm.sync", "--because", "x", "--yes"), 2, "--yes: needs --max N"),
         (
@@ -143,7 +144,7 @@ def test_who_it_was_is_the_user_unless_somebody_else_is_named(busy: Ledger, monk
             1,
             "--max 1: 3 match; nothing was done",
         ),
-        (("dead", "replay", "four", "--because", "x"), 2, "valid integer"),
+        (("dead", "replay", "four", "--because", "x"), 2, "must be a whole number"),
         (("dead", "list", "--since", "yesterday"), 2, "invalid time 'yesterday': use 90s"),
         (("dead", "list", "--since", "999999999999d"), 2, "too long ago"),
         (("dead", "list", "--limit", "0"), 2, "--limit"),
@@ -223,7 +224,7 @@ def test_sweeps_show_says_that_the_canary_failed(busy: Ledger) -> None:
     busy.settle(next(lease for lease in waiting if lease.job_id == canary).again(600, error="503 again", reason="failed"))
     printed = " ".join(call("sweeps", "show", "2")[1].split())
     assert "failed: 1 of 1 (0 done, 0 dead, 1 retrying); 503 again" in printed
-    assert "retry_wait" in printed
+    assert "retry scheduled" in printed
     busy.sweeps.step(2)
     assert "halted: canary failed, 1 of the first 1: 503 again" in " ".join(call("sweeps", "show", "2")[1].split())
 
@@ -279,3 +280,59 @@ def test_a_sweep_that_stopped_prints_how_to_go_on(busy: Ledger) -> None:
     assert call("sweeps", "cancel", "1", "--because", "not needed")[0] == 0
     printed = call("sweeps", "show", "1")[1]
     assert ("not processed" in printed, "waiting" in printed, "redrive sweeps" in printed) == (True, False, False), printed
+
+
+def test_audit_list_says_that_automatic_entries_are_hidden(ledger: Ledger) -> None:
+    ledger.record(actor="ann", action="dead.replay", because="one", what={})
+    assert "hidden" not in call("audit", "list")[1]
+    ledger.record(actor="redrive", action="kind.park", because="outage", what={"kind": "mail", "signature": "TimeoutError"})
+    ledger.record(actor="ann", action="dead.replay", because="two", what={})
+    _, printed = call("audit", "list")
+    assert "Automatic entries are hidden; `redrive audit list --all` includes them." in printed
+    assert "hidden" not in call("audit", "list", "--limit", "1")[1]  # the newest entry is shown
+    _, printed = call("audit", "list", "--all")
+    assert ("hidden" in printed, "kind.park mail (TimeoutError)" in printed) == (False, True)
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("command", [("dead", "list"), ("dead", "export"), ("failures",), ("audit", "list", "--all")])
+def test_until_selects_what_is_older(command: tuple[str, ...]) -> None:
+    assert call(*command, "--since", "1h", "--json")[1].count('"id"' if command[0] == "dead" else "{") > 1
+    nothing = call(*command, "--until", "1h", "--json")
+    assert nothing[0] == 0
+    assert json.loads(nothing[1] or "[]") in ([], {"jobs": [], "partitions": []})
+    status, printed = call(*command, "--since", "1h", "--until", "2h")
+    assert (status, "--until: 2h is not after --since 1h" in " ".join(printed.split())) == (2, True)
+    status, printed = call(*command, "--until", "yesterday")
+    assert (status, "Invalid value for --until: invalid time 'yesterday'" in " ".join(printed.split())) == (2, True)
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_replay_until_a_time_leaves_newer_ones() -> None:
+    printed = call("dead", "replay", "--until", "1h", "--dry-run", "--because", "x")[1]
+    assert "No pending dead letter matches." in printed
+
+
+def test_sweeps_list_says_when_it_is_cut(ledger: Ledger) -> None:
+    for _ in range(3):
+        ledger.sweeps.begin("replay", [], actor="ann", because="x")
+    assert "Showing 2 of 3; use --limit for more." in call("sweeps", "list", "--limit", "2")[1]
+    assert "Showing" not in call("sweeps", "list", "--limit", "3")[1]
+
+
+def test_values_that_are_not_numbers_are_refused_in_our_words() -> None:
+    for arguments, said in (
+        (("jobs", "show", "abc"), "'ID': must be a whole number, such as 42"),
+        (("jobs", "list", "--limit", "0"), "'--limit': must be at least 1"),
+        (("workers", "list", "--heartbeat-timeout", "x"), "'--heartbeat-timeout': must be a number, such as 0.5"),
+    ):
+        status, printed = call(*arguments)
+        assert (status, f"Invalid value for {said}" in printed) == (2, True), printed
+
+
+def test_a_missing_ledger_is_often_a_wrong_address(tmp_path: Path) -> None:
+    status, printed = call("jobs", "list", "--ledger", f"sqlite:///{tmp_path}/none.db")
+    assert status == 3
+    assert f"no ledger at {tmp_path}/none.db; check the address (`redrive config`)" in printed
+    assert f"for a new ledger: `redrive ledger migrate --ledger sqlite:///{tmp_path}/none.db`" in printed
+    assert "open_ledger" not in printed

@@ -38,7 +38,7 @@ def test_commands_that_the_docs_mention_exist() -> None:
         ("redrive dead replay 1", "Missing parameter: because"),
         ("redrive dead replay --because x --kinds a", "No such option: --kinds"),
         ("redrive ded list", "No such command 'ded'"),
-        ("redrive jobs show first", "should be a valid integer"),
+        ("redrive jobs show first", "must be a whole number"),
     ],
 )
 def test_a_command_that_cannot_be_typed_is_found(command: str, why: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from redrive.ledger import Ledger, NewJob
 from tests.unit.cli.command import PROGRAM, call, on_terminal, run
+from tests.unit.cli.conftest import LONG
 
 
 @pytest.mark.req("O-5")
@@ -65,6 +66,16 @@ def test_as_a_process(url: str) -> None:
     line = f"'{sys.executable}' -c '{PROGRAM}' dead list --status all | head -1"
     piped = subprocess.run(line, shell=True, env=os.environ | {"REDRIVE_LEDGER": url}, capture_output=True, text=True)
     assert (piped.returncode, piped.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("environment", [{"COLUMNS": "40"}, {"COLUMNS": "40", "FORCE_COLOR": "1"}, {}])
+def test_output_in_a_pipe_is_not_cut_to_columns(url: str, environment: dict[str, str]) -> None:
+    done = run("dead", "list", "--kind", LONG, REDRIVE_LEDGER=url, **environment)
+    assert (done.returncode, "…" in done.stdout) == (0, False)
+    assert LONG in done.stdout
+    assert "the customer's credentials have expired" in done.stdout
+    assert "@crm.example.com/v1/contacts" in done.stdout
 
 
 def test_ctrl_c_leaves_whole_steps(url: str, ledger: Ledger) -> None:

@@ -130,7 +130,6 @@ def test_status_takes_the_words_that_are_printed() -> None:
 
 
 NONSENSE: list[tuple[tuple[str, ...], str]] = [
-    (("state", "inspect", "--status", "odd"), "--status: invalid state 'odd'; use pending, success, failed"),
     (("state", "retry", "--because", "x"), "no partitions selected"),
     (("state", "retry", "crm/orders"), "--because: pass a reason"),
     (("state", "retry", "crm/orders", "--because", " "), "--because: pass a reason"),

@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from redrive.testing.storage.samples import sample_bytes
-from tests.unit.cli.command import PROGRAM, on_terminal, run
+from tests.unit.cli.command import PROGRAM, call, on_terminal, run
 
 TOML = """
 [backends.disk]
@@ -66,7 +66,7 @@ def test_ls() -> None:
     stores = json.loads(run("storage", "ls", "--json").stdout)
     assert [each["store"] for each in stores] == ["raw", "other", "away"]
     for width in (60, 120):
-        shown = run("storage", "ls", "raw", "-r", COLUMNS=str(width)).stdout
+        _, shown = call("storage", "ls", "raw", "-r", width=width)
         assert max(cell_len(line) for line in shown.splitlines()) <= width
 
 
@@ -223,7 +223,7 @@ def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run("storage", "ls", "away")
     assert done.returncode == 2
     assert "needs the environment variable AWAY_PASSWORD; set it" in done.stderr
-    checked = run("storage", "check", COLUMNS="200")
+    checked = run("storage", "check")
     assert checked.returncode == 1
     assert "needs the environment variable AWAY_PASSWORD; set it" in checked.stdout
     assert checked.stdout.count("): ok") == 2  # the others are looked at all the same

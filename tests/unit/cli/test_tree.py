@@ -205,3 +205,25 @@ def test_completion(shell: str) -> None:
     if "COMP_CWORD" in deeper:
         deeper["COMP_CWORD"] = "2"
     assert "replay" in run(_REDRIVE_COMPLETE=f"complete_{shell}", **deeper).stdout
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("dead", "replay", "--kind", "a", "--kind", "b", "--because", "x"), "--kind"),
+        (("jobs", "list", "--limit", "5", "--limit=7"), "--limit"),
+        (("journal", "tail", "-n", "5", "--limit", "7"), "--limit' / '-n"),
+        (("state", "failures", "--error", "a", "--reason", "b"), "--reason"),  # the old name of the same option
+    ],
+)
+def test_an_option_with_one_value_is_passed_once(arguments: tuple[str, ...], name: str) -> None:
+    status, printed = call(*arguments)
+    assert status == 2
+    assert f"Invalid value for '{name}': passed 2 times; pass it once" in " ".join(printed.split())
+
+
+@pytest.mark.usefixtures("ledger")
+def test_repeatable_options_and_flags_may_be_repeated() -> None:
+    assert call("journal", "tail", "--event", "failed", "--event", "dead")[0] == 0
+    assert call("jobs", "list", "--json", "--json") == (0, "[]\n")

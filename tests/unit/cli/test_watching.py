@@ -123,7 +123,7 @@ def test_partitions_are_among_the_failures_and_in_the_journal() -> None:
 def test_the_journal_as_lines_and_as_documents() -> None:
     status, printed = call("journal", "tail", "--event", "decided", "--event", "dead", "-n", "100")
     assert status == 0
-    assert {line.split()[1] for line in printed.splitlines()} >= {"dead", "dead.replay", "dead.discard"}
+    assert {line.split()[2] for line in printed.splitlines()} >= {"dead", "dead.replay", "dead.discard"}
     assert "by ann: the CRM is back, INC-77" in printed
     status, printed = call("journal", "tail", "--json", "-n", "7")
     found = [json.loads(line) for line in printed.splitlines()]

@@ -1,0 +1,63 @@
+"""States are selected by the words that are printed, and by their stored names."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+
+from redrive.cli.calendar import SIGNS
+from redrive.cli.choices import DEAD_LETTER, JOB, PARTITION, RECORD, stored_name
+from redrive.cli.shown import state_name
+from redrive.console.signs import word
+from redrive.ops.selection import STANDINGS
+from tests.conformance.partitions.world import DAY
+from tests.unit.cli.command import call
+
+
+@pytest.mark.parametrize("states", [PARTITION, JOB, DEAD_LETTER, RECORD])
+def test_every_word_of_cli_and_console_is_accepted(states: dict[str, str]) -> None:
+    parse = stored_name(states)
+    for printed, stored in states.items():
+        assert {parse(each) for each in (printed, stored, word(stored), state_name(stored), printed.upper())} == {stored}
+
+
+def test_partition_states_are_the_words_of_the_tables() -> None:
+    assert {SIGNS[stored].says for stored in PARTITION.values()} == set(PARTITION)
+    assert set(PARTITION.values()) == set(STANDINGS)
+    parse = stored_name(PARTITION)
+    assert {parse(each) for each in ("gave up", "given up", "gave-up", "GIVEN_UP", "terminal")} == {"terminal"}
+
+
+def test_an_unknown_state_is_refused_with_the_words() -> None:
+    with pytest.raises(typer.BadParameter, match="unknown state 'odd'; use pending, accepted, 'newer run rejected', failed or"):
+        stored_name(PARTITION)("odd")
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize(
+    ("printed", "stored", "count"),
+    [
+        ("accepted", "success", 4),
+        ("newer run rejected", "refresh_failed", 1),
+        ("given up", "terminal", 1),
+        ("failed", "failed", 4),
+    ],
+)
+def test_partitions_are_selected_by_printed_words(printed: str, stored: str, count: int) -> None:
+    asked = ("state", "inspect", "crm/orders", "--until", str(DAY), "--json", "--status")
+    by_word = call(*asked, printed)
+    assert by_word == call(*asked, stored)
+    assert (by_word[0], len(json.loads(by_word[1]))) == (0, count)
+
+
+@pytest.mark.usefixtures("busy")
+def test_jobs_are_selected_by_the_words_of_the_console() -> None:
+    assert call("jobs", "list", "--state", "retry scheduled") == call("jobs", "list", "--state", "retry_wait")
+
+
+@pytest.mark.parametrize("states", [PARTITION, JOB, DEAD_LETTER, RECORD])
+def test_cli_and_console_have_one_word_for_a_state(states: dict[str, str]) -> None:
+    assert {stored: printed for printed, stored in states.items()} == {stored: word(stored) for stored in states.values()}
+    assert word("giveup") == "given up"
