@@ -12,12 +12,25 @@ from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ..core.context import LAYER, OUTER, Layer, Scope
+from ..core.context import LAYER, OUTER, Scope
 from ..core.decision import SPENT, Reason
 from ..core.key import KeyLike
 from ..core.lock import LOCK
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from ..core.context import Layer
+
+    class RetryLayer(Layer, Protocol):
+        """A retry layer, as far as marks need to know it. `Settings` is one."""
+
+        @property
+        def publishes_scope(self) -> bool:
+            """Whether code inside can see the attempts of this layer."""
+
 
 OUTCOME_ATTRIBUTE, SPILLS_ATTRIBUTE = "__redrive__", "__redrive_left__"
 MAX_NOTES = 50
@@ -28,14 +41,6 @@ Origin: TypeAlias = "tuple[int | None, Scope | None, int]"
 """Where a mark was made: the id of the task, the scopes around, and the thread."""
 AttemptHistory: TypeAlias = "tuple[AttemptHistory | None, float, type[Exception]]"
 """Failed attempts, the latest first: (earlier attempts, seconds waited, type of the error)."""
-
-
-class RetryLayer(Layer, Protocol):
-    """A retry layer, as far as marks need to know it. `Settings` is one."""
-
-    @property
-    def publishes_scope(self) -> bool:
-        """Whether code inside can see the attempts of this layer."""
 
 
 class GiveUpCounter:

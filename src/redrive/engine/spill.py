@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from ..core.decision import Reason
 from ..core.key import KeyLike
@@ -19,7 +19,10 @@ from ..core.text import UNREADABLE_MESSAGE
 from ..journal.bus import emit, is_wanted
 from ..journal.redaction import redact_text
 from ..journal.sinks.logging import INFO
-from .nesting import RetryLayer, SpillRecord, add_note, detach_spill, mark, outcome
+from .nesting import SpillRecord, add_note, detach_spill, mark, outcome
+
+if TYPE_CHECKING:
+    from .nesting import RetryLayer
 
 
 @dataclass(frozen=True, slots=True)
