@@ -1,4 +1,4 @@
-"""Settings: what `redrive.toml` and the environment say, in one place. A flag goes before a variable, that before the file."""
+"""Settings of `redrive.toml` and the environment. Options override variables, which override it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ VARIABLE = "REDRIVE_CONFIG"
 PREFIX = "REDRIVE_"
 TABLES = ("worker", "metrics", "console")
 SECRET = frozenset(("console.password", "console.token", "console.viewer_password", "console.viewer_token", "console.secret"))
-"""Never shown, in no message."""
+"""Values that are never shown."""
 HIDDEN = "(set)"
-LINK = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_|=(tcp|udp|sctp)://")
-"""Variables that Kubernetes makes up for a service named redrive-console: not ours."""
+KUBERNETES_LINK = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_|=(tcp|udp|sctp)://")
+"""Variables that Kubernetes sets for a service with the name redrive-console."""
 YES, NO = frozenset(("1", "true", "yes", "on")), frozenset(("0", "false", "no", "off"))
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Console:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that is set, and the defaults of what is not. Immutable."""
+    """All settings, with defaults for those that are not set. Immutable."""
 
     app: str | None = _key("App in your code, as module:name.")
     ledger: str | None = _key("Address of the ledger, sqlite:///file.db or postgresql://user@host/database.")
@@ -74,29 +74,30 @@ class Settings:
     metrics: Metrics = field(default_factory=Metrics)
     console: Console = field(default_factory=Console)
     file: Path | None = None
-    """Which file was read."""
-    said_by: Mapping[str, str] = field(default_factory=dict)
-    """Where each value that is no default comes from: a variable, or the file."""
+    """The file that was read."""
+    set_by: Mapping[str, str] = field(default_factory=dict)
+    """The source of each value that is set: a variable, or the file."""
 
-    def told(self) -> dict[str, Any]:
-        """Every key with its value, secrets hidden."""
-        found = {key.name: key.of(self) for key in KEYS}
-        return {name: HIDDEN if name in SECRET and value is not None else value for name, value in found.items()}
+    def visible_values(self) -> dict[str, Any]:
+        """Return every key with its value. Secrets are hidden."""
+        values = {key.name: key.of(self) for key in KEYS}
+        hidden = {name for name in SECRET if values[name] is not None}
+        return {name: HIDDEN if name in hidden else value for name, value in values.items()}
 
 
 class Key(NamedTuple):
-    """One thing that can be set."""
+    """One setting."""
 
     name: str
-    """As the file has it; `worker.threads` is `threads` in the table `[worker]`."""
+    """Name in the file. `worker.threads` is `threads` in the table `[worker]`."""
     variable: str
     kind: str
-    """Its annotation: `int`, `str | None`, …"""
+    """Its annotation, such as `int` or `str | None`."""
     default: Any
     says: str
 
     def of(self, settings: Settings, /) -> Any:
-        """Its value."""
+        """Return its value."""
         table, _, name = self.name.rpartition(".")
         return getattr(getattr(settings, table) if table else settings, name)
 
@@ -112,34 +113,41 @@ def _keys() -> Iterator[Key]:
 
 
 KEYS = tuple(_keys())
-"""All that can be set, in the order of the file."""
+"""All settings, in the order of the file."""
 _BY_NAME = {key.name: key for key in KEYS}
 _BY_VARIABLE = {key.variable: key for key in KEYS}
 
 
 def settings(environ: Mapping[str, str] | None = None, /) -> Settings:
-    """What is set. ValueError names what is wrong, and the nearest name where one is unknown. Reads the file anew
-    each time."""
+    """Read the settings from the file and the environment.
+
+    Raises:
+        ValueError: A value is not valid, or a key is unknown. The message has the nearest name.
+    """
     environment = os.environ if environ is None else environ
     path = _file(environment)
-    given: dict[str, tuple[Any, str]] = {}
+    sourced: dict[str, tuple[Any, str]] = {}
     if path is not None:
-        given |= {name: (value, str(path)) for name, value in _of_file(path)}
-    given |= {name: (value, variable) for name, value, variable in _of_environment(environment)}
-    values = {name: value for name, (value, _) in given.items()}
+        sourced |= {name: (value, str(path)) for name, value in _read_file(path)}
+    variables = _read_environment(environment)
+    sourced |= {name: (value, variable) for name, value, variable in variables}
+    values = {name: value for name, (value, _) in sourced.items()}
     return Settings(
         **{name: value for name, value in values.items() if "." not in name},
-        worker=Worker(**_of(values, "worker")), metrics=Metrics(**_of(values, "metrics")),
-        console=Console(**_of(values, "console")), file=path, said_by={name: source for name, (_, source) in given.items()},
-    )  # fmt: skip
+        worker=Worker(**_table(values, "worker")),
+        metrics=Metrics(**_table(values, "metrics")),
+        console=Console(**_table(values, "console")),
+        file=path,
+        set_by={name: source for name, (_, source) in sourced.items()},
+    )
 
 
 def ledger_address() -> str | None:
-    """Where the ledger is, by the environment or the file."""
+    """Return the address of the ledger, from the environment or the file."""
     return os.environ.get("REDRIVE_LEDGER") or settings().ledger
 
 
-def _of(values: Mapping[str, Any], table: str) -> dict[str, Any]:
+def _table(values: Mapping[str, Any], table: str) -> dict[str, Any]:
     return {name.partition(".")[2]: value for name, value in values.items() if name.startswith(f"{table}.")}
 
 
@@ -149,39 +157,40 @@ def _file(environ: Mapping[str, str]) -> Path | None:
         if not Path(named).is_file():
             raise ValueError(f"{VARIABLE}: no file {named!r}; name an existing file, or unset the variable")
         return Path(named)
-    here = Path(FILE)
-    return here if here.is_file() else None
+    default = Path(FILE)
+    return default if default.is_file() else None
 
 
-def _of_file(path: Path) -> Iterator[tuple[str, Any]]:
+def _read_file(path: Path) -> Iterator[tuple[str, Any]]:
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
-        raise ValueError(f"{path} is not valid TOML: {wrong}") from None
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ValueError(f"{path} is not valid TOML: {problem}") from None
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
-    for name, value in found.items():
+    for name, value in content.items():
         if name in TABLES:
             if not isinstance(value, dict):
                 raise ValueError(f"{path}: {name} must be a table; write [{name}]")
-            inner = {f"{name}.{key}": one for key, one in value.items()}
+            entries = {f"{name}.{key}": entry for key, entry in value.items()}
         else:
-            inner = {name: value}
-        for whole, one in inner.items():
-            key = _BY_NAME.get(whole)
+            entries = {name: value}
+        for full_name, entry in entries.items():
+            key = _BY_NAME.get(full_name)
             if key is None:
-                raise ValueError(f"{path}: unknown key {whole!r}{_nearest(whole, (*_BY_NAME, *TABLES))}")
-            yield whole, _checked(key, one, f"{path}: {whole}")
+                hint = _nearest(full_name, (*_BY_NAME, *TABLES))
+                raise ValueError(f"{path}: unknown key {full_name!r}{hint}")
+            yield full_name, _check(key, entry, f"{path}: {full_name}")
 
 
-def _of_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
+def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
     tables = tuple(f"{PREFIX}{table.upper()}_" for table in TABLES)
     for variable, text in environ.items():
-        if variable.startswith(PREFIX) and LINK.search(f"{variable}={text}"):
+        if variable.startswith(PREFIX) and KUBERNETES_LINK.search(f"{variable}={text}"):
             continue
         key = _BY_VARIABLE.get(variable)
         if key is not None and text:
-            yield key.name, _checked(key, _parsed(key, text, variable), variable), variable
+            yield key.name, _check(key, _parse(key, text, variable), variable), variable
         elif key is None and variable.startswith(tables):
             raise ValueError(f"unknown variable {variable}{_nearest(variable, _BY_VARIABLE)}")
 
@@ -191,7 +200,7 @@ def _nearest(name: str, known: Any) -> str:
     return f": did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
 
 
-def _parsed(key: Key, text: str, variable: str) -> Any:
+def _parse(key: Key, text: str, variable: str) -> Any:
     if key.kind.startswith("tuple"):
         return [part.strip() for part in text.split(",") if part.strip()]
     if key.kind == "bool":
@@ -206,14 +215,14 @@ def _parsed(key: Key, text: str, variable: str) -> Any:
     return text
 
 
-def _checked(key: Key, value: Any, where: str) -> Any:
-    """The value, if it is what the key wants."""
+def _check(key: Key, value: Any, where: str) -> Any:
+    """Return the value if it is valid for the key."""
     if key.kind.startswith("tuple"):
-        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         raise ValueError(f"{where} must be a list of strings")
     if key.kind == "bool":
-        return _is(value, bool, where, "true or false")
+        return _check_type(value, bool, where, "true or false")
     if key.kind.startswith(("int", "float")):
         least, most = (0, 65535) if key.name.endswith("port") else (1, 10_000) if key.kind.startswith("int") else (0, 10**9)
         if isinstance(value, bool) or not isinstance(value, int if key.kind.startswith("int") else (int, float)):
@@ -221,13 +230,13 @@ def _checked(key: Key, value: Any, where: str) -> Any:
         if not least <= value <= most:
             raise ValueError(f"{where} must be from {least} to {most}, not {value!r}")
         return value
-    text = _is(value, str, where, "text")
+    text = _check_type(value, str, where, "text")
     if not text:
         raise ValueError(f"{where} must not be empty; remove it to use the default")
     return text
 
 
-def _is(value: Any, kind: type[T], where: str, what: str) -> T:
+def _check_type(value: Any, kind: type[T], where: str, expected: str) -> T:
     if not isinstance(value, kind):
-        raise ValueError(f"{where} must be {what}, not {type(value).__name__}")
+        raise ValueError(f"{where} must be {expected}, not {type(value).__name__}")
     return value

@@ -35,8 +35,8 @@ def test_the_environment_goes_before_the_file() -> None:
     found = settings({"REDRIVE_WORKER_THREADS": "16", "REDRIVE_METRICS_PORT": "9464", "REDRIVE_WORKER_ONLY": "b, c"})
     assert (found.app, found.worker.threads, found.worker.only, found.worker.drain) == ("shop:app", 16, ("b", "c"), 5)
     assert (found.metrics.port, found.console.read_only) == (9464, True)
-    assert found.said_by["worker.threads"] == "REDRIVE_WORKER_THREADS"
-    assert found.said_by["app"] == "redrive.toml"
+    assert found.set_by["worker.threads"] == "REDRIVE_WORKER_THREADS"
+    assert found.set_by["app"] == "redrive.toml"
 
 
 def test_another_file(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_what_kubernetes_makes_up_is_not_ours() -> None:
 def test_secrets_are_not_told() -> None:
     found = settings({"REDRIVE_CONSOLE_PASSWORD": "correct horse"})
     assert found.console.password == "correct horse"
-    assert found.told()["console.password"] == HIDDEN
-    assert "correct" not in str(found.told())
+    assert found.visible_values()["console.password"] == HIDDEN
+    assert "correct" not in str(found.visible_values())
 
 
 def test_an_app_without_an_address_takes_it_from_here(monkeypatch: pytest.MonkeyPatch) -> None:

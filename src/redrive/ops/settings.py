@@ -38,7 +38,7 @@ def known() -> Settings:
 def told() -> list[Setting]:
     """All that can be set, in the order of the file."""
     found = known()
-    values, by, plain = found.told(), found.said_by, warnings(found)
+    values, by, plain = found.visible_values(), found.set_by, warnings(found)
     return [
         Setting(key.name, key.variable, _shown(values[key.name]), by.get(key.name, "default"), key.says, plain.get(key.name))
         for key in KEYS
@@ -50,7 +50,7 @@ def warnings(found: Settings, /) -> dict[str, str]:
     made: dict[str, str] = {}
     for key in KEYS:
         value = key.of(found)
-        if key.name not in SECRET or value is None or found.said_by.get(key.name) == key.variable or is_hashed(value):
+        if key.name not in SECRET or value is None or found.set_by.get(key.name) == key.variable or is_hashed(value):
             continue
         made[key.name] = f"is in clear text in {found.file}; {_mend(key.name)}set {key.variable}"
     return made

@@ -48,7 +48,7 @@ def test_what_it_writes_is_what_holds_by_default(here: Path) -> None:
     text = (here / "new/shop/redrive.toml").read_text()
     every = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
     Path("redrive.toml").write_text(text)
-    assert settings({}).said_by.keys() == {"app", "ledger"}
+    assert settings({}).set_by.keys() == {"app", "ledger"}
     Path("redrive.toml").write_text(every)
     assert settings({}).worker == settings({"REDRIVE_CONFIG": "new/shop/redrive.toml"}).worker.__class__(
         name="mill-1", anchors="anchors.jsonl"
