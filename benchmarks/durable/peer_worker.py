@@ -10,7 +10,7 @@ def main() -> None:
     from redrive.core.policy import RetryPolicy
     from redrive.engine.settings import Settings
     from redrive.ledger import NewJob, open_ledger
-    from redrive.worker.kind import Kind
+    from redrive.worker.job_type import JobType
     from redrive.worker.worker import Worker
 
     url, _, jobs = asked()
@@ -19,7 +19,7 @@ def main() -> None:
     with open_ledger(url, migrate=True) as ledger:
         for first in range(0, jobs, 1000):
             ledger.submit_many([NewJob("work", f"k{at}") for at in range(first, min(first + 1000, jobs))])
-        with Worker(ledger, [Kind("work", lambda _lease: ran.append(time.perf_counter()), "plain", settings)]):
+        with Worker(ledger, [JobType("work", lambda _lease: ran.append(time.perf_counter()), "plain", settings)]):
             while len(ran) < jobs:
                 time.sleep(0.01)
     # The first quarter shows the worker how long its jobs take, and how far away the ledger is.

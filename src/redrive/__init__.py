@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .core.classify import classify as classify
     from .core.fault import Fault as Fault
     from .core.key import Key as Key
+    from .core.outage import Parking as Parking
     from .core.policy import RetryPolicy as RetryPolicy
     from .engine.attempt import Attempt as Attempt
     from .engine.attempt import correlate as correlate
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from .errors import Stop as Stop
     from .ledger.open import open_ledger as open_ledger
     from .messages.event import Event as Event
-    from .worker.parking import Parking as Parking
 
 __version__ = "0.1.0"
 
@@ -66,7 +66,7 @@ _HOMES = {
     "Layer": "analysis.layer",
     "LayersReport": "analysis.report",
     "Outcome": "engine.nesting",
-    "Parking": "worker.parking",
+    "Parking": "core.outage",
     "Retry": "engine.retry",
     "RetryPolicy": "core.policy",
     "Spilled": "engine.spill",

@@ -20,8 +20,9 @@ ALLOWED = {
 
 
 def nouns(module: str) -> set[str]:
-    """What objects of other parts are called."""
-    return {name.rpartition(".")[2] for name in MODULES if unit(name) != unit(module)}
+    """Return the names of modules of other parts, unless the own part has a module of that name too."""
+    others = {name.rpartition(".")[2] for name in MODULES if unit(name) != unit(module)}
+    return others - {name.rpartition(".")[2] for name in MODULES if unit(name) == unit(module)}
 
 
 def test_nobody_reaches_for_what_is_another_ones() -> None:

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from redrive import App, retry
-from redrive.worker.parking import Parking
+from redrive.core.outage import Parking
 from tests.console.conftest import PATIENCE
 from tests.console.serving import let_in, served
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from redrive.worker.worker import DRAIN
+from redrive.worker.worker import DRAIN_SECONDS
 from tests.docs.blocks import blocks
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-to"
@@ -61,7 +61,7 @@ def test_a_worker_has_more_time_to_stop_than_it_drains(manifests: list[dict[str,
     pod = manifests[2]["spec"]["template"]["spec"]
     arguments = pod["containers"][0]["args"]
     drain = float(arguments[arguments.index("--drain") + 1])
-    assert drain == DRAIN
+    assert drain == DRAIN_SECONDS
     assert pod["terminationGracePeriodSeconds"] >= drain + 10
 
 

@@ -18,13 +18,13 @@ from .listening import Listening
 
 if TYPE_CHECKING:
     from ..batch.store.ledger import LedgerItems
+    from ..core.outage import Parking
     from ..journal.record import Sink
     from ..ledger.ledger import Ledger
     from ..ledger.spill import LeaveBehind
     from ..messages.source import Source
-    from ..worker.chore import Chore
-    from ..worker.kind import Kind
-    from ..worker.parking import Parking
+    from ..worker.job_type import JobType
+    from ..worker.tasks import BackgroundTask
     from ..worker.worker import Worker
 
 
@@ -124,7 +124,7 @@ class App(Listening, Idempotent, Extracting):
         for module in self._include:
             import_module(module)
 
-    def kinds(self, only: Collection[str] | None = None, /) -> list[Kind]:
+    def kinds(self, only: Collection[str] | None = None, /) -> list[JobType]:
         """What its workers know: every kind of job that is registered, or only these. ValueError names one that is not.
 
         Datasets are no kinds of jobs; `only` may name them too.
@@ -137,25 +137,24 @@ class App(Listening, Idempotent, Extracting):
         others = [*inbox.kinds, *(kind for source in self._sources for kind in source.kinds(inbox))]
         return self.commands.chosen(only, others, beside=datasets)
 
-    def chores(self, kinds: Sequence[Kind], /) -> list[Chore]:
+    def chores(self, kinds: Sequence[JobType], /) -> list[BackgroundTask]:
         """What its workers do beside jobs: schedules of these kinds, sources, and what operators have begun."""
         from ..commands.schedule import Schedule  # noqa: PLC0415  # brings SQLAlchemy
         from ..settings import settings  # noqa: PLC0415
-        from ..worker.anchoring import Anchoring  # noqa: PLC0415
-        from ..worker.sweeping import Sweeping  # noqa: PLC0415
-        from ..worker.upkeep import FOREVER  # noqa: PLC0415
-        from ..worker.worker import kept  # noqa: PLC0415
+        from ..worker.maintenance import KEEP_FOREVER  # noqa: PLC0415
+        from ..worker.tasks import AuditAnchorTask, SweepTask  # noqa: PLC0415
+        from ..worker.worker import retention_seconds  # noqa: PLC0415
 
-        anchors = Anchoring(self.ledger, settings().worker.anchors)
-        found: list[Chore] = [*Schedule.of(self.ledger, self.commands.scheduled, kinds), Sweeping(self.ledger), anchors]
+        anchors = AuditAnchorTask(self.ledger, settings().worker.anchors)
+        found: list[BackgroundTask] = [*Schedule.of(self.ledger, self.commands.scheduled, kinds), SweepTask(self.ledger), anchors]
         names = {kind.name for kind in kinds}
         for source in self._sources:
             if {kind.name for kind in source.kinds(self.inbox)} <= names:  # `only=` may have left it out
                 found += source.chores(self.inbox)
-        if self._inbox is not None and kept(self._keep) != FOREVER:
+        if self._inbox is not None and retention_seconds(self._keep) != KEEP_FOREVER:
             from ..messages.retention import EventRetention  # noqa: PLC0415
 
-            found.append(EventRetention(self._inbox, kept(self._keep)))
+            found.append(EventRetention(self._inbox, retention_seconds(self._keep)))
         return found
 
     def worker(
@@ -181,9 +180,16 @@ class App(Listening, Idempotent, Extracting):
         from ..worker.worker import Worker  # noqa: PLC0415  # brings SQLAlchemy
 
         kinds = self.kinds(only)
-        chores = [*self.chores(kinds), *self.extractions(only, threads, name)]
         return Worker(
-            self.ledger, kinds, threads=threads, drain=drain, chores=chores, name=name, parking=self._parking, keep=self._keep
+            self.ledger,
+            kinds,
+            threads=threads,
+            drain=drain,
+            work_sources=self.partition_runners(only, threads),
+            background_tasks=[*self.chores(kinds), *self.partition_tasks(only)],
+            name=name,
+            parking=self._parking,
+            keep=self._keep,
         )
 
     def work(
@@ -200,9 +206,9 @@ class App(Listening, Idempotent, Extracting):
                 is returned to the queue. That does not count as an attempt.
             name: Name of the worker in the console and the CLI. Default: host name and process id.
         """
-        from ..worker.signals import until_told  # noqa: PLC0415  # brings SQLAlchemy
+        from ..worker.worker import run_until_signal  # noqa: PLC0415  # brings SQLAlchemy
 
-        until_told(self.worker(threads=threads, only=only, drain=drain, name=name))
+        run_until_signal(self.worker(threads=threads, only=only, drain=drain, name=name))
 
     # ---- calls ----
 

@@ -11,14 +11,15 @@ from ..storage.registry import Registry as Stores
 from .ledgered import Ledgered
 
 if TYPE_CHECKING:
+    from ..core.outage import Parking
     from ..engine.retry import RetryLike
     from ..partitions.dataset import Dataset
     from ..partitions.datasets import Datasets
     from ..partitions.extraction import Extract
     from ..partitions.finding import Check
     from ..storage.store import Store
-    from ..worker.chore import Chore
-    from ..worker.parking import Parking
+    from ..worker.tasks import BackgroundTask
+    from ..worker.work_source import WorkSource
 
 WEEK = timedelta(days=7)
 
@@ -84,16 +85,24 @@ class Extracting(Ledgered):
                 self._datasets = Datasets(lambda: self.ledger, lambda: self.stores)
             return self._datasets
 
-    def extractions(self, only: Collection[str] | None, threads: int, name: str | None, /) -> list[Chore]:
-        """What its workers do for datasets: the control plane's rounds, schedules, and the extractions themselves."""
+    def partition_tasks(self, only: Collection[str] | None, /) -> list[BackgroundTask]:
+        """Return the background tasks of datasets: schedules, and the rounds of the control plane."""
         chosen = [] if self._datasets is None else self._datasets.chosen(only)
         if not chosen:
             return []
         from ..partitions.firing import Firing  # noqa: PLC0415
-        from ..partitions.runner import Runner  # noqa: PLC0415
         from ..partitions.tending import Tending  # noqa: PLC0415
 
-        ledger = self.ledger
-        scheduled: list[Chore] = [Firing(ledger, chosen)] if any(one.cron is not None for one in chosen) else []
-        runner = Runner(ledger, chosen, places=threads, name=name, parking=self._parking)
-        return [Tending(ledger, chosen), *scheduled, runner]
+        scheduled: list[BackgroundTask] = []
+        if any(extraction.cron is not None for extraction in chosen):
+            scheduled.append(Firing(self.ledger, chosen))
+        return [Tending(self.ledger, chosen), *scheduled]
+
+    def partition_runners(self, only: Collection[str] | None, threads: int, /) -> list[WorkSource]:
+        """Return the work source that extracts partitions, if there are datasets."""
+        chosen = [] if self._datasets is None else self._datasets.chosen(only)
+        if not chosen:
+            return []
+        from ..partitions.runner import PartitionRunner  # noqa: PLC0415
+
+        return [PartitionRunner(chosen, max_running=threads, parking=self._parking)]

@@ -230,6 +230,6 @@ class TxCommand(Command[P, R_co]):
 
 
 def made(post: Post, fn: Callable[..., Any], terms: Terms, /) -> Command[..., Any]:
-    """The command of a function, of its colour."""
-    colours: dict[str, type[Command[..., Any]]] = {"plain": PlainCommand, "async": AsyncCommand, "transaction": TxCommand}
-    return colours[terms.colour](post, fn, terms)
+    """The command of a function, for its execution."""
+    classes: dict[str, type[Command[..., Any]]] = {"thread": PlainCommand, "async": AsyncCommand, "transaction": TxCommand}
+    return classes[terms.execution](post, fn, terms)

@@ -15,7 +15,7 @@ from ..core.codec.arguments import Arguments
 from ..core.codec.misfit import misfit
 from ..core.key import Key, KeyLike, KeyOf, Template
 from ..ledger.record import Lease
-from ..worker.kind import Undecodable, Unstorable
+from ..worker.job_type import Undecodable, Unstorable
 from .options import said
 
 VERSION = 1

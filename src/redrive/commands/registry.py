@@ -12,7 +12,7 @@ from ..ledger.aio import AsyncLedger
 from ..ledger.ledger import Ledger
 from ..ledger.record import Job as Row
 from ..ledger.record import Submitted
-from ..worker.kind import Kind
+from ..worker.job_type import JobType
 from .command import Command, Work, made
 from .job import Job
 from .running import kind_of
@@ -35,7 +35,7 @@ class Registry:
 
     def __init__(self, ledger: Callable[[], Ledger], /) -> None:
         self._ledger = ledger
-        self._kinds: dict[str, Kind] = {}
+        self._kinds: dict[str, JobType] = {}
         self._terms: dict[str, Terms] = {}
         self._aio: tuple[int, AsyncLedger] | None = None
         self.stepped = False
@@ -89,7 +89,9 @@ class Registry:
         found = self._terms.get(name)
         return None if found is None else f"the command {found.place}"
 
-    def chosen(self, only: Collection[str] | None, others: Sequence[Kind] = (), /, *, beside: Collection[str] = ()) -> list[Kind]:
+    def chosen(
+        self, only: Collection[str] | None, others: Sequence[JobType] = (), /, *, beside: Collection[str] = ()
+    ) -> list[JobType]:
         """What a worker knows of them and of others of the app, or of these only. ValueError names one that is not known.
 
         beside: what else a worker may be told to do, which is no kind of job.

@@ -6,18 +6,18 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..ledger.record import Lease
-from ..worker.kind import Kind
+from ..worker.job_type import JobType
 from .terms import FIRING, Terms
 
 if TYPE_CHECKING:
     import sqlalchemy
 
 
-def kind_of(terms: Terms, fn: Callable[..., Any], /) -> Kind:
+def kind_of(terms: Terms, fn: Callable[..., Any], /) -> JobType:
     """What a worker knows of it."""
-    return Kind(
-        name=terms.name, run=_RUNS[terms.colour](fn, terms), colour=terms.colour, settings=terms.settings,
-        concurrency=terms.concurrency, rate=terms.rate, spent=terms.spent, fn=fn,
+    return JobType(
+        name=terms.name, run=_RUNS[terms.execution](fn, terms), execution=terms.execution, settings=terms.settings,
+        concurrency=terms.concurrency, rate=terms.rate, on_exhausted=terms.spent, fn=fn,
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def _stale(terms: Terms, lease: Lease) -> bool:
 
 
 _RUNS: dict[str, Callable[[Callable[..., Any], Terms], Callable[..., Any]]] = {
-    "plain": _plain,
+    "thread": _plain,
     "async": _async,
     "transaction": _transaction,
 }

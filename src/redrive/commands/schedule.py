@@ -9,7 +9,7 @@ from typing import Self
 from ..core.key import Key
 from ..ledger.ledger import Ledger
 from ..ledger.record import NewJob
-from ..worker.kind import Kind
+from ..worker.job_type import JobType
 from .envelope import VERSION
 from .terms import FIRING, Terms
 
@@ -32,7 +32,7 @@ class Schedule:
         self._next: dict[str, datetime] = {}
 
     @classmethod
-    def of(cls, ledger: Ledger, scheduled: Sequence[Terms], kinds: Sequence[Kind], /) -> list[Self]:
+    def of(cls, ledger: Ledger, scheduled: Sequence[Terms], kinds: Sequence[JobType], /) -> list[Self]:
         """The chore of a worker of these kinds, if any of them is scheduled."""
         names = {kind.name for kind in kinds}
         its = [terms for terms in scheduled if terms.name in names]

@@ -16,8 +16,7 @@ from ..engine.settings import Settings
 from ..ledger.limits import MAX_KIND
 from ..ledger.limits import name as printable
 from ..ledger.record import NewJob
-from ..worker.durable import colour_of, place_of, settings_of
-from ..worker.kind import Colour
+from ..worker.job_type import Execution, durable_settings, execution_of, qualified_name
 from .cron import Cron
 from .envelope import VERSION, Envelope
 from .options import Options, urgency
@@ -36,7 +35,7 @@ class Terms:
 
     name: str
     envelope: Envelope
-    colour: Colour
+    execution: Execution
     settings: Settings
     concurrency: int | None
     rate: float | None
@@ -74,21 +73,21 @@ def terms(
     rate: float | None, priority: int, spent: Spent, cron: str | None, timezone: str, in_transaction: bool,
 ) -> Terms:  # fmt: skip
     """Everything that was told, checked; TypeError or ValueError says what is wrong with it."""
-    colour = _colour(name, fn, in_transaction)
+    execution = _execution(name, fn, in_transaction)
     skip = int(in_transaction)
     if spent not in ("dead", "blocked"):
         raise ValueError(f"spent= must be 'dead' or 'blocked', not {spent!r}")
     return Terms(
         name=name,
         envelope=Envelope(name, fn, key, skip=skip),
-        colour=colour,
-        settings=settings_of(name, retry),
+        execution=execution,
+        settings=durable_settings(name, retry),
         concurrency=None if concurrency is None else whole_number("concurrency", concurrency),
         rate=None if rate is None else _rate(rate),
         priority=urgency(priority),
         spent=spent,
         cron=_cron(name, fn, cron, timezone, key, skip),
-        place=place_of(fn),
+        place=qualified_name(fn),
     )
 
 
@@ -100,15 +99,16 @@ def named(name: object, /) -> None:
     Key("command", "", "x", str(name))  # it is part of the keys of those that have none
 
 
-def _colour(name: str, fn: Callable[..., Any], in_transaction: bool) -> Colour:
-    colour = colour_of(name, fn, in_transaction=in_transaction)
-    if colour == "transaction":
+def _execution(name: str, fn: Callable[..., Any], in_transaction: bool) -> Execution:
+    execution = execution_of(name, fn, in_transaction=in_transaction)
+    if execution == "transaction":
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         if first is None or first.kind > first.POSITIONAL_OR_KEYWORD:
             raise TypeError(
-                f"{name}: with in_transaction=True the first parameter of {place_of(fn)} is the connection; it has no parameters"
+                f"{name}: with in_transaction=True the first parameter of {qualified_name(fn)} is the connection; it has no "
+                f"parameters"
             )
-    return colour
+    return execution
 
 
 def _rate(rate: object) -> float:

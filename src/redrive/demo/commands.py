@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from redrive import App, RetryPolicy
+from redrive.core.outage import Parking
 from redrive.testing import FaultServer
-from redrive.worker.parking import Parking
 
 from .client import fetch
 from .scene import Figures, Scene

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from redrive import App, Event, RetryPolicy
+from redrive.core.outage import Parking
 from redrive.ops import Operator
-from redrive.worker.parking import Parking
 
 from .scene import Figures, Scene
 from .stage import Stage

@@ -6,10 +6,11 @@ All are immutable: threads, event loops and forked children may share them.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
-from secrets import randbits
+from random import Random
 from typing import Any, NamedTuple
 
 from .moment import moment
@@ -70,13 +71,19 @@ class Submitted(NamedTuple):
     request_hash: bytes | None
 
 
+_tokens = Random()
+"""Seeded by the system. `secrets` would release the GIL for each token, and a busy worker waits to get it back."""
+os.register_at_fork(after_in_child=_tokens.seed)
+
+
 def new_token() -> int:
     """Draw the token of a claim, which fits a signed 64-bit column.
 
-    A fence alone does not name a lease for ever: an asynchronous failover or a restored backup hands out ids and fences again.
-    A claim that the new primary never saw cannot have its token there, so (id, fence, token) names one lease of one job.
+    A fence alone does not identify a lease for ever: after an asynchronous failover or a restored backup, ids and fences
+    are given out again. A claim that the new primary never saw cannot have its token there, so (id, fence, token)
+    identifies one lease of one job.
     """
-    return randbits(63)
+    return _tokens.getrandbits(63)
 
 
 class Settlement(NamedTuple):

@@ -17,8 +17,14 @@ from ..engine.settings import Settings
 from ..ledger.limits import MAX_KIND
 from ..ledger.limits import name as check_printable
 from ..ledger.record import Lease
-from ..worker.durable import colour_of, place_of, settings_of
-from ..worker.kind import Colour, Kind, Undecodable
+from ..worker.job_type import (
+    Execution,
+    JobType,
+    Undecodable,
+    durable_settings,
+    execution_of,
+    qualified_name,
+)
 from .event import Event
 from .stored_event import event_from_lease, load_payload
 
@@ -38,7 +44,7 @@ class Handler:
     name: str
     types: tuple[str, ...]
     fn: Callable[..., Any]
-    colour: Colour
+    execution: Execution
     payload_codec: Codec | None
     """None: the handler gets the payload as bytes."""
     settings: Settings
@@ -49,17 +55,17 @@ class Handler:
     """Stores the event of a lease again before a replay, in a transaction if there is one."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> JobType:
         """The job type of the handler."""
         run: Callable[..., Any]
-        if self.colour == "async":
+        if self.execution == "async":
             run = self._run_async
         else:
-            run = self._run_in_transaction if self.colour == "transaction" else self._run_sync
-        return Kind(
+            run = self._run_in_transaction if self.execution == "transaction" else self._run_sync
+        return JobType(
             self.name,
             run,
-            self.colour,
+            self.execution,
             self.settings,
             concurrency=self.concurrency,
             fn=self.fn,
@@ -128,7 +134,7 @@ def make_handler(
         TypeError: An option or the function has the wrong type.
         ValueError: A name is not valid.
     """
-    place = place_of(fn)
+    place = qualified_name(fn)
     if not types or any(not isinstance(type_, str) for type_ in types):
         raise TypeError(f"{place}: {_types_message(types)}")
     for type_ in types:
@@ -136,15 +142,15 @@ def make_handler(
     handler_name = getattr(fn, "__name__", "") if name is None else name
     check_printable("a handler's name", handler_name, MAX_KIND)
     Key("event", "x", "x", handler_name)  # raises if the name cannot be part of a key
-    colour = colour_of(handler_name, fn, in_transaction=in_transaction)
+    execution = execution_of(handler_name, fn, in_transaction=in_transaction)
     parameter = _event_parameter(fn, place, in_transaction=in_transaction)
     return Handler(
         name=handler_name,
         types=types,
         fn=fn,
-        colour=colour,
+        execution=execution,
         payload_codec=_payload_codec(fn, parameter, place),
-        settings=settings_of(handler_name, retry),
+        settings=durable_settings(handler_name, retry),
         concurrency=None if concurrency is None else whole_number("concurrency", concurrency),
         place=place,
     )

@@ -13,7 +13,7 @@ from ..ledger.gathering import distinct
 from ..ledger.ledger import Ledger
 from ..ledger.record import NewJob
 from ..ledger.statement import Many
-from ..worker.kind import Kind
+from ..worker.job_type import JobType
 from .event import Event
 from .handlers import Handlers
 from .queries import entries_of_events
@@ -37,7 +37,7 @@ class Inbox:
         return self._ledger()
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[JobType]:
         """The job types of the handlers.
 
         Before a replay, they store an event again that was removed.

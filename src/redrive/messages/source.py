@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ..worker.chore import Chore
-from ..worker.kind import Kind
+from ..worker.job_type import JobType
+from ..worker.tasks import BackgroundTask
 
 if TYPE_CHECKING:
     from .inbox import Inbox
@@ -20,7 +20,7 @@ class Source(Protocol):
     def name(self) -> str:
         """Name of the source in events and dead letters."""
 
-    def chores(self, inbox: Inbox, /) -> Sequence[Chore]:
+    def chores(self, inbox: Inbox, /) -> Sequence[BackgroundTask]:
         """Return the tasks by which a worker reads the source.
 
         Args:
@@ -30,7 +30,7 @@ class Source(Protocol):
             The tasks.
         """
 
-    def kinds(self, inbox: Inbox, /) -> Sequence[Kind]:
+    def kinds(self, inbox: Inbox, /) -> Sequence[JobType]:
         """Return the job types that run entries which could not be decoded.
 
         Args:

@@ -11,7 +11,7 @@ from ..analysis.report import LayersReport
 from ..analysis.report import layers as analysed
 from ..app import App
 from ..engine.settings import Settings
-from ..worker.kind import Kind
+from ..worker.job_type import JobType
 from .datasets import extractions
 from .source import Operated
 
@@ -32,7 +32,7 @@ def stacks(app: Operated, /) -> list[Stack]:
     """Of every kind and dataset that is registered, by name. Nothing is known of a bare ledger, or of an app without any."""
     if not isinstance(app, App):
         return []
-    kinds: Sequence[Kind] = ()
+    kinds: Sequence[JobType] = ()
     try:
         kinds = app.kinds()
     except ValueError:  # no command is registered, and no handler

@@ -76,11 +76,11 @@ class Work:
 
         show: is called for every failure, unless the program has set up logging.
         """
-        from ..worker.signals import until_told  # noqa: PLC0415  # SQLAlchemy: not before a ledger is wanted
+        from ..worker.worker import run_until_signal  # noqa: PLC0415  # SQLAlchemy: not before a ledger is wanted
 
         failures = nullcontext() if show is None else failure_lines.shown(show)
         with nullcontext() if self._exposure is None else self._exposure, failures:
-            return until_told(self._worker)
+            return run_until_signal(self._worker)
 
     @property
     def problem(self) -> str | None:

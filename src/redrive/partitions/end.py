@@ -12,7 +12,7 @@ from ..core.signature import signature
 from ..core.text import safe_str
 from ..errors import Damaged, LeaseLost
 from ..journal.redaction import redact_text
-from ..worker.outcome import is_of_ledger, ledger_wait, told
+from ..worker.outcome import describe_error, is_ledger_fault, ledger_backoff
 from .extracting import Done
 from .extraction import Extraction
 from .pace import Meaning, meaning
@@ -47,7 +47,7 @@ def ended(done: Done, now: datetime, parking: Parking, /, *, stopping: bool) -> 
         name = signature(error) if found.kind == "systemic" else None
         return Return(lease, found.kind, error=_shown(error), after=found.after, signature=name)
     if found.kind == "ledger" and not charged:
-        return Return(lease, "ledger", error=_shown(error), after=ledger_wait(lease.uncharged))
+        return Return(lease, "ledger", error=_shown(error), after=ledger_backoff(lease.uncharged))
     is_evidence = found.kind in ("shared", "rate_limited", "systemic") or (found.kind == "ordinary" and found.passing)
     validator = done.held.extraction.validator
     return Verdict(
@@ -60,7 +60,7 @@ def ended(done: Done, now: datetime, parking: Parking, /, *, stopping: bool) -> 
 def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Meaning:
     """What an error means. The dataset's own rules (`retry(on=...)`) come first, where they have a word for it."""
     if not isinstance(error, Exception):
-        if is_of_ledger(error):
+        if is_ledger_fault(error):
             return Meaning("ledger", "ledger", safe_str(error))
         return Meaning("ordinary", type(error).__name__, str(error))
     try:
@@ -90,5 +90,5 @@ def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Mea
 
 
 def _shown(error: BaseException) -> str:
-    text = redact_text(told(error))
+    text = redact_text(describe_error(error))
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -13,7 +13,7 @@ from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds, positive, whole_number
 from ..engine.settings import Settings
 from ..storage.store import Store
-from ..worker.durable import PLAIN, colour_of, place_of, settings_of
+from ..worker.job_type import NO_TIMEOUT, durable_settings, execution_of, qualified_name
 from .finding import Check
 from .partition import Partition, named
 from .policy import STEPS, Policy, Terms
@@ -25,7 +25,7 @@ Extract: TypeAlias = Callable[[Partition, Sink], None] | Callable[[Partition, Si
 Customers: TypeAlias = Callable[[], Iterable[str]] | Sequence[str]
 ATTEMPTS = 6
 CONCURRENCY = 10
-DURABLE = PLAIN.using(RetryPolicy(ATTEMPTS, 300, 7200, 30), {"backoff": STEPS})
+DURABLE = NO_TIMEOUT.using(RetryPolicy(ATTEMPTS, 300, 7200, 30), {"backoff": STEPS})
 """Defaults of datasets: six attempts, 5 min, 30 min and then 2 h apart (± 10 %), no time limit for an attempt."""
 
 
@@ -35,7 +35,7 @@ class Extraction:
 
     terms: Terms
     fn: Callable[..., Any]
-    colour: Literal["plain", "async"]
+    execution: Literal["thread", "async"]
     settings: Settings
     validator: Validator
     store: Callable[[], Store]
@@ -68,12 +68,12 @@ def extraction(
 ) -> Extraction:  # fmt: skip
     """Everything that was told, checked; TypeError or ValueError says what is wrong with it."""
     name = dataset_name(named("source", source), named("query", query))
-    place = place_of(fn)
+    place = qualified_name(fn)
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise TypeError(f"{name}: {place} is a generator: hand its rows to the sink, out.rows(...), in place of yielding them")
-    colour = colour_of(name, fn, in_transaction=False)
+    execution = execution_of(name, fn, in_transaction=False)
     _takes(name, fn, place)
-    settings = settings_of(name, retry, DURABLE)
+    settings = durable_settings(name, retry, DURABLE)
     age = None if max_age is None else timedelta(seconds=positive("max_age", max_age))
     limits = {} if source_concurrency is None else {"source_concurrency": whole_number("source_concurrency", source_concurrency)}
     terms = Terms(
@@ -86,7 +86,7 @@ def extraction(
     return Extraction(
         terms=terms,
         fn=fn,
-        colour="async" if colour == "async" else "plain",
+        execution="async" if execution == "async" else "thread",
         settings=settings,
         validator=Validator(name, _version(name, version), _checks(name, checks)),
         store=store,

@@ -11,7 +11,7 @@ from ..core.seconds import seconds
 from ..core.text import pluralise
 from ..errors import Again, Blocked, Denied, Stop, Unavailable
 from ..journal.redaction import redact_text
-from ..worker.outcome import is_of_ledger
+from ..worker.outcome import is_ledger_fault
 from .policy import Policy
 from .record import TerminalCause
 
@@ -50,7 +50,7 @@ def meaning(error: Exception, now: datetime, /) -> Meaning:
     if isinstance(error, Blocked):
         after = None if error.until is None else max(0.0, (error.until - now).total_seconds())
         return Meaning("systemic" if error.systemic else "shared", "blocked", message, after)
-    if is_of_ledger(error):
+    if is_ledger_fault(error):
         return Meaning("ledger", "ledger", message)
     if isinstance(error, Again):
         return Meaning("ordinary", "again", message, _after(error))

@@ -1,13 +1,9 @@
-"""Runner: a worker's chore: claims partitions that are due, has them extracted and judged, and says what became of them."""
+"""PartitionRunner: the work source of a worker that extracts and validates due partitions."""
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
-import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import copy_context
 from datetime import datetime
 from time import monotonic
@@ -16,242 +12,251 @@ from ..core.context import clock_around
 from ..core.outage import Parking
 from ..ledger.crashpoint import crash_point
 from ..ledger.ledger import Ledger
+from ..worker.work_source import SourceExecutors
 from .authority import Authority
 from .control import Control
 from .end import ended
 from .extracting import Done, Held, coroutine, plain
 from .extraction import Extraction
-from .loop import Loop
 from .outage import Outages
 from .record import Return, Verdict
 from .told import tell_expired, tell_judged, tell_late, tell_returned
 
-LEASE = 60.0
-"""Seconds, renewed four times in that."""
-POLL = 1.0
-"""Seconds between two looks for what is due."""
-GRACE = 1.0
-"""Seconds that cancelled extractions have to end."""
-ENDS = ("accepted", "rejected", "terminal", "returned", "late")
-"""What becomes of extractions, as they are counted."""
+LEASE_SECONDS = 60.0
+"""Lease of a partition, renewed four times in that time."""
+POLL_SECONDS = 1.0
+"""Time between two claims while nothing happens."""
+OUTCOMES = ("accepted", "rejected", "terminal", "returned", "late")
+"""Outcomes of extractions, as they are counted."""
 
 
-class Runner:
-    """Extracts what is due. Its methods belong to the thread of the chore; each attempt has a thread of its own, or the loop.
+class PartitionRunner:
+    """Extracts due partitions. Used by the ledger thread of a worker.
 
-    Any number of runners may work on one ledger: a partition has one lease at a time, and a late one changes nothing.
+    Each sync extraction has a thread of its own, and async ones run on the worker's event loop. Any
+    number of runners may work on one ledger: a partition has one lease at a time, and a late result
+    changes nothing.
     """
 
     name = "extractions"
-    every = 0.0
 
     def __init__(
-        self, ledger: Ledger, extractions: Sequence[Extraction], /, *, places: int, name: str | None = None,
-        lease: float = LEASE, parking: Parking | None = None,
-    ) -> None:  # fmt: skip
-        """places: extractions at once. name: what its name begins with (default: the host's). parking: what is an outage."""
-        self.worker = f"{socket.gethostname() if name is None else name}-{os.getpid()}-{secrets.token_hex(3)}"
-        terms = [one.terms for one in extractions]
-        self._control, self._authority = Control(ledger, terms), Authority(ledger, terms)
-        self._known = {one.terms.dataset: one for one in extractions}
-        self._places, self._lease = places, lease
+        self,
+        extractions: Sequence[Extraction],
+        /,
+        *,
+        max_running: int,
+        lease_seconds: float = LEASE_SECONDS,
+        parking: Parking | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            extractions: The datasets to extract.
+            max_running: Maximum number of extractions at the same time.
+            lease_seconds: How long a partition stays leased without a renewal.
+            parking: When failures count as an outage of the source.
+        """
+        self._extractions = {extraction.terms.dataset: extraction for extraction in extractions}
+        self._max_running, self._lease_seconds = max_running, lease_seconds
         self._held: dict[str, Held] = {}
-        """By run."""
-        self._inbox: deque[Done] = deque()
+        """Leases by run."""
+        self._results: deque[Done] = deque()
         self._verdicts: list[tuple[Done, Verdict]] = []
+        """Not written yet."""
         self._returns: list[tuple[Done, Return]] = []
+        """Leases to release, not written yet."""
         self._parking = Parking() if parking is None else parking
-        self._outages = Outages(self._parking, self._control.is_only_customer)
-        self._spare: dict[tuple[int, int], str] = {}
-        """Attempts that were rejected, and turned out to be an outage's."""
-        self._ended: Counter[str] = Counter()
-        self._poke = threading.Event()
-        self._next: datetime | None = None
-        """When one that was rejected here is tried again."""
-        self._renewed = monotonic()
-        self._stopping = False
+        self._refunds: dict[tuple[int, int], str] = {}
+        """Rejected attempts that an outage caused, with its reason."""
+        self._counts: Counter[str] = Counter()
+        self._next_retry: datetime | None = None
+        """When a partition that was rejected here is due again."""
+        self._renewed_at = monotonic()
         self._context = copy_context()
-        self._loop = Loop(f"{self.worker}-loop")
 
-    def sign(self, worker: str, /) -> None:
-        """Its leases bear the name of the worker that it is a chore of."""
-        self.worker = worker
+    # ---- for the dispatcher ----
 
-    def do(self, now: datetime, /) -> None:
-        """One round, and a wait for something to do."""
-        if not self.turn(now):
-            soon = POLL if self._next is None else max(0.0, (self._next - clock_around().now()).total_seconds())
-            self._next = None
-            rated = POLL if self._control.soon is None else self._control.soon
-            self.rest(min(POLL, self._lease / 8, soon, rated))
-
-    def turn(self, now: datetime, /) -> bool:
-        """Write down what has ended, hold on to what runs, take what there is room for. True: there may be more at once."""
-        self._settle(now)
-        self._renew()
-        free = self._places - len(self._held)
-        return free > 0 and self._claim(free) == free
+    def attach(self, worker: str, ledger: Ledger, executors: SourceExecutors, /) -> None:
+        """Set the name of the worker, its ledger and its executors, before the first turn."""
+        self._worker, self._executors = worker, executors
+        terms = [extraction.terms for extraction in self._extractions.values()]
+        self._control, self._authority = Control(ledger, terms), Authority(ledger, terms)
+        self._outages = Outages(self._parking, self._control.is_only_customer)
 
     @property
-    def busy(self) -> int:
-        """Extractions under way, or not written down yet."""
+    def running(self) -> int:
+        """Number of extractions that run, or are not settled yet."""
         return len(self._held)
 
     @property
-    def tally(self) -> dict[str, int]:
-        """Extractions that are running, and what became of the others."""
-        return {"running": len(self._held)} | {name: self._ended[name] for name in ENDS}
+    def running_async(self) -> int:
+        """How many of them can be cancelled."""
+        return sum(held.extraction.execution == "async" for held in self._held.values())
 
-    def rest(self, seconds: float, /) -> None:
-        """Until an extraction has ended, or so long."""
-        if not self._inbox:
-            self._poke.wait(seconds)
-        self._poke.clear()
+    @property
+    def has_results(self) -> bool:
+        """Whether an extraction has ended that is not settled yet."""
+        return bool(self._results)
 
-    def wake(self) -> None:
-        """The worker stops: don't wait for anything."""
-        self._poke.set()
+    @property
+    def counts(self) -> dict[str, int]:
+        """Running extractions, and ended ones by outcome. Any thread may read it."""
+        return {"running": len(self._held)} | {name: self._counts[name] for name in OUTCOMES}
 
-    def drain(self, left: Callable[[], float], /) -> None:
-        """The worker stops: what runs may end within the time that is left; then its leases go back, uncharged."""
-        self._stopping = True
-        while self._held and left() > 0:
-            self._try(self._renew)
-            self.rest(min(0.2, max(0.0, left())))
-            self._try(self._settle_now)
-        self._loop.cancel()
-        over = monotonic() + GRACE
-        while any(held.extraction.colour == "async" for held in self._held.values()) and monotonic() < over:
-            self.rest(0.05)
-            self._try(self._settle_now)
+    def turn(self, now: datetime, /, *, is_stopping: bool = False) -> float:
+        """Settle ended extractions, renew leases, and claim as many partitions as fit.
+
+        Returns:
+            Seconds until the next turn if nothing happens before.
+        """
+        self._settle(now, is_stopping=is_stopping)
+        self._renew()
+        free = self._max_running - len(self._held)
+        if not is_stopping and free > 0 and self._claim(free) == free:
+            return 0.0
+        return self._seconds_until_next_turn()
+
+    def release(self, now: datetime, /) -> None:
+        """Release the leases of extractions that have not ended. They do not count as attempts."""
         for held in self._held.values():
             held.lost = True
+        queued = {done.held.lease.run_id for done, _ in (*self._returns, *self._verdicts)}
         self._returns += [
-            (Done(held, None, None, monotonic() - held.began), Return(held.lease, "stopped")) for held in self._held.values()
+            (Done(held, None, None, monotonic() - held.began), Return(held.lease, "stopped"))
+            for held in self._held.values()
+            if held.lease.run_id not in queued
         ]
-        self._try(self._settle_now)
-        self._loop.close()
+        self._settle(now, is_stopping=True)
+
+    def _seconds_until_next_turn(self) -> float:
+        waits = [POLL_SECONDS, self._lease_seconds / 8]
+        if self._next_retry is not None:
+            waits.append(max(0.0, (self._next_retry - clock_around().now()).total_seconds()))
+            self._next_retry = None
+        if self._control.soon is not None:
+            waits.append(self._control.soon)
+        return min(waits)
 
     # ---- leases ----
 
     def _claim(self, free: int) -> int:
-        leases = self._control.claim(free, worker=self.worker, lease=self._lease)
+        leases = self._control.claim(free, worker=self._worker, lease=self._lease_seconds)
         for expired in self._control.expired:
-            self._ended["terminal"] += 1
-            tell_expired(self._known[expired.partition.source, expired.partition.query_name], expired)
+            self._counts["terminal"] += 1
+            key = expired.partition
+            tell_expired(self._extractions[key.source, key.query_name], expired)
         if leases:
             crash_point("extract.claimed")
         for at, lease in enumerate(leases):
-            held = Held(self._known[lease.partition.source, lease.partition.query_name], lease)
+            key = lease.partition
+            held = Held(self._extractions[key.source, key.query_name], lease)
             try:
-                self._begin(held)
-            except Exception:  # no thread can be had just now: they are somebody else's to try
-                rest = [Held(held.extraction, one) for one in leases[at:]]
-                self._returns += [(Done(one, None, None, 0.0), Return(one.lease, "stopped")) for one in rest]
+                self._start(held)
+            except Exception:  # no thread can be started now: release this lease and the rest
+                rest = [Held(held.extraction, unstarted) for unstarted in leases[at:]]
+                self._returns += [(Done(each, None, None, 0.0), Return(each.lease, "stopped")) for each in rest]
                 raise
         return len(leases)
 
-    def _begin(self, held: Held) -> None:
-        extraction, lease = held.extraction, held.lease
-        context = self._context.copy()
-        if extraction.colour == "async":
-            self._loop.give(lease.run_id, lambda: self._attempted(held), context)
+    def _start(self, held: Held) -> None:
+        run_id, context = held.lease.run_id, self._context.copy()
+        if held.extraction.execution == "async":
+            self._executors.run_on_loop(run_id, lambda: self._extract_async(held), context)
         else:
-            name = f"{self.worker}-{lease.run_id}"
-            threading.Thread(target=context.run, args=(self._attempt, held), name=name, daemon=True).start()
-        self._held[lease.run_id] = held
+            name = f"{self._worker}-{run_id}"
+            self._executors.run_in_thread(name, lambda: self._extract(held), context)
+        self._held[run_id] = held
 
-    def _attempt(self, held: Held) -> None:
-        self._tell(plain(held))
+    def _extract(self, held: Held) -> None:
+        self._on_finished(plain(held))
 
-    async def _attempted(self, held: Held) -> None:
-        self._tell(await coroutine(held))
+    async def _extract_async(self, held: Held) -> None:
+        self._on_finished(await coroutine(held))
 
-    def _tell(self, done: Done) -> None:
-        self._inbox.append(done)
-        self._poke.set()
+    def _on_finished(self, done: Done) -> None:
+        self._results.append(done)
+        self._executors.wake()
 
     def _renew(self) -> None:
-        """Hold on to what runs; not to a plain function that is far beyond its time, which nobody can stop."""
+        """Renew the leases of running extractions. A sync function far beyond its timeout cannot be
+        stopped, and its lease expires.
+        """
         now = monotonic()
-        if now - self._renewed < self._lease / 4 or not self._held:
+        if now - self._renewed_at < self._lease_seconds / 4 or not self._held:
             return
-        live = [held.lease for held in self._held.values() if not held.lost and now < held.end + self._lease]
-        lost = self._control.renew(live, lease=self._lease) if live else []
-        self._renewed = now
+        live = [held.lease for held in self._held.values() if not held.lost and now < held.end + self._lease_seconds]
+        lost = self._control.renew(live, lease=self._lease_seconds) if live else []
+        self._renewed_at = now
         for lease in lost:
             if held := self._held.get(lease.run_id):
                 held.lost = True
-                self._loop.cancel(lease.run_id)
+                self._executors.cancel(lease.run_id)
 
-    # ---- ends ----
+    # ---- results ----
 
-    def _settle_now(self) -> None:
-        self._settle(clock_around().now())
-
-    def _settle(self, now: datetime) -> None:
-        """What has ended becomes durable, all of it in one transaction; what cannot be written now waits, and keeps its place."""
-        while self._inbox:
-            done = self._inbox.popleft()
-            found = ended(done, now, self._parking, stopping=self._stopping)
-            if isinstance(found, Verdict):
-                self._verdicts.append((done, found))
-                self._seen(done, found)
-            elif found is not None:
-                self._returns.append((done, found))
+    def _settle(self, now: datetime, *, is_stopping: bool) -> None:
+        """Write the results of ended extractions. Results that cannot be written now are kept."""
+        while self._results:
+            done = self._results.popleft()
+            result = ended(done, now, self._parking, stopping=is_stopping)
+            if isinstance(result, Verdict):
+                self._verdicts.append((done, result))
+                self._detect_outage(done, result)
+            elif result is not None:
+                self._returns.append((done, result))
             else:
-                self._ended["late"] += 1
+                self._counts["late"] += 1
                 tell_late(done)
                 self._held.pop(done.held.lease.run_id, None)
-        self._give_back()  # before verdicts: a source that rests from now on spares those that failed for the same
+        # First the returns: if they pause the source, rejections for the same fault do not count.
+        self._release_leases()
         if self._verdicts:
-            judged = self._authority.judge([verdict for _, verdict in self._verdicts])
-            for (done, verdict), one in zip(self._verdicts, judged, strict=True):
-                if one.outcome == "spared":
-                    self._returns.append((done, _systemic(done, verdict, verdict.message)))
-                    continue
-                self._held.pop(done.held.lease.run_id, None)
-                self._ended["terminal" if one.terminal is not None else one.outcome] += 1
-                tell_judged(done, verdict, one, now)
-                if one.next_at is not None and (self._next is None or one.next_at < self._next):
-                    self._next = one.next_at
-            self._verdicts = []
-        self._give_back()
+            self._write_verdicts(now)
+        self._release_leases()
 
-    def _seen(self, done: Done, verdict: Verdict) -> None:
-        """Whether this makes an outage: then neither it nor those before it are charged, as far as the bound allows."""
+    def _write_verdicts(self, now: datetime) -> None:
+        judged = self._authority.judge([verdict for _, verdict in self._verdicts])
+        for (done, verdict), result in zip(self._verdicts, judged, strict=True):
+            if result.outcome == "spared":
+                self._returns.append((done, _systemic_return(done, verdict, verdict.message)))
+                continue
+            self._held.pop(done.held.lease.run_id, None)
+            self._counts["terminal" if result.terminal is not None else result.outcome] += 1
+            tell_judged(done, verdict, result, now)
+            if result.next_at is not None:
+                known = self._next_retry
+                self._next_retry = result.next_at if known is None else min(known, result.next_at)
+        self._verdicts = []
+
+    def _detect_outage(self, done: Done, verdict: Verdict) -> None:
+        """If this verdict completes an outage, neither it nor the ones before it count as attempts."""
         outage = self._outages.add(done.held.lease, verdict, monotonic(), answered=done.verdict is not None)
         if outage is None:
             return
         attempts = set(outage.attempts)
-        mine = [pair for pair in self._verdicts if _attempt(pair[0]) in attempts and not pair[1].charged]
-        unsaid = {_attempt(each) for each, _ in self._verdicts}
-        self._verdicts = [pair for pair in self._verdicts if pair not in mine]
-        self._returns += [(each, _systemic(each, judged, outage.says)) for each, judged in mine]
-        self._spare |= {attempt: outage.says for attempt in outage.attempts if attempt not in unsaid}
+        caused = [pair for pair in self._verdicts if _attempt_of(pair[0]) in attempts and not pair[1].charged]
+        unwritten = {_attempt_of(each) for each, _ in self._verdicts}
+        self._verdicts = [pair for pair in self._verdicts if pair not in caused]
+        self._returns += [(each, _systemic_return(each, judged, outage.says)) for each, judged in caused]
+        self._refunds |= {attempt: outage.says for attempt in outage.attempts if attempt not in unwritten}
 
-    def _give_back(self) -> None:
-        if not self._returns and not self._spare:
+    def _release_leases(self) -> None:
+        if not self._returns and not self._refunds:
             return
-        self._control.give_back([given for _, given in self._returns], spare=self._spare, most=self._parking.uncharged)
-        for done, given in self._returns:
+        returns = [returned for _, returned in self._returns]
+        self._control.give_back(returns, spare=self._refunds, most=self._parking.uncharged)
+        for done, returned in self._returns:
             self._held.pop(done.held.lease.run_id, None)
-            self._ended["returned"] += 1
-            tell_returned(done, given)
-        self._returns, self._spare = [], {}
-
-    def _try(self, act: Callable[[], object]) -> None:
-        """While it drains: a ledger that is away must not keep the others from ending."""
-        try:
-            act()
-        except Exception:
-            self._poke.wait(0.1)
+            self._counts["returned"] += 1
+            tell_returned(done, returned)
+        self._returns, self._refunds = [], {}
 
 
-def _attempt(done: Done) -> tuple[int, int]:
+def _attempt_of(done: Done) -> tuple[int, int]:
     return done.held.lease.partition_id, done.held.lease.attempt_no
 
 
-def _systemic(done: Done, verdict: Verdict, says: str | None) -> Return:
-    """What failed for a fault that is everybody's."""
+def _systemic_return(done: Done, verdict: Verdict, says: str | None) -> Return:
+    """Return the lease of an extraction that failed because the source is down."""
     return Return(done.held.lease, "systemic", error=says, after=verdict.after, signature=verdict.signature)

@@ -77,7 +77,7 @@ class Stepped:
         return True
 
     def _made(self, held: Held) -> Done:
-        return self._awaited(coroutine(held)) if held.extraction.colour == "async" else plain(held)
+        return self._awaited(coroutine(held)) if held.extraction.execution == "async" else plain(held)
 
     def next(self, now: datetime, /) -> datetime | None:
         """When there will be something to do; schedules left out."""

@@ -10,7 +10,7 @@ from typing import Any
 from ..core.text import safe_str
 from ..errors import Damaged, Stop, StorageError
 from ..journal.redaction import redact_text
-from ..worker.outcome import is_of_ledger
+from ..worker.outcome import is_ledger_fault
 from . import checks as makers
 from .finding import Check, Finding
 from .look import Looking
@@ -107,7 +107,7 @@ def _asked(check: Check, raw: Raw) -> tuple[Finding, bool]:
     except StorageError:
         raise
     except Exception as wrong:
-        if is_of_ledger(wrong):
+        if is_ledger_fault(wrong):
             raise
         return _raised(wrong), False
 

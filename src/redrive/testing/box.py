@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..ledger.record import Lease
     from ..ledger.state import State
     from ..partitions.stepped import Stepped
-    from ..worker.kind import Kind
+    from ..worker.job_type import JobType
     from ..worker.outcome import Outcome
 
 LEASE = 8.0
@@ -93,7 +93,7 @@ class Sandbox:
     def _name(self) -> str:
         return f"sandbox-{self._worker}"
 
-    def _next(self, kinds: dict[str, Kind]) -> Lease | None:
+    def _next(self, kinds: dict[str, JobType]) -> Lease | None:
         ledger = self._app.ledger
         ledger.reap()
         ledger.unblock()
@@ -104,14 +104,14 @@ class Sandbox:
         )
         return found[0] if found else None
 
-    def _attempt(self, kind: Kind, lease: Lease) -> None:
-        from ..worker.outcome import expired  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    def _attempt(self, kind: JobType, lease: Lease) -> None:
+        from ..worker.outcome import after_deadline  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
         if lease.deadline is not None and lease.deadline <= self.clock.now():
-            self._app.ledger.settle(expired(lease).settlement)
+            self._app.ledger.settle(after_deadline(lease).settlement)
             return
         context = contextvars.copy_context()
-        if kind.colour == "transaction":
+        if kind.execution == "transaction":
             outcome = context.run(self._in_transaction, kind, lease)
         else:
             outcome = context.run(self._made, kind, lease)
@@ -121,42 +121,44 @@ class Sandbox:
         elif outcome is not None:
             self._app.ledger.settle(outcome.settlement)
 
-    def _made(self, kind: Kind, lease: Lease) -> Outcome:
-        from ..worker.outcome import failed, succeeded  # noqa: PLC0415  # likewise
+    def _made(self, kind: JobType, lease: Lease) -> Outcome:
+        from ..worker.outcome import after_failure, after_success  # noqa: PLC0415  # likewise
 
         self._enter(kind, lease)
         try:
             result = kind.run(lease)
-            if kind.colour == "async":
+            if kind.execution == "async":
                 result = _awaited(result)
         except Exception as error:
-            return failed(kind, lease, error, now=self.clock.now(), draw=_draw())
-        return succeeded(lease, result, self._app.ledger.max_payload)
+            return after_failure(kind, lease, error, now=self.clock.now(), draw=_draw())
+        return after_success(lease, result, self._app.ledger.max_payload)
 
-    def _in_transaction(self, kind: Kind, lease: Lease) -> Outcome | None:
+    def _in_transaction(self, kind: JobType, lease: Lease) -> Outcome | None:
         """None: it is settled already, with what it wrote."""
-        from ..worker.outcome import failed, succeeded  # noqa: PLC0415  # likewise
+        from ..worker.outcome import after_failure, after_success  # noqa: PLC0415  # likewise
 
         self._enter(kind, lease)
         try:
             with self._app.ledger.begin() as tx:
-                outcome = succeeded(lease, kind.run(tx, lease), self._app.ledger.max_payload)
+                outcome = after_success(lease, kind.run(tx, lease), self._app.ledger.max_payload)
                 if self._killed:
                     raise _Killed
                 self._app.ledger.settle(outcome.settlement, tx=tx)
         except _Killed:
             return None
         except Exception as error:
-            return failed(kind, lease, error, now=self.clock.now(), draw=_draw())
+            return after_failure(kind, lease, error, now=self.clock.now(), draw=_draw())
         return None
 
-    def _enter(self, kind: Kind, lease: Lease) -> None:
-        from ..worker.scope import Layer, key_of  # noqa: PLC0415  # likewise
+    def _enter(self, kind: JobType, lease: Lease) -> None:
+        from ..worker.attempt import DurableLayer, attempt_key  # noqa: PLC0415  # likewise
 
         own = kind.settings.attempt_timeout
         left = math.inf if lease.deadline is None else (lease.deadline - self.clock.now()).total_seconds()
         seconds = min(math.inf if own is None else own, left)
-        ActiveScope((self.clock.monotonic() + seconds, max(1, lease.attempt), Layer(kind, lease), key_of(lease), None))
+        ActiveScope(
+            (self.clock.monotonic() + seconds, max(1, lease.attempt), DurableLayer(kind, lease), attempt_key(lease), None)
+        )
         IDS.set(lease.ids)
 
     # ---- datasets ----
@@ -182,7 +184,7 @@ class Sandbox:
 
     # ---- time ----
 
-    def _pass_time(self, kinds: dict[str, Kind]) -> bool:
+    def _pass_time(self, kinds: dict[str, JobType]) -> bool:
         """To the next moment at which there is something to do; False: there is nothing any more."""
         ledger = self._app.ledger
         plain = [name for name in kinds if name not in self._schedules]

@@ -1,9 +1,10 @@
-"""Process: who a worker's process is, so that another on the same machine can tell that it is gone.
+"""Process: the identity of a worker's process, so that others on the machine notice its end.
 
-A process is named by its machine's boot, name and id, its process namespace, its number and the moment it began: nothing of
-that is true of another one, in a container or after a restart. Where a system does not say all of this (Linux does), nobody is
-ever said to be gone: then leases run out by time. Cloned machines may have all of it in common: a worker that was heard of
-recently is not gone, whatever is found here (`workers.is_fresh`).
+An identity has the machine's boot id, host name and machine id, the process namespace, the process
+id and its start time: no other process has the same, in a container or after a restart. On systems
+other than Linux it is unknown, and no process counts as gone: leases expire by time. Cloned
+machines may have all of it in common, so a worker with a fresh heartbeat is never gone
+(`workers.is_fresh`).
 """
 
 from __future__ import annotations
@@ -14,72 +15,75 @@ import socket
 from pathlib import Path
 
 PROC = Path("/proc")
-MACHINE = Path("/etc/machine-id")
+MACHINE_ID = Path("/etc/machine-id")
 
 
-def identity() -> str | None:
-    """Of this process; None where it cannot be told."""
+def process_identity() -> str | None:
+    """Return the identity of this process, or None if the system does not tell."""
     pid = os.getpid()
-    began = _began(pid)
-    return None if began is None or (here := _here()) is None else f"{here}/{pid}/{began}"
+    start = _start_time(pid)
+    return None if start is None or (host := _host()) is None else f"{host}/{pid}/{start}"
 
 
-def gone(identity: object, /) -> bool:
-    """Whether that process is certainly not there any more. A stopped one is there."""
+def is_gone(identity: object, /) -> bool:
+    """Return whether the process with this identity has certainly ended. A stopped one has not."""
     if not isinstance(identity, str) or identity.count("/") != 3:
         return False
-    where, pid, began = identity.rsplit("/", 2)
-    if where != _here() or not pid.isdecimal():
+    host, pid, start = identity.rsplit("/", 2)
+    if host != _host() or not pid.isdecimal():
         return False
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
     except OSError:
-        return False  # another user's, and there
-    found = _began(int(pid))
-    return found is not None and found != began
+        return False  # it exists and belongs to another user
+    current_start = _start_time(int(pid))
+    return current_start is not None and current_start != start
 
 
-def label() -> str:
-    """This process in a few characters, for names that others may have to judge; see `left`."""
-    here, began = _here(), _began(os.getpid())
-    known = "" if here is None or began is None else _digest(here)
-    return f"{os.getpid()}.{began or 0}.{known}"
+def process_label() -> str:
+    """Return a short label of this process for `is_label_gone`, such as for consumer names."""
+    host, start = _host(), _start_time(os.getpid())
+    digest = "" if host is None or start is None else _digest(host)
+    return f"{os.getpid()}.{start or 0}.{digest}"
 
 
-def left(label: str, /) -> bool:
-    """Whether the process of this label is certainly not there any more."""
+def is_label_gone(label: str, /) -> bool:
+    """Return whether the process with this label has certainly ended."""
     pid, _, rest = label.partition(".")
-    began, _, known = rest.partition(".")
-    here = _here()
-    return here is not None and bool(known) and known == _digest(here) and gone(f"{here}/{pid}/{began}")
+    start, _, digest = rest.partition(".")
+    host = _host()
+    if host is None or not digest or digest != _digest(host):
+        return False
+    return is_gone(f"{host}/{pid}/{start}")
 
 
-def _digest(here: str) -> str:
-    return hashlib.blake2s(here.encode(), digest_size=4).hexdigest()
+def _digest(host: str) -> str:
+    return hashlib.blake2s(host.encode(), digest_size=4).hexdigest()
 
 
-def _here() -> str | None:
-    """The machine since its boot, and the namespace in which process numbers count."""
+def _host() -> str | None:
+    """Return the machine since its boot, and the process namespace."""
     try:
-        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-        space = (PROC / "self/ns/pid").readlink()
+        boot_id = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        namespace = (PROC / "self/ns/pid").readlink()
     except OSError:
         return None
-    return f"{boot}/{space}@{socket.gethostname()}+{_machine()}".replace("/", "|").replace("|", "/", 1)
+    host = f"{boot_id}/{namespace}@{socket.gethostname()}+{_machine_id()}"
+    return host.replace("/", "|").replace("|", "/", 1)
 
 
-def _machine() -> str:
-    """The start of the machine's id; empty where it has none."""
+def _machine_id() -> str:
+    """Return the start of the machine id, or an empty text."""
     try:
-        return MACHINE.read_text().strip()[:8]
+        return MACHINE_ID.read_text().strip()[:8]
     except OSError:
         return ""
 
 
-def _began(pid: int) -> str | None:
-    """When it began, in ticks since the boot; "dead" for one that only waits to be collected."""
+def _start_time(pid: int) -> str | None:
+    """Return when a process started, in ticks since the boot; "dead" for a zombie."""
     try:
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,9 +1,10 @@
-"""Worker: takes jobs from the ledger, runs them, and says what became of them."""
+"""Worker: claims jobs from the ledger, runs them, and settles their results."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import threading
 from collections import Counter
@@ -11,41 +12,40 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
+from importlib.metadata import version
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..core.clock import SYSTEM
+from ..core.outage import Parking
 from ..core.seconds import Seconds, dated_duration, seconds, whole_number
 from ..journal.bus import ATTEMPT_WRAPPERS, emit
 from ..journal.redaction import redact_text
 from ..ledger.ledger import DAY, Ledger
-from .chore import Chore, Drains, Signs, Tallies
-from .clerk import Clerk
-from .intake import Brings
-from .kind import Kind
-from .parking import Parking
-from .process import identity
+from .dispatcher import Dispatcher
+from .job_type import JobType
+from .maintenance import KEEP_FOREVER
+from .options import WorkerOptions
+from .process import process_identity
 from .status import Status
-from .upkeep import FOREVER
+from .tasks import BackgroundTask, ProducesEvents
+from .work_source import WorkSource
 
-LEASE = 7.0
-"""Seconds, renewed four times in that: long enough for a pause of all Python, short enough for who waits for a dead worker."""
-DRAIN = 30.0
-KEEP = 30 * DAY
-GRACE = 3.0
-"""Seconds that a chore has to give back what it holds, when all others have ended; and all of them, once `drain` is over."""
-SILENT = 2.0
-"""Seconds: a worker that stops gives up on a statement that was not answered for so long."""
-UNHEALTHY = 15.0
-"""Seconds without a completed turn; an idle worker has one every five."""
-CHORE_PAUSE = 5.0
-"""Seconds; the longest wait of a chore that fails: a stream is read soon after its server is back."""
-
-
-def kept(keep: Seconds | None, /) -> float:
-    """Seconds for which what has ended is kept; infinite: for ever."""
-    return KEEP if keep is None else FOREVER if keep == FOREVER else dated_duration("keep", keep)
+LEASE_SECONDS = 7.0
+"""Lease of a job, renewed four times in that time. It outlasts a pause of the whole process, and
+keeps the wait after a crash short."""
+DRAIN_SECONDS = 30.0
+RETENTION_SECONDS = 30 * DAY
+GRACE_SECONDS = 3.0
+"""Time after the drain in which leases are released."""
+SILENT_SECONDS = 2.0
+"""A worker that stops gives up on a statement that was not answered for this long."""
+UNHEALTHY_SECONDS = 15.0
+"""Time without a completed turn; an idle worker has one every 5 s."""
+MAX_TASK_PAUSE_SECONDS = 5.0
+"""Longest pause of a background task that fails: a stream is read soon after its server is back."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker:
@@ -57,41 +57,65 @@ class Worker:
     """
 
     def __init__(
-        self, ledger: Ledger, kinds: Iterable[Kind] | Mapping[str, Kind], /, *, threads: int = 8, tasks: int = 100,
-        drain: Seconds = DRAIN, chores: Sequence[Chore] = (), name: str | None = None, lease: Seconds = LEASE,
-        parking: Parking | None = None, keep: Seconds | None = None,
-    ) -> None:  # fmt: skip
-        """threads: plain functions at once; tasks: async ones at once. drain: how long what runs may take to end when the worker
-        stops; what has not ended then goes back, uncharged. lease: how long a job stays ours without a sign of life.
-        parking: when an outage parks a kind (default: 10 jobs, 90 %; off: `Parking.disabled()`).
-        keep: how long done jobs are kept before they are pruned (default: 30 days; for ever: `math.inf`).
-        name: what its name begins with (default: the host's); the rest is the process's own.
+        self,
+        ledger: Ledger,
+        job_types: Iterable[JobType] | Mapping[str, JobType],
+        /,
+        *,
+        threads: int = 8,
+        tasks: int = 100,
+        drain: Seconds = DRAIN_SECONDS,
+        work_sources: Sequence[WorkSource] = (),
+        background_tasks: Sequence[BackgroundTask] = (),
+        name: str | None = None,
+        lease: Seconds = LEASE_SECONDS,
+        parking: Parking | None = None,
+        keep: Seconds | None = None,
+    ) -> None:
+        """Configure the worker.
+
+        Args:
+            ledger: The ledger.
+            job_types: The job types that it runs.
+            threads: Maximum number of sync jobs at the same time.
+            tasks: Maximum number of async jobs at the same time.
+            drain: Seconds that running jobs get when the worker stops. A job that has not ended by
+                then is released. That does not count as an attempt.
+            work_sources: Work beside jobs that it claims and runs, such as partitions.
+            background_tasks: Periodic tasks, such as schedules.
+            name: Prefix of its name. Default: the host name.
+            lease: Seconds for which a job stays leased without a renewal.
+            parking: When failures count as an outage. Default: 10 jobs, 90 %.
+            keep: How long done jobs are kept. Default: 30 days. For ever: `math.inf`.
         """
         self._ledger = ledger
-        given = kinds.values() if isinstance(kinds, Mapping) else kinds
-        self._kinds = {kind.name: kind for kind in given}
-        self._threads, self._tasks = whole_number("threads", threads), whole_number("tasks", tasks)
-        self._drain = seconds("drain", drain)
-        self._lease = dated_duration("lease", lease)
-        self._keep = kept(keep)
-        self._parking = Parking() if parking is None else parking
-        self._chores = tuple(chores)
-        # Never the name of another process, not even of one before this: its leases would seem to be held by one that lives.
-        self.name = f"{socket.gethostname() if name is None else name}-{os.getpid()}-{secrets.token_hex(3)}"
-        for chore in self._chores:
-            if isinstance(chore, Signs):
-                chore.sign(self.name)
-        self._own = ledger
-        """For the ledger thread alone, where it can have connections of its own."""
-        self._clerk: Clerk | None = None
+        given = job_types.values() if isinstance(job_types, Mapping) else job_types
+        self._job_types = {job_type.name: job_type for job_type in given}
+        self._work_sources = tuple(work_sources)
+        self._background_tasks = tuple(background_tasks)
+        # Unique for each process: the leases of an earlier process must not seem to be held by a
+        # live worker.
+        prefix = socket.gethostname() if name is None else name
+        self.name = f"{prefix}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._options = WorkerOptions(
+            name=self.name,
+            threads=whole_number("threads", threads),
+            tasks=whole_number("tasks", tasks),
+            lease_seconds=dated_duration("lease", lease),
+            drain_seconds=seconds("drain", drain),
+            parking=Parking() if parking is None else parking,
+            retention_seconds=retention_seconds(keep),
+        )
+        self._dispatcher_ledger = ledger
+        """For the ledger thread only, where it can have its own connections."""
+        self._dispatcher: Dispatcher | None = None
         self._thread: threading.Thread | None = None
         self._since: datetime = SYSTEM.now()
-        self._over = threading.Event()
-        self._failing: dict[str, str] = {}
-        self._told = False
-        """To stop; perhaps before it was started."""
-        self._until: float | None = None
-        """When what runs must have ended, on the monotonic clock."""
+        self._has_ended = threading.Event()
+        self._is_stopping = False
+        """`stop` was called, perhaps before `start`."""
+        self._stop_at: float | None = None
+        """When running jobs must have ended, on the monotonic clock."""
 
     def run(self, stop: threading.Event | None = None, /) -> None:
         """Work until `stop` is set or `stop()` is called, then drain.
@@ -106,22 +130,24 @@ class Worker:
             while self._is_running():
                 if stop is not None and stop.is_set():
                     self.stop()
-        except BaseException:  # Ctrl+C, where nobody has made another arrangement
+        except BaseException:  # KeyboardInterrupt, unless a signal handler is installed
             self.stop(now=True)
-            self._wait()
+            self._join()
             raise
 
     def _is_running(self) -> bool:
-        """Whether to go on waiting for it; waits a little itself, so that signals are dealt with in between."""
+        """Wait a little, so that signals are handled, and return whether the worker is still
+        running.
+        """
         thread = self._thread
         if thread is None:
             return False
-        if self._until is not None and monotonic() > self._until + GRACE:
-            return False  # blocked: its leases run out by themselves
+        if self._stop_at is not None and monotonic() > self._stop_at + GRACE_SECONDS:
+            return False  # blocked: its leases expire by themselves
         thread.join(0.1)
         return thread.is_alive()
 
-    def _wait(self) -> None:
+    def _join(self) -> None:
         while self._is_running():
             pass
 
@@ -136,45 +162,57 @@ class Worker:
         """
         if self._thread is not None:
             raise RuntimeError("this worker was already started; create a new one")
-        info = {
-            "process": identity(),
-            "kinds": sorted(self._kinds),
-            "threads": self._threads,
-            "tasks": self._tasks,
-            "lease": self._lease,
-        }
         self._since = SYSTEM.now()
-        self._own = self._ledger.beside()
-        self._clerk = Clerk(
-            self._own, self._ledger, _wrapped(self._kinds), name=self.name, threads=self._threads, tasks=self._tasks,
-            lease=self._lease, drain=self._drain, parking=self._parking, keep=self._keep, info=info, context=copy_context(),
-        )  # fmt: skip
-        self._clerk.failing = self._failing
-        if self._told:
-            self._clerk.stop()
-        self._thread = threading.Thread(target=self._work, args=(self._clerk,), name=self.name, daemon=True)
+        self._dispatcher_ledger = self._ledger.beside()
+        dispatcher = Dispatcher(
+            self._dispatcher_ledger,
+            self._ledger,
+            _with_wrappers(self._job_types),
+            self._options,
+            work_sources=self._work_sources,
+            info=self._info(),
+            context=copy_context(),
+        )
+        self._dispatcher = dispatcher
+        if self._is_stopping:
+            dispatcher.stop()
+        self._thread = threading.Thread(
+            target=self._work, args=(dispatcher,), name=self.name, daemon=True
+        )
         self._thread.start()
         return self
 
-    def _work(self, clerk: Clerk) -> None:
-        others = [threading.Thread(target=self._listen, args=(clerk,), name=f"{self.name}-wake", daemon=True)]
-        draining: list[threading.Thread] = []
-        for chore in self._chores:
-            thread = threading.Thread(target=self._do, args=(chore, clerk), name=f"{self.name}-{chore.name}", daemon=True)
-            (draining if isinstance(chore, Drains) else others).append(thread)
-        for thread in (*others, *draining):
+    def _info(self) -> dict[str, Any]:
+        """Return what is stored with the heartbeat."""
+        return {
+            "process": process_identity(),
+            "kinds": sorted(self._job_types),
+            "threads": self._options.threads,
+            "tasks": self._options.tasks,
+            "lease": self._options.lease_seconds,
+            "version": version("redrive"),
+        }
+
+    def _work(self, dispatcher: Dispatcher) -> None:
+        threads = [self._new_thread("wake", self._listen, dispatcher)]
+        threads += [
+            self._new_thread(task.name, self._run_task, task, dispatcher)
+            for task in self._background_tasks
+        ]
+        for thread in threads:
             thread.start()
         try:
-            clerk.run()
+            dispatcher.run()
         finally:
-            clerk.intake.close()
-            self._over.set()
-            for thread in others:
+            dispatcher.arrivals.close()
+            self._has_ended.set()
+            for thread in threads:
                 thread.join(1)
-            for thread in draining:
-                thread.join(self._left() + GRACE)
-            if self._own is not self._ledger:
-                self._own.close()
+            if self._dispatcher_ledger is not self._ledger:
+                self._dispatcher_ledger.close()
+
+    def _new_thread(self, name: str, target: Any, *args: Any) -> threading.Thread:
+        return threading.Thread(target=target, args=args, name=f"{self.name}-{name}", daemon=True)
 
     def stop(self, *, now: bool = False) -> None:
         """Claim no more jobs, and let running jobs end within `drain`. Returns at once.
@@ -184,120 +222,172 @@ class Worker:
         Args:
             now: Do not wait for running jobs.
         """
-        self._told = True
-        end = monotonic() + (0.0 if now else self._drain)
-        self._until = end if self._until is None else min(end, self._until)
-        if self._clerk is not None:
-            self._clerk.stop(now=now)
-        if self._own is not self._ledger:
-            self._own.connections.hurry(SILENT)
-        for chore in self._chores:
-            if isinstance(chore, Drains):
-                chore.wake()
+        self._is_stopping = True
+        stop_at = monotonic() + (0.0 if now else self._options.drain_seconds)
+        self._stop_at = stop_at if self._stop_at is None else min(stop_at, self._stop_at)
+        if self._dispatcher is not None:
+            self._dispatcher.stop(now=now)
+        if self._dispatcher_ledger is not self._ledger:
+            self._dispatcher_ledger.connections.hurry(SILENT_SECONDS)
 
     def hurry(self) -> None:
-        """Give up on every statement of this ledger that was not answered for 2 s: the process is about to end."""
-        self._ledger.connections.hurry(SILENT)
+        """Give up on statements of this ledger that were not answered for 2 s: the process is about
+        to end.
+        """
+        self._ledger.connections.hurry(SILENT_SECONDS)
 
     def close(self) -> None:
         """Stop the worker, and wait until it has ended, at most 3 s longer than `drain`."""
         self.stop()
-        self._wait()
+        self._join()
+
+    # ---- status ----
 
     @property
     def is_healthy(self) -> bool:
         """True if the ledger responds and the last turn was completed less than 15 s ago."""
-        clerk = self._clerk
-        return clerk is None or (clerk.trouble.says is None and monotonic() - clerk.turned < UNHEALTHY)
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            return True
+        is_recent = monotonic() - dispatcher.last_turn_at < UNHEALTHY_SECONDS
+        return dispatcher.outage.error is None and is_recent
 
     @property
     def problem(self) -> str | None:
         """After the end: why some results could not be stored. None if all were."""
-        clerk = self._clerk
-        if clerk is None or clerk.gave_back:
+        dispatcher = self._dispatcher
+        if dispatcher is None or dispatcher.is_everything_released:
             return None
-        return str(clerk.removed) if clerk.removed else clerk.trouble.says or "the ledger did not respond in time"
+        if dispatcher.removed:
+            return str(dispatcher.removed)
+        return dispatcher.outage.error or "the ledger did not respond in time"
 
     @property
     def is_ledger_removed(self) -> bool:
         """True if the worker ended because its SQLite file was removed or replaced."""
-        return self._clerk is not None and self._clerk.removed is not None
+        return self._dispatcher is not None and self._dispatcher.removed is not None
 
     @property
     def status(self) -> Status:
         """The status of the worker now."""
-        clerk = self._clerk
-        counts: Counter[str] = Counter() if clerk is None else clerk.ends.counts
+        dispatcher = self._dispatcher
+        counts: Counter[str] = Counter() if dispatcher is None else dispatcher.completer.counts
+        parked = {} if dispatcher is None else dispatcher.parked.parked
         return Status(
             name=self.name,
-            state="starting" if clerk is None else clerk.state,
+            state="starting" if dispatcher is None else dispatcher.phase,
             since=self._since,
-            running=0 if clerk is None else len(clerk.hand),
+            running=0 if dispatcher is None else len(dispatcher.in_flight),
             done=counts["done"],
             again=counts["again"],
             dead=counts["dead"],
             late=counts["late"],
-            overdue=0 if clerk is None else clerk.hand.overdue,
-            parked={} if clerk is None else {name: one.reason for name, one in clerk.ends.parked.items()},
-            trouble=None if clerk is None else clerk.trouble.says,
-            failing=dict(self._failing),
-            partitions={name: many for chore in self._chores if isinstance(chore, Tallies) for name, many in chore.tally.items()},
+            overdue=0 if dispatcher is None else dispatcher.in_flight.overdue,
+            parked={name: each.reason for name, each in parked.items()},
+            trouble=None if dispatcher is None else dispatcher.outage.error,
+            failing={} if dispatcher is None else dict(dispatcher.failing),
+            partitions={
+                outcome: count
+                for source in self._work_sources
+                for outcome, count in source.counts.items()
+            },
         )
 
-    def _listen(self, clerk: Clerk) -> None:
-        """Tells the clerk that something was submitted."""
-        while not self._over.is_set():
+    # ---- threads beside the dispatcher ----
+
+    def _listen(self, dispatcher: Dispatcher) -> None:
+        """Wake the dispatcher when jobs are submitted."""
+        while not self._has_ended.is_set():
             try:
-                wake = self._own.wake()
+                notifications = self._dispatcher_ledger.wake()
                 try:
-                    clerk.poke()  # what came while nobody listened
-                    while not self._over.is_set():
-                        if wake.wait(0.5):
-                            clerk.poke()
+                    dispatcher.wake()  # jobs that were submitted while nothing listened
+                    while not self._has_ended.is_set():
+                        if notifications.wait(0.5):
+                            dispatcher.wake()
                 finally:
-                    wake.close()
-            except Exception:  # the database is away; the clerk says so
-                self._over.wait(0.5)
+                    notifications.close()
+            except Exception:  # the ledger is away; the dispatcher logs it
+                self._has_ended.wait(0.5)
 
-    def _do(self, chore: Chore, clerk: Clerk) -> None:
-        if isinstance(chore, Brings):
-            chore.brings_to(clerk.intake)
-        pause = chore.every
-        while not clerk.stopped.is_set():
+    def _run_task(self, task: BackgroundTask, dispatcher: Dispatcher) -> None:
+        """Run a background task until the worker stops, with a growing pause while it fails."""
+        if isinstance(task, ProducesEvents):
+            task.attach(dispatcher.arrivals)
+        pause = task.every
+        while not dispatcher.stopped.is_set():
             try:
-                chore.do(clerk.now())
-                pause = chore.every
-                self._failing.pop(chore.name, None)
+                task.do(dispatcher.now())
+                pause = task.every
+                dispatcher.failing.pop(task.name, None)
             except Exception as error:
-                self._failing[chore.name] = redact_text(f"{type(error).__name__}: {error}")
-                _failed(chore, error)
-                pause = min(max(pause, 0.1) * 2, max(CHORE_PAUSE, chore.every))
-            clerk.stopped.wait(pause)
-        if isinstance(chore, Brings):
+                dispatcher.failing[task.name] = redact_text(f"{type(error).__name__}: {error}")
+                _log_failure(task, error)
+                pause = min(max(pause, 0.1) * 2, max(MAX_TASK_PAUSE_SECONDS, task.every))
+            dispatcher.stopped.wait(pause)
+        if isinstance(task, ProducesEvents):
             try:
-                chore.end()
-            except Exception as error:  # where it came from is away too: others will find it there
-                _failed(chore, error)
-        if isinstance(chore, Drains):
-            chore.drain(self._left)
-
-    def _left(self) -> float:
-        """Seconds until what runs must have ended."""
-        return 0.0 if self._until is None else max(0.0, self._until - monotonic())
+                task.end()
+            except Exception as error:  # its server is away too: another consumer gets the events
+                _log_failure(task, error)
 
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
         self.close()
 
 
-def _failed(chore: Chore, error: Exception) -> None:
-    emit("chore_failed", {"operation": chore.name, "error": str(error), "error_class": type(error).__name__})
+def run_until_signal(worker: Worker, /) -> int | None:
+    """Run a worker until SIGTERM or SIGINT, then drain it. A second signal stops it at once.
+
+    Outside the main thread there are no signals: it runs until `worker.stop()`.
+
+    Returns:
+        The number of the second signal, if there was one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        worker.run()
+        return None
+    received: list[int] = []
+
+    def on_signal(number: int, _frame: Any) -> None:
+        received.append(number)
+        worker.stop(now=len(received) > 1)
+
+    handlers = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
+    try:
+        worker.run()
+    finally:
+        worker.hurry()  # a thread that waits for a silent database must not hold up the exit
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return received[1] if len(received) > 1 else None
 
 
-def _wrapped(kinds: dict[str, Kind]) -> dict[str, Kind]:
-    """With what the journal puts around every attempt: a span, where there is a tracer."""
+def retention_seconds(keep: Seconds | None, /) -> float:
+    """Return how long done jobs are kept, in seconds or `KEEP_FOREVER`."""
+    if keep is None:
+        return RETENTION_SECONDS
+    return KEEP_FOREVER if keep == KEEP_FOREVER else dated_duration("keep", keep)
+
+
+def _log_failure(task: BackgroundTask, error: Exception) -> None:
+    fields = {"error": str(error), "error_class": type(error).__name__}
+    emit("chore_failed", {"operation": task.name, **fields})
+
+
+def _with_wrappers(job_types: dict[str, JobType]) -> dict[str, JobType]:
+    """Return the job types with what the journal wraps around attempts, such as spans."""
     for wrap in list(ATTEMPT_WRAPPERS):
-        kinds = {name: replace(kind, run=wrap(name, kind.colour, kind.run)) for name, kind in kinds.items()}
-    return kinds
+        job_types = {
+            name: replace(job_type, run=wrap(name, job_type.execution, job_type.run))
+            for name, job_type in job_types.items()
+        }
+    return job_types

@@ -19,8 +19,7 @@ from sqlalchemy import Connection, text
 
 from redrive import App, Event, RetryPolicy
 from redrive.messages import RedisStream
-from redrive.worker.signals import until_told
-from redrive.worker.worker import Worker
+from redrive.worker.worker import Worker, run_until_signal
 from tests.acceptance.crash.diary import Diary
 
 AT_ONCE = RetryPolicy(max_attempts=3, backoff_base=0.05, backoff_max=0.05, jitter=0)
@@ -74,6 +73,6 @@ def main(arguments: Sequence[str]) -> int:
         if "until" in options:
             client = redis.Redis.from_url(redis_url)
             threading.Thread(target=ended, args=(app, client, stream, worker), daemon=True).start()
-        until_told(worker)
+        run_until_signal(worker)
     diary.note("ended", name)
     return 0

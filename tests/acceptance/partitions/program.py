@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -15,8 +16,8 @@ from typing import Any
 
 from redrive import App, RetryPolicy
 from redrive.partitions import Partition, Sink, not_null, row_count, schema, unique
-from redrive.partitions.runner import Runner
 from redrive.partitions.tending import Tending
+from tests.partition_runner import SteppedRunner
 
 CUSTOMERS = ("acme", "Globex, Inc/é")
 SINCE, UNTIL = "2026-01-30", "2026-01-31"
@@ -53,12 +54,12 @@ def made(url: str, store: dict[str, Any], gate: Path | None = None) -> App:
     return app
 
 
-def _round(app: App, tending: Tending, runner: Runner) -> bool:
+def _round(app: App, tending: Tending, runner: SteppedRunner) -> bool:
     """As a worker does its chores: what goes wrong is done again. True: nothing is left to do."""
     try:
         now = app.ledger.now()
         tending.do(now)
-        return not runner.turn(now) and not runner.busy
+        return runner.turn(now) > 0 and not runner.running
     except Exception:
         traceback.print_exc()
         return False
@@ -68,10 +69,11 @@ def main(arguments: Sequence[str]) -> int:
     """Extract what is due, until nothing is left."""
     url, store, name, *rest = arguments
     with made(url, json.loads(store), Path(rest[0]) if rest else None) as app:
-        runner = Runner(app.ledger, list(app.datasets), places=2, name=name, lease=3600)
+        worker = f"{name}-{os.getpid()}-{secrets.token_hex(3)}"
+        runner = SteppedRunner(app.ledger, list(app.datasets), worker=worker, max_running=2, lease_seconds=3600)
         tending = Tending(app.ledger, list(app.datasets))
-        print("begins", runner.worker, os.getpid(), flush=True)
+        print("begins", worker, os.getpid(), flush=True)
         while not _round(app, tending, runner):
-            runner.rest(0.2)
-        runner.drain(lambda: 5.0)
+            runner.wait(0.2)
+        runner.close()
     return 0

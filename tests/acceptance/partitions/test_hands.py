@@ -93,7 +93,7 @@ def test_partitions_of_a_killed_process_on_this_machine_do_not_wait_for_their_le
     backfill(app, "orders", customers=("acme",), until=SINCE)
     (extraction,) = app.datasets
     Control(app.ledger, [extraction.terms]).claim(1, worker="killed", lease=3600)
-    program = "from redrive.worker.process import identity; print(identity())"
+    program = "from redrive.worker.process import process_identity; print(process_identity())"
     killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     app.ledger.beat("killed", {"process": killed.stdout.strip()})
     with app.ledger.begin() as tx:

@@ -19,13 +19,12 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 import redrive.worker.worker as its_file
+from redrive.core.outage import Parking
 from redrive.core.policy import RetryPolicy
 from redrive.engine.settings import Settings
 from redrive.ledger import Lease, Ledger, open_ledger
-from redrive.worker.kind import Kind
-from redrive.worker.parking import Parking
-from redrive.worker.signals import until_told
-from redrive.worker.worker import Worker
+from redrive.worker.job_type import JobType
+from redrive.worker.worker import Worker, run_until_signal
 from tests.acceptance.crash.diary import Diary
 
 SETTINGS = Settings(policy=RetryPolicy(max_attempts=5, backoff_base=0.05, backoff_max=0.2, jitter=0.0), attempt_timeout=None)
@@ -35,7 +34,7 @@ LONG = 1.0
 FREE = 12
 
 
-def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[Kind]:
+def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[JobType]:
     """What its jobs do."""
     gate = diary.path.with_name("gate")
 
@@ -98,16 +97,16 @@ def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[Kind]:
         end(lease)
 
     return [
-        Kind("down", down, "plain", SETTINGS),
-        Kind("work", work, "plain", SETTINGS),
-        Kind("brief", brief, "plain", SETTINGS),
-        Kind("gated", gated, "plain", SETTINGS),
-        Kind("task", task, "async", SETTINGS),
-        Kind("paid", paid, "transaction", SETTINGS),
-        Kind("long", long, "plain", SETTINGS),
-        Kind("long-task", long_task, "async", SETTINGS),
-        Kind("flaky", flaky, "plain", SETTINGS, parks=False),
-        Kind("narrow", work, "plain", SETTINGS, concurrency=3),
+        JobType("down", down, "thread", SETTINGS),
+        JobType("work", work, "thread", SETTINGS),
+        JobType("brief", brief, "thread", SETTINGS),
+        JobType("gated", gated, "thread", SETTINGS),
+        JobType("task", task, "async", SETTINGS),
+        JobType("paid", paid, "transaction", SETTINGS),
+        JobType("long", long, "thread", SETTINGS),
+        JobType("long-task", long_task, "async", SETTINGS),
+        JobType("flaky", flaky, "thread", SETTINGS, parks_on_outage=False),
+        JobType("narrow", work, "thread", SETTINGS, concurrency=3),
     ]
 
 
@@ -135,6 +134,6 @@ def main(arguments: Sequence[str]) -> int:
         worker = Worker(ledger, own, name=name, threads=threads, parking=PARKING, **given)
         if "until" in options:
             threading.Thread(target=ended, args=(ledger, worker), daemon=True).start()
-        until_told(worker)
+        run_until_signal(worker)
     diary.note("ended", name)
     return 0

@@ -17,7 +17,7 @@ from redrive.idempotency.keys import Keys
 from redrive.idempotency.record import KeyId
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.record import Lease
-from redrive.worker.hand import Hand
+from redrive.worker.capacity import InFlight
 from tests.ledgers import sqlite_ledger
 
 from .world import KIND, claim, new, session, tally
@@ -148,11 +148,11 @@ def test_a_lease_of_the_old_primary_is_neither_renewed_nor_started(pair: Pair) -
 def test_a_worker_tells_two_leases_with_one_number_apart(pair: Pair) -> None:
     """After the failover one worker may hold both: the end of the first must not drop the second."""
     lost, held = _same_number(pair)
-    hand = Hand()
+    in_flight = InFlight()
     kind: object = None
-    hand.take([(kind, lost), (kind, held)])  # type: ignore[list-item]  # a kind is only passed on
-    assert hand.lose([lost]) == [lost]
-    assert [one.lease.key for one in hand.all()] == [FRESH]
+    in_flight.add([(kind, lost), (kind, held)])  # type: ignore[list-item]  # a kind is only passed on
+    assert in_flight.remove([lost]) == [lost]
+    assert [one.lease.key for one in in_flight.all()] == [FRESH]
 
 
 @pytest.mark.req("I-2")

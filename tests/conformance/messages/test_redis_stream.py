@@ -82,7 +82,7 @@ def test_entries_are_handled_and_acknowledged(shop: Shop, client: redis.Redis, s
 def test_a_worker_busy_with_streams_runs_submitted_jobs(
     ledger: Ledger, url: str, redis_url: str, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.worker.due.POLL", 1e6)  # only signals wake the worker
+    monkeypatch.setattr("redrive.worker.turn.POLL_SECONDS", 1e6)  # only signals wake the worker
     shop, numbers, mailed, submitted = Shop(ledger, redis_url, stream, batch=10), count(), threading.Event(), threading.Event()
 
     def mail(to: str) -> None:

@@ -15,7 +15,7 @@ from redrive.ledger import Ledger, audit
 from redrive.ledger.tables import audit as entries
 from redrive.ops.doctor import diagnosed
 from redrive.ops.metrics import Standing
-from redrive.worker.anchoring import Anchoring
+from redrive.worker.tasks import AuditAnchorTask
 
 SOON = 60
 
@@ -65,7 +65,7 @@ def findings(ledger: Ledger) -> list[str]:
 @pytest.mark.parametrize("harm", [cut, emptied, rewritten])
 def test_the_doctor_notices_by_the_file_of_anchors(ledger: Ledger, file: Path, harm: Callable[[Ledger], None]) -> None:
     decide(ledger)
-    Anchoring(ledger, str(file)).do(ledger.now())
+    AuditAnchorTask(ledger, str(file)).do(ledger.now())
     assert findings(ledger) == []
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     harm(ledger)
@@ -95,7 +95,7 @@ def test_workers_emit_anchors(ledger: Ledger, file: Path, records: list[journal.
 
 
 def test_an_anchor_is_written_once_for_each_head(ledger: Ledger, file: Path) -> None:
-    anchoring = Anchoring(ledger, str(file))
+    anchoring = AuditAnchorTask(ledger, str(file))
     anchoring.do(ledger.now())
     assert not file.exists(), "nothing was decided yet"
     for _ in range(2):

@@ -300,7 +300,7 @@ def test_a_source_that_cannot_be_read_is_in_doctor_and_overview(ledger: Ledger, 
         findings = [*ann.doctor().findings, *ann.overview().findings]
         return [one.says for one in findings if one.name == "source failing"]
 
-    with Worker(ledger, [], chores=[Unreadable()], name="w1", lease=0.4) as worker:
+    with Worker(ledger, [], background_tasks=[Unreadable()], name="w1", lease=0.4) as worker:
         until(lambda: bool(worker.status.failing) and len(names()) == 2)
         assert all(
             says.startswith("Workers: 1 worker cannot read shop.events (w1") and "redis is away" in says for says in names()

@@ -19,7 +19,7 @@ from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
 from redrive.partitions.policy import Policy, Terms
 from redrive.partitions.record import Lease, Return, Verdict
-from redrive.partitions.runner import Runner
+from tests.partition_runner import SteppedRunner, stepped_runner
 
 from .world import DAY, SAID, World
 
@@ -104,25 +104,27 @@ def test_a_worker_recognises_an_outage_and_another_ones_probe_ends_it(ledger: Le
         (extraction,) = app.datasets
         world = World(ledger)
         Control(ledger, [extraction.terms]).backfill(Grid.of("crm", "orders", customers, DAY), **SAID)
-        workers = [Runner(ledger, [extraction], places=2, name=name, parking=Parking(least=5)) for name in ("one", "two")]
-        _until_idle(workers[0], ledger)
+        workers = [
+            SteppedRunner(ledger, [extraction], worker=name, max_running=2, parking=Parking(least=5)) for name in ("one", "two")
+        ]
+        workers[0].run_until_idle(ledger)
         (source,) = world.register.sources()
         assert (source.paused, source.actor) == (True, "redrive")
         assert source.because == "5 partitions failed for one reason: ConnectionError: no answer for …"
         _uncharged(world, customers, extraction.terms.policy.max_attempts)
         for _ in range(2):
             world.pass_time(1000)
-            _until_idle(workers[1], ledger)  # it never saw the outage; the probe is its first
+            workers[1].run_until_idle(ledger)  # it never saw the outage; the probe is its first
         assert world.register.sources()[0].paused
         _uncharged(world, customers, extraction.terms.policy.max_attempts)
         down.clear()
         for _ in range(2):
             world.pass_time(10_000)
-            _until_idle(workers[1], ledger)
+            workers[1].run_until_idle(ledger)
         assert not world.register.sources()[0].paused
         assert world.register.counts()["crm", "orders"] == {"success": 10}
         for one in workers:
-            one.drain(lambda: 0.0)
+            one.close()
     assert world.wrong() == []
 
 
@@ -164,9 +166,8 @@ class Extracting:
         """Extract all that is due, in a runner of its own."""
         if passed:
             self.world.pass_time(passed)
-        runner = Runner(self.ledger, [self.extraction], places=4, name="one", parking=self.parking)
-        _until_idle(runner, self.ledger)
-        runner.drain(lambda: 0.0)
+        with stepped_runner(self.ledger, [self.extraction], max_running=4, parking=self.parking) as runner:
+            runner.run_until_idle(self.ledger)
 
     @property
     def counts(self) -> Any:
@@ -353,11 +354,6 @@ def _uncharged(world: World, customers: list[str], most: int, *, accepted: int =
     for customer in customers:
         budget = world.register.explain(world.key(customer), terms).budget
         assert budget is None or budget.startswith(f"{most - accepted} of {most} attempts left"), budget
-
-
-def _until_idle(runner: Runner, ledger: Ledger) -> None:
-    while runner.turn(ledger.now()) or runner.busy:
-        runner.rest(0.5)
 
 
 def _systemic(lease: Lease) -> Return:

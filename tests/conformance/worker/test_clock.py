@@ -16,7 +16,7 @@ from redrive.ledger.hot import Demand
 from redrive.ledger.limited import Limit
 from redrive.ledger.record import Lease, new_token
 from redrive.ledger.setback import set_back
-from redrive.worker.clocks import PATIENCE, Clocks
+from redrive.worker.clocks import HEARTBEAT_WAIT_SECONDS, Clocks
 from redrive.worker.worker import Worker
 from tests.conformance.ledger.world import pass_time, session
 
@@ -131,7 +131,7 @@ def test_a_worker_with_another_clock_takes_no_leases_of_live_workers(on_sqlite: 
             until(lambda: worker.status.trouble is not None, worker.status)
             says = worker.status.trouble
             submit(on_sqlite, "mail", 3)
-            time.sleep(PATIENCE / 4)
+            time.sleep(HEARTBEAT_WAIT_SECONDS / 4)
             job = on_sqlite.get(held)
     assert says is not None
     assert (
@@ -151,7 +151,7 @@ def test_an_old_heartbeat_is_a_dead_workers_and_one_that_moves_is_not() -> None:
     clocks = Clocks(enabled=True)
     clocks.look({"a": old}, now, 0.0)
     assert standing(clocks) == (False, None)
-    clocks.look({"a": old}, now, PATIENCE)
+    clocks.look({"a": old}, now, HEARTBEAT_WAIT_SECONDS)
     assert standing(clocks) == (True, None)
     clocks.doubt()
     clocks.look({"a": old}, now, 10.0)

@@ -11,8 +11,8 @@ import pytest
 
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.setback import set_back
-from redrive.worker.hand import Hand
-from redrive.worker.upkeep import Upkeep
+from redrive.worker.capacity import InFlight
+from redrive.worker.maintenance import Maintenance, MaintenanceEvents
 from tests.conformance.ledger.world import pass_time, session
 
 from .world import submit, until
@@ -37,15 +37,12 @@ class Time:
             return began + timedelta(seconds=self.seconds + self.set_by)
 
         monkeypatch.setattr(ledger, "beat", report)
-        monkeypatch.setattr("redrive.worker.upkeep.monotonic", lambda: self.seconds)
-        monkeypatch.setattr("redrive.worker.timers.monotonic", lambda: self.seconds)
+        monkeypatch.setattr("redrive.worker.maintenance.monotonic", lambda: self.seconds)
 
 
-def upkeep(ledger: Ledger, name: str) -> Upkeep:
-    return Upkeep(
-        ledger, name, Hand(), lease=LEASE, keep=DAY, info=lambda: {"lease": LEASE}, lost=lambda leases: None,
-        reaped=lambda: None, seen=lambda parked: None,
-    )  # fmt: skip
+def maintenance(ledger: Ledger, name: str) -> Maintenance:
+    events = MaintenanceEvents(lambda: {"lease": LEASE}, lambda leases: None, lambda: None, lambda parked: None)
+    return Maintenance(ledger, InFlight(), events, name=name, lease_seconds=LEASE, retention_seconds=DAY)
 
 
 def ends(ledger: Ledger, job_id: int) -> datetime:
@@ -73,7 +70,7 @@ def due_in(ledger: Ledger, job_id: int) -> float:
 @pytest.mark.req("L-9")
 def test_a_stalled_heartbeat_shortens_no_lease(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     time = Time(shared, monkeypatch)
-    worker = upkeep(shared, "stalled")
+    worker = maintenance(shared, "stalled")
     worker.run()
     (job,) = submit(shared, "mail", 1)
     shared.claim({"mail": 1}, worker="another", lease=60)
@@ -88,7 +85,7 @@ def test_a_stalled_heartbeat_shortens_no_lease(shared: Ledger, monkeypatch: pyte
 @pytest.mark.req("L-9")
 def test_three_workers_apply_a_step_once(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     time = Time(shared, monkeypatch)
-    workers = [upkeep(shared, name) for name in ("a", "b", "c")]
+    workers = [maintenance(shared, name) for name in ("a", "b", "c")]
     for worker in workers:
         worker.run()
     retry = retried(shared, after=DAY)
@@ -239,7 +236,7 @@ def test_live_workers_renew_their_leases_before_others_take_them_after_a_jump(
 ) -> None:
     time = Time(shared, monkeypatch)
     time.set_by = -HOUR  # the first heartbeat is from before the jump
-    worker = upkeep(shared, "reaper")
+    worker = maintenance(shared, "reaper")
     worker.run()
     (job,) = submit(shared, "mail", 1)
     shared.claim({"mail": 1}, worker="holder", lease=LEASE)

@@ -11,7 +11,7 @@ from redrive.ledger import Ledger, NewJob
 from redrive.ledger.now import now_on
 from redrive.ledger.tables import worker as workers
 from redrive.ledger.workers import REMEMBERED
-from redrive.worker.process import identity
+from redrive.worker.process import process_identity
 from redrive.worker.worker import Worker
 
 from .world import ended, kind, until
@@ -20,7 +20,7 @@ from .world import ended, kind, until
 @pytest.mark.req("L-3")
 @pytest.mark.skipif(not Path("/proc/self/ns/pid").exists(), reason="only Linux says who a process is")
 def test_a_worker_with_a_fresh_heartbeat_is_not_taken_for_dead(shared: Ledger) -> None:
-    mine = identity()
+    mine = process_identity()
     assert mine is not None
     job_id = shared.submit(NewJob("mail", "long")).id
     shared.claim({"mail": 1}, worker="clone", lease=3600)

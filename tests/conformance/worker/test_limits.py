@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redrive.core.outage import Parking
 from redrive.ledger import Lease, Ledger, open_ledger
 from redrive.ledger.hot import Demand
 from redrive.ledger.limited import BURST, Limit, claim, filled
-from redrive.worker import clerk
-from redrive.worker.parking import Parking
+from redrive.worker import dispatcher
+from redrive.worker.options import WorkerOptions
 from redrive.worker.worker import Worker
 
 from .world import ended, kind, submit
@@ -53,7 +54,7 @@ def test_no_more_at_once_than_the_kind_allows(shared: Ledger, url: str) -> None:
 
 
 def test_a_place_that_is_left_is_taken_at_once(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clerk, "SOON", 10.0)
+    monkeypatch.setattr(dispatcher, "LIMIT_RETRY_SECONDS", 10.0)
     crowd = Crowd(0.005)
     ids = submit(shared, "mail", 30)
     with Worker(shared, [kind("mail", crowd, concurrency=1)]):
@@ -120,15 +121,13 @@ def test_due_jobs_that_a_limit_holds_back_are_not_other_work(shared: Ledger, lim
     """A visit to quarantined jobs ends for the sake of other due jobs, if these can be claimed."""
     work = kind("mail", lambda lease: None, **limit)
     submit(shared, "mail", 2)
-    idle = clerk.Clerk(
-        shared, shared, {"mail": work}, name="idle", threads=1, tasks=1, lease=60.0, drain=1.0, parking=Parking(), keep=60.0,
-        info={}, context=copy_context(),
-    )  # fmt: skip
+    options = WorkerOptions("idle", 1, 1, 60.0, 1.0, Parking(), 60.0)
+    idle = dispatcher.Dispatcher(shared, shared, {"mail": work}, options, info={}, context=copy_context())
     try:
-        assert idle._has_others()
+        assert idle._has_due_jobs()
         with shared.connections.write.use() as session:
             held = claim(session, shared.connections.hot, Demand({"mail": 1}, "other", 60.0, 1), {"mail": Limit(**limit)})
         assert len(held.leases) == 1
-        assert not idle._has_others()
+        assert not idle._has_due_jobs()
     finally:
-        idle._crew.close()
+        idle._executors.close()

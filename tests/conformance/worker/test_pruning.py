@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from redrive.ledger import Ledger, NewJob
-from redrive.worker import upkeep as module
-from redrive.worker.upkeep import PRUNE, PRUNE_SOON
+from redrive.worker import maintenance as module
+from redrive.worker.maintenance import PRUNE_SECONDS, PRUNE_SOON_SECONDS
 from tests.conformance.ledger.world import pass_time
 
-from .test_clock_steps import DAY, Time, upkeep
+from .test_clock_steps import DAY, Time, maintenance
 
 BATCH = 5
 
@@ -29,16 +29,22 @@ def test_a_worker_prunes_batch_after_batch_until_no_job_is_left(ledger: Ledger, 
     time = Time(ledger, monkeypatch)
     finish(ledger, 2 * BATCH + 1)
     pass_time(ledger, 2 * DAY)
-    worker = upkeep(ledger, "w")
+    worker = maintenance(ledger, "w")
     seen = []
-    for time.seconds in (PRUNE - 1, PRUNE, PRUNE + PRUNE_SOON / 2, PRUNE + PRUNE_SOON, PRUNE + 2 * PRUNE_SOON):
+    for time.seconds in (
+        PRUNE_SECONDS - 1,
+        PRUNE_SECONDS,
+        PRUNE_SECONDS + PRUNE_SOON_SECONDS / 2,
+        PRUNE_SECONDS + PRUNE_SOON_SECONDS,
+        PRUNE_SECONDS + 2 * PRUNE_SOON_SECONDS,
+    ):
         worker.run()
         seen.append(pruned(ledger))
     assert seen == [0, BATCH, BATCH, 2 * BATCH, 2 * BATCH + 1]
     finish(ledger, 1, keep=9.0)
     pass_time(ledger, 2 * DAY)
-    for later in (5 * PRUNE_SOON, PRUNE):  # the last batch was not full
-        time.seconds = PRUNE + 2 * PRUNE_SOON + later
+    for later in (5 * PRUNE_SOON_SECONDS, PRUNE_SECONDS):  # the last batch was not full
+        time.seconds = PRUNE_SECONDS + 2 * PRUNE_SOON_SECONDS + later
         worker.run()
         seen.append(pruned(ledger))
     assert seen[-2:] == [2 * BATCH + 1, 2 * BATCH + 2]
@@ -52,9 +58,9 @@ def test_expired_keys_are_deleted_batch_after_batch_too(ledger: Ledger, monkeypa
     pass_time(ledger, 2 * DAY)  # nothing is left to prune, and the keys have expired
     monkeypatch.setattr(module, "PRUNE_BATCH", BATCH)
     time = Time(ledger, monkeypatch)
-    worker = upkeep(ledger, "w")
+    worker = maintenance(ledger, "w")
     left = []
-    for time.seconds in (PRUNE, PRUNE + PRUNE_SOON):
+    for time.seconds in (PRUNE_SECONDS, PRUNE_SECONDS + PRUNE_SOON_SECONDS):
         worker.run()
         left.append(sum(ledger.find("mail", f"{3.0 * DAY}-{number}") is not None for number in range(2 * BATCH)))
     assert left == [BATCH, 0]

@@ -144,7 +144,7 @@ def test_a_worker_notices_a_silent_connection_and_goes_on_when_it_is_back(postgr
         Worker(ledger, [kind("mail", lambda lease: None)]) as worker,
     ):
         until(lambda: worker.status.state == "working")
-        worker._own.connections.hurry(0.5)
+        worker._dispatcher_ledger.connections.hurry(0.5)
         relay.hold()
         until(lambda: worker.status.trouble is not None and not worker.is_healthy)
         relay.go_on()
@@ -157,8 +157,8 @@ def test_health_means_that_turns_are_completed(ledger: Ledger) -> None:
     with Worker(ledger, [kind("mail", lambda lease: None)]) as worker:
         until(lambda: worker.status.state == "working")
         assert worker.is_healthy
-    assert worker._clerk is not None
-    worker._clerk.turned -= 3600  # as if the ledger thread were blocked since then
+    assert worker._dispatcher is not None
+    worker._dispatcher.last_turn_at -= 3600  # as if the ledger thread were blocked since then
     assert worker.status.trouble is None
     assert not worker.is_healthy
 

@@ -13,15 +13,15 @@ from sqlalchemy import Connection, text
 
 from redrive import correlate, current, retry
 from redrive.ledger import Lease, Ledger, NewJob
-from redrive.worker import clerk, due
+from redrive.worker import dispatcher, turn
 from redrive.worker.worker import Worker
 
-from .world import COLOURS, coloured, ended, heard, kind, submit, until
+from .world import EXECUTIONS, ended, for_execution, heard, kind, submit, until
 
 
 @pytest.mark.req("W-6")
-@pytest.mark.parametrize("colour", COLOURS)
-def test_jobs_are_done_once_and_their_results_kept(ledger: Ledger, colour: str) -> None:
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_jobs_are_done_once_and_their_results_kept(ledger: Ledger, execution: str) -> None:
     ran: list[int] = []
 
     def work(lease: Lease) -> bytes:
@@ -29,7 +29,7 @@ def test_jobs_are_done_once_and_their_results_kept(ledger: Ledger, colour: str) 
         return lease.key.encode()
 
     ids = submit(ledger, "mail", 50)
-    with Worker(ledger, [kind("mail", coloured(colour, work), colour)]) as worker:
+    with Worker(ledger, [kind("mail", for_execution(execution, work), execution)]) as worker:
         jobs = ended(ledger, *ids)
         until(lambda: worker.status.done == 50)
     assert sorted(ran) == sorted(ids)
@@ -38,8 +38,8 @@ def test_jobs_are_done_once_and_their_results_kept(ledger: Ledger, colour: str) 
 
 
 def test_what_is_submitted_while_it_waits_is_taken_up_at_once(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clerk, "POLL", 600.0)
-    monkeypatch.setattr(due, "POLL", 600.0)
+    monkeypatch.setattr(dispatcher, "POLL_SECONDS", 600.0)
+    monkeypatch.setattr(turn, "POLL_SECONDS", 600.0)
     started = threading.Event()
     with Worker(ledger, [kind("mail", lambda lease: started.set())]):
         time.sleep(0.3)
@@ -48,8 +48,8 @@ def test_what_is_submitted_while_it_waits_is_taken_up_at_once(ledger: Ledger, mo
 
 
 def test_what_falls_due_later_is_taken_up_then(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clerk, "POLL", 600.0)
-    monkeypatch.setattr(due, "POLL", 600.0)
+    monkeypatch.setattr(dispatcher, "POLL_SECONDS", 600.0)
+    monkeypatch.setattr(turn, "POLL_SECONDS", 600.0)
     moments: list[float] = []
     with Worker(ledger, [kind("mail", lambda lease: moments.append(time.monotonic()))]):
         time.sleep(0.2)
@@ -60,8 +60,8 @@ def test_what_falls_due_later_is_taken_up_then(ledger: Ledger, monkeypatch: pyte
 
 
 @pytest.mark.req("W-3", "W-2")
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_failure_is_counted_stored_told_and_tried_again(ledger: Ledger, colour: str) -> None:
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_failure_is_counted_stored_told_and_tried_again(ledger: Ledger, execution: str) -> None:
     seen: list[tuple[int, str]] = []
 
     def work(lease: Lease) -> None:
@@ -71,7 +71,7 @@ def test_a_failure_is_counted_stored_told_and_tried_again(ledger: Ledger, colour
         if lease.attempt < 3:
             raise ConnectionError("no answer, token=hunter2")
 
-    with heard() as records, Worker(ledger, [kind("mail", coloured(colour, work), colour)]):
+    with heard() as records, Worker(ledger, [kind("mail", for_execution(execution, work), execution)]):
         (job,) = ended(ledger, *submit(ledger, "mail"))
         until(lambda: any(record.kind == "recovered" for record in records))
     assert seen == [(1, "running"), (2, "running"), (3, "running")]
@@ -86,8 +86,8 @@ def test_a_failure_is_counted_stored_told_and_tried_again(ledger: Ledger, colour
     assert (first["job_id"], first["retryable"]) == (str(job.id), True)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_the_work_sees_its_attempt_its_key_and_whose_it_is(ledger: Ledger, colour: str) -> None:
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_the_work_sees_its_attempt_its_key_and_whose_it_is(ledger: Ledger, execution: str) -> None:
     found: list[Any] = []
 
     def work(lease: Lease) -> None:
@@ -99,7 +99,7 @@ def test_the_work_sees_its_attempt_its_key_and_whose_it_is(ledger: Ledger, colou
     deadline = datetime.now(timezone.utc) + timedelta(seconds=60)
     with correlate(request_id="r-1", mission_id="m-1"):
         (job_id,) = submit(ledger, "mail", deadline=deadline)
-    with correlate(request_id="of the worker"), Worker(ledger, [kind("mail", coloured(colour, work), colour)]):
+    with correlate(request_id="of the worker"), Worker(ledger, [kind("mail", for_execution(execution, work), execution)]):
         ended(ledger, job_id)
     ((*here, remaining),) = found
     key = "shop:ann:0:mail:v1"
@@ -191,7 +191,7 @@ def test_effects_in_a_transaction_commit_with_the_end_of_their_job(ledger: Ledge
         return b"ok"
 
     ids = submit(ledger, "pay", 10)
-    with Worker(ledger, [kind("pay", work, "transaction", parks=False)]):
+    with Worker(ledger, [kind("pay", work, "transaction", parks_on_outage=False)]):
         jobs = ended(ledger, *ids)
     assert {(job.state, job.attempts, job.result) for job in jobs} == {("done", 2, b"ok")}
     with ledger.begin() as tx:
@@ -219,7 +219,7 @@ def test_kinds_take_turns(ledger: Ledger) -> None:
     assert "second" in order[:50]
 
 
-class Sweeping:
+class SweepTask:
     """A chore that fails at first."""
 
     name = "sweeping"
@@ -235,8 +235,8 @@ class Sweeping:
 
 
 def test_chores_are_done_now_and_then_whatever_they_raise(ledger: Ledger) -> None:
-    chore = Sweeping()
-    with heard() as records, Worker(ledger, [kind("mail", lambda lease: None)], chores=[chore]):
+    chore = SweepTask()
+    with heard() as records, Worker(ledger, [kind("mail", lambda lease: None)], background_tasks=[chore]):
         until(lambda: len(chore.done) > 3)
     assert [record.kind for record in records] == ["chore_failed"]
     assert abs((chore.done[0] - datetime.now(timezone.utc)).total_seconds()) < 30

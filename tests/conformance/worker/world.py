@@ -1,4 +1,4 @@
-"""What the worker's tests have in common: kinds, jobs, and waiting for what a worker does."""
+"""Shared by the worker's tests: job types, jobs, and waiting for a worker."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from redrive import RetryPolicy
 from redrive.engine.settings import Settings
 from redrive.journal import Record, subscribe
 from redrive.ledger import Job, Lease, Ledger, NewJob
-from redrive.worker.kind import Kind
+from redrive.worker.job_type import JobType
 
 FAST = RetryPolicy(max_attempts=3, backoff_base=0.01, backoff_max=0.02, jitter=0.0)
-PATIENCE = 60.0
-COLOURS = ["plain", "async"]
+MAX_WAIT_SECONDS = 60.0
+EXECUTIONS = ["thread", "async"]
 
 
-def kind(name: str, run: Callable[..., Any], colour: Any = "plain", *, policy: RetryPolicy = FAST, **more: Any) -> Kind:
-    """A kind with short waits. attempt_timeout, on, backoff … are its settings', all else its own."""
-    own = {field: more.pop(field) for field in ("concurrency", "rate", "spent", "parks") if field in more}
-    return Kind(name, run, colour, Settings().using(policy, {"attempt_timeout": None, **more}), **own)
+def kind(name: str, run: Callable[..., Any], execution: Any = "thread", *, policy: RetryPolicy = FAST, **more: Any) -> JobType:
+    """Return a job type with short waits. Options of `retry` go to its settings."""
+    own = {field: more.pop(field) for field in ("concurrency", "rate", "on_exhausted", "parks_on_outage") if field in more}
+    return JobType(name, run, execution, Settings().using(policy, {"attempt_timeout": None, **more}), **own)
 
 
-def coloured(colour: str, fn: Any) -> Any:
-    """The function, as a coroutine function where the colour is async."""
+def for_execution(execution: str, fn: Any) -> Any:
+    """Return the function, as a coroutine function if it runs on the event loop."""
 
     async def task(lease: Lease) -> Any:
         return fn(lease)
 
-    return task if colour == "async" else fn
+    return task if execution == "async" else fn
 
 
 def submit(ledger: Ledger, name: str, count: int = 1, **more: Any) -> list[int]:
-    """So many jobs; their ids."""
+    """Submit jobs, and return their ids."""
     return [job.id for job in ledger.submit_many([NewJob(name, f"shop:ann:{n}:{name}:v1", **more) for n in range(count)])]
 
 
 def until(met: Callable[[], bool], what: object = "") -> None:
-    """Wait for it."""
-    end = time.monotonic() + PATIENCE
+    """Wait until a condition is met."""
+    end = time.monotonic() + MAX_WAIT_SECONDS
     while not met():
         assert time.monotonic() < end, what
         time.sleep(0.005)
 
 
 def ended(ledger: Ledger, *ids: int) -> list[Job]:
-    """The jobs, when all of them are done or dead."""
+    """Return the jobs when all of them are done or dead."""
     until(lambda: all((job := ledger.get(one)) is not None and job.state in ("done", "dead") for one in ids), ledger.counts())
     return [job for one in ids if (job := ledger.get(one)) is not None]
 
 
 @contextmanager
 def heard(every: bool = True) -> Iterator[list[Record]]:
-    """The records meanwhile."""
+    """Collect the log records of the block."""
     records: list[Record] = []
     unsubscribe = subscribe(records.append, every=every, inline=True)
     try:

@@ -132,7 +132,7 @@ def test_the_colours(app: App) -> None:
         app.command("a")(plain), app.command("b")(later), app.command("c", in_transaction=True)(in_tx),
     ]  # fmt: skip
     assert [type(one) for one in made] == [PlainCommand, AsyncCommand, TxCommand]
-    assert [kind.colour for kind in app.kinds()] == ["plain", "async", "transaction"]
+    assert [kind.execution for kind in app.kinds()] == ["thread", "async", "transaction"]
     assert (made[0].__name__, made[0].name, made[0].__wrapped__) == ("plain", "a", plain)  # type: ignore[attr-defined]
     assert repr(made[0]) == "<PlainCommand a tests.unit.commands.test_decoration.plain>"
 

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import App, retry
 from redrive.ledger.record import Lease
-from redrive.worker.kind import Undecodable, Unstorable
+from redrive.worker.job_type import Undecodable, Unstorable
 
 
 class Size(enum.Enum):
@@ -157,6 +157,6 @@ def test_what_does_not_fit_says_what_was_stored_apart_from_why() -> None:
             app.kinds()[0].run(held._replace(payload=payload))
         assert payload.decode() not in str(caught.value)
         assert "Stored: an object of order (" in str(caught.value)
-        said.append(caught.value.because)
+        said.append(caught.value.problem)
     app.close()
     assert said[0] == said[1]  # so that a release which cannot read its jobs is seen as one cause, and parked

@@ -11,7 +11,7 @@ import pytest
 from redrive.core.policy import RetryPolicy
 from redrive.ops.classified import CALLS, JOB_ATTEMPTS, JOB_BACKOFF, classified, of_traceback
 from redrive.ops.imported import Unreadable
-from redrive.worker.durable import DURABLE
+from redrive.worker.job_type import DURABLE
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from redrive.partitions.control import Control
 from redrive.partitions.grid import Grid
 from redrive.partitions.record import Return
 from redrive.partitions.register import Register
-from redrive.partitions.runner import Runner
 from tests.ledgers import sqlite_ledger
+from tests.partition_runner import SteppedRunner
 
 KEY = Partition("crm", "acme", "orders", "2026-01-31")  # type: ignore[arg-type]
 
@@ -33,24 +33,31 @@ def app(tmp_path: Path) -> Iterator[App]:
         yield made
 
 
-def runner(app: App, fn: Any, **more: Any) -> Runner:
+def runner(app: App, fn: Any, **more: Any) -> SteppedRunner:
     app.dataset("crm", "orders", raw="raw", customers=["acme"], checks=[], max_age=None)(fn)
     extractions = list(app.datasets)
     Control(app.ledger, [extractions[0].terms]).backfill(
         Grid.of("crm", "orders", ["acme"], KEY.logical_date), actor="ann", because="new"
     )
-    return Runner(app.ledger, extractions, places=2, **more)
+    return SteppedRunner(app.ledger, extractions, max_running=2, **more)
+
+
+def until_result(one: SteppedRunner) -> None:
+    deadline = time.monotonic() + 60
+    while not one.has_results:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def ended(one: Runner) -> None:
+def ended(one: SteppedRunner) -> None:
     deadline = time.monotonic() + 60
-    while one.busy:
+    while one.running:
         assert time.monotonic() < deadline
-        one.rest(0.05)
+        time.sleep(0.01)
         one.turn(now())
 
 
@@ -72,7 +79,7 @@ def test_no_thread_to_be_had(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(threading.Thread, "start", start)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             one.turn(now())
-    assert one.busy == 0
+    assert one.running == 0
     one.turn(now())
     ended(one)
     assert states(app) == ["accepted", "returned"]
@@ -83,10 +90,10 @@ def test_a_ledger_that_is_away_when_a_verdict_is_to_be_written(app: App, monkeyp
     one.turn(now())
     with monkeypatch.context() as patched:
         patched.setattr(app.ledger.connections.write, "use", lambda: (_ for _ in ()).throw(ConnectionError("away")))
-        one.rest(5)
+        until_result(one)
         with pytest.raises(ConnectionError, match="away"):
             one.turn(now())
-    assert one.busy == 1, "it keeps its place, and is written later"
+    assert one.running == 1, "it keeps its place, and is written later"
     ended(one)
     assert states(app) == ["accepted"]
 
@@ -99,7 +106,7 @@ def test_a_lease_that_was_lost_writes_nothing_more(app: App) -> None:
         gate.wait(30)
         out.rows([{"n": 1}])
 
-    one = runner(app, slow, lease=0.000001)
+    one = runner(app, slow, lease_seconds=0.000001)
     one.turn(now())
     assert began.wait(30)
     with app.ledger.connections.write.use() as session, session.transaction("partition.reap"):
@@ -121,7 +128,7 @@ def test_a_partition_that_is_too_old_is_logged_when_it_gives_up(app: App) -> Non
     control.give_back([Return(lease, "not_ready", after=0)])
     records: list[Record] = []
     unsubscribe = journal.subscribe(records.append, inline=True)
-    Runner(app.ledger, extractions, places=2).turn(now())
+    SteppedRunner(app.ledger, extractions, max_running=2).turn(now())
     unsubscribe()
     (told,) = [one for one in records if one.kind == "giveup"]
     assert (told.fields["customer_id"], told.fields["logical_date"], told.fields["reason"]) == ("acme", day.isoformat(), "age")

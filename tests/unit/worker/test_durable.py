@@ -9,7 +9,7 @@ import pytest
 from redrive import App, Event, RetryPolicy, backoff, retry
 from redrive.engine.retry import RetryLike
 from redrive.engine.settings import Settings
-from redrive.worker.durable import settings_of
+from redrive.worker.job_type import durable_settings
 
 STEPS = [5, 30, 120, 600, 600]
 
@@ -41,15 +41,15 @@ def waits(settings: Settings) -> list[float]:
     ids=str,
 )
 def test_options_that_are_not_passed_are_those_of_jobs(options: dict[str, Any], attempts: int, expected: list[float]) -> None:
-    settings = settings_of("crm.sync", retry(**options))
+    settings = durable_settings("crm.sync", retry(**options))
     assert settings.max_attempts == settings.policy.max_attempts == attempts
     assert waits(settings) == pytest.approx(expected)
 
 
 def test_an_attempt_has_a_time_limit_only_if_it_was_passed() -> None:
-    assert settings_of("crm.sync", retry()).attempt_timeout is None
-    assert settings_of("crm.sync", retry(attempt_timeout=10)).attempt_timeout == 10
-    assert settings_of("crm.sync", retry(attempt_timeout=10).using(max_attempts=2)).attempt_timeout == 10
+    assert durable_settings("crm.sync", retry()).attempt_timeout is None
+    assert durable_settings("crm.sync", retry(attempt_timeout=10)).attempt_timeout == 10
+    assert durable_settings("crm.sync", retry(attempt_timeout=10).using(max_attempts=2)).attempt_timeout == 10
 
 
 WHOLE = RetryPolicy(max_attempts=6, jitter=0)
@@ -57,21 +57,21 @@ WHOLE = RetryPolicy(max_attempts=6, jitter=0)
 
 @pytest.mark.parametrize("given", [WHOLE, retry(WHOLE, on=KeyError)], ids=["policy", "retry"])
 def test_a_policy_is_used_as_a_whole(given: RetryLike) -> None:
-    settings = settings_of("crm.sync", given)
+    settings = durable_settings("crm.sync", given)
     assert (settings.max_attempts, waits(settings), settings.attempt_timeout) == (6, [1, 2, 4, 8, 16], None)
 
 
 def test_copies_remember_the_options_of_the_original() -> None:
     crm = retry(max_attempts=4)
-    assert settings_of("crm.sync", crm.using(on=KeyError)).max_attempts == 4
-    assert waits(settings_of("crm.sync", crm.using(backoff=backoff.fixed(3)))) == [3, 3, 3, 3, 3]
-    assert waits(settings_of("crm.sync", crm.using(backoff=backoff.fixed(3)).using(backoff=None))) == STEPS
-    assert waits(settings_of("crm.sync", crm.using(RetryPolicy(jitter=0)).using(max_attempts=2))) == [1, 2, 4, 8, 16]
+    assert durable_settings("crm.sync", crm.using(on=KeyError)).max_attempts == 4
+    assert waits(durable_settings("crm.sync", crm.using(backoff=backoff.fixed(3)))) == [3, 3, 3, 3, 3]
+    assert waits(durable_settings("crm.sync", crm.using(backoff=backoff.fixed(3)).using(backoff=None))) == STEPS
+    assert waits(durable_settings("crm.sync", crm.using(RetryPolicy(jitter=0)).using(max_attempts=2))) == [1, 2, 4, 8, 16]
 
 
 def test_the_same_object_keeps_the_defaults_of_calls_for_calls() -> None:
     crm = retry(on=KeyError)
-    settings_of("crm.sync", crm)
+    durable_settings("crm.sync", crm)
     assert crm.policy == RetryPolicy.service_call()
     assert crm.settings.attempt_timeout == 10
     assert crm.settings.backoff == crm.policy.wait

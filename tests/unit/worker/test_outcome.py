@@ -1,4 +1,4 @@
-"""What an attempt's end means for its job: pure."""
+"""The outcome of an attempt: pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,25 @@ from redrive.engine.settings import Settings
 from redrive.errors import BreakerOpen, KeyBusy, KeyFailed, LedgerError, LedgerUnavailable
 from redrive.ledger import Lease
 from redrive.ledger.limits import settlements
-from redrive.worker.kind import Kind, Undecodable, Unstorable
-from redrive.worker.outcome import CAUSES, Outcome, expired, failed, forgiven, given_back, is_of_ledger, succeeded, told
+from redrive.worker.job_type import JobType, Undecodable, Unstorable
+from redrive.worker.outcome import (
+    MAX_CAUSES,
+    Outcome,
+    after_deadline,
+    after_failure,
+    after_success,
+    describe_error,
+    is_ledger_fault,
+    uncharged_by_ledger,
+    uncharged_by_outage,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 POLICY = RetryPolicy(max_attempts=3, backoff_base=10.0, backoff_max=100.0, jitter=0.0)
 
 
-def kind(spent: Any = "dead", **options: Any) -> Kind:
-    return Kind("mail", lambda lease: None, "plain", Settings().using(POLICY, options), spent=spent)
+def kind(spent: Any = "dead", **options: Any) -> JobType:
+    return JobType("mail", lambda lease: None, "thread", Settings().using(POLICY, options), on_exhausted=spent)
 
 
 def lease(attempt: int = 1, **fields: Any) -> Lease:
@@ -37,8 +47,8 @@ def lease(attempt: int = 1, **fields: Any) -> Lease:
     return Lease(**blank | fields)
 
 
-def end(error: BaseException, of: Kind | None = None, at: Lease | None = None) -> Outcome:
-    return failed(of or kind(), at or lease(), error, now=NOW, draw=0.5)
+def end(error: BaseException, of: JobType | None = None, at: Lease | None = None) -> Outcome:
+    return after_failure(of or kind(), at or lease(), error, now=NOW, draw=0.5)
 
 
 class Busy(Exception):
@@ -50,7 +60,7 @@ class Odd(Exception):
 
 
 @pytest.mark.req("W-3")
-def test_an_unknown_error_is_tried_again_for_a_deploy_may_mend_it() -> None:
+def test_an_unknown_error_is_retried_since_a_deploy_may_fix_it() -> None:
     found = end(Odd("boom"))
     assert (found.settlement.outcome, found.settlement.after, found.settlement.charged) == ("again", 10.0, True)
     assert (found.record, found.wait) == ("retry", 10.0)
@@ -58,13 +68,13 @@ def test_an_unknown_error_is_tried_again_for_a_deploy_may_mend_it() -> None:
 
 @pytest.mark.req("W-3")
 @pytest.mark.parametrize("error", [KeyFailed("no", key="k", error={}), PermissionError("no")])
-def test_what_is_known_to_be_permanent_is_a_dead_letter_at_once(error: Exception) -> None:
+def test_a_permanent_error_is_a_dead_letter_at_once(error: Exception) -> None:
     found = end(error)
     if classify(error).kind == "permanent":
         assert (found.settlement.outcome, found.settlement.reason) == ("dead", "not_retryable")
 
 
-def test_what_the_rules_of_the_user_leave_out_is_not_tried_again() -> None:
+def test_an_error_that_on_does_not_name_is_not_retried() -> None:
     assert end(Odd(), kind(on=Busy)).settlement.reason == "not_retryable"
     assert end(Busy(), kind(on=Busy)).settlement.outcome == "again"
     assert end(Busy(), kind(on=lambda error: False)).settlement.reason == "not_retryable"
@@ -73,19 +83,19 @@ def test_what_the_rules_of_the_user_leave_out_is_not_tried_again() -> None:
 
 @pytest.mark.req("W-3")
 @pytest.mark.parametrize(("spent", "outcome"), [("dead", "dead"), ("blocked", "blocked")])
-def test_spent_attempts_end_as_the_kind_says(spent: str, outcome: str) -> None:
+def test_exhausted_jobs_end_as_the_job_type_says(spent: str, outcome: str) -> None:
     found = end(Odd("boom 7"), kind(spent), lease(3))
     assert (found.settlement.outcome, found.settlement.reason) == (outcome, "attempts")
     assert found.settlement.signature == "Odd: boom #"
 
 
-def test_the_job_s_own_number_of_attempts_comes_first() -> None:
+def test_the_jobs_own_max_attempts_take_precedence() -> None:
     assert end(Odd(), at=lease(3, max_attempts=5)).settlement.outcome == "again"
     assert end(Odd(), at=lease(1, max_attempts=1)).settlement.reason == "attempts"
 
 
 @pytest.mark.req("W-2")
-def test_handlers_steer() -> None:
+def test_control_exceptions_decide_the_outcome() -> None:
     again = end(Again("not yet", after=timedelta(minutes=2))).settlement
     assert (again.outcome, again.after, again.charged) == ("again", 120.0, True)
     free = end(Again(after=1, free=True), at=lease(3)).settlement
@@ -97,7 +107,7 @@ def test_handlers_steer() -> None:
     assert (blocked.outcome, blocked.reason, blocked.until) == ("blocked", "waits for payment", until)
 
 
-def test_a_moment_that_no_calendar_has_does_not_stop_the_worker() -> None:
+def test_an_out_of_range_date_does_not_stop_the_worker() -> None:
     far = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))  # of the next millennium, in UTC
     for until, stored in ((far, datetime.max.replace(tzinfo=timezone.utc)), ("monday", None), (NOW.date(), None)):
         found = end(Blocked("the bank is closed", until=until)).settlement  # type: ignore[arg-type]
@@ -105,7 +115,7 @@ def test_a_moment_that_no_calendar_has_does_not_stop_the_worker() -> None:
         settlements([found], 100)
 
 
-def test_what_does_not_fit_is_undecodable() -> None:
+def test_a_payload_that_does_not_fit_is_undecodable() -> None:
     assert end(Undecodable("order_id is missing")).settlement.reason == "undecodable"
 
 
@@ -143,23 +153,23 @@ def test_only_transient_or_declared_faults_are_evidence_of_an_outage(
 
 
 @pytest.mark.req("L-7")
-def test_a_call_that_must_not_be_repeated_is_not_spared_in_an_outage() -> None:
-    assert end(ConnectionError("no answer")).may_be_spared
-    assert end(ConnectionError("no answer"), at=lease(3)).may_be_spared, "its last attempt"
+def test_a_call_that_must_not_be_repeated_counts_in_an_outage() -> None:
+    assert end(ConnectionError("no answer")).can_be_uncharged
+    assert end(ConnectionError("no answer"), at=lease(3)).can_be_uncharged, "its last attempt"
     unsafe = end(ConnectionResetError("after it was sent"), kind(idempotent=False))
-    assert (unsafe.reason, unsafe.verdict, unsafe.may_be_spared) == ("not_idempotent", "evidence", False)
+    assert (unsafe.reason, unsafe.verdict, unsafe.can_be_uncharged) == ("not_idempotent", "evidence", False)
     late = end(ConnectionError("no answer"), at=lease(deadline_stored=NOW))
-    assert (late.reason, late.may_be_spared) == ("deadline", False)
+    assert (late.reason, late.can_be_uncharged) == ("deadline", False)
 
 
-def test_a_result_that_cannot_be_stored_is_not_worked_for_again() -> None:
+def test_a_job_whose_result_cannot_be_stored_is_not_retried() -> None:
     found = end(Unstorable("mail has run, but its result cannot be stored"))
     assert (found.settlement.outcome, found.settlement.reason, found.signature) == ("dead", "result", None)
     assert found.settlement.error == "mail has run, but its result cannot be stored"
     assert found.settlement.signature == "Unstorable: mail has run, but its result cannot be stored"
 
 
-def test_where_it_was_raised_begins_with_the_work_not_with_us() -> None:
+def test_stored_frames_start_in_the_users_code() -> None:
     def boom() -> None:
         raise ZeroDivisionError
 
@@ -168,7 +178,7 @@ def test_where_it_was_raised_begins_with_the_work_not_with_us() -> None:
     inside = caught.value.__traceback__
     assert inside is not None
     caught.value.__traceback__ = inside.tb_next  # as a worker sees it: the frames around the work are ours
-    places = told(caught.value).splitlines()[1:]
+    places = describe_error(caught.value).splitlines()[1:]
     assert [place.rpartition(" in ")[2] for place in places if ":" in place] == ["boom"]
 
 
@@ -194,21 +204,21 @@ def test_the_exhaustion_of_an_inner_layer_is_not_final() -> None:
     assert end(caught.value).settlement.outcome == "again"
 
 
-def test_a_deadline_that_the_next_attempt_would_miss() -> None:
+def test_a_job_ends_if_the_next_attempt_would_miss_its_deadline() -> None:
     soon, later = NOW + timedelta(seconds=9), NOW + timedelta(seconds=11)
     assert end(Odd(), at=lease(deadline_stored=soon)).settlement.reason == "deadline"
     assert end(Odd(), at=lease(deadline_stored=later)).settlement.outcome == "again"
-    assert expired(lease(deadline_stored=soon)).settlement.reason == "deadline"
+    assert after_deadline(lease(deadline_stored=soon)).settlement.reason == "deadline"
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
-def test_what_would_end_a_program_ends_the_attempt_and_says_so(error: BaseException) -> None:
+def test_system_exit_ends_the_attempt_only(error: BaseException) -> None:
     found = end(error).settlement
     assert found.outcome == "again"
     assert "ends this attempt, not the worker" in (found.error or "")
 
 
-def test_a_rule_or_a_backoff_that_raises_decides_nothing() -> None:
+def test_a_rule_or_backoff_that_raises_is_ignored() -> None:
     def broken(*_: object) -> float:
         raise ZeroDivisionError
 
@@ -216,27 +226,27 @@ def test_a_rule_or_a_backoff_that_raises_decides_nothing() -> None:
     assert end(Odd(), kind(backoff=broken)).settlement.after == 10.0
 
 
-def test_work_that_is_not_idempotent_is_not_done_twice() -> None:
+def test_a_job_that_is_not_idempotent_is_not_retried() -> None:
     assert end(Odd(), kind(idempotent=False)).settlement.reason == "not_idempotent"
 
 
-def test_a_result_that_cannot_be_kept_is_a_dead_letter_that_says_so() -> None:
-    assert succeeded(lease(), b"12345", 5).settlement == lease().done(b"12345")
-    large = succeeded(lease(), b"123456", 5).settlement
+def test_a_result_that_cannot_be_stored_is_a_dead_letter() -> None:
+    assert after_success(lease(), b"12345", 5).settlement == lease().done(b"12345")
+    large = after_success(lease(), b"123456", 5).settlement
     assert (large.outcome, large.reason) == ("dead", "result")
     assert "6 bytes" in (large.error or "")
-    assert succeeded(lease(), {"a": 1}, 5).settlement.reason == "result"  # type: ignore[arg-type]
+    assert after_success(lease(), {"a": 1}, 5).settlement.reason == "result"  # type: ignore[arg-type]
 
 
 @pytest.mark.req("L-7")
-def test_an_outage_is_not_charged_and_not_the_end() -> None:
+def test_a_failure_in_an_outage_does_not_count() -> None:
     last = end(ConnectionError("no answer"), at=lease(3))
     assert last.settlement.outcome == "dead"
-    spared = forgiven(kind(), lease(3), last, draw=0.0).settlement
+    spared = uncharged_by_outage(kind(), lease(3), last, draw=0.0).settlement
     assert (spared.outcome, spared.charged, spared.reason) == ("again", False, "parked")
 
 
-def test_an_error_says_where_it_was_raised_and_why() -> None:
+def test_a_stored_error_has_its_cause_and_frames() -> None:
     def work() -> None:
         try:
             raise KeyError("x")
@@ -257,10 +267,10 @@ ERRORS: list[Callable[[], BaseException]] = [
 
 
 @given(st.sampled_from(ERRORS), st.integers(1, 9), st.integers(1, 9), st.floats(0, 1), st.sampled_from(["dead", "blocked"]))
-def test_every_failure_ends_in_one_of_the_states_and_charged_ones_are_bounded(
+def test_every_failure_has_an_outcome_and_counted_ones_are_bounded(
     error: Callable[[], BaseException], attempt: int, most: int, draw: float, spent: str
 ) -> None:
-    found = failed(kind(spent), lease(attempt, max_attempts=most), error(), now=NOW, draw=draw).settlement
+    found = after_failure(kind(spent), lease(attempt, max_attempts=most), error(), now=NOW, draw=draw).settlement
     assert found.outcome in ("again", "dead", "blocked")
     assert found.after >= 0
     if found.outcome == "again" and found.charged:
@@ -269,16 +279,16 @@ def test_every_failure_ends_in_one_of_the_states_and_charged_ones_are_bounded(
 
 @pytest.mark.req("L-7")
 @pytest.mark.parametrize("attempt", [1, 3, 100])
-def test_a_ledger_that_cannot_be_used_is_not_the_jobs_fault(attempt: int) -> None:
+def test_a_failure_of_the_ledger_does_not_count(attempt: int) -> None:
     chosen = kind(on=KeyError)
     for error in (LedgerUnavailable("too many connections"), caused_by(LedgerUnavailable("away", sent=True))):
         found = end(error, chosen, lease(attempt))
-        assert found.of_ledger
-        assert found.may_be_spared
+        assert found.is_ledger_fault
+        assert found.can_be_uncharged
         assert found.signature is None, "no evidence of an outage of what the job calls"
         waits = []
         for uncharged in (0, 1, 10):
-            spared = given_back(lease(attempt), found, uncharged)
+            spared = uncharged_by_ledger(lease(attempt), found, uncharged)
             assert (spared.settlement.outcome, spared.settlement.charged, spared.reason) == ("again", False, "ledger")
             waits.append(spared.settlement.after)
         assert waits == [1.0, 2.0, 60.0]
@@ -286,13 +296,13 @@ def test_a_ledger_that_cannot_be_used_is_not_the_jobs_fault(attempt: int) -> Non
 
 def test_a_group_of_errors_is_the_ledgers_if_all_of_them_are() -> None:
     away, other = LedgerUnavailable("away"), ConnectionError("no answer")
-    assert is_of_ledger(ExceptionGroup("tasks", [away, ExceptionGroup("more", [caused_by(away)])]))
-    assert not is_of_ledger(ExceptionGroup("tasks", [away, other]))
-    assert not is_of_ledger(other)
+    assert is_ledger_fault(ExceptionGroup("tasks", [away, ExceptionGroup("more", [caused_by(away)])]))
+    assert not is_ledger_fault(ExceptionGroup("tasks", [away, other]))
+    assert not is_ledger_fault(other)
     nested: Exception = away
-    for _ in range(CAUSES + 1):
+    for _ in range(MAX_CAUSES + 1):
         nested = ExceptionGroup("deep", [nested])
-    assert not is_of_ledger(nested), "bounded"
+    assert not is_ledger_fault(nested), "bounded"
 
 
 def test_a_job_that_may_not_run_twice_ends_where_the_ledger_may_have_executed_its_statement() -> None:

@@ -142,16 +142,16 @@ class OtelSink:
         pending.span.set_attributes(attributes)
         _end(pending)
 
-    def wrap_attempts(self, operation: str, colour: str, run: Callable[..., Any], /) -> Callable[..., Any]:
-        """Return a job's function that runs inside a span. colour: `plain`, `async` or `transaction`."""
-        if colour == "async":
+    def wrap_attempts(self, operation: str, execution: str, run: Callable[..., Any], /) -> Callable[..., Any]:
+        """Return a job's function that runs inside a span. execution: `thread`, `async` or `transaction`."""
+        if execution == "async":
 
             async def run_async(lease: JobAttempt) -> Any:
                 with self._job_span(operation, lease):
                     return await run(lease)
 
             return run_async
-        if colour == "transaction":
+        if execution == "transaction":
 
             def run_in_transaction(connection: Any, lease: JobAttempt) -> Any:
                 with self._job_span(operation, lease):

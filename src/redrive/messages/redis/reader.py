@@ -14,8 +14,8 @@ from ...ledger import backlog
 from ...ledger.arrival import Arriving
 from ...ledger.crashpoint import crash_point
 from ...ledger.record import NewJob
-from ...worker.intake import Arrival, Intake
-from ...worker.process import left as process_is_gone
+from ...worker.arrivals import Arrival, ArrivalQueue
+from ...worker.process import is_label_gone
 from ..inbox import Inbox
 from ..stored_event import StoredEvent
 from .consumer_group import ConsumerGroup
@@ -82,14 +82,14 @@ class StreamReader:
         self._has_backlog = False
         self._read_since_check = 0
         """Number of entries that were read since the last check of the backlog."""
-        self._intake: Intake | None = None
+        self._arrivals: ArrivalQueue | None = None
         self._batches: deque[PendingBatch] = deque()
         self._unacknowledged: list[str] = []
         """Entries that are stored and not yet acknowledged."""
 
-    def brings_to(self, intake: Intake, /) -> None:
+    def attach(self, arrivals: ArrivalQueue, /) -> None:
         """Let a worker store the events in its own transactions. Otherwise they are stored here."""
-        self._intake = intake
+        self._arrivals = arrivals
 
     def end(self) -> None:
         """Store the events that the worker has not stored, so that they are not read again."""
@@ -109,8 +109,8 @@ class StreamReader:
         entries = self._claim_abandoned(now)
         if not entries and not self._pause_for_backlog(now):
             entries = self.group.read(self._batch, 0 if self._batches else BLOCK_SECONDS)
-            if not entries and self._intake is not None:
-                self._intake.dry()
+            if not entries and self._arrivals is not None:
+                self._arrivals.source_idle()
         if entries:
             crash_point("read.after")
             self._hand_over(entries)
@@ -192,24 +192,24 @@ class StreamReader:
             known = self._inbox.places_stored_without_origin(stored_events)
             events = [event for place, event in enumerate(events) if place not in known]
         self._read_since_check += len(entries)
-        if self._intake is None:
+        if self._arrivals is None:
             arrival = Arrival(events)
-            arrival.end(None)
+            arrival.decide(None)
         else:
-            arrival = self._intake.put(events, more=len(entries) >= self._batch)
+            arrival = self._arrivals.put(events, has_more=len(entries) >= self._batch)
         self._batches.append(PendingBatch(entries, events, unread, arrival))
 
     def _acknowledge_stored(self, max_ahead: int) -> None:
         """Acknowledge stored batches. Wait until at most `max_ahead` batches are on their way."""
         batches = self._batches
         try:
-            while batches and (len(batches) > max_ahead or batches[0].arrival.over):
+            while batches and (len(batches) > max_ahead or batches[0].arrival.is_decided):
                 batch = batches[0]
                 is_stored = batch.arrival.wait()
                 if batch.unread or not is_stored:
                     self._inbox.store(() if is_stored else batch.events, unread=batch.unread)
                 if is_stored:
-                    self._inbox.report_unhandled(batch.events, batch.arrival.fresh or ())
+                    self._inbox.report_unhandled(batch.events, batch.arrival.new or ())
                 self._unacknowledged += [entry.id for entry in batch.entries]
                 batches.popleft()
         finally:
@@ -221,4 +221,4 @@ class StreamReader:
 
 
 def _is_dead(consumer: str) -> bool:
-    return process_is_gone(consumer.rpartition("-")[2])
+    return is_label_gone(consumer.rpartition("-")[2])

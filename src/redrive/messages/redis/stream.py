@@ -15,9 +15,9 @@ from ...journal.redaction.addresses import redact_address
 from ...journal.redaction.values import keep_address_secret
 from ...ledger.origin import SOURCE_ID
 from ...ledger.record import Lease
-from ...worker.chore import Chore
-from ...worker.kind import Kind, Undecodable
-from ...worker.process import label
+from ...worker.job_type import JobType, Undecodable
+from ...worker.process import process_label
+from ...worker.tasks import BackgroundTask
 from ..event import MAX_NAME_BYTES
 from ..inbox import Inbox
 from .consumer_group import ConsumerGroup
@@ -138,7 +138,7 @@ class RedisStream:
             socket_connect_timeout=CONNECT_SECONDS,
         )
 
-    def chores(self, inbox: Inbox, /) -> Sequence[Chore]:
+    def chores(self, inbox: Inbox, /) -> Sequence[BackgroundTask]:
         """Return the worker's tasks that read the stream and report dead letters.
 
         Args:
@@ -148,7 +148,7 @@ class RedisStream:
             The tasks.
         """
         # The end of the name tells other consumers whether the process is gone.
-        consumer = f"{socket.gethostname()}-{secrets.token_hex(3)}-{label()}"
+        consumer = f"{socket.gethostname()}-{secrets.token_hex(3)}-{process_label()}"
         reader = StreamReader(
             inbox,
             ConsumerGroup(self.connect(), self.stream, self.group, consumer),
@@ -163,7 +163,7 @@ class RedisStream:
             return [reader]
         return [reader, DeadLetterPublisher(inbox, self.connect(), self.name, self.dead_stream)]
 
-    def kinds(self, inbox: Inbox, /) -> Sequence[Kind]:
+    def kinds(self, inbox: Inbox, /) -> Sequence[JobType]:
         """Return the job type that runs entries which could not be decoded.
 
         Args:
@@ -187,5 +187,11 @@ class RedisStream:
                 raise Undecodable(message, reason=reason) from error
 
         return [
-            Kind(name=self.unread, run=run, colour="plain", settings=WITHOUT_RETRIES, parks=False)
+            JobType(
+                name=self.unread,
+                run=run,
+                execution="thread",
+                settings=WITHOUT_RETRIES,
+                parks_on_outage=False,
+            )
         ]

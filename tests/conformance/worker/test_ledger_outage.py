@@ -102,7 +102,7 @@ def test_a_job_is_not_charged_for_a_ledger_connection_that_cannot_be_made(postgr
             with theirs.begin() as connection:
                 connection.exec_driver_sql("SELECT 1")
 
-    work_kind = kind("mail", work, "transaction" if way == "in_transaction" else "plain", policy=once)
+    work_kind = kind("mail", work, "transaction" if way == "in_transaction" else "thread", policy=once)
     with limited(postgres_ledger) as (url, limit), open_ledger(postgres_ledger) as mine, open_ledger(url) as theirs:
         with heard() as records, Worker(theirs, [work_kind]) as worker:
             done = submit(mine, "mail", 1)
@@ -158,7 +158,7 @@ def test_a_worker_goes_on_after_its_primary_was_demoted(postgres_ledger: str) ->
         (first,) = submit(ledger, "mail")
         ended(ledger, first)
         demote(ledger)
-        demote(worker._own)
+        demote(worker._dispatcher_ledger)
         second = ledger.submit(NewJob("mail", "second")).id
         assert ended(ledger, second)[0].state == "done"
 

@@ -17,15 +17,14 @@ from sqlalchemy import select
 
 from redrive import RetryPolicy
 from redrive.core.clock import SYSTEM
-from redrive.core.outage import End
+from redrive.core.outage import End, Parking
 from redrive.errors import LedgerUnavailable
 from redrive.ledger import Lease, Ledger, NewJob, kinds, open_ledger, pardon
 from redrive.ledger.tables import job as job_table
-from redrive.worker.ends import Ends
-from redrive.worker.parking import Parking
+from redrive.worker.parking import ParkedTypes
 from redrive.worker.worker import Worker
 
-from .world import COLOURS, FAST, ended, heard, kind, submit, until
+from .world import EXECUTIONS, FAST, ended, heard, kind, submit, until
 
 QUICK = Parking(first=0.2, longest=0.4)
 EAGER = Parking(first=0.01, longest=0.02, uncharged=3)
@@ -172,18 +171,18 @@ def test_attempts_of_more_jobs_than_a_statement_has_parameters_are_given_back(le
     (lease,) = ledger.claim({"mail": 1}, worker="one")
     ledger.settle(lease.again(60.0, error="no response", reason="failed"))
     work = kind("mail", Service())
-    ends = Ends(ledger, {"mail": work}, Parking(least=700), now=SYSTEM.now, draw=lambda: 0.5)
+    parked_types = ParkedTypes(ledger, [work], Parking(least=700), now=SYSTEM.now)
     now = monotonic()
     # Postgres takes 65,535 parameters. SQLite takes as many as it was compiled for, so the test sets its own limit.
     count = 2_000 if ledger.connections.on_sqlite else 66_000
     ended_jobs: dict[Hashable, End] = {n: End(n, "evidence", "503", None, now, (1,)) for n in range(job_id, job_id + count)}
-    ends._recent["mail"]._failed.update(ended_jobs)
+    parked_types._recent["mail"]._failed.update(ended_jobs)
     with ledger.connections.write.use() as session:
         if session.sqlite:
             session.raw.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
         kinds.park(session, "mail", signature="503", reason="of another worker", seconds=60)
         parked = kinds.parked(session)
-    ends.see_parked(parked)
+    parked_types.refresh(parked)
     found = ledger.get(job_id)
     assert found is not None
     assert found.attempts == 0
@@ -336,8 +335,8 @@ def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_
 
 
 @pytest.mark.req("L-7")
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_probe_given_back_at_the_end_of_its_worker_is_followed_at_once(ledger: Ledger, colour: str) -> None:
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_probe_given_back_at_the_end_of_its_worker_is_followed_at_once(ledger: Ledger, execution: str) -> None:
     submit(ledger, "mail", 2)
     with ledger.connections.write.use() as session:
         kinds.park(session, "mail", signature="ConnectionError", reason="a test", seconds=0)
@@ -351,9 +350,9 @@ def test_a_probe_given_back_at_the_end_of_its_worker_is_followed_at_once(ledger:
         began.set()
         await asyncio.sleep(60)
 
-    run = sleep if colour == "async" else block
+    run = sleep if execution == "async" else block
     try:
-        with Worker(ledger, [kind("mail", run, colour)], parking=Parking(first=60, longest=600), drain=0.1):
+        with Worker(ledger, [kind("mail", run, execution)], parking=Parking(first=60, longest=600), drain=0.1):
             assert began.wait(60)
             with ledger.connections.read.use() as session:
                 parked = kinds.parked(session)["mail"]

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from redrive.ledger import Ledger
-from redrive.worker.sweeping import IDLE, Sweeping
+from redrive.worker.tasks import SWEEP_IDLE_SECONDS, SweepTask
 from tests.conformance.ledger.test_letters import die
 from tests.conformance.ledger.world import pass_time
 
@@ -22,10 +22,10 @@ def test_a_detached_sweep_keeps_its_rate(ledger: Ledger, rate: float | None, mos
         die(ledger, *(f"k{at}" for at in range(start, start + 100)))
     letters = [letter.id for letter in ledger.dead_letters(limit=many)]
     begun = ledger.sweeps.begin("replay", letters, actor="ann", because="fixed", rate=rate)
-    chore, waited = Sweeping(ledger), 0.0
+    chore, waited = SweepTask(ledger), 0.0
     while (found := ledger.sweeps.get(begun.id)) is not None and found.state == "running":
         chore.do(NOW)
         waited += chore.every
         pass_time(ledger, chore.every)
     chore.do(NOW)
-    assert (chore.every, waited - IDLE <= most) == (IDLE, True), waited
+    assert (chore.every, waited - SWEEP_IDLE_SECONDS <= most) == (SWEEP_IDLE_SECONDS, True), waited

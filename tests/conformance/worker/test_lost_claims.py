@@ -12,15 +12,15 @@ import pytest
 from sqlalchemy import select, update
 
 from redrive import RetryPolicy
+from redrive.core.outage import Parking
 from redrive.errors import LedgerUnavailable
 from redrive.ledger import Lease, Ledger, NewJob, Settlement, Turn, open_ledger
 from redrive.ledger.arrival import Arriving, Part
 from redrive.ledger.state import LEASED
 from redrive.ledger.tables import job as job_table
-from redrive.worker.clerk import Clerk
-from redrive.worker.intake import Arrival
-from redrive.worker.parking import Parking
-from redrive.worker.upkeep import Upkeep
+from redrive.worker.arrivals import Arrival
+from redrive.worker.dispatcher import Dispatcher
+from redrive.worker.maintenance import Maintenance
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
 
@@ -223,10 +223,10 @@ def test_events_that_were_stored_run_although_a_late_settlement_cannot_be_record
             connection.execute(taken.values(lease_until=job_table.c.created_at))
         shared.reap()
 
-    def bring_event(clerk: Clerk) -> None:
-        collect(clerk)
-        if clerk._settlements and not brought:
-            brought.append(clerk.intake.put([event]))
+    def bring_event(dispatcher: Dispatcher) -> None:
+        collect(dispatcher)
+        if dispatcher._settlements and not brought:
+            brought.append(dispatcher.arrivals.put([event]))
 
     def fail_once(leases: list[Lease]) -> None:
         if not failed:
@@ -234,9 +234,9 @@ def test_events_that_were_stored_run_although_a_late_settlement_cannot_be_record
             raise LedgerUnavailable("the ledger is away")
 
     brought: list[Arrival] = []
-    collect = Clerk._collect
-    monkeypatch.setattr(Clerk, "_collect", bring_event)
-    monkeypatch.setattr(Upkeep, "alive", lambda upkeep, leases: fail_once(leases))
+    collect = Dispatcher._collect_results
+    monkeypatch.setattr(Dispatcher, "_collect_results", bring_event)
+    monkeypatch.setattr(Maintenance, "revoke_crashes", lambda maintenance, leases: fail_once(leases))
     kinds = [kind("mail", lose_the_lease), kind("book", lambda lease: ran.update([lease.key]))]
     (mail,) = submit(shared, "mail", 1, max_attempts=3)
     with Worker(shared, kinds, threads=2):

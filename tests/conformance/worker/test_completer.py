@@ -8,10 +8,10 @@ import pytest
 
 from redrive import Again, Blocked, Stop
 from redrive.ledger import Lease, Ledger, NewJob
-from redrive.worker.kind import Undecodable, Unstorable
+from redrive.worker.job_type import Undecodable, Unstorable
 from redrive.worker.worker import Worker
 
-from .world import COLOURS, coloured, ended, heard, kind, submit, until
+from .world import EXECUTIONS, ended, for_execution, heard, kind, submit, until
 
 NEVER = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))
 """In UTC there is no such moment: neither database could give it back."""
@@ -23,7 +23,7 @@ def test_past_its_budget_a_job_ends_as_its_kind_says(ledger: Ledger, spent: str,
     def work(lease: Lease) -> None:
         raise ConnectionError(f"no answer for {lease.key}")
 
-    with heard() as records, Worker(ledger, [kind("mail", work, spent=spent)]) as worker:
+    with heard() as records, Worker(ledger, [kind("mail", work, on_exhausted=spent)]) as worker:
         (job,) = ended(ledger, *submit(ledger, "mail"))
         until(lambda: worker.status.dead == 1)
     assert (job.shown, job.reason, job.attempts) == (shown, "attempts", 3)
@@ -106,22 +106,22 @@ def test_again_is_free_if_it_says_so(ledger: Ledger) -> None:
     assert (job.state, job.attempts, job.fence) == ("done", 1, 6)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_what_would_end_a_program_ends_one_attempt(ledger: Ledger, colour: str) -> None:
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_what_would_end_a_program_ends_one_attempt(ledger: Ledger, execution: str) -> None:
     def work(lease: Lease) -> None:
         if lease.attempt == 1:
             raise SystemExit(3)
 
-    with Worker(ledger, [kind("mail", coloured(colour, work), colour)]):
+    with Worker(ledger, [kind("mail", for_execution(execution, work), execution)]):
         (job,) = ended(ledger, *submit(ledger, "mail"))
     assert (job.state, job.attempts) == ("done", 2)
     assert "not the worker" in (ledger.attempts(job.id)[0].error or "")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_result_that_is_too_large_is_a_dead_letter_that_says_so(ledger: Ledger, colour: str) -> None:
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_result_that_is_too_large_is_a_dead_letter_that_says_so(ledger: Ledger, execution: str) -> None:
     large = b"x" * (ledger.max_payload + 1)
-    with Worker(ledger, [kind("mail", coloured(colour, lambda lease: large), colour)]):
+    with Worker(ledger, [kind("mail", for_execution(execution, lambda lease: large), execution)]):
         (job,) = ended(ledger, *submit(ledger, "mail"))
     assert (job.shown, job.reason, job.attempts) == ("dlq", "result", 1)
     assert "the work was done" in (job.error or "")

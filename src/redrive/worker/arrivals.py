@@ -1,0 +1,148 @@
+"""Arrivals: events that sources have read, on their way into the ledger.
+
+The dispatcher stores them in its own turn. Events, the jobs of their handlers and the settlements
+of finished jobs are committed together. Jobs that fit start in the same transaction, without a
+claim.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from ..ledger.arrival import Arriving, Received
+
+MAX_WAIT_SECONDS = 0.1
+"""How long events may wait for capacity, where jobs are short."""
+MORE_SECONDS = 0.05
+"""How long settlements wait for the next events of a source that has more to read."""
+MAX_BATCH_EVENTS = 100
+"""Events of several arrivals that are stored in one transaction."""
+
+
+class Arrival:
+    """Events that a source has read together. Created by one thread, stored by another."""
+
+    __slots__ = ("_decided", "events", "jobs_by_type", "new", "since")
+
+    def __init__(self, events: Sequence[Arriving]) -> None:
+        self.events = events
+        self.jobs_by_type = Counter([part.kind for event in events for part in event.parts])
+        self.since = monotonic()
+        self.new: list[bool] | None = None
+        """For each event, whether it was stored for the first time. None: they are not stored."""
+        self._decided = threading.Event()
+
+    def wait(self) -> bool:
+        """Wait until the events are stored or refused. Return whether they are stored."""
+        self._decided.wait()
+        return self.new is not None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the events are stored or refused."""
+        return self._decided.is_set()
+
+    def decide(self, new: list[bool] | None, /) -> None:
+        """Note that the events are stored, or (None) that the source must handle them."""
+        self.new = new
+        self._decided.set()
+
+
+class ArrivalQueue:
+    """Arrivals that wait for the ledger thread. Threads may share it."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._waiting: list[Arrival] = []
+        self._is_closed = False
+        self._more_until = 0.0
+        """Until when a source is expected to bring more, on the monotonic clock."""
+
+    def put(self, events: Sequence[Arriving], /, *, has_more: bool = False) -> Arrival:
+        """Queue events to be stored.
+
+        Args:
+            events: The events.
+            has_more: Whether the source is reading more.
+        """
+        arrival = Arrival(events)
+        with self._lock:
+            if not self._is_closed:
+                self._waiting.append(arrival)
+                self._more_until = arrival.since + MORE_SECONDS if has_more else 0.0
+        if self._is_closed:
+            arrival.decide(None)
+        else:
+            self._wake()
+        return arrival
+
+    def source_idle(self) -> None:
+        """Note that the source has nothing more to read: settlements need not wait for it."""
+        if self._more_until:
+            self._more_until = 0.0
+            self._wake()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether events wait, or will in a moment."""
+        return bool(self._waiting) or monotonic() < self._more_until
+
+    @property
+    def store_by(self) -> float:
+        """Until when the first arrival may wait, on the monotonic clock."""
+        first = next(iter(self._waiting), None)
+        return math.inf if first is None else first.since + MAX_WAIT_SECONDS
+
+    @property
+    def next_look(self) -> float:
+        """When the dispatcher should check this queue again, on the monotonic clock."""
+        return min(self.store_by, self._more_until if monotonic() < self._more_until else math.inf)
+
+    def next_batch(self) -> list[Arrival]:
+        """Return the first arrival, and the following ones that fit into its transaction."""
+        batch: list[Arrival] = []
+        events = 0
+        for arrival in list(self._waiting):
+            events += len(arrival.events)
+            if batch and events > MAX_BATCH_EVENTS:
+                break
+            batch.append(arrival)
+        return batch
+
+    def store(
+        self, batch: Sequence[Arrival], write: Callable[[Sequence[Arriving]], Received], /
+    ) -> Received:
+        """Store the first arrivals, and tell their sources.
+
+        Args:
+            batch: From `next_batch`.
+            write: Writes the events.
+        """
+        with self._lock:
+            del self._waiting[: len(batch)]
+        try:
+            received = write([event for arrival in batch for event in arrival.events])
+        except BaseException:
+            for arrival in batch:
+                arrival.decide(None)
+            raise
+        new = iter(received.fresh)
+        for arrival in batch:
+            arrival.decide([next(new) for _ in arrival.events])
+        return received
+
+    def close(self) -> None:
+        """Refuse all waiting and future arrivals."""
+        with self._lock:
+            self._is_closed, self._more_until = True, 0.0
+            refused, self._waiting = self._waiting, []
+        for arrival in refused:
+            arrival.decide(None)

@@ -1,0 +1,163 @@
+"""JobType: how a worker runs the jobs of one type, and when it retries them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from ..backoff import steps
+from ..core.policy import RetryPolicy
+from ..engine.retry import Retry
+from ..engine.settings import POLICY_NAMES, Settings
+
+Execution: TypeAlias = Literal["thread", "async", "transaction"]
+"""Where the function runs: in a thread, on the event loop, or in a thread with the transaction
+that settles the job."""
+
+NO_TIMEOUT = Settings().using(None, {"attempt_timeout": None})
+DURABLE = NO_TIMEOUT.using(RetryPolicy(5, 5, 600, 0.5), {"backoff": steps(5, 30, 120, 600)})
+"""Default of `retry=`: 5 attempts, waits of 5 s, 30 s, 2 min and 10 min (± 10 %), and no timeout.
+
+The policy applies where `retry(...)` sets only some of `backoff_base`, `backoff_max` and `jitter`.
+"""
+DEFAULT_JITTER = 0.1
+"""Default of `jitter`, as a part of `backoff_base`."""
+CALL_OPTIONS = {
+    "key": "the key of the job",
+    "spill": "not needed, since the work is already durable",
+    "hedge": "not needed, since a job runs once at a time",
+    "reject": "an error that the function raises",
+}
+"""Options of `retry(...)` that only calls in process have, and what a job has instead."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobType:
+    """The function, policy and limits of one job type. Immutable.
+
+    Attributes:
+        name: The job type, as stored in `kind`.
+        run: `run(lease)` returns the stored result, as bytes or None. A coroutine function if
+            `execution` is "async", and `run(connection, lease)` if it is "transaction". It raises
+            the errors of the function, and `Undecodable` for a payload that does not fit it.
+        execution: Where the function runs.
+        settings: Policy, backoff, error rules and attempt timeout. The `timeout` of a policy is
+            not used: a job has a deadline instead.
+        concurrency: Maximum number of running jobs, over all workers.
+        rate: Maximum number of starts in a second, over all workers.
+        on_exhausted: State of a job without attempts left.
+        parks_on_outage: Whether an outage parks the job type instead of counting against its jobs.
+        fn: The user's function.
+    """
+
+    name: str
+    run: Callable[..., Any]
+    execution: Execution
+    settings: Settings
+    concurrency: int | None = None
+    rate: float | None = None
+    on_exhausted: Literal["dead", "blocked"] = "dead"
+    parks_on_outage: bool = True
+    fn: Callable[..., Any] | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a limit holds over all workers."""
+        return self.concurrency is not None or self.rate is not None
+
+
+class Undecodable(Exception):
+    """The payload does not fit the function. The job becomes a dead letter at once.
+
+    Args:
+        problem: What does not fit, equal for all jobs with the same cause.
+        value: What this job has.
+        reason: Reason of the dead letter.
+    """
+
+    def __init__(self, problem: str, value: str = "", /, *, reason: str = "undecodable") -> None:
+        super().__init__(f"{problem}. {value}" if value else problem)
+        self.problem = problem
+        self.reason = reason
+
+
+class Unstorable(Exception):
+    """The job succeeded, and its result cannot be stored. A retry would not help."""
+
+
+def durable_settings(name: str, retry: object, default: Settings = DURABLE, /) -> Settings:
+    """Check a `retry=` of a job type or dataset, and return its settings.
+
+    A `RetryPolicy` is used as it is. Options that `retry(...)` did not get have the values of
+    `default`.
+    """
+    if retry is None:
+        return default
+    if isinstance(retry, RetryPolicy):
+        return NO_TIMEOUT.using(retry, {})
+    if not isinstance(retry, Retry):
+        raise TypeError(
+            f"{name}: retry= must be a RetryPolicy, a Retry (from `retry(...)`) or None, "
+            f"not {retry!r}"
+        )
+    for option, instead in CALL_OPTIONS.items():
+        if getattr(retry.settings, option) is not None:
+            raise TypeError(
+                f"{name}: retry= has {option}=, which is only for calls in process; here it is "
+                f"{instead}"
+            )
+    return _with_defaults(retry.settings, default)
+
+
+def _with_defaults(own: Settings, default: Settings) -> Settings:
+    """Return `own` with the values of `default` for options that were not passed."""
+    changes: dict[str, Any] = {}
+    if "attempt_timeout" not in own.given:
+        changes["attempt_timeout"] = default.attempt_timeout
+    if "policy" not in own.given:
+        policy = changes["policy"] = _policy_with_defaults(own, default.policy)
+        if own.given.isdisjoint(("backoff", "backoff_base", "backoff_max", "jitter")):
+            changes["backoff"] = default.backoff
+        elif "backoff" not in own.given:
+            changes["backoff"] = policy.wait
+    return replace(own, **changes)
+
+
+def _policy_with_defaults(own: Settings, default: RetryPolicy) -> RetryPolicy:
+    passed = {name: getattr(own.policy, name) for name in POLICY_NAMES if name in own.given}
+    if (base := passed.get("backoff_base")) is not None:
+        passed.setdefault(
+            "backoff_max", max(base, default.backoff_max)
+        )  # a longer first wait is kept
+        passed.setdefault("jitter", DEFAULT_JITTER * base)
+    return replace(default, **passed)
+
+
+def execution_of(name: str, fn: Callable[..., Any], /, *, in_transaction: bool) -> Execution:
+    """Return where a function runs.
+
+    Raises:
+        TypeError: It cannot be run as a job.
+    """
+    if isinstance(fn, (classmethod, staticmethod, type)) or not callable(fn):
+        raise TypeError(f"{name}: must decorate a function, not {fn!r}")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TypeError(
+            f"{name}: {qualified_name(fn)} is a generator, which has no single result; use a "
+            f"function"
+        )
+    if not in_transaction:
+        return "async" if inspect.iscoroutinefunction(fn) else "thread"
+    if inspect.iscoroutinefunction(fn):
+        raise TypeError(
+            f"{name}: {qualified_name(fn)} is async, and its transaction would stay open while "
+            f"other tasks run; in_transaction=True is for sync functions"
+        )
+    return "transaction"
+
+
+def qualified_name(fn: Callable[..., Any], /) -> str:
+    """Return the module and name of a function, for messages."""
+    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"

@@ -1,0 +1,297 @@
+"""Maintenance: what a worker does for the ledger and for all workers beside its jobs.
+
+It sends heartbeats, renews leases, recovers jobs of dead workers, refreshes the parked job types,
+and prunes old rows. Each task has a timer of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any, NamedTuple
+
+from ..core.clock import SYSTEM
+from ..journal.bus import emit
+from ..ledger import failures, kinds, pardon, prune, workers
+from ..ledger.bury import bury
+from ..ledger.kinds import Parked
+from ..ledger.ledger import Ledger
+from ..ledger.now import now_on
+from ..ledger.record import Lease, Settlement
+from ..ledger.setback import JOB_LEASE, LEAST, TOLERANCE, set_back
+from .capacity import InFlight
+from .clocks import Clocks, Reading, step
+from .process import is_gone
+
+RECOVER_SECONDS = 1.0
+REFRESH_PARKED_SECONDS = 1.0
+DEAD_WORKERS_SECONDS = 5.0
+DEAD_WORKERS_SOON_SECONDS = 0.5
+UNBLOCK_SECONDS = 5.0
+FOLD_COUNTERS_SECONDS = 5.0
+PRUNE_SECONDS = 60.0
+PRUNE_SOON_SECONDS = 1.0
+PRUNE_BATCH = 1000
+"""Jobs that are pruned at a time.
+
+If there are more, the next batch follows after PRUNE_SOON_SECONDS.
+"""
+FORGET_SECONDS = 3600.0
+KEEP_FOREVER = math.inf
+"""Retention of done jobs that are never pruned."""
+ROUND_TRIPS_BETWEEN_RUNS = 20
+"""A timer that can wait uses at most a twentieth of the worker's time, however far the ledger is.
+"""
+
+
+class MaintenanceEvents(NamedTuple):
+    """What maintenance asks and tells the dispatcher.
+
+    Attributes:
+        heartbeat_info: Returns what is stored with a heartbeat.
+        on_leases_lost: Called with leases that could not be renewed.
+        on_jobs_recovered: Called when jobs may have become claimable.
+        on_parked: Called with the parked job types.
+    """
+
+    heartbeat_info: Callable[[], Mapping[str, Any]]
+    on_leases_lost: Callable[[list[Lease]], None]
+    on_jobs_recovered: Callable[[], None]
+    on_parked: Callable[[dict[str, Parked]], None]
+
+
+class Timer:
+    """A periodic task. Used by one thread only."""
+
+    def __init__(
+        self,
+        seconds: float,
+        task: Callable[[], object],
+        *,
+        first: float = 0.0,
+        can_wait: bool = True,
+    ) -> None:
+        """Schedule the task.
+
+        Args:
+            seconds: Time between two runs.
+            task: The task.
+            first: Seconds until the first run.
+            can_wait: Run it less often if the ledger is far away.
+        """
+        self.seconds = seconds
+        self.task = task
+        self.can_wait = can_wait
+        self.due = monotonic() + first
+
+
+class Timers:
+    """Runs periodic tasks in the order in which they were passed. Used by one thread only."""
+
+    def __init__(self, *timers: Timer) -> None:
+        self._timers = timers
+
+    def run(self, *, round_trip: float = 0.0) -> None:
+        """Run the tasks that are due. A task that raises is due again after its time.
+
+        Args:
+            round_trip: Seconds of a round trip to the ledger.
+        """
+        for timer in self._timers:
+            now = monotonic()
+            if timer.due <= now:
+                least = ROUND_TRIPS_BETWEEN_RUNS * round_trip if timer.can_wait else 0.0
+                timer.due = now + max(timer.seconds, least)
+                timer.task()
+
+    @property
+    def next(self) -> float:
+        """When a task is due, on the monotonic clock."""
+        return min(timer.due for timer in self._timers)
+
+
+class Maintenance:
+    """The periodic tasks of a worker. Used by the ledger thread only."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        in_flight: InFlight,
+        events: MaintenanceEvents,
+        *,
+        name: str,
+        lease_seconds: float,
+        retention_seconds: float,
+    ) -> None:
+        self._ledger, self._name, self._in_flight, self._events = ledger, name, in_flight, events
+        self._lease_seconds, self._retention_seconds = lease_seconds, retention_seconds
+        self._clock_offset = timedelta(0)
+        """How far the ledger's clock is ahead of this machine's."""
+        compares_clocks = ledger.connections.on_sqlite and not ledger.connections.address.in_memory
+        self.clocks = Clocks(enabled=compares_clocks)
+        self._last_reading: Reading | None = None
+        """The ledger's clock at the last prompt heartbeat."""
+        self._may_be_set_back = True
+        """The ledger's clock was set back, perhaps before this worker started; `set_back` has not
+        run since.
+        """
+        self._recover_from = -math.inf
+        """From when on leases are recovered after the ledger's clock jumped ahead, on the monotonic
+        clock.
+        """
+        self._round_trips: deque[float] = deque(maxlen=4)
+        self.round_trip = 0.0
+        """Seconds of a round trip to the ledger; 0 for a file."""
+        # The order matters for a worker that was suspended: it sends a heartbeat and renews its
+        # leases before it recovers expired leases, which may be its own.
+        self._prune_timer = Timer(PRUNE_SECONDS, self._prune, first=PRUNE_SECONDS)
+        self._dead_workers_timer = Timer(DEAD_WORKERS_SECONDS, self._expire_leases_of_dead_workers)
+        self.timers = Timers(
+            Timer(lease_seconds / 4, self._heartbeat, can_wait=False),
+            Timer(lease_seconds / 4, self._renew_leases, can_wait=False),
+            self._dead_workers_timer,
+            Timer(RECOVER_SECONDS, self._recover_expired_leases),
+            Timer(REFRESH_PARKED_SECONDS, self._refresh_parked),
+            Timer(UNBLOCK_SECONDS, ledger.unblock),
+            Timer(FOLD_COUNTERS_SECONDS, ledger.fold, first=FOLD_COUNTERS_SECONDS),
+            self._prune_timer,
+            Timer(FORGET_SECONDS, self._forget, first=PRUNE_SECONDS),
+        )
+
+    def run(self) -> None:
+        """Run the tasks that are due."""
+        self.timers.run(round_trip=self.round_trip)
+
+    def now(self) -> datetime:
+        """Return the time by the ledger's clock."""
+        return SYSTEM.now() + self._clock_offset
+
+    # ---- heartbeat and clocks ----
+
+    def _heartbeat(self) -> None:
+        if not self.clocks.checked:
+            self._compare_clocks()
+        if self.clocks.problem is not None:
+            return
+        before, started_at = SYSTEM.now(), monotonic()
+        ledger_now = self._ledger.beat(self._name, self._events.heartbeat_info())
+        reading = Reading(ledger_now, started_at, monotonic())
+        self._clock_offset = (
+            ledger_now - before - timedelta(seconds=(reading.ended - started_at) / 2)
+        )
+        if reading.is_prompt:
+            self._detect_clock_step(reading)
+        if self._may_be_set_back and self.clocks.checked:
+            self._repair_after_setback()
+
+    def _compare_clocks(self) -> None:
+        with self._ledger.connections.read.use() as session:
+            present = workers.present(session.core)
+            others = {
+                worker.name: worker.seen_at for worker in present if worker.name != self._name
+            }
+            now = now_on(session)
+        self.clocks.look(others, now, monotonic())
+
+    def _detect_clock_step(self, reading: Reading) -> None:
+        before, self._last_reading = self._last_reading, reading
+        stepped = 0.0 if before is None else step(before, reading)
+        if stepped < -LEAST:
+            self._may_be_set_back = True
+        elif stepped > LEAST:
+            self._recover_from = reading.ended + JOB_LEASE
+        if abs(stepped) > TOLERANCE:
+            self.clocks.doubt()
+
+    def _repair_after_setback(self) -> None:
+        with self._ledger.connections.write.use() as session:
+            seconds = set_back(session)
+        self._may_be_set_back = False
+        if seconds:
+            emit("clock_set_back", {"worker": self._name, "seconds": round(seconds, 3)})
+            self._events.on_jobs_recovered()
+
+    # ---- leases ----
+
+    def _renew_leases(self) -> None:
+        leases = self._in_flight.held_longer_than(self._lease_seconds / 8)
+        if not leases:
+            return
+        lost = self._in_flight.remove(self._ledger.renew(leases, lease=self._lease_seconds))
+        if lost:
+            self.revoke_crashes(lost)
+            self._events.on_leases_lost(lost)
+
+    def revoke_crashes(self, leases: list[Lease] | list[Settlement], /) -> None:
+        """Correct lost leases that count as crashes of this worker, which is alive."""
+        with self._ledger.connections.write.use() as session:
+            pardon.alive(session, self._name, leases)
+
+    def _expire_leases_of_dead_workers(self) -> None:
+        """Recover the jobs of dead workers of this machine without waiting for their leases to
+        expire.
+        """
+        with self._ledger.connections.read.use() as session:
+            others = [each for each in workers.present(session.core) if each.name != self._name]
+        gone = [worker for worker in others if is_gone(worker.info.get("process"))]
+        names = [worker.name for worker in gone if not workers.is_fresh(worker, self.now())]
+        if len(names) < len(gone):  # killed a moment ago, or alive on a clone of this machine
+            self._dead_workers_timer.due = monotonic() + DEAD_WORKERS_SOON_SECONDS
+        if names:
+            with self._ledger.connections.write.use() as session:
+                leases = bury(session, names)
+            for name in names:
+                count = leases if len(names) == 1 else None
+                emit("worker_gone", {"worker": name, "leases": count})
+
+    def _recover_expired_leases(self) -> None:
+        # With a clock that is ahead, leases of live workers would seem expired.
+        if not self.clocks.checked or monotonic() < self._recover_from:
+            return
+        if self._ledger.reap(trusts=self._is_clock_plausible):
+            self._events.on_jobs_recovered()
+
+    def _is_clock_plausible(self, now: datetime) -> bool:
+        """Return whether the ledger's clock is where it should be.
+
+        After a jump ahead, live workers get time to renew their leases first.
+        """
+        at = monotonic()
+        if self._last_reading is None or step(self._last_reading, Reading(now, at, at)) <= LEAST:
+            return True
+        self._recover_from = at + JOB_LEASE
+        return False
+
+    # ---- other tasks ----
+
+    def _refresh_parked(self) -> None:
+        with self._ledger.connections.read.use() as session:
+            started_at = monotonic()
+            parked = kinds.parked(session)
+            seconds = monotonic() - started_at
+        self._events.on_parked(parked)
+        if not self._ledger.connections.on_sqlite:
+            # A read waits for no disk. The shortest of the last ones, since a slow one waited for
+            # something else.
+            self._round_trips.append(seconds)
+            self.round_trip = min(self._round_trips) if len(self._round_trips) > 1 else 0.0
+
+    def _prune(self) -> None:
+        if self._retention_seconds == KEEP_FOREVER:
+            return
+        started_at = monotonic()
+        with self._ledger.connections.write.use() as session:
+            pruned = prune.prune(session, self._retention_seconds, PRUNE_BATCH)
+        if max(pruned) >= PRUNE_BATCH:
+            # There are more. Pruning uses at most a twentieth of this thread's time.
+            ended_at = monotonic()
+            pause = max(PRUNE_SOON_SECONDS, ROUND_TRIPS_BETWEEN_RUNS * (ended_at - started_at))
+            self._prune_timer.due = ended_at + pause
+
+    def _forget(self) -> None:
+        with self._ledger.connections.write.use() as session:
+            workers.forget(session)
+            failures.forget(session)

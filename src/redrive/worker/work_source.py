@@ -1,0 +1,193 @@
+"""Work sources: work beside jobs that a dispatcher claims and settles, such as partitions."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from contextvars import Context
+from datetime import datetime
+from time import monotonic
+from typing import Any, Protocol
+
+from ..core.event_loop_thread import EventLoopThread
+from ..journal.bus import emit
+from ..journal.redaction import redact_text
+from ..ledger.ledger import Ledger
+
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0
+"""First and longest pause of a source that fails."""
+
+
+class SourceExecutors:
+    """Runs the attempts of work sources, and wakes the dispatcher when one has ended.
+
+    Threads may share it.
+
+    Each sync attempt has a thread of its own. Async attempts share an event loop.
+    """
+
+    def __init__(self, loop: Callable[[], EventLoopThread], wake: Callable[[], None]) -> None:
+        """Prepare.
+
+        Args:
+            loop: Returns the event loop. It is called when the first async attempt starts.
+            wake: Wakes the dispatcher.
+        """
+        self._open_loop = loop
+        self._loop: EventLoopThread | None = None
+        self.wake = wake
+
+    def run_in_thread(self, name: str, work: Callable[[], None], context: Context, /) -> None:
+        """Run a sync attempt."""
+        threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
+
+    def run_on_loop(
+        self, name: Hashable, work: Callable[[], Coroutine[Any, Any, None]], context: Context, /
+    ) -> None:
+        """Run an async attempt."""
+        if self._loop is None:
+            self._loop = self._open_loop()
+        loop = self._loop
+        loop.call(lambda: loop.start_task(name, work(), context))
+
+    def cancel(self, name: Hashable, /) -> None:
+        """Cancel an async attempt."""
+        if self._loop is not None:
+            self._loop.cancel([name])
+
+
+class WorkSource(Protocol):
+    """Work beside jobs.
+
+    Its methods are called in the ledger thread; other threads may read `counts`.
+    """
+
+    @property
+    def name(self) -> str:
+        """For log records."""
+
+    @property
+    def running(self) -> int:
+        """Number of attempts that run, or are not settled yet."""
+
+    @property
+    def running_async(self) -> int:
+        """How many of them can be cancelled."""
+
+    @property
+    def has_results(self) -> bool:
+        """Whether an attempt has ended that is not settled yet."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Running work, and ended work by outcome. Any thread may read it."""
+
+    def attach(self, worker: str, ledger: Ledger, executors: SourceExecutors, /) -> None:
+        """Set what the worker provides, before the first turn.
+
+        Args:
+            worker: Name of the worker, for leases.
+            ledger: For the ledger thread only. The connections of jobs may all be in use.
+            executors: Run the attempts.
+        """
+
+    def turn(self, now: datetime, /, *, is_stopping: bool = False) -> float:
+        """Settle what has ended, renew what runs, and claim what fits.
+
+        Args:
+            now: By the ledger's clock.
+            is_stopping: Claim nothing: the worker stops.
+
+        Returns:
+            Seconds until the next turn if nothing happens before.
+        """
+
+    def release(self, now: datetime, /) -> None:
+        """Release what has not ended. No turn follows."""
+
+
+class SourceTurns:
+    """The turns of one work source. A source that fails pauses, and does not hold up the jobs.
+
+    Used by the ledger thread only.
+    """
+
+    def __init__(self, source: WorkSource, failing: dict[str, str]) -> None:
+        """Prepare.
+
+        Args:
+            source: The source.
+            failing: Gets the error of the source while it fails, by its name.
+        """
+        self.source = source
+        self._failing = failing
+        self._pause = FIRST_PAUSE_SECONDS
+        self._is_paused = False
+        self.next_turn = 0.0
+        """On the monotonic clock."""
+
+    def is_due(self, now: float, /) -> bool:
+        """Return whether a turn has something to do."""
+        return now >= self.next_turn or (self.source.has_results and not self._is_paused)
+
+    def run(self, now: datetime, /, *, is_stopping: bool) -> None:
+        """Run one turn."""
+        self._guard(lambda: self.source.turn(now, is_stopping=is_stopping))
+
+    def release(self, now: datetime, /) -> bool:
+        """Release what has not ended. Return False if that failed."""
+        self._guard(lambda: self.source.release(now))
+        return not self._is_paused
+
+    def _guard(self, act: Callable[[], float | None]) -> None:
+        try:
+            wait = act()
+        except Exception as error:
+            self._failing[self.source.name] = redact_text(f"{type(error).__name__}: {error}")
+            fields = {"error": str(error), "error_class": type(error).__name__}
+            emit("chore_failed", {"operation": self.source.name, **fields})
+            self._is_paused = True
+            self.next_turn = monotonic() + self._pause
+            self._pause = min(self._pause * 2, MAX_PAUSE_SECONDS)
+        else:
+            self._failing.pop(self.source.name, None)
+            self._is_paused, self._pause = False, FIRST_PAUSE_SECONDS
+            self.next_turn = monotonic() + (wait or 0.0)
+
+
+class WorkSources:
+    """All work sources of a worker. Used by the ledger thread only."""
+
+    def __init__(self, sources: Sequence[WorkSource], failing: dict[str, str]) -> None:
+        self._turns = [SourceTurns(source, failing) for source in sources]
+
+    @property
+    def running(self) -> int:
+        """Number of attempts that run, or are not settled yet."""
+        return sum(turns.source.running for turns in self._turns)
+
+    @property
+    def running_async(self) -> int:
+        """How many of them can be cancelled."""
+        return sum(turns.source.running_async for turns in self._turns)
+
+    @property
+    def next_turn(self) -> float:
+        """When the next turn is needed if nothing happens before, on the monotonic clock."""
+        return min((turns.next_turn for turns in self._turns), default=math.inf)
+
+    def is_due(self, now: float, /) -> bool:
+        """Return whether a source needs a turn now."""
+        return any(turns.is_due(now) for turns in self._turns)
+
+    def run_due(self, now: datetime, /, *, is_stopping: bool) -> None:
+        """Run the turns that are due."""
+        for turns in self._turns:
+            if turns.is_due(monotonic()):
+                turns.run(now, is_stopping=is_stopping)
+
+    def release(self, now: datetime, /) -> bool:
+        """Release what has not ended. Return False if that failed."""
+        released = [turns.release(now) for turns in self._turns]
+        return all(released)
