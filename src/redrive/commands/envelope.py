@@ -11,7 +11,7 @@ from time import time_ns
 from typing import Any
 
 from ..core.codec import Codec, codec, from_bytes, outline, to_bytes
-from ..core.codec.arguments import Arguments
+from ..core.codec.codec import Arguments
 from ..core.codec.misfit import misfit
 from ..core.key import Key, KeyLike, KeyOf, Template
 from ..ledger.record import Lease

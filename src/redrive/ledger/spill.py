@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.codec import to_bytes
-from ..core.codec.arguments import Arguments
+from ..core.codec.codec import Arguments
 from ..core.context import clock_around
 from ..core.key import Key, KeyLike, KeyOf, Template
 from ..engine.spill import Spill, Spilled

@@ -11,7 +11,7 @@ import pytest
 
 from redrive import App, Key, correlate, outcome, retry
 from redrive.core.codec import from_bytes
-from redrive.core.codec.arguments import Arguments
+from redrive.core.codec.codec import Arguments
 from redrive.ledger import Ledger
 from redrive.testing import instant
 

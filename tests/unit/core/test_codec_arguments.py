@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redrive.core.codec.arguments import Arguments
+from redrive.core.codec.codec import Arguments
 
 
 @dataclass
