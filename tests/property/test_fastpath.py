@@ -19,7 +19,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from redrive import Budget, Fault, Stop, current, journal, outcome, retry
@@ -380,6 +380,24 @@ def assert_equal(fast: Trace, reference: Trace, options: dict[str, Any], listene
     calls=st.lists(st.lists(SYNC_STEPS, min_size=1, max_size=5), min_size=3, max_size=8),
     seed=st.integers(0, 2**16),
     listener=LISTENERS,
+)
+@example(  # the second attempt is measured from the end of the wait
+    options={
+        "max_attempts": 2,
+        "backoff_base": 1.0,
+        "backoff_max": 4.0,
+        "jitter": 0.0,
+        "on": ValueError,
+        "nested": "final",
+        "idempotent": True,
+        "reject": None,
+        "timeout": None,
+        "attempt_timeout": None,
+    },
+    numbers={"capacity": 100.0, "floor": 0.0},
+    calls=[[("chosen", 0.5), ("chosen", 0.5)]] * 2,
+    seed=0,
+    listener="warnings",
 )
 def test_sync_calls_agree_with_the_reference_loop(
     options: dict[str, Any], numbers: dict[str, float], calls: list[list[tuple[str, float]]], seed: int, listener: str
